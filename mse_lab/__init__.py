@@ -1,0 +1,37 @@
+"""How far is a policy-gradient estimate from the true gradient of a language model?
+
+For a prompt x, a completion Y drawn from the policy has a reward Z and a *score*
+W = grad log pi(Y | x), the gradient of its summed log-probability. Every group
+estimator of the policy gradient g = E[W Z] is a weighted sum of scores,
+
+    g_hat = (1/G) sum_i w_i W_i,
+
+so one backward pass per completion gives, through inner products alone, the squared
+error of every estimator at every group size G. Data flows one way:
+
+    probe (YAML) -> config -> policy, prompts -> completions -> rewards
+      -> scores (Gram blocks), reference -> estimators (weights) -> replicates
+      (squared errors) -> intervals, laws -> records (tables) -> figure
+
+Torch is used up to the scores; from the estimators on everything is NumPy.
+
+Notation, used in formulas, names and column heads alike:
+
+| letter  | meaning                                                                  |
+|---------|--------------------------------------------------------------------------|
+| x, Y    | prompt, completion                                                       |
+| Z, V    | reward, value V = E[Z]                                                   |
+| W       | score, a vector over all D parameters; E[W] = 0                          |
+| g       | true gradient of the prompt's value, g = E[W Z]                          |
+| K       | Gram matrix of scores, K_ij = <W_i, W_j>                                 |
+| S, A, B | E||W||^2, E[Z^2 ||W||^2], E[Z ||W||^2]                                   |
+| gamma   | ||g||^2                                                                  |
+| T       | E[(Z-V)^2 ||W||^2] - ||g||^2, the trace of the oracle's covariance       |
+| zeta    | Var(Z) S + ||g||^2, the coefficient of 1/(G(G-1)) in the GRPO-type error |
+
+Array names end in their axes, one capital an axis, in order: P prompts, N completions
+of a pool, G completions of a group, R replicates, E estimators, B bootstrap resamples,
+K blocks of the largest group, T tokens, D parameters.
+"""
+
+__version__ = "0.1.0"

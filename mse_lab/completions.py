@@ -1,0 +1,225 @@
+"""Completions: draw the pool of a prompt from the policy that is differentiated.
+
+A token is the inverse of the policy's distribution function at a given uniform, so what
+is drawn is a pure function of the uniforms. The prompt's keys and values are computed
+once and shared by its completions; finished completions leave the batch.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import DynamicCache
+
+from mse_lab.config import InputError
+from mse_lab.policy import Policy
+
+
+@dataclass(frozen=True)
+class Completions:
+    """The completions of a prompt.
+
+    Attributes:
+        tokens_NT: Token ids; what stands after a completion's length means nothing.
+        lengths_N: Tokens up to and with the first end token, or all where there is none.
+        log_probs_N: Summed log-probability that the tokens were drawn with.
+        ended_N: Whether an end token was drawn; the others were cut.
+    """
+
+    tokens_NT: NDArray[np.int64]
+    lengths_N: NDArray[np.int64]
+    log_probs_N: NDArray[np.float64]
+    ended_N: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.lengths_N)
+
+    def __getitem__(self, rows: slice) -> "Completions":
+        return Completions(
+            self.tokens_NT[rows],
+            self.lengths_N[rows],
+            self.log_probs_N[rows],
+            self.ended_N[rows],
+        )
+
+    def texts(self, policy: Policy) -> list[str]:
+        """Decode each completion, up to its first end token."""
+        return [
+            policy.decode(tokens[:length].tolist())
+            for tokens, length in zip(self.tokens_NT, self.lengths_N, strict=True)
+        ]
+
+
+def concatenate(parts: list[Completions]) -> Completions:
+    """Join completions of one prompt, in order."""
+    return Completions(
+        np.concatenate([part.tokens_NT for part in parts]),
+        np.concatenate([part.lengths_N for part in parts]),
+        np.concatenate([part.log_probs_N for part in parts]),
+        np.concatenate([part.ended_N for part in parts]),
+    )
+
+
+class SharedPrefix:
+    """Keys and values of all prompt tokens but the last, computed once.
+
+    The last prompt token is fed together with a completion's own tokens, so that all of
+    the completion's logits come from one forward pass.
+    """
+
+    def __init__(self, policy: Policy, prompt: list[int]) -> None:
+        self.last_token = prompt[-1]
+        self.cache: Any = DynamicCache(config=policy.model.config)
+        if len(prompt) > 1:
+            tokens = torch.tensor([prompt[:-1]], device=policy.device)
+            policy.model(
+                tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1
+            )
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
+        """Copy the cache, its tensors changed."""
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
+        for layer in cache.layers:
+            if layer.get_seq_length():
+                layer.keys, layer.values = change(layer.keys), change(layer.values)
+        return cache
+
+    def tensors(self) -> list[Tensor]:
+        """List the keys and values of all layers."""
+        filled = [layer for layer in self.cache.layers if layer.get_seq_length()]
+        return [tensor for layer in filled for tensor in (layer.keys, layer.values)]
+
+    def expand(self, completions: int) -> Any:
+        """Give a cache for so many completions, without copying the prompt's part."""
+        return self._with(lambda tensor: tensor.expand(completions, -1, -1, -1))
+
+    def detached(self) -> "SharedPrefix":
+        """Cut the graph: a prefix that collects gradients at its keys and values."""
+        cut = copy.copy(self)
+        cut.cache = self._with(
+            lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad)
+        )
+        return cut
+
+    def backward(self, cut: "SharedPrefix") -> None:
+        """Continue the backward pass from what `cut` has collected."""
+        pairs = [
+            (tensor, leaf.grad)
+            for tensor, leaf in zip(self.tensors(), cut.tensors(), strict=True)
+            if leaf.grad is not None
+        ]
+        if pairs:
+            tensors, gradients = zip(*pairs, strict=True)
+            torch.autograd.backward(tensors, gradients)
+
+
+def next_log_probabilities(policy: Policy, tokens_N1: Tensor, cache: Any) -> Tensor:
+    """Advance the cache by one token and give log pi of the next, (N, V)."""
+    output = policy.model(
+        tokens_N1, past_key_values=cache, use_cache=True, logits_to_keep=1
+    )
+    return policy.log_probabilities(output.logits[:, -1])
+
+
+def invert(log_probs_NV: Tensor, uniforms_N: Tensor) -> Tensor:
+    """Invert each row's distribution function: the first token whose sum exceeds u.
+
+    Args:
+        log_probs_NV: Log-probabilities of each row.
+        uniforms_N: Float64 in [0, 1).
+
+    Returns:
+        Token ids (N,); a token of probability 0 is never given.
+    """
+    sums = log_probs_NV.double().exp().cumsum(dim=-1)
+    # Rounding leaves the last sum a little off 1; scaling u keeps it inside.
+    thresholds = (uniforms_N * sums[:, -1]).unsqueeze(-1)
+    return torch.searchsorted(sums, thresholds, right=True).squeeze(-1)
+
+
+def _refuse_nan(log_probs_NV: Tensor, active: Tensor, first: int, prompt_id: str) -> None:
+    bad = torch.isnan(log_probs_NV).any(dim=-1)
+    if bad.any():
+        completion = first + int(active[bad][0])
+        raise InputError(
+            f"prompt {prompt_id}, completion {completion}: the model's log-probabilities "
+            "are NaN; check the checkpoint, or use another model.dtype"
+        )
+
+
+@torch.no_grad()
+def _draw_batch(
+    policy: Policy,
+    prefix: SharedPrefix,
+    uniforms_NT: NDArray[np.float64],
+    first: int,
+    prompt_id: str,
+) -> Completions:
+    count, positions = uniforms_NT.shape
+    device = policy.device
+    uniforms = torch.from_numpy(uniforms_NT).to(device)
+    ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=device)
+    tokens = torch.zeros(count, positions, dtype=torch.long, device=device)
+    lengths = torch.full((count,), positions, device=device)
+    log_probs = torch.zeros(count, dtype=torch.float64, device=device)
+    ended = torch.zeros(count, dtype=torch.bool, device=device)
+    active = torch.arange(count, device=device)
+    cache = prefix.expand(count)
+    inputs = torch.full((count, 1), prefix.last_token, device=device)
+    for position in range(positions):
+        log_probs_NV = next_log_probabilities(policy, inputs, cache)
+        _refuse_nan(log_probs_NV, active, first, prompt_id)
+        drawn = invert(log_probs_NV, uniforms[active, position])
+        tokens[active, position] = drawn
+        log_probs[active] += log_probs_NV.gather(1, drawn[:, None])[:, 0].double()
+        ending = torch.isin(drawn, ends)
+        lengths[active[ending]] = position + 1
+        ended[active[ending]] = True
+        if ending.all():
+            break
+        if ending.any():
+            active, drawn = active[~ending], drawn[~ending]
+            cache.batch_select_indices(torch.nonzero(~ending)[:, 0])
+        inputs = drawn[:, None]
+    return Completions(
+        tokens.cpu().numpy(),
+        lengths.cpu().numpy(),
+        log_probs.cpu().numpy(),
+        ended.cpu().numpy(),
+    )
+
+
+@torch.no_grad()
+def draw(
+    policy: Policy, prompt: list[int], uniforms_NT: NDArray[np.float64], prompt_id: str
+) -> Completions:
+    """Draw completions of a prompt from the policy, one for each row of uniforms.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        uniforms_NT: In [0, 1); entry (n, t) draws token t of completion n.
+        prompt_id: The prompt's id, for messages.
+
+    Returns:
+        N completions of at most T tokens.
+
+    Raises:
+        InputError: The model yields NaN; the message names prompt and completion.
+    """
+    prefix = SharedPrefix(policy, prompt)
+    starts = range(0, len(uniforms_NT), policy.batch)
+    return concatenate(
+        [
+            _draw_batch(
+                policy, prefix, uniforms_NT[start : start + policy.batch], start, prompt_id
+            )
+            for start in starts
+        ]
+    )

@@ -1,0 +1,84 @@
+"""The environment of a run: versions, device, commit, time and memory, no names."""
+
+import datetime
+import platform
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGES = (
+    "mse_lab",
+    "torch",
+    "transformers",
+    "numpy",
+    "scipy",
+    "statsmodels",
+    "tokenizers",
+)
+
+
+def _commit(root: Path) -> str | None:
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def device_model(device: torch.device) -> str:
+    """Name the device: the GPU's model, or the processor's."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"Apple {platform.machine()} (MPS)" if device.type == "mps" else _processor()
+
+
+def peak_memory_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def describe_environment(
+    root: Path, device: torch.device, seconds: float
+) -> dict[str, Any]:
+    """Describe where a run was made.
+
+    Args:
+        root: The project's folder, for the commit.
+        device: The model's device.
+        seconds: Time the run took, interruptions left out.
+    """
+    on_gpu = device.type == "cuda"
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": _commit(root),
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "device": device.type,
+        "device_model": device_model(device),
+        "threads": torch.get_num_threads(),
+        "seconds": round(seconds, 1),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_device_memory_bytes": torch.cuda.max_memory_allocated(device)
+        if on_gpu
+        else None,
+        "repeatability": "mse.csv is byte-identical for the same configuration, device, "
+        "versions and threads, interrupted or not; else it is equal statistically",
+    }

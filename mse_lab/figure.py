@@ -1,0 +1,162 @@
+"""Figure 4: MSE against group size, a panel for each model configuration.
+
+A figure is a function of the tables in `results/` only. Points are the replicates' MSE
+with its interval, thin lines the exact law at the pool's moments.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from mse_lab.config import InputError
+from mse_lab.records import Record, write_bytes
+
+# One colour and mark an estimator, here and nowhere else; seaborn's colour-blind palette.
+_PALETTE = sns.color_palette("colorblind").as_hex()
+COLOURS = {"vanilla": _PALETTE[0], "grpo": _PALETTE[1], "oracle": _PALETTE[2]}
+MARKS = {"vanilla": "o", "grpo": "s", "oracle": "^"}
+LABELS = {"vanilla": "Vanilla", "grpo": "GRPO-type", "oracle": "Oracle"}
+TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+# Neighbouring estimators are set apart by this factor on the group-size axis, so that
+# their intervals do not cover one another.
+DODGE = 1.09
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.5,
+    "legend.fontsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.6,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "mse_lab",
+}
+
+
+def read_run(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
+    """Read a run's tables.
+
+    Returns:
+        `mse.csv`, `prompts.csv`, and whether all its built-in checks hold.
+
+    Raises:
+        InputError: The folder has no tables.
+    """
+    record = Record(folder)
+    if not record.has_tables():
+        raise InputError(
+            f"{folder}: no finished run; make it with python run_mse.py run PROBE"
+        )
+    checks = record.path("checks.json")
+    held = json.loads(checks.read_text(encoding="utf-8"))["ok"] if checks.exists() else True
+    return (
+        pd.read_csv(record.path("mse.csv")),
+        pd.read_csv(record.path("prompts.csv")),
+        held,
+    )
+
+
+def _style_of(name: str, index: int) -> tuple[str, str, str]:
+    """Colour, mark and label; estimators beyond the paper's three take further colours."""
+    spare = _PALETTE[3 + index % (len(_PALETTE) - 3)]
+    return COLOURS.get(name, spare), MARKS.get(name, "D"), LABELS.get(name, name)
+
+
+def _draw_curve(
+    axes: Axes, curve: pd.DataFrame, name: str, index: int, shift: float
+) -> None:
+    colour, mark, label = _style_of(name, index)
+    sizes = curve["group_size"]
+    axes.plot(sizes, curve["law"], color=colour, linewidth=0.9, zorder=2)
+    axes.errorbar(
+        sizes * shift,
+        curve["mse"],
+        yerr=[curve["mse"] - curve["mse_low"], curve["mse_high"] - curve["mse"]],
+        fmt=mark,
+        color=colour,
+        markersize=4,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        elinewidth=1.2,
+        capsize=2,
+        label=label,
+        zorder=3,
+    )
+
+
+def _draw_panel(axes: Axes, folder: Path) -> None:
+    table, prompts, held = read_run(folder)
+    names = list(dict.fromkeys(table["estimator"]))
+    for index, name in enumerate(names):
+        curve = table[table["estimator"] == name]
+        _draw_curve(axes, curve, name, index, DODGE ** (index - (len(names) - 1) / 2))
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", nonpositive="clip")
+    sizes = sorted(set(table["group_size"]))
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    name = str(table["probe"].iloc[0])
+    title = TITLES.get(name.rpartition("/")[2], name)
+    failed = "" if held else "\nA CHECK FAILED"
+    axes.set_title(f"{title} (accuracy {prompts['value'].mean():.2f}){failed}")
+
+
+def _compose(folders: Sequence[Path]) -> Figure:
+    figure, panels = plt.subplots(
+        1,
+        len(folders),
+        figsize=(0.4 + 2.25 * len(folders), 2.7),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axes, folder in zip(panels[0], folders, strict=True):
+        _draw_panel(axes, folder)
+    panels[0][0].set_ylabel("MSE of the gradient")
+    figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_figure(folders: Sequence[Path], output: Path) -> None:
+    """Draw Figure 4 from finished runs.
+
+    Args:
+        folders: The runs, a panel each, in this order.
+        output: The file; `.png`, `.pdf` or `.svg` by its suffix.
+
+    Raises:
+        InputError: A run has no tables, or the suffix or the place cannot be used.
+    """
+    if output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--out {output}: the suffix must be one of {', '.join(SUFFIXES)}")
+    mpl.use("agg")
+    with mpl.rc_context(STYLE):
+        figure = _compose(folders)
+        write_figure(figure, output)
+    plt.close(figure)
+
+
+def write_figure(figure: Figure, output: Path) -> None:
+    """Write a figure whole or not at all; the same tables give the same bytes."""
+    buffer = io.BytesIO()
+    kind = output.suffix.lower().removeprefix(".")
+    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    figure.savefig(buffer, format=kind, dpi=300, metadata=dated)
+    write_bytes(output, buffer.getvalue())

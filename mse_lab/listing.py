@@ -1,0 +1,41 @@
+"""List the probes, what each needs, and whether its result stands."""
+
+from pathlib import Path
+
+from mse_lab.config import InputError, Probe, load_probe, probe_files
+from mse_lab.records import Record, describe_differences
+
+
+def _standing(probe: Probe, record: Record) -> str:
+    """Say in a few words what there is of a probe's result."""
+    there = record.configuration()
+    if not there:
+        return "not run"
+    if describe_differences(there, probe.model_dump(mode="json")):
+        return "of another configuration"
+    if record.has_tables() and not all(check.ok for check in record.read_checks()):
+        return "a check failed"
+    if record.is_complete():
+        return "finished"
+    if record.has_tables():
+        return "tables only"
+    return f"interrupted, {record.finished_prompts()} prompts done"
+
+
+def _needs(probe: Probe) -> str:
+    limit = "" if probe.prompts.limit is None else f", first {probe.prompts.limit}"
+    size = probe.pool.reference + probe.pool.replicate
+    return f"{probe.model.path}, {probe.prompts.source}{limit}, {size} completions a prompt"
+
+
+def list_probes(root: Path, results: Path) -> str:
+    """Describe every probe below `probes/`, a line each: name, result, needs."""
+    rows = []
+    for name, path in probe_files(root):
+        try:
+            probe = load_probe(path)
+            rows.append((name, _standing(probe, Record(results / name)), _needs(probe)))
+        except InputError as error:
+            rows.append((name, "unusable", str(error)))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

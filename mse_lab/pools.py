@@ -1,0 +1,117 @@
+"""Pools: what is known of the completions of P prompts once the model has been used.
+
+Everything after the scores is a function of these arrays: any estimator, at any group
+size that divides the largest, can be evaluated on them without the model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Pools of P prompts; N replicate completions each, in K blocks of the largest G.
+
+    Attributes:
+        rewards_PN: Rewards Z of the replicate pool.
+        lengths_PN: Tokens of each completion, end token included.
+        gram_PKGG: <W_i, W_j> inside each block.
+        products_PN: <W_i, rbar>.
+        reference_rewards_PN: Rewards of the reference pool, half A then half B.
+        reference_product_P: <r_A, r_B>, unbiased for ||g||^2.
+        reference_distance2_P: ||r_A - r_B||^2.
+        between_PP: <rbar(x), rbar(x')>, exact or from sketches; the diagonal is
+            ||rbar||^2 and is no estimate of ||g||^2.
+        kind_norms2_PNM: ||W_i||^2 in each of M kinds of module.
+        kind_products_PM: <r_A, r_B> in each kind of module.
+    """
+
+    rewards_PN: Floats
+    lengths_PN: NDArray[np.int64]
+    gram_PKGG: Floats
+    products_PN: Floats
+    reference_rewards_PN: Floats
+    reference_product_P: Floats
+    reference_distance2_P: Floats
+    between_PP: Floats
+    kind_norms2_PNM: Floats
+    kind_products_PM: Floats
+
+    def __post_init__(self) -> None:
+        prompts, blocks, group, _ = self.gram_PKGG.shape
+        expected = (prompts, blocks * group)
+        for name in ("rewards_PN", "lengths_PN", "products_PN"):
+            if getattr(self, name).shape != expected:
+                raise ValueError(f"{name}: {getattr(self, name).shape}, not {expected}")
+
+    @property
+    def prompts(self) -> int:
+        """P."""
+        return len(self.rewards_PN)
+
+    @property
+    def largest_group(self) -> int:
+        """G of the blocks."""
+        return self.gram_PKGG.shape[-1]
+
+    @property
+    def blocks(self) -> int:
+        """K, blocks a prompt."""
+        return self.gram_PKGG.shape[1]
+
+    @property
+    def reference_half(self) -> int:
+        """Completions n in one half of the reference."""
+        return self.reference_rewards_PN.shape[1] // 2
+
+    @property
+    def norms2_PN(self) -> Floats:
+        """||W_i||^2."""
+        diagonal = np.diagonal(self.gram_PKGG, axis1=-2, axis2=-1)
+        return diagonal.reshape(self.prompts, -1)
+
+    @property
+    def value_P(self) -> Floats:
+        """V, from the reference pool alone, so that it is independent of the replicates."""
+        return self.reference_rewards_PN.mean(-1)
+
+    @property
+    def reward_variance_P(self) -> Floats:
+        """Var(Z), unbiased, from the reference pool."""
+        return self.reference_rewards_PN.var(-1, ddof=1)
+
+    @property
+    def aggregate_norm2(self) -> float:
+        """||mean_x g(x)||^2, unbiased: independent halves on the diagonal."""
+        between = self.between_PP.sum() - np.trace(self.between_PP)
+        return float((between + self.reference_product_P.sum()) / self.prompts**2)
+
+    def in_blocks(self, values_PN: Floats) -> Floats:
+        """View per-completion values (P, N) as (P, K, G)."""
+        return values_PN.reshape(self.prompts, self.blocks, self.largest_group)
+
+
+def _name_of_one(name: str) -> str:
+    """Drop the prompt axis from a name: rewards_PN -> rewards_N."""
+    return name.replace("_P", "_", 1).rstrip("_")
+
+
+def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
+    """Stack the arrays of single prompts into pools.
+
+    Args:
+        prompts: For each prompt the arrays of `Pools` without their first axis, by name
+            without the P, and `vector_D`, its rbar or the sketch of it.
+    """
+    vectors = np.stack([prompt["vector_D"] for prompt in prompts]).astype(np.float64)
+    stacked = {
+        field.name: np.stack([prompt[_name_of_one(field.name)] for prompt in prompts])
+        for field in fields(Pools)
+        if field.name != "between_PP"
+    }
+    return Pools(between_PP=vectors @ vectors.T, **stacked)

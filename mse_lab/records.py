@@ -1,0 +1,199 @@
+"""Records: read and write `results/`, atomically, so that a kill loses nothing.
+
+While a run is under way its finished prompts lie in `shards/`, one file each; a new start
+goes on from there. At the end they are joined into `pools.npz`, from which every table can
+be made again without the model.
+"""
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+
+from mse_lab.checks import Check
+from mse_lab.config import InputError, Probe, dump_probe, flatten
+from mse_lab.pools import Floats, Pools
+from mse_lab.replicates import Key
+
+Arrays = Mapping[str, NDArray[Any]]
+
+# What a finished run consists of; the last is written last.
+COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        InputError: The folder cannot be written, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}; free it or choose another --out"
+        ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 with LF, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write indented JSON."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV, its numbers with ten digits."""
+    write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write named arrays as compressed `.npz`."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of an `.npz`."""
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+class Record:
+    """The folder of one run.
+
+    Attributes:
+        folder: `results/<probe name>`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """Name a file of the folder."""
+        return self.folder / name
+
+    def clear(self) -> None:
+        """Remove what an earlier run left, and nothing else in the folder."""
+        for name in (*COMPLETE, "config.yaml", "environment.json", "completions.jsonl"):
+            self.path(name).unlink(missing_ok=True)
+        shutil.rmtree(self.path("shards"), ignore_errors=True)
+
+    def claim(self, probe: Probe, prompts_digest: str) -> None:
+        """Take the folder for a configuration, or see that it is already its own.
+
+        Raises:
+            InputError: The folder holds the result of another configuration.
+        """
+        config, manifest = self.path("config.yaml"), self.path("shards/prompts.sha256")
+        if config.exists():
+            self._refuse_other(probe)
+        else:
+            write_text(config, dump_probe(probe))
+        if manifest.exists() and manifest.read_text(encoding="utf-8") != prompts_digest:
+            raise InputError(
+                f"{self.folder}: its prompts have changed since it was begun; "
+                "use --fresh to start over, or --out for another folder"
+            )
+        if not self.is_complete():
+            write_text(manifest, prompts_digest)
+
+    def _refuse_other(self, probe: Probe) -> None:
+        there = self.configuration()
+        if differences := describe_differences(there, probe.model_dump(mode="json")):
+            raise InputError(
+                f"{self.folder} belongs to another configuration ({differences}); "
+                "use --fresh to start over, or --out for another folder"
+            )
+
+    def configuration(self) -> dict[str, Any]:
+        """Read the configuration that the folder belongs to; empty if there is none."""
+        path = self.path("config.yaml")
+        if not path.exists():
+            return {}
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return values if isinstance(values, dict) else {}
+
+    def is_complete(self) -> bool:
+        """Whether the run is finished, its raw errors there."""
+        return all(self.path(name).exists() for name in COMPLETE)
+
+    def has_tables(self) -> bool:
+        """Whether the tables that the figure needs are there."""
+        return self.path("mse.csv").exists() and self.path("prompts.csv").exists()
+
+    def read_checks(self) -> list[Check]:
+        """Read the built-in checks of a written result."""
+        text = self.path("checks.json").read_text(encoding="utf-8")
+        return [Check(**entry) for entry in json.loads(text)["checks"]]
+
+    def shard(self, index: int) -> Path:
+        """Name the file of one prompt."""
+        return self.path(f"shards/{index:06d}.npz")
+
+    def finished_prompts(self) -> int:
+        """Count the prompts whose shards are there."""
+        return len(list(self.path("shards").glob("*.npz")))
+
+    def write_errors(self, errors: Mapping[Key, Floats]) -> None:
+        """Write the raw squared errors, an array `<estimator>/<group size>` each."""
+        arrays = {f"{key.estimator}/{key.group_size}": one for key, one in errors.items()}
+        write_arrays(self.path("errors.npz"), arrays)
+
+    def write_pools(self, pools: Pools) -> None:
+        """Write the pools, from which all tables follow."""
+        write_arrays(
+            self.path("pools.npz"),
+            {field.name: getattr(pools, field.name) for field in fields(pools)},
+        )
+
+    def read_pools(self) -> Pools:
+        """Read the pools of a finished run."""
+        return Pools(**read_arrays(self.path("pools.npz")))
+
+    def write_checks(self, checks: Sequence[Check]) -> None:
+        """Write the built-in checks; `ok` marks the whole result."""
+        held = all(check.ok for check in checks)
+        entries = [check.as_dict() for check in checks]
+        write_json(self.path("checks.json"), {"ok": held, "checks": entries})
+
+    def write_completions(self, lines: Iterable[str]) -> None:
+        """Write the completions, one JSON object a line."""
+        write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
+
+    def drop_shards(self) -> None:
+        """Remove the shards of a run that is written."""
+        shutil.rmtree(self.path("shards"), ignore_errors=True)
+
+
+def describe_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Say which keys of two configurations differ, and how.
+
+    >>> describe_differences({"seed": 0}, {"seed": 1})
+    'seed is 0 there, 1 here'
+    """
+    old, new = flatten(there), flatten(here)
+    return ", ".join(
+        f"{key} is {old.get(key)} there, {new.get(key)} here"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    )

@@ -1,0 +1,63 @@
+"""Named random streams from one seed: what is drawn depends on its name alone.
+
+A stream is a Philox counter generator whose key is a hash of its name. The uniform that
+draws token t of completion c of a prompt's pool is number t of counter row c, whatever
+the batch, the number of completions or of processes.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def _key(seed: int, *name: str) -> int:
+    text = json.dumps([seed, *name], ensure_ascii=False)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
+
+
+def stream(seed: int, *name: str) -> np.random.Generator:
+    """Open the random stream of a name.
+
+    Args:
+        seed: The run's seed.
+        name: What is drawn from it; other names give independent streams.
+
+    Returns:
+        A generator at the stream's start.
+
+    >>> stream(0, "bootstrap").random() == stream(0, "bootstrap").random()
+    True
+    """
+    return np.random.Generator(np.random.Philox(key=_key(seed, *name)))
+
+
+def uniforms(
+    seed: int, prompt_id: str, pool: str, completions: range, positions: int
+) -> NDArray[np.float64]:
+    """Draw the uniforms that draw a prompt's completions.
+
+    Args:
+        seed: The run's seed.
+        prompt_id: The prompt's id.
+        pool: Name of the pool, such as `replicate`.
+        completions: Numbers of the completions in their pool.
+        positions: Tokens per completion.
+
+    Returns:
+        Array (N, T) in [0, 1), keyed by (seed, prompt id, pool, completion, position).
+
+    >>> whole = uniforms(0, "a", "replicate", range(5), 8)
+    >>> part = uniforms(0, "a", "replicate", range(3, 5), 2)
+    >>> bool((whole[3:, :2] == part).all())
+    True
+    """
+    key = _key(seed, "uniform", prompt_id, pool)
+    rows = [
+        np.random.Generator(np.random.Philox(key=key, counter=[0, row, 0, 0])).random(
+            positions
+        )
+        for row in completions
+    ]
+    return np.array(rows)
