@@ -1,0 +1,42 @@
+"""Fixtures: a checkpoint that can be enumerated, and a probe that measures it."""
+
+import json
+
+import pytest
+import yaml
+from models import write_checkpoint
+
+PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """A random four-token Qwen2 checkpoint, read-only."""
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture
+def write_probe(tmp_path, checkpoint):
+    """Return a function that writes prompts and a probe, with changes to it."""
+
+    def write(name="small", **changes):
+        records = [
+            {"id": f"p{index}", "problem": problem, "answer": answer, "category": "digits"}
+            for index, (problem, answer) in enumerate(PROBLEMS)
+        ]
+        prompts = tmp_path / "prompts.jsonl"
+        if not prompts.exists():
+            prompts.write_text("".join(json.dumps(record) + "\n" for record in records))
+        values = {
+            "model": {"path": str(checkpoint), "device": "cpu"},
+            "prompts": {"source": str(prompts), "template": "none"},
+            "sampling": {"max_new_tokens": 2},
+            "pool": {"reference": 64, "replicate": 32},
+            "group_sizes": [2, 4, 8],
+            "interval": {"resamples": 200},
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(values | changes))
+        return path
+
+    return write

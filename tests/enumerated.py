@@ -1,0 +1,141 @@
+"""A policy small enough to enumerate: exact gradient, moments and MSE, by brute force.
+
+Completions of a prompt are finitely many types with known probabilities. A group of G is
+a multinomial draw of types, so the mean of anything over groups is a finite sum.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import torch
+from scipy.special import gammaln
+
+from mse_lab.completions import Completions
+from mse_lab.groups import Groups
+from mse_lab.laws import Moments
+from mse_lab.replicates import squared_errors
+from mse_lab.scores import sequence_log_probs
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """All completions of a prompt: tokens, probabilities, rewards and scores of C types."""
+
+    completions: list[tuple[int, ...]]
+    probabilities: np.ndarray
+    rewards: np.ndarray
+    lengths: np.ndarray
+    scores: np.ndarray
+
+    @cached_property
+    def value(self):
+        return float(self.probabilities @ self.rewards)
+
+    @cached_property
+    def gradient(self):
+        return (self.probabilities * self.rewards) @ self.scores
+
+    @cached_property
+    def gram(self):
+        return self.scores @ self.scores.T
+
+    def mean(self, values):
+        return float(self.probabilities @ values)
+
+    def moments(self):
+        norms2, rewards = np.diag(self.gram), self.rewards
+        return Moments(
+            norm2=np.array([self.mean(norms2)]),
+            reward_norm2=np.array([self.mean(rewards * norms2)]),
+            reward2_norm2=np.array([self.mean(rewards**2 * norms2)]),
+            value=np.array([self.value]),
+            variance=np.array([self.mean((rewards - self.value) ** 2)]),
+            gradient2=np.array([self.gradient @ self.gradient]),
+        )
+
+    def groups(self, size):
+        """Every multiset of `size` types as a group, with its multinomial probability."""
+        types = np.array(
+            list(combinations_with_replacement(range(len(self.rewards)), size))
+        )
+        counts = np.apply_along_axis(np.bincount, 1, types, minlength=len(self.rewards))
+        log_ways = gammaln(size + 1) - gammaln(counts + 1).sum(1)
+        log_probability = counts @ np.log(self.probabilities)
+        norms2 = np.diag(self.gram)
+        groups = Groups(
+            rewards_PRG=self.rewards[types][None],
+            lengths_PRG=self.lengths[types][None],
+            norms2_PRG=norms2[types][None],
+            value_P=np.array([self.value]),
+            best_constant_PR=np.full(
+                (1, len(types)), self.mean(self.rewards * norms2) / self.mean(norms2)
+            ),
+        )
+        return types, groups, np.exp(log_ways + log_probability)
+
+    def mse(self, estimator, size):
+        """Exact E||g_hat - g||^2 of an estimator, by summing over all groups."""
+        types, groups, probability = self.groups(size)
+        errors = squared_errors(
+            estimator.weights(groups),
+            self.gram[types[:, :, None], types[:, None, :]][None],
+            (self.scores @ self.gradient)[types][None],
+            np.array([self.gradient @ self.gradient]),
+        )
+        return float(errors[0] @ probability)
+
+    def mean_estimate(self, estimator, size):
+        """Exact E g_hat, a vector."""
+        types, groups, probability = self.groups(size)
+        weights = estimator.weights(groups)[0] / size
+        return np.einsum("r,rg,rgd->d", probability, weights, self.scores[types])
+
+
+def enumerate_policy(policy, prompt, vocabulary, positions, reward):
+    """Enumerate the completions of at most `positions` tokens.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        vocabulary: Number of tokens.
+        positions: The token limit.
+        reward: Function of the tuple of a completion's tokens.
+    """
+    kept = []
+    for tokens in product(range(vocabulary), repeat=positions):
+        ends = [place for place, token in enumerate(tokens) if token in policy.end_tokens]
+        own = tokens[: ends[0] + 1] if ends else tokens
+        if own not in kept:
+            kept.append(own)
+    log_probs, scores = [], []
+    for tokens in kept:
+        one = as_completions([tokens])
+        with torch.enable_grad(), policy.differentiable():
+            log_prob = sequence_log_probs(policy, prompt, one).sum()
+            log_prob.backward()
+            parts = [p.grad.flatten().double() for p in policy.parameters.values()]
+            scores.append(torch.cat(parts).numpy())
+        log_probs.append(float(log_prob.detach()))
+    probabilities = np.exp(log_probs)
+    np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-6)
+    return Enumerated(
+        completions=kept,
+        probabilities=probabilities / probabilities.sum(),
+        rewards=np.array([float(reward(tokens)) for tokens in kept]),
+        lengths=np.array([len(tokens) for tokens in kept]),
+        scores=np.array(scores),
+    )
+
+
+def as_completions(token_lists):
+    """Wrap given tokens as completions of unknown log-probability."""
+    longest = max(map(len, token_lists))
+    tokens = [list(one) + [0] * (longest - len(one)) for one in token_lists]
+    return Completions(
+        tokens_NT=np.array(tokens),
+        lengths_N=np.array([len(one) for one in token_lists]),
+        log_probs_N=np.zeros(len(token_lists)),
+        ended_N=np.ones(len(token_lists), dtype=bool),
+    )

@@ -1,0 +1,98 @@
+"""Pools drawn from known distributions, without a model: exact truths at no cost.
+
+Each prompt has C kinds of completions with probabilities, scores of mean zero in a few
+dimensions and rewards; right completions have smaller scores, as in language models.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mse_lab.laws import LAWS, Moments
+from mse_lab.pools import Pools
+
+KINDS, DIMENSIONS = 12, 6
+
+
+@dataclass(frozen=True)
+class Design:
+    """P prompts with known laws."""
+
+    probability_PC: np.ndarray
+    score_PCD: np.ndarray
+    reward_PC: np.ndarray
+
+    @property
+    def prompts(self):
+        return len(self.reward_PC)
+
+    def mean(self, values_PC):
+        return (self.probability_PC * values_PC).sum(-1)
+
+    @property
+    def gradient_PD(self):
+        return np.einsum(
+            "pc,pc,pcd->pd", self.probability_PC, self.reward_PC, self.score_PCD
+        )
+
+    def moments(self):
+        norms2, rewards = (self.score_PCD**2).sum(-1), self.reward_PC
+        value = self.mean(rewards)
+        return Moments(
+            norm2=self.mean(norms2),
+            reward_norm2=self.mean(rewards * norms2),
+            reward2_norm2=self.mean(rewards**2 * norms2),
+            value=value,
+            variance=self.mean((rewards - value[:, None]) ** 2),
+            gradient2=(self.gradient_PD**2).sum(-1),
+        )
+
+    def mse(self, name, size):
+        """Exact aggregate MSE, (1/P^2) sum_x MSE(x)."""
+        return float(LAWS[name](self.moments(), size).sum() / self.prompts**2)
+
+    def draw(self, rng, reference, blocks, largest):
+        """Draw what a run would leave: pools of `blocks` blocks of `largest`."""
+        half = reference // 2
+        first, z_first = self._pick(rng, half)
+        second, z_second = self._pick(rng, half)
+        r_a, r_b = (_leave_one_out(z, w) for z, w in ((z_first, first), (z_second, second)))
+        mean = (r_a + r_b) / 2
+        scores, rewards = self._pick(rng, blocks * largest)
+        in_blocks = scores.reshape(self.prompts, blocks, largest, -1)
+        return Pools(
+            rewards_PN=rewards,
+            lengths_PN=np.ones(rewards.shape, dtype=int),
+            gram_PKGG=in_blocks @ in_blocks.swapaxes(-1, -2),
+            products_PN=np.einsum("pnd,pd->pn", scores, mean),
+            reference_rewards_PN=np.concatenate([z_first, z_second], axis=1),
+            reference_product_P=(r_a * r_b).sum(-1),
+            reference_distance2_P=((r_a - r_b) ** 2).sum(-1),
+            between_PP=mean @ mean.T,
+            kind_norms2_PNM=(scores**2).sum(-1, keepdims=True),
+            kind_products_PM=(r_a * r_b).sum(-1, keepdims=True),
+        )
+
+    def _pick(self, rng, count):
+        uniform = rng.random((self.prompts, count, 1))
+        kinds = (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
+        scores = np.take_along_axis(self.score_PCD, kinds[..., None], axis=1)
+        return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
+
+
+def _leave_one_out(rewards_PN, scores_PND):
+    centred = rewards_PN - rewards_PN.mean(-1, keepdims=True)
+    return np.einsum("pn,pnd->pd", centred, scores_PND) / (rewards_PN.shape[1] - 1)
+
+
+def make_design(rng, prompts=60, values=(0.1, 0.9)):
+    """Make prompts whose values lie between the two given."""
+    target = rng.uniform(*values, size=prompts)
+    probability = rng.dirichlet(np.ones(KINDS), size=prompts)
+    # The most that fits below the target value is right.
+    right = probability.cumsum(-1) <= target[:, None]
+    right[:, 0] |= ~right.any(-1)
+    size = np.where(right, 1.0, 2.0)[..., None]
+    score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
+    score -= (probability[..., None] * score).sum(1, keepdims=True)
+    return Design(probability, score, right.astype(float))

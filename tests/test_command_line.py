@@ -1,0 +1,292 @@
+"""The real command line, in processes of its own: smoke, kill, resume, bad input."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SMOKE = [
+    "--set",
+    "prompts.limit=6",
+    "--set",
+    "pool.reference=64",
+    "--set",
+    "pool.replicate=128",
+]
+
+
+def command(*words):
+    return [sys.executable, str(ROOT / "run_mse.py"), *map(str, words)]
+
+
+def execute(*words, **options):
+    return subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=300, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """An uninterrupted small run of tiny/base, from another working folder."""
+    out = tmp_path_factory.mktemp("smoke")
+    done = execute("run", "tiny/base", *SMOKE, "--out", out, cwd=out)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_smoke_run(smoke):
+    out, done = smoke
+    table = pd.read_csv(out / "tiny/base/mse.csv")
+    assert len(table) == 15
+    assert (table.mse_low <= table.mse_high).all()
+    assert "checks:" in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+def test_a_finished_run_is_left_as_it_is(smoke):
+    out, _ = smoke
+    before = (out / "tiny/base/mse.csv").stat().st_mtime_ns
+    again = execute("run", "tiny/base", *SMOKE, "--out", out)
+    assert again.returncode == 0
+    assert "finished before" in again.stdout
+    assert (out / "tiny/base/mse.csv").stat().st_mtime_ns == before
+
+
+def test_figure_from_finished_runs(smoke, tmp_path):
+    out, _ = smoke
+    for suffix in ("png", "pdf", "svg"):
+        drawn = execute("figure", out / "tiny/base", "--out", tmp_path / f"f.{suffix}")
+        assert drawn.returncode == 0, drawn.stderr
+        assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
+
+
+def test_list_says_what_stands(smoke):
+    out, _ = smoke
+    listed = execute("list", "--out", out)
+    lines = {line.split()[0]: line for line in listed.stdout.splitlines()}
+    assert "another configuration" in lines["tiny/base"]
+    assert "not run" in lines["tiny/icl"]
+
+
+def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
+    """Killed with SIGKILL twice, once after two prompts and once at any instant."""
+    out, _ = smoke
+    for instant in (2, 3):
+        process = subprocess.Popen(
+            command("run", "tiny/base", *SMOKE, "--out", tmp_path),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        shards = tmp_path / "tiny/base/shards"
+        deadline = time.monotonic() + 240
+        while len(list(shards.glob("*.npz"))) < instant and time.monotonic() < deadline:
+            assert process.poll() is None, "finished before it could be killed"
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "tiny/base/mse.csv").exists()
+    done = execute("run", "tiny/base", *SMOKE, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("mse.csv", "prompts.csv"):
+        expected = (out / "tiny/base" / name).read_bytes()
+        assert (tmp_path / "tiny/base" / name).read_bytes() == expected
+
+
+def test_another_configuration_is_told_apart(smoke, tmp_path):
+    out = tmp_path / "copy"
+    shutil.copytree(smoke[0], out)
+    other = execute("run", "tiny/base", *SMOKE, "--set", "seed=1", "--out", out)
+    assert other.returncode == 2
+    assert "seed is 0 there, 1 here" in other.stderr
+    assert (out / "tiny/base/mse.csv").exists()
+
+
+def test_a_failed_check_ends_with_1_after_writing(write_probe, tmp_path):
+    """A reward module that makes the sampler lie stands for anything unforeseen."""
+    (tmp_path / "lying.py").write_text(
+        "from mse_lab import completions\n"
+        "honest = completions.next_log_probabilities\n"
+        "def warped(*given):\n"
+        "    log_probs = honest(*given)\n"
+        "    worst = log_probs.argmin(-1, keepdim=True)\n"
+        "    return log_probs.scatter(-1, worst, -1e9).log_softmax(-1)\n"
+        "completions.next_log_probabilities = warped\n"
+        "def reward(text, prompt):\n"
+        "    return float(len(text) % 2)\n"
+    )
+    path = write_probe(reward="lying:reward")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = execute("run", path, "--out", tmp_path / "out", env=environment)
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr
+    folder = tmp_path / "out/small"
+    assert not json.loads((folder / "checks.json").read_text())["ok"]
+    assert (folder / "mse.csv").exists()
+    again = execute("run", path, "--out", tmp_path / "out", env=environment)
+    assert again.returncode == 1
+
+
+BAD = {
+    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
+    "unknown nested key": ({"pool": {"referense": 8}}, "unknown key pool.referense"),
+    "wrong type": ({"seed": "zero"}, "seed = 'zero'"),
+    "group of one": ({"group_sizes": [1, 8]}, "grpo needs groups of 2 or more"),
+    "not dividing": ({"group_sizes": [3, 8]}, "3 does not divide the largest, 8"),
+    "one block": ({"pool": {"reference": 64, "replicate": 8}}, "pool.replicate = 8"),
+    "pool too small": ({"pool": {"reference": 2, "replicate": 32}}, "pool.reference = 2"),
+    "missing model": (
+        {"model": {"path": "no/such/folder"}},
+        "no/such/folder: no such folder",
+    ),
+    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
+    "unknown reward": (
+        {"reward": "intger"},
+        "reward = intger: no such reward; did you mean",
+    ),
+    "bad reward module": ({"reward": "nowhere:f"}, "cannot import nowhere"),
+    "unknown device": ({"model": {"path": "x", "device": "tpu"}}, "model.device = 'tpu'"),
+    "no parameter": ({"parameters": ["no_such"]}, "'no_such' matches none"),
+    "broken pattern": ({"parameters": ["("]}, "is no regular expression"),
+    "temperature": ({"sampling": {"temperature": 0}}, "sampling.temperature = 0"),
+    "missing prompts": ({"prompts": {"source": "none.jsonl"}}, "none.jsonl: no such file"),
+    "long prompt": (
+        {"sampling": {"max_new_tokens": 64}},
+        "exceed the model's context of 64",
+    ),
+}
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Return a function that runs the command line in process and gives its complaint."""
+    import run_mse
+
+    def attempt(*words):
+        assert run_mse.main([*map(str, words)]) == 2
+        printed = capsys.readouterr().err.strip().splitlines()
+        lines = [line for line in printed if line.startswith("run_mse.py: ")]
+        assert len(lines) == 1
+        assert "Traceback" not in "".join(printed)
+        return lines[0]
+
+    return attempt
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_probe(case, write_probe, tmp_path, refused):
+    changes, message = BAD[case]
+    values = yaml.safe_load(write_probe().read_text())
+    if "model" in changes and "device" not in changes["model"]:
+        changes = {"model": {**values["model"], **changes["model"]}}
+    if case == "long prompt":
+        changes = {"sampling": {"max_new_tokens": 64}}
+    path = write_probe(**changes)
+    assert message in refused("run", path, "--out", tmp_path / "out")
+
+
+BAD_PROMPTS = {
+    "broken line": (
+        '{"id": 1, "problem": "1", "answer": 1}\n{"id": 2,\n',
+        "line 2: not valid",
+    ),
+    "duplicate id": (
+        '{"id": 1, "problem": "1", "answer": 1}\n' * 2,
+        "line 2: id 1 stands twice",
+    ),
+    "empty answer": (
+        '{"id": 1, "problem": "1", "answer": " "}\n',
+        "line 1: answer is missing",
+    ),
+    "no problem": ('{"id": 1, "answer": "1"}\n', "line 1: problem is missing or empty"),
+    "nothing": ("\n", "holds no prompt"),
+    "not a number": (
+        '{"id": "q", "problem": "1", "answer": "one"}\n',
+        "failed on prompt q",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PROMPTS)
+def test_bad_prompts(case, write_probe, tmp_path, refused):
+    text, message = BAD_PROMPTS[case]
+    (tmp_path / "prompts.jsonl").write_text(text)
+    assert message in refused("run", write_probe(), "--out", tmp_path / "out")
+
+
+def test_template_without_problem(write_probe, tmp_path, refused):
+    (tmp_path / "bare.txt").write_text("no place for it")
+    source = str(tmp_path / "prompts.jsonl")
+    path = write_probe(prompts={"source": source, "template": str(tmp_path / "bare.txt")})
+    assert "no {problem}" in refused("run", path, "--out", tmp_path / "out")
+
+
+def test_unwritable_folder(write_probe, tmp_path, refused):
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot be written" in refused("run", write_probe(), "--out", tmp_path / "file")
+
+
+def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
+    """What was finished before the disk was full is still there."""
+    path, out = write_probe(), tmp_path / "out"
+    whole, written = Path.replace, []
+
+    def replace(self, target):
+        if Path(target).suffix == ".npz":
+            written.append(target)
+            if len(written) > 2:
+                raise OSError(28, "No space left on device")
+        return whole(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        assert "No space left on device" in refused("run", path, "--out", out)
+    assert len(list((out / "small/shards").glob("*.npz"))) == 2
+
+
+def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "nan"
+    shutil.copytree(checkpoint, folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    path = write_probe(model={"path": str(folder), "device": "cpu"})
+    assert "prompt p0, completion 0: the model's" in refused(
+        "run", path, "--out", tmp_path / "o"
+    )
+
+
+def test_changed_prompts_are_noticed_on_resuming(write_probe, tmp_path, refused):
+    path, out = write_probe(), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    folder = out / "small"
+    (folder / "errors.npz").unlink()
+    (folder / "shards").mkdir()
+    (folder / "shards/prompts.sha256").write_text("another")
+    assert "its prompts have changed" in refused("run", path, "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "tiny/bse"], "no probe tiny/bse; did you mean tiny/base?"),
+        (["run", "tiny/base", "--set", "seed"], "--set seed: not KEY=VALUE"),
+        (["run", "tiny/base", "--set", "pool.replicat=1"], "unknown key pool.replicat"),
+        (["run", "tiny/base", "--set", "seed=[1"], "not valid YAML"),
+        (["figure", "nowhere"], "nowhere: no finished run"),
+        (["figure", "--out", "f.jpg"], "the suffix must be one of"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_bad_words(words, message, refused):
+    assert message in refused(*words)

@@ -1,0 +1,88 @@
+"""Completions: drawn from exactly the policy, whatever the batch."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from enumerated import enumerate_policy
+from models import random_policy
+from scipy import stats
+
+from mse_lab.completions import draw, invert
+from mse_lab.scores import sequence_log_probs
+from mse_lab.streams import uniforms
+
+PROMPT = [3, 4, 5, 6]
+
+
+def numbers(count, positions=6, pool="replicate"):
+    return uniforms(0, "a", pool, range(count), positions)
+
+
+def test_invert_gives_the_first_token_whose_sum_exceeds_u():
+    log_probs = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log().repeat(5, 1)
+    # Sums 1/4, 1/4, 3/4, 1; token 1 has probability 0 and is never given.
+    u = torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.9999], dtype=torch.float64)
+    assert invert(log_probs, u).tolist() == [0, 0, 2, 2, 3]
+
+
+def test_log_probs_are_those_of_the_differentiated_policy():
+    policy = random_policy()
+    drawn = draw(policy, PROMPT, numbers(20), "a")
+    recomputed = sequence_log_probs(policy, PROMPT, drawn)
+    np.testing.assert_allclose(drawn.log_probs_N, recomputed.numpy(), rtol=1e-9)
+
+
+def test_batches_and_numbers_do_not_matter():
+    whole = draw(random_policy(batch=64), PROMPT, numbers(20), "a")
+    split = draw(random_policy(batch=3), PROMPT, numbers(20), "a")
+    part = draw(random_policy(batch=64), PROMPT, numbers(20)[7:9], "a")
+    np.testing.assert_array_equal(whole.lengths_N, split.lengths_N)
+    for one, other in ((split, whole), (part, whole[7:9])):
+        for row in range(len(one)):
+            length = one.lengths_N[row]
+            np.testing.assert_array_equal(
+                one.tokens_NT[row, :length], other.tokens_NT[row, :length]
+            )
+
+
+def test_length_is_where_the_first_end_token_stands():
+    """Either end token ends; token 0, the pad id, is drawn like any other."""
+    policy = random_policy(ends=(1, 2))
+    drawn = draw(policy, PROMPT, numbers(300), "a")
+    padded = 0
+    for tokens, length, ended in zip(
+        drawn.tokens_NT, drawn.lengths_N, drawn.ended_N, strict=True
+    ):
+        own = tokens[:length]
+        assert not np.isin(own[:-1], (1, 2)).any()
+        assert ended == np.isin(own[-1], (1, 2))
+        assert ended or length == 6
+        padded += (own[:-1] == 0).any()
+    assert {
+        int(t[n - 1]) for t, n in zip(drawn.tokens_NT, drawn.lengths_N, strict=True)
+    } >= {1, 2}
+    assert padded
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_frequencies_are_the_enumerated_probabilities(temperature):
+    """Chi-square on all completions of two tokens; false alarm 1e-6 for each case."""
+    policy = random_policy(vocabulary=5, ends=(1,))
+    policy = type(policy)(**{**vars(policy), "temperature": temperature, "batch": 4000})
+    prompt, count = [3, 4, 2], 4000
+    exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
+    drawn = draw(policy, prompt, numbers(count, positions=2), "a")
+    found = Counter(
+        tuple(tokens[:length].tolist())
+        for tokens, length in zip(drawn.tokens_NT, drawn.lengths_N, strict=True)
+    )
+    observed = np.array([found[tokens] for tokens in exact.completions])
+    expected = count * exact.probabilities
+    assert observed.sum() == count
+    frequent = expected >= 5
+    observed = np.append(observed[frequent], observed[~frequent].sum())
+    expected = np.append(expected[frequent], expected[~frequent].sum() + 1e-9)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, len(expected) - 1) > 1e-6

@@ -1,0 +1,130 @@
+"""Runs, end to end, against a policy whose every completion is enumerated."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from enumerated import enumerate_policy
+
+from mse_lab.config import load_probe
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.prompts import load_prompts
+from mse_lab.records import Record, read_arrays
+from mse_lab.rewards import integer
+from mse_lab.run import run_probe
+
+SIZES = [2, 3, 4, 8, 24]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, checkpoint):
+    """A finished run, with its probe and policy."""
+    folder = tmp_path_factory.mktemp("run")
+    prompts = folder / "prompts.jsonl"
+    records = [
+        {"id": "a", "problem": "1 2 3", "answer": 2},
+        {"id": "b", "problem": "2 2", "answer": 3},
+        {"id": "c", "problem": "1", "answer": 1},
+    ]
+    prompts.write_text("\n".join(map(json.dumps, records)))
+    path = folder / "probe.yaml"
+    path.write_text(
+        f"model: {{path: '{checkpoint}', device: cpu, batch: 512}}\n"
+        f"prompts: {{source: '{prompts}', template: none}}\n"
+        "sampling: {max_new_tokens: 2}\n"
+        "pool: {reference: 4096, replicate: 2400}\n"
+        f"group_sizes: {SIZES}\n"
+        "estimators: [vanilla, grpo, oracle, best-constant]\n"
+        "interval: {resamples: 400}\n"
+    )
+    probe = load_probe(path)
+    outcome = run_probe("probe", probe, folder / "out", folder, fresh=False)
+    assert all(check.ok for check in outcome.checks)
+    return folder / "out", probe, folder
+
+
+@pytest.fixture(scope="module")
+def exact(finished):
+    """The run's prompts, enumerated."""
+    _, probe, root = finished
+    policy = load_policy(probe, root)
+
+    def enumerate_one(prompt):
+        tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
+
+        def reward(own):
+            return integer(policy.decode(list(own)), prompt.record)
+
+        return enumerate_policy(policy, tokens, 4, 2, reward)
+
+    return [enumerate_one(prompt) for prompt in load_prompts(probe.prompts, root)]
+
+
+def within(found, low, high, truth, errors=4, level_width=3.92):
+    """Whether the truth lies within four of the number's own standard errors."""
+    return abs(found - truth) <= errors * (high - low) / level_width
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", ["vanilla", "grpo", "oracle", "best-constant"])
+def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
+    """Replicates and law; a false alarm of 6e-5 each, once for the fixed seed."""
+    table = pd.read_csv(finished[0] / "mse.csv").set_index(["estimator", "group_size"])
+    row = table.loc[(name, size)]
+    truth = sum(one.mse(ESTIMATORS[name], size) for one in exact) / len(exact) ** 2
+    assert within(row.mse, row.mse_low, row.mse_high, truth)
+    assert within(row.law, row.law_low, row.law_high, truth)
+
+
+def test_prompt_moments_are_the_enumerated_ones(finished, exact):
+    table = pd.read_csv(finished[0] / "prompts.csv")
+    for (_, row), one in zip(table.iterrows(), exact, strict=True):
+        moments = one.moments()
+        # Four binomial standard errors of 4096 rewards; the rest within 15%.
+        assert abs(row.value - one.value) < 4 * np.sqrt(one.value * (1 - one.value) / 4096)
+        np.testing.assert_allclose(row.score_norm2, moments.norm2[0], rtol=0.15)
+        np.testing.assert_allclose(row.zeta, moments.zeta[0], rtol=0.15)
+        np.testing.assert_allclose(row.trace_oracle, moments.trace_oracle[0], rtol=0.15)
+        np.testing.assert_allclose(row.best_baseline, moments.best_baseline[0], atol=0.05)
+
+
+def test_relative_mse_divides_by_the_aggregates_gradient(finished, exact):
+    table = pd.read_csv(finished[0] / "mse.csv")
+    gradient = np.mean([one.gradient for one in exact], axis=0)
+    implied = table.mse / table.relative_mse
+    np.testing.assert_allclose(implied, implied[0], rtol=1e-6)
+    np.testing.assert_allclose(implied[0], gradient @ gradient, rtol=0.15)
+
+
+def test_files_of_a_result(finished):
+    folder, probe, _ = finished
+    record = Record(folder)
+    assert record.is_complete()
+    assert load_probe(folder / "config.yaml") == probe
+    errors = read_arrays(folder / "errors.npz")
+    assert errors["grpo/4"].shape == (3, 2400 // 4)
+    table = pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"])
+    np.testing.assert_allclose(
+        errors["oracle/8"].mean(1).sum() / 9, table.loc[("oracle", 8)].mse, rtol=1e-9
+    )
+    text = (folder / "completions.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(lines) == 3 * (4096 + 2400)
+    assert set(lines[0]) == {"prompt", "pool", "text", "reward", "length", "log_prob"}
+    environment = json.loads((folder / "environment.json").read_text())
+    assert {"versions", "device_model", "commit", "seconds", "peak_memory_bytes"} <= set(
+        environment
+    )
+    checks = json.loads((folder / "checks.json").read_text())
+    assert checks["ok"]
+    assert {"name", "figure", "bound", "ok"} <= set(checks["checks"][0])
+    assert not (folder / "shards").exists()
+
+
+def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
+    table = pd.read_csv(finished[0] / "mse.csv")
+    excess = table.mse_plain - table.mse
+    np.testing.assert_allclose(excess, excess[0], rtol=1e-6)
+    assert excess[0] > 0

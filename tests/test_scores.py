@@ -1,0 +1,193 @@
+"""Scores: equal to single-completion autograd, in every parameter, tied ones included."""
+
+import numpy as np
+import pytest
+import torch
+from enumerated import as_completions
+from models import random_policy
+
+from mse_lab import factors, scores
+from mse_lab.completions import draw
+from mse_lab.config import InputError
+from mse_lab.policy import select_parameters
+from mse_lab.scores import score_block, sequence_log_probs
+from mse_lab.streams import uniforms
+
+PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
+
+# GPT-2 computes in the model's precision; Qwen2 and Llama compute norms and softmax in
+# float32 whatever the model's precision.
+TOLERANCE = {"gpt2": 1e-10, "qwen2": 1e-5, "llama": 1e-5}
+
+
+def some_completions(policy, count=9):
+    return draw(policy, PROMPT, uniforms(0, "a", "replicate", range(count), 6), "a")
+
+
+def autograd_scores(policy, completions, prompt=PROMPT):
+    """Score each completion alone, by plain autograd, (N, D)."""
+    rows = []
+    for index in range(len(completions)):
+        with torch.enable_grad(), policy.differentiable():
+            sequence_log_probs(
+                policy, prompt, completions[index : index + 1]
+            ).sum().backward()
+            rows.append(torch.cat([p.grad.flatten() for p in policy.parameters.values()]))
+    return torch.stack(rows).double().numpy()
+
+
+def random_reference(policy):
+    generator = torch.Generator().manual_seed(1)
+    return {
+        name: torch.randn(p.shape, generator=generator, dtype=p.dtype)
+        for name, p in policy.parameters.items()
+    }
+
+
+def joined(reference):
+    return torch.cat([part.flatten() for part in reference.values()]).double().numpy()
+
+
+def relative_gap(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "llama"])
+def test_scores_equal_autograd(architecture, tied):
+    policy = random_policy(architecture, tied=tied)
+    completions, reference = some_completions(policy), random_reference(policy)
+    expected = autograd_scores(policy, completions)
+    found = score_block(policy, PROMPT, completions, reference)
+    bound = TOLERANCE[architecture]
+    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
+    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
+    norms2 = sum(found.norms2.values())
+    assert relative_gap(norms2, (expected**2).sum(1)) < bound
+
+
+def test_gram_shares_the_spectrum_of_the_sum_of_outer_products():
+    """S S' and S'S have the same nonzero eigenvalues; the second is never built by us."""
+    policy = random_policy("gpt2")
+    completions = some_completions(policy, 5)
+    scores_ND = autograd_scores(policy, completions)
+    found = score_block(policy, PROMPT, completions, random_reference(policy))
+    singular = np.linalg.svd(scores_ND, compute_uv=False) ** 2
+    np.testing.assert_allclose(np.linalg.eigvalsh(found.gram_NN)[::-1], singular, rtol=1e-8)
+
+
+def test_scores_sum_to_the_batch_gradient():
+    policy = random_policy()
+    completions = some_completions(policy)
+    with torch.enable_grad(), policy.differentiable():
+        sequence_log_probs(policy, PROMPT, completions).sum().backward()
+        batch = {name: p.grad.clone() for name, p in policy.parameters.items()}
+    found = score_block(policy, PROMPT, completions, batch)
+    total = sum(float((part**2).sum()) for part in batch.values())
+    np.testing.assert_allclose(found.gram_NN.sum(), total, rtol=1e-5)
+    np.testing.assert_allclose(found.products_N.sum(), total, rtol=1e-5)
+
+
+def test_dropped_tied_cross_terms_are_seen(monkeypatch):
+    """Negative control: without the cross terms of both uses the comparison fails."""
+    policy = random_policy("gpt2", tied=True)
+    completions = some_completions(policy)
+    expected = autograd_scores(policy, completions)
+    whole = factors._reduce_rows
+    monkeypatch.setattr(
+        factors, "_reduce_rows", lambda sums, outer, reference: whole(sums, None, reference)
+    )
+    found = score_block(policy, PROMPT, completions, random_reference(policy))
+    assert relative_gap(found.gram_NN, expected @ expected.T) > 1e-3
+
+
+def test_padding_changes_nothing():
+    policy = random_policy()
+    completions, reference = some_completions(policy), random_reference(policy)
+    plain = score_block(policy, PROMPT, completions, reference)
+    padded = score_block(policy, PROMPT, completions, reference, padding=4)
+    assert relative_gap(padded.gram_NN, plain.gram_NN) < 1e-6
+    np.testing.assert_allclose(padded.log_probs_N, plain.log_probs_N, rtol=1e-6)
+
+
+def test_tokens_after_the_end_do_not_count():
+    policy = random_policy()
+    one = as_completions([[4, 5, 1, 3, 7]])
+    ended = scores.score_block(
+        policy, PROMPT, as_completions([[4, 5, 1]]), random_reference(policy)
+    )
+    cut = type(one)(one.tokens_NT, np.array([3]), one.log_probs_N, one.ended_N)
+    longer = score_block(policy, PROMPT, cut, random_reference(policy))
+    np.testing.assert_allclose(longer.gram_NN, ended.gram_NN, rtol=1e-6)
+
+
+def test_the_padding_row_is_constant_when_looked_up():
+    """As autograd has it: padding_idx gets no gradient through the lookup."""
+    policy = random_policy("qwen2", tied=False)
+    completions = as_completions([[0, 0, 1], [4, 0, 1]])
+    expected = autograd_scores(policy, completions)
+    found = score_block(policy, PROMPT, completions, random_reference(policy))
+    assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "patterns", [["mlp"], [r"layers\.1\.", "norm"], ["q_proj.bias"]], ids=str
+)
+def test_chosen_parameters_only(patterns):
+    policy = random_policy()
+    chosen = select_parameters(policy.model, patterns)
+    policy = type(policy)(**{**vars(policy), "parameters": chosen})
+    completions = some_completions(policy)
+    reference = random_reference(policy)
+    expected = autograd_scores(policy, completions)
+    found = score_block(policy, PROMPT, completions, reference)
+    assert set(found.norms2) == set(chosen)
+    assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-5
+
+
+class TwoInputs(torch.nn.Module):
+    """A module with a parameter and two tensors in: no rule covers it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.ones((), dtype=torch.float64))
+
+    def forward(self, x, y):
+        return self.gain * x + y
+
+
+class CallsTwoInputs(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = TwoInputs()
+
+    def forward(self, x):
+        return self.inner(x, x)
+
+
+class Bypass(torch.nn.Module):
+    """Uses a child's weight without calling the child: no hook sees it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(16, 16, dtype=torch.float64)
+
+    def forward(self, x):
+        return x @ self.inner.weight.T
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [(CallsTwoInputs, "maps more than one tensor"), (Bypass, "without calling the module")],
+)
+def test_a_module_that_is_not_covered_is_refused_by_name(module, reason):
+    policy = random_policy()
+    policy.model.model.layers[0].mlp = module().requires_grad_(False)
+    policy = type(policy)(
+        **{**vars(policy), "parameters": dict(policy.model.named_parameters())}
+    )
+    reference = random_reference(policy)
+    with pytest.raises(
+        InputError, match=rf"layers\.0\.mlp\.inner .*{reason}.*parameters: "
+    ):
+        score_block(policy, PROMPT, some_completions(policy), reference)
