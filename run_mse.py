@@ -5,14 +5,20 @@ python run_mse.py figure               Figure 4 from finished runs
 python run_mse.py list                 the probes and their results
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mse_lab.checks import Check, summary
+from mse_lab.checks import summary
 from mse_lab.config import InputError, load_probe, probe_file, probe_name
 from mse_lab.listing import list_probes
+
+if TYPE_CHECKING:
+    from mse_lab.run import Outcome
 
 ROOT = Path(__file__).resolve().parent
 FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
@@ -30,19 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
         name = probe_name(path, ROOT)
         folder = arguments.out / name
         outcome = run_probe(name, probe, folder, ROOT, fresh=arguments.fresh)
-        failed |= not report(folder, outcome.checks, outcome.found)
+        failed |= not report(folder, outcome)
     return int(failed)
 
 
-def report(folder: Path, checks: Sequence[Check], found: bool) -> bool:
+def report(folder: Path, outcome: Outcome) -> bool:
     """Say on the screen what became of a run; return whether its checks hold."""
-    held = all(check.ok for check in checks)
-    print(
-        f"{folder}: finished before, left as it is (--fresh starts over)"
-        if found
-        else f"{folder}: results written"
-    )
-    print(summary(checks))
+    held = all(check.ok for check in outcome.checks)
+    state = "finished before, left as it is (--fresh starts over)"
+    print(f"{folder}: {state if outcome.found else 'results written'}")
+    print(summary(outcome.checks))
+    for warning in outcome.warnings:
+        print(f"warning: {warning}")
     if not held:
         print(
             f"run_mse.py: {folder}: a built-in check FAILED; do not rely on its numbers",

@@ -12,11 +12,13 @@ varies for two reasons:
   tr(Sigma^2) is the mean of (eps_i eps_j K_ij)^2 over i != j, slightly conservative.
 
 The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
-about (2/n) Var_i(eps_i <W_i, rbar>).
+about (2/n) Var_i(eps_i <W_i, rbar>), and through V, whose variance is Var(Z) / (2n).
+An estimator with E g_hat = slope g has E[error | reference] shifted by the slope's share of
+the first and the rest of the second.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +44,13 @@ class Resamples:
         shares_BPK: Weight of each block in each resample; sums to 1 over K.
         error_shift_BP: Shift of a prompt's squared errors by the reference.
         gradient_shift_BP: Shift of a prompt's <r_A, r_B> by the reference.
+        value_shift_BP: Shift of a prompt's V by the reference.
     """
 
     shares_BPK: Floats
     error_shift_BP: Floats
     gradient_shift_BP: Floats
+    value_shift_BP: Floats
 
     def mean_of_blocks(self, values_PK: Floats) -> Floats:
         """Resample the mean over blocks: (P, K) -> (B, P)."""
@@ -88,7 +92,13 @@ def draw_resamples(
     error_scale = np.sqrt(covariance_square_trace(pools)) / pools.reference_half
     error_shift = error_scale * rng.standard_normal(shape)
     first_order = np.sqrt(_gradient_variance(pools)) * rng.standard_normal(shape)
-    return Resamples(counts / drawn, error_shift, error_shift + first_order)
+    value_scale = np.sqrt(pools.reward_variance_P / (2 * pools.reference_half))
+    return Resamples(
+        shares_BPK=counts / drawn,
+        error_shift_BP=error_shift,
+        gradient_shift_BP=error_shift + first_order,
+        value_shift_BP=value_scale * rng.standard_normal(shape),
+    )
 
 
 def aggregate_mse(resamples: Resamples, means_PK: Floats) -> Floats:
@@ -103,8 +113,14 @@ def aggregate_mse(resamples: Resamples, means_PK: Floats) -> Floats:
 def resample_moments(pools: Pools, resamples: Resamples) -> Moments:
     """Resample the moments that the laws need, with the very same draws; arrays (B, P)."""
     norms_BP3 = np.einsum("bpk,pkm->bpm", resamples.shares_BPK, norm_moments(pools))
-    gradient2_BP = pools.reference_product_P + resamples.gradient_shift_BP
-    return pool_moments(pools, norms_BP3, gradient2_BP)
+    moments = pool_moments(
+        pools, norms_BP3, pools.reference_product_P + resamples.gradient_shift_BP
+    )
+    # V stays in the range of the rewards, where laws are defined.
+    lowest = pools.reference_rewards_PN.min(-1)
+    highest = pools.reference_rewards_PN.max(-1)
+    value = np.clip(moments.value + resamples.value_shift_BP, lowest, highest)
+    return replace(moments, value=value)
 
 
 def aggregate_law(name: str, group_size: int, moments: Moments) -> Floats:

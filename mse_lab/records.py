@@ -29,6 +29,15 @@ Arrays = Mapping[str, NDArray[Any]]
 # What a finished run consists of; the last is written last.
 COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
 
+# What stands beside them.
+BESIDE = (
+    "config.yaml",
+    "environment.json",
+    "completions.jsonl",
+    "laws.csv",
+    "by_prompt.csv",
+)
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all.
@@ -94,7 +103,7 @@ class Record:
 
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        for name in (*COMPLETE, "config.yaml", "environment.json", "completions.jsonl"):
+        for name in (*COMPLETE, *BESIDE):
             self.path(name).unlink(missing_ok=True)
         shutil.rmtree(self.path("shards"), ignore_errors=True)
 
@@ -146,6 +155,11 @@ class Record:
         text = self.path("checks.json").read_text(encoding="utf-8")
         return [Check(**entry) for entry in json.loads(text)["checks"]]
 
+    def read_warnings(self) -> list[str]:
+        """Read the warnings of a written result."""
+        text = self.path("checks.json").read_text(encoding="utf-8")
+        return [str(warning) for warning in json.loads(text)["warnings"]]
+
     def shard(self, index: int) -> Path:
         """Name the file of one prompt."""
         return self.path(f"shards/{index:06d}.npz")
@@ -170,11 +184,12 @@ class Record:
         """Read the pools of a finished run."""
         return Pools(**read_arrays(self.path("pools.npz")))
 
-    def write_checks(self, checks: Sequence[Check]) -> None:
+    def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
         held = all(check.ok for check in checks)
         entries = [check.as_dict() for check in checks]
-        write_json(self.path("checks.json"), {"ok": held, "checks": entries})
+        content = {"ok": held, "checks": entries, "warnings": list(warnings)}
+        write_json(self.path("checks.json"), content)
 
     def write_completions(self, lines: Iterable[str]) -> None:
         """Write the completions, one JSON object a line."""

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from mse_lab import between, tables
 from mse_lab.checks import Check, check_drawn_law, check_invariance, check_mean_score
 from mse_lab.config import Probe
+from mse_lab.curves import Curves, law_curves, measure_curves, warn_of_disagreement
 from mse_lab.environment import describe_environment
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.intervals import draw_resamples
@@ -34,10 +35,12 @@ class Outcome(NamedTuple):
 
     Attributes:
         checks: The built-in checks, failed or not.
+        warnings: What a reader should know before using the numbers, a sentence each.
         found: Whether the run was finished before and left as it is.
     """
 
     checks: list[Check]
+    warnings: list[str]
     found: bool
 
 
@@ -93,7 +96,7 @@ def _write_results(
     estimators: list[Estimator],
     shards: list[Shard],
     record: Record,
-) -> list[Check]:
+) -> Outcome:
     """Turn the shards into tables: NumPy on what they hold, no model."""
     pools = stack(shards)
     errors = measure_errors(pools, estimators, probe.group_sizes)
@@ -108,14 +111,19 @@ def _write_results(
     record.write_completions(shard["lines"].tobytes().decode() for shard in shards)
     record.write_errors(errors)
     record.write_pools(pools)
-    write_table(
-        record.path("mse.csv"), tables.mse_table(name, probe, pools, errors, resamples)
-    )
-    write_table(
-        record.path("prompts.csv"), tables.prompts_table(prompts, pools, lengths, truncated)
-    )
-    record.write_checks(outcomes)
-    return outcomes
+    level, curves = probe.interval.level, Curves(pools, resamples)
+    found = measure_curves(curves, estimators, errors)
+    laws = list(law_curves(curves, estimators, probe.group_sizes))
+    for table_name, table in {
+        "mse.csv": tables.mse_table(name, pools, errors, found, level),
+        "laws.csv": tables.laws_table(name, laws, level),
+        "prompts.csv": tables.prompts_table(prompts, pools, lengths, truncated),
+        "by_prompt.csv": tables.by_prompt_table(prompts, curves, estimators, errors),
+    }.items():
+        write_table(record.path(table_name), table)
+    warnings = warn_of_disagreement(pools, found)
+    record.write_checks(outcomes, warnings)
+    return Outcome(outcomes, warnings, found=False)
 
 
 def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool) -> Outcome:
@@ -134,15 +142,15 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
     Raises:
         InputError: Something of the user's is at fault; nothing is lost.
     """
-    estimators = find_estimators(probe.estimators, probe.group_sizes)
-    reward = load_reward(probe.reward)
     prompts = load_prompts(probe.prompts, root)
+    estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
+    reward = load_reward(probe.reward)
     record = Record(folder)
     if fresh:
         record.clear()
     record.claim(probe, _digest(prompts))
     if record.is_complete():
-        return Outcome(record.read_checks(), found=True)
+        return Outcome(record.read_checks(), record.read_warnings(), found=True)
     policy = load_policy(probe, root)
     tokens = [
         encode_prompt(
@@ -169,6 +177,6 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
             "between_prompts": between.describe(keep_vectors),
         },
     )
-    outcomes = _write_results(name, probe, prompts, estimators, shards, record)
+    outcome = _write_results(name, probe, prompts, estimators, shards, record)
     record.drop_shards()
-    return Outcome(outcomes, found=False)
+    return outcome

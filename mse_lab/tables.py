@@ -1,4 +1,4 @@
-"""Tables: pools and configuration -> the rows of `mse.csv` and `prompts.csv`."""
+"""Tables: pools and curves -> the rows of the `.csv` files of a result."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,73 +6,104 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mse_lab.config import Probe
-from mse_lab.intervals import (
-    Resamples,
-    aggregate_mse,
-    law_intervals,
-    percentile_interval,
-    ratio_interval,
-)
+from mse_lab.bias import Decomposition, decompose
+from mse_lab.curves import Curve, Curves
+from mse_lab.estimators import Estimator
+from mse_lab.groups import form_groups, group_grams
+from mse_lab.intervals import Estimate, percentile_interval
 from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
 from mse_lab.prompts import Prompt
-from mse_lab.replicates import Key, block_means
+from mse_lab.replicates import Key
 
 BASE = "oracle"
+
+Columns = dict[str, str | int | float | None]
+
+
+def _columns(name: str, estimate: Estimate | None) -> Columns:
+    heads = (name, f"{name}_low", f"{name}_high")
+    return dict(zip(heads, estimate or (None, None, None), strict=True))
+
+
+def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
+    return None if curve is None else curve.interval(part, level)
+
+
+def _ratio(curve: Curve | None, base: Curve | None, level: float) -> Estimate | None:
+    """Estimate the ratio of two MSEs, paired: both see the same draws."""
+    if curve is None or base is None or float(base.point.mse) == 0:
+        return None
+    value = float(curve.point.mse / base.point.mse)
+    return percentile_interval(value, curve.draws.mse / base.draws.mse, level)
 
 
 def mse_table(
     name: str,
-    probe: Probe,
     pools: Pools,
     errors: Mapping[Key, Floats],
-    resamples: Resamples,
+    found: Mapping[Key, tuple[Curve | None, Curve | None]],
+    level: float,
 ) -> pd.DataFrame:
-    """Make `mse.csv`: one row for each estimator and group size.
+    """Make `mse.csv`: one row for each estimator and group size, of the aggregate.
 
-    Columns: `mse` with its interval is the MSE of the aggregate over the fixed prompts,
-    (1/P^2) sum_x MSE(x); `mse_plain` the same against the finite reference; `law` the
-    exact law at the pool's moments, from the same bootstrap draws; `relative_mse` is
-    MSE / ||g||^2 of the aggregate, empty where ||g||^2 is not measurably positive;
-    `ratio` the paired ratio to the oracle's MSE.
+    Columns: `mse` with its interval, (1/P^2) sum_x tr Var + ||mean bias||^2; `mse_plain`
+    the same against the finite reference; `law` the exact law at the pool's moments, from
+    the same draws; `relative_mse` is MSE / ||g||^2; `ratio` the paired ratio to the
+    oracle's MSE; then the parts of `bias.Decomposition`. A number that cannot be had is
+    left empty: all but the name and the law where a biased estimator's weights depend on
+    lengths, norms or other prompts; what divides by ||g||^2 where that is not positive.
     """
-    level = probe.interval.level
-    means = {key: block_means(errors_PR, pools.blocks) for key, errors_PR in errors.items()}
-    laws = law_intervals(pools, resamples, errors, level)
-    plain_excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
+    excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     rows = []
-    for key, means_PK in means.items():
-        value = float(means_PK.mean(-1).sum() / pools.prompts**2)
-        mse = percentile_interval(value, aggregate_mse(resamples, means_PK), level)
-        law, base = laws.get(key), means.get(Key(BASE, key.group_size))
-        ratio = (
-            ratio_interval(means_PK, base, resamples, level) if base is not None else None
-        )
-        norm2 = pools.aggregate_norm2
-        rows.append(
+    for key, (measured, law) in found.items():
+        base = found.get(Key(BASE, key.group_size), (None, None))[0]
+        row: Columns = {
+            "probe": name,
+            "estimator": key.estimator,
+            "group_size": key.group_size,
+            "replicates": errors[key].shape[1],
+            **_columns("mse", _interval(measured, "mse", level)),
+            "mse_plain": None if measured is None else float(measured.point.mse) + excess,
+            **_columns("law", _interval(law, "mse", level)),
+            "relative_mse": _relative(measured, pools),
+            **_columns("ratio", _ratio(measured, base, level)),
+            **_parts(measured),
+            **_columns("scale_free_mse", _interval(measured, "scale_free_mse", level)),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _relative(curve: Curve | None, pools: Pools) -> float | None:
+    norm2 = pools.aggregate_norm2
+    return float(curve.point.mse) / norm2 if curve is not None and norm2 > 0 else None
+
+
+def _parts(curve: Curve | None) -> Columns:
+    names = ("bias2", "variance", "slope", "cosine")
+    return {
+        name: None if curve is None else float(getattr(curve.point, name)) for name in names
+    }
+
+
+def laws_table(
+    name: str, points: Sequence[tuple[Key, Curve]], level: float
+) -> pd.DataFrame:
+    """Make `laws.csv`: laws at the probe's group sizes and the powers of two to 1024."""
+    return pd.DataFrame(
+        [
             {
                 "probe": name,
                 "estimator": key.estimator,
                 "group_size": key.group_size,
-                "replicates": errors[key].shape[1],
-                "mse": mse.value,
-                "mse_low": mse.low,
-                "mse_high": mse.high,
-                "mse_plain": value + plain_excess,
-                **_columns("law", law),
-                "relative_mse": value / norm2 if norm2 > 0 else None,
-                **_columns("ratio", ratio),
+                **_columns("law", curve.interval("mse", level)),
+                **_parts(curve),
+                **_columns("scale_free_mse", curve.interval("scale_free_mse", level)),
             }
-        )
-    return pd.DataFrame(rows)
-
-
-def _columns(
-    name: str, estimate: tuple[float, float, float] | None
-) -> dict[str, float | None]:
-    heads = (name, f"{name}_low", f"{name}_high")
-    return dict(zip(heads, estimate or (None, None, None), strict=True))
+            for key, curve in points
+        ]
+    )
 
 
 def prompts_table(
@@ -104,3 +135,65 @@ def prompts_table(
             "truncated": truncated,
         }
     )
+
+
+def _mean_norm2(pools: Pools, weights_PRG: Floats) -> Floats:
+    """||E g_hat||^2 of each prompt from products between groups of a block, (P,).
+
+    NaN where a block holds one group only.
+    """
+    prompts, _, size = weights_PRG.shape
+    weights_PN = weights_PRG.reshape(prompts, pools.blocks, pools.largest_group)
+    parts = pools.largest_group // size
+    if parts < 2:
+        return np.full(prompts, np.nan)
+    weighted = weights_PN[..., :, None] * pools.gram_PKGG * weights_PN[..., None, :]
+    own = weights_PRG[..., :, None] * group_grams(pools, size) * weights_PRG[..., None, :]
+    total = weighted.sum((1, 2, 3)) - own.sum((1, 2, 3))
+    return np.asarray(total / (pools.blocks * parts * (parts - 1) * size**2))
+
+
+def _decompose_prompts(
+    curves: Curves, estimator: Estimator, size: int, errors_PR: Floats
+) -> Decomposition:
+    """Take every prompt's mean square apart, with the law's slope where there is one."""
+    pools, norm2 = curves.pools, curves.moments.gradient2
+    law = curves.find_law(estimator, size)
+    if estimator.unbiased or law is not None:
+        slope = law(curves.moments).slope if law is not None else np.ones(pools.prompts)
+        mean_norm2, inner = slope**2 * norm2, slope * norm2
+    else:
+        weights = estimator.weights(form_groups(pools, size))
+        products = pools.products_PN.reshape(weights.shape)
+        mean_norm2 = _mean_norm2(pools, weights)
+        inner = (weights * products).mean((1, 2))
+    return decompose(errors_PR.mean(-1), mean_norm2, inner, norm2)
+
+
+def by_prompt_table(
+    prompts: Sequence[Prompt],
+    curves: Curves,
+    estimators: Sequence[Estimator],
+    errors: Mapping[Key, Floats],
+) -> pd.DataFrame:
+    """Make `by_prompt.csv`: each prompt's MSE, taken apart, by estimator and group size.
+
+    Where an estimator has no law, <E g_hat, g> and ||E g_hat||^2 are measured on the
+    replicates; ||E g_hat||^2 needs two groups in a block, and is empty at the largest
+    group size, with all that follows from it.
+    """
+    tables = []
+    for estimator in estimators:
+        for key in (key for key in errors if key.estimator == estimator.name):
+            parts = _decompose_prompts(curves, estimator, key.group_size, errors[key])
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "prompt": [prompt.id for prompt in prompts],
+                        "estimator": key.estimator,
+                        "group_size": key.group_size,
+                        **parts._asdict(),
+                    }
+                )
+            )
+    return pd.concat(tables, ignore_index=True)

@@ -63,7 +63,7 @@ def random_policy(
 
 
 def write_checkpoint(folder: Path, seed=0, **options) -> Path:
-    """Write a four-token checkpoint (`<end>`, 1, 2, 3) whose completions can be enumerated."""
+    """Write a checkpoint of four tokens (`<end>`, 1, 2, 3), small enough to enumerate."""
     words = {"<end>": 0, "1": 1, "2": 2, "3": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<end>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -66,23 +66,28 @@ def test_nan_is_caught():
 def pools_of(policy, drawn, block=64):
     """Score the completions in blocks, as pools of one prompt."""
     reference = random_reference(policy)
+    starts = range(0, len(drawn), block)
     blocks = [
-        score_block(policy, PROMPT, drawn[start : start + block], reference)
-        for start in range(0, len(drawn), block)
+        score_block(policy, PROMPT, drawn[at : at + block], reference) for at in starts
     ]
-    gram = np.stack([one.gram_NN for one in blocks])
-    n = len(drawn)
+    return only_gram(np.stack([one.gram_NN for one in blocks])[None])
+
+
+def only_gram(gram_PKGG):
+    """Pools of which nothing but the Gram blocks matters."""
+    prompts, blocks, size, _ = gram_PKGG.shape
+    zeros_PN = np.zeros((prompts, blocks * size))
     return Pools(
-        rewards_PN=np.zeros((1, n)),
-        lengths_PN=np.ones((1, n), dtype=int),
-        gram_PKGG=gram[None],
-        products_PN=np.zeros((1, n)),
-        reference_rewards_PN=np.zeros((1, 4)),
-        reference_product_P=np.zeros(1),
-        reference_distance2_P=np.zeros(1),
-        between_PP=np.zeros((1, 1)),
-        kind_norms2_PNM=np.zeros((1, n, 1)),
-        kind_products_PM=np.zeros((1, 1)),
+        rewards_PN=zeros_PN,
+        lengths_PN=zeros_PN.astype(int),
+        gram_PKGG=gram_PKGG,
+        products_PN=zeros_PN,
+        reference_rewards_PN=zeros_PN,
+        reference_product_P=zeros_PN[:, 0],
+        reference_distance2_P=zeros_PN[:, 0],
+        between_PP=np.zeros((prompts, prompts)),
+        kind_norms2_PNM=zeros_PN[..., None],
+        kind_products_PM=zeros_PN[:, :1],
     )
 
 
@@ -107,14 +112,9 @@ honest_invert = completions.invert
 def test_mean_score_false_alarms_are_rare():
     """In the worst case, one direction for all scores: none of 2000 runs of four blocks."""
     rng = np.random.default_rng(0)
-    empty = np.zeros
     for _ in range(2000):
         w = rng.standard_normal((1, 4, 32, 1))
-        pools = Pools(
-            empty((1, 128)), empty((1, 128), int), w @ w.swapaxes(-1, -2), empty((1, 128)),
-            empty((1, 4)), empty(1), empty(1), empty((1, 1)), empty((1, 128, 1)), empty((1, 1)),
-        )  # fmt: skip
-        assert check_mean_score(pools).ok
+        assert check_mean_score(only_gram(w @ w.swapaxes(-1, -2))).ok
 
 
 def test_scores_alone_padded_and_batched_agree(policy):

@@ -31,8 +31,10 @@ def test_mean_score_is_zero(exact):
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
 @pytest.mark.parametrize("name", list(LAWS))
 def test_law_is_exact(exact, name, size):
-    """Scores come from a model that computes norms in float32: 1e-9 holds relative to the
-    policy's own scores once their mean is taken off."""
+    """To 1e-9, once the mean score is zero as it should be.
+
+    The model computes its norms in float32, which leaves a mean of 1e-7.
+    """
     centred = replace(exact, scores=exact.scores - exact.probabilities @ exact.scores)
     law = float(LAWS[name](centred.moments(), size)[0])
     np.testing.assert_allclose(law, centred.mse(ESTIMATORS[name], size), rtol=1e-9)

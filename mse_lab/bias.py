@@ -1,0 +1,97 @@
+"""Biased estimators, honestly: bias^2, variance, slope, cosine and scale-free MSE.
+
+A rescaled estimator has another MSE and the same direction, so a raw MSE does not compare
+estimators of different scale. With u = E g_hat,
+
+    bias^2 = ||u - g||^2,  variance = E||g_hat||^2 - ||u||^2,  slope = <u, g> / ||g||^2,
+    cosine = <u, g> / (||u|| ||g||),
+    scale-free MSE = min_a E||a g_hat - g||^2 = ||g||^2 - <u, g>^2 / E||g_hat||^2.
+
+Where u(x) = slope(x) g(x) for every prompt, which holds for every reward-only estimator of
+binary rewards, the aggregate's bias is the vector (1/P) sum_x (slope(x) - 1) g(x): the
+prompts' biases add up as vectors, by the products Gamma between prompts.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.pools import Floats
+
+
+class Decomposition(NamedTuple):
+    """An estimator's mean square, taken apart; numbers or arrays of one shape."""
+
+    mse: Floats
+    bias2: Floats
+    variance: Floats
+    slope: Floats
+    cosine: Floats
+    scale_free_mse: Floats
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    """Divide; NaN where a square that should be positive was not measurably so."""
+    top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
+    out = np.full(top.shape, np.nan)
+    return np.divide(top, bottom, out=out, where=bottom > 0)
+
+
+def decompose(
+    mse: Floats, mean_norm2: Floats, inner: Floats, norm2: Floats
+) -> Decomposition:
+    """Take a mean square apart.
+
+    Args:
+        mse: E||g_hat - g||^2.
+        mean_norm2: ||u||^2.
+        inner: <u, g>.
+        norm2: ||g||^2.
+
+    Returns:
+        The parts; NaN where ||g||^2 is not positive.
+    """
+    bias2 = mean_norm2 - 2 * inner + norm2
+    second = mse + 2 * inner - norm2
+    product = np.maximum(mean_norm2, 0) * np.maximum(norm2, 0)
+    return Decomposition(
+        mse=mse,
+        bias2=bias2,
+        variance=mse - bias2,
+        slope=_ratio(inner, norm2),
+        cosine=_ratio(inner, np.sqrt(product)),
+        scale_free_mse=np.where(norm2 > 0, norm2 - _ratio(inner**2, second), np.nan),
+    )
+
+
+def _off_diagonal_form(left: Floats, between_PP: Floats, right: Floats) -> Floats:
+    """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
+    off = between_PP - np.diag(np.diag(between_PP))
+    return np.asarray(((left @ off) * right).sum(-1))
+
+
+def aggregate(
+    mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between_PP: Floats
+) -> Decomposition:
+    """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
+
+    The aggregate's MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1 - slope(x))
+    (1 - slope(x')) Gamma_xx']: errors of different prompts are independent, their means
+    are not zero.
+
+    Args:
+        mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
+        slope_P: slope(x), (..., P).
+        gradient2_P: ||g(x)||^2, (..., P).
+        between_PP: Gamma; its diagonal is not used.
+    """
+    ones = np.ones(gradient2_P.shape[-1])
+    count = len(ones) ** 2
+
+    def form(left: Floats, right: Floats) -> Floats:
+        diagonal = (left * right * gradient2_P).sum(-1)
+        return np.asarray((diagonal + _off_diagonal_form(left, between_PP, right)) / count)
+
+    cross = _off_diagonal_form(1 - slope_P, between_PP, 1 - slope_P)
+    mse = np.asarray((mse_P.sum(-1) + cross) / count)
+    return decompose(mse, form(slope_P, slope_P), form(slope_P, ones), form(ones, ones))

@@ -1,0 +1,190 @@
+"""Curves: every estimator at every group size, measured and by its law, with intervals.
+
+The aggregate is the mean over P fixed prompts, each with a group of its own. Its measured
+MSE comes from the replicates, its law from the pool's moments; both from the same draws, so
+that their difference can be tested.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import stats
+
+from mse_lab.bias import Decomposition, aggregate
+from mse_lab.binary_laws import Law, find_law, is_binary
+from mse_lab.estimators import Estimator
+from mse_lab.intervals import Estimate, Resamples, percentile_interval, resample_moments
+from mse_lab.laws import Moments, pool_moments
+from mse_lab.pools import Floats, Pools
+from mse_lab.replicates import Key, block_means
+
+# Probability that any correct curve of a run is warned of.
+FAMILY_WISE = 1e-4
+
+LARGEST_LAW = 1024
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve's point: the aggregate's figures, each with its draws.
+
+    Attributes:
+        point: The estimates.
+        draws: The same for every resample, arrays (B,).
+    """
+
+    point: Decomposition
+    draws: Decomposition
+
+    def interval(self, part: str, level: float) -> Estimate:
+        """Give a part of the decomposition its interval."""
+        value, draws = float(getattr(self.point, part)), getattr(self.draws, part)
+        kept = np.broadcast_to(draws, np.shape(self.draws.mse))
+        kept = kept[np.isfinite(kept)]
+        if not np.isfinite(value) or not kept.size:
+            return Estimate(value, np.nan, np.nan)
+        return percentile_interval(value, kept, level)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What the curves of one run share.
+
+    Attributes:
+        pools: The pools.
+        resamples: The draws.
+    """
+
+    pools: Pools
+    resamples: Resamples
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The prompts' moments, (P,)."""
+        return pool_moments(self.pools)
+
+    @cached_property
+    def drawn_moments(self) -> Moments:
+        """The prompts' moments in every resample, (B, P)."""
+        return resample_moments(self.pools, self.resamples)
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1."""
+        pools = self.pools
+        return is_binary(pools.rewards_PN) and is_binary(pools.reference_rewards_PN)
+
+    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
+        """Find the estimator's exact law, if it has one for these rewards."""
+        return find_law(estimator, size, binary=self.binary)
+
+    def _aggregate(self, mse_P: Floats, slope_P: Floats, moments: Moments) -> Decomposition:
+        return aggregate(mse_P, slope_P, moments.gradient2, self.pools.between_PP)
+
+    def by_law(self, estimator: Estimator, size: int) -> Curve | None:
+        """Evaluate the aggregate's law; None where the estimator has none."""
+        law = self.find_law(estimator, size)
+        if law is None:
+            return None
+        parts = []
+        for moments in (self.moments, self.drawn_moments):
+            second, slope = law(moments)
+            mse = second - (2 * slope - 1) * moments.gradient2
+            parts.append(self._aggregate(mse, slope, moments))
+        return Curve(*parts)
+
+    def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
+        """Aggregate the replicates' errors.
+
+        Returns:
+            The curve's point; None where the aggregate's bias has no cheap form: a biased
+            estimator whose weights depend on lengths, norms or other prompts.
+        """
+        if estimator.unbiased:
+            slope = drawn_slope = np.ones(self.pools.prompts)
+        elif (law := self.find_law(estimator, size)) is not None:
+            slope, drawn_slope = law(self.moments).slope, law(self.drawn_moments).slope
+        else:
+            return None
+        means_PK = block_means(errors_PR, self.pools.blocks)
+        draws = self.resamples
+        shift_BP = (
+            drawn_slope * draws.error_shift_BP + (1 - drawn_slope) * draws.gradient_shift_BP
+        )
+        drawn_mse = draws.mean_of_blocks(means_PK) + shift_BP
+        return Curve(
+            self._aggregate(means_PK.mean(-1), slope, self.moments),
+            self._aggregate(drawn_mse, drawn_slope, self.drawn_moments),
+        )
+
+
+def measure_curves(
+    curves: Curves, estimators: Sequence[Estimator], errors: Mapping[Key, Floats]
+) -> dict[Key, tuple[Curve | None, Curve | None]]:
+    """Give every point of every curve: measured, and by law."""
+    found = {}
+    for estimator in estimators:
+        for key in (key for key in errors if key.estimator == estimator.name):
+            size = key.group_size
+            measured = curves.measured(estimator, size, errors[key])
+            found[key] = (measured, curves.by_law(estimator, size))
+    return found
+
+
+def law_sizes(estimator: Estimator, group_sizes: Sequence[int]) -> list[int]:
+    """List a probe's group sizes and the powers of two up to 1024."""
+    powers = {2**k for k in range(1, LARGEST_LAW.bit_length())}
+    return sorted(
+        size for size in powers | set(group_sizes) if size >= estimator.smallest_group
+    )
+
+
+def law_curves(
+    curves: Curves, estimators: Sequence[Estimator], group_sizes: Sequence[int]
+) -> Iterator[tuple[Key, Curve]]:
+    """Evaluate the laws at the probe's group sizes and at every power of two to 1024."""
+    for estimator in estimators:
+        for size in law_sizes(estimator, group_sizes):
+            curve = curves.by_law(estimator, size)
+            if curve is not None:
+                yield Key(estimator.name, size), curve
+
+
+def disagreement(measured: Curve, law: Curve, degrees: int) -> float:
+    """Test replicates minus law on the paired draws.
+
+    Args:
+        measured: The point from the replicates.
+        law: The same point from the moments.
+        degrees: Degrees of freedom of the spread: prompts times (blocks - 1).
+
+    Returns:
+        The two-sided p-value.
+    """
+    spread = float(np.std(measured.draws.mse - law.draws.mse, ddof=1))
+    difference = abs(float(measured.point.mse - law.point.mse))
+    if spread == 0:
+        return 1.0 if difference == 0 else 0.0
+    return float(2 * stats.t.sf(difference / spread, degrees))
+
+
+def warn_of_disagreement(
+    pools: Pools, found: Mapping[Key, tuple[Curve | None, Curve | None]]
+) -> list[str]:
+    """Name the estimators whose replicates and law disagree, family-wise at 1e-4."""
+    degrees = pools.prompts * (pools.blocks - 1)
+    both = {key: pair for key, pair in found.items() if None not in pair}
+    warnings = []
+    for key, (measured, law) in both.items():
+        if measured is None or law is None:
+            continue
+        p_value = disagreement(measured, law, degrees)
+        if p_value < FAMILY_WISE / len(both):
+            warnings.append(
+                f"{key.estimator} at G = {key.group_size}: replicates give "
+                f"{float(measured.point.mse):.4g}, its law {float(law.point.mse):.4g} "
+                f"(p = {p_value:.1g}); one of them is wrong"
+            )
+    return warnings
