@@ -12,6 +12,7 @@ binary rewards, the aggregate's bias is the vector (1/P) sum_x (slope(x) - 1) g(
 prompts' biases add up as vectors, by the products Gamma between prompts.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -64,14 +65,37 @@ def decompose(
     )
 
 
-def _off_diagonal_form(left: Floats, between_PP: Floats, right: Floats) -> Floats:
-    """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
-    off = between_PP - np.diag(np.diag(between_PP))
-    return np.asarray(((left @ off) * right).sum(-1))
+def _without_diagonal(matrix_PP: Floats) -> Floats:
+    return matrix_PP - np.diag(np.diag(matrix_PP))
+
+
+@dataclass(frozen=True)
+class Between:
+    """Products between the references of different prompts, with their noise.
+
+    Attributes:
+        products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
+        halves_PP: <r_A(x) - r_B(x), rbar(x')>.
+        noise_BP: Standard normals; rbar(x) varies by half of r_A(x) - r_B(x) times one of
+            them. None for the estimate itself.
+    """
+
+    products_PP: Floats
+    halves_PP: Floats
+    noise_BP: Floats | None = None
+
+    def form(self, left: Floats, right: Floats) -> Floats:
+        """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
+        value = ((left @ _without_diagonal(self.products_PP)) * right).sum(-1)
+        if self.noise_BP is not None:
+            halves = _without_diagonal(self.halves_PP).T
+            varied = left * (right @ halves) + right * (left @ halves)
+            value = value + (self.noise_BP * varied).sum(-1) / 2
+        return np.asarray(value)
 
 
 def aggregate(
-    mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between_PP: Floats
+    mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between: Between
 ) -> Decomposition:
     """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
 
@@ -83,15 +107,15 @@ def aggregate(
         mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
         slope_P: slope(x), (..., P).
         gradient2_P: ||g(x)||^2, (..., P).
-        between_PP: Gamma; its diagonal is not used.
+        between: The products between prompts.
     """
     ones = np.ones(gradient2_P.shape[-1])
     count = len(ones) ** 2
 
     def form(left: Floats, right: Floats) -> Floats:
         diagonal = (left * right * gradient2_P).sum(-1)
-        return np.asarray((diagonal + _off_diagonal_form(left, between_PP, right)) / count)
+        return np.asarray((diagonal + between.form(left, right)) / count)
 
-    cross = _off_diagonal_form(1 - slope_P, between_PP, 1 - slope_P)
+    cross = between.form(1 - slope_P, 1 - slope_P)
     mse = np.asarray((mse_P.sum(-1) + cross) / count)
     return decompose(mse, form(slope_P, slope_P), form(slope_P, ones), form(ones, ones))

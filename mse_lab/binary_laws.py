@@ -16,7 +16,7 @@ weights, allow estimators that treat equal rewards unequally, such as the median
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -116,15 +116,19 @@ class BinaryLaw:
     sums: _Sums
     size: int
 
+    @cached_property
+    def _table(self) -> _Coefficients:
+        return _coefficients(self.sums, self.size, GRID)
+
     def _at(self, values: Floats) -> _Coefficients:
         """Evaluate at the values: exactly for few, from a table for resamples."""
         flat = values.ravel()
         if len(flat) <= len(GRID):
             found = _coefficients(self.sums, self.size, flat)
         else:
-            table = _coefficients(self.sums, self.size, GRID)
             angle, angles = np.arcsin(np.sqrt(flat)), np.arcsin(np.sqrt(GRID))
-            found = _Coefficients(*(np.interp(angle, angles, column) for column in table))
+            columns = (np.interp(angle, angles, column) for column in self._table)
+            found = _Coefficients(*columns)
         return _Coefficients(*(column.reshape(values.shape) for column in found))
 
     def __call__(self, moments: Moments) -> Law:
@@ -133,6 +137,11 @@ class BinaryLaw:
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
         second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
         return Law(second, at.slope)
+
+
+@lru_cache(maxsize=1024)
+def _binary_law(estimator: Estimator, size: int) -> BinaryLaw:
+    return BinaryLaw(_weight_sums(estimator, size), size)
 
 
 def is_binary(rewards: Floats) -> bool:
@@ -174,5 +183,5 @@ def find_law(
     if estimator.name == "centred":
         return lambda moments: _centred(moments, size)
     if binary and size >= 2 and estimator.reward_only and estimator.group_local:
-        return BinaryLaw(_weight_sums(estimator, size), size)
+        return _binary_law(estimator, size)
     return None

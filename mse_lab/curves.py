@@ -6,13 +6,13 @@ that their difference can be tested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy import stats
 
-from mse_lab.bias import Decomposition, aggregate
+from mse_lab.bias import Between, Decomposition, aggregate
 from mse_lab.binary_laws import Law, find_law, is_binary
 from mse_lab.estimators import Estimator
 from mse_lab.intervals import Estimate, Resamples, percentile_interval, resample_moments
@@ -80,8 +80,15 @@ class Curves:
         """Find the estimator's exact law, if it has one for these rewards."""
         return find_law(estimator, size, binary=self.binary)
 
-    def _aggregate(self, mse_P: Floats, slope_P: Floats, moments: Moments) -> Decomposition:
-        return aggregate(mse_P, slope_P, moments.gradient2, self.pools.between_PP)
+    @cached_property
+    def between(self) -> Between:
+        """Products between prompts."""
+        return Between(self.pools.between_PP, self.pools.halves_PP)
+
+    @cached_property
+    def drawn_between(self) -> Between:
+        """Products between prompts in every resample."""
+        return replace(self.between, noise_BP=self.resamples.reference_noise_BP)
 
     def by_law(self, estimator: Estimator, size: int) -> Curve | None:
         """Evaluate the aggregate's law; None where the estimator has none."""
@@ -89,10 +96,13 @@ class Curves:
         if law is None:
             return None
         parts = []
-        for moments in (self.moments, self.drawn_moments):
+        for moments, between in (
+            (self.moments, self.between),
+            (self.drawn_moments, self.drawn_between),
+        ):
             second, slope = law(moments)
             mse = second - (2 * slope - 1) * moments.gradient2
-            parts.append(self._aggregate(mse, slope, moments))
+            parts.append(aggregate(mse, slope, moments.gradient2, between))
         return Curve(*parts)
 
     def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
@@ -115,8 +125,10 @@ class Curves:
         )
         drawn_mse = draws.mean_of_blocks(means_PK) + shift_BP
         return Curve(
-            self._aggregate(means_PK.mean(-1), slope, self.moments),
-            self._aggregate(drawn_mse, drawn_slope, self.drawn_moments),
+            aggregate(means_PK.mean(-1), slope, self.moments.gradient2, self.between),
+            aggregate(
+                drawn_mse, drawn_slope, self.drawn_moments.gradient2, self.drawn_between
+            ),
         )
 
 

@@ -45,12 +45,15 @@ class Resamples:
         error_shift_BP: Shift of a prompt's squared errors by the reference.
         gradient_shift_BP: Shift of a prompt's <r_A, r_B> by the reference.
         value_shift_BP: Shift of a prompt's V by the reference.
+        reference_noise_BP: The standard normals behind the gradient's shift, by which
+            rbar(x) varies along r_A(x) - r_B(x).
     """
 
     shares_BPK: Floats
     error_shift_BP: Floats
     gradient_shift_BP: Floats
     value_shift_BP: Floats
+    reference_noise_BP: Floats
 
     def mean_of_blocks(self, values_PK: Floats) -> Floats:
         """Resample the mean over blocks: (P, K) -> (B, P)."""
@@ -91,13 +94,17 @@ def draw_resamples(
     shape = (resamples, pools.prompts)
     error_scale = np.sqrt(covariance_square_trace(pools)) / pools.reference_half
     error_shift = error_scale * rng.standard_normal(shape)
-    first_order = np.sqrt(_gradient_variance(pools)) * rng.standard_normal(shape)
+    noise = rng.standard_normal(shape)
+    # rbar varies by noise (r_A - r_B)/2, so ||g||^2 by noise <r_A - r_B, rbar>: its sign.
+    sign = np.where(np.diag(pools.halves_PP) < 0, -1.0, 1.0)
+    first_order = sign * np.sqrt(_gradient_variance(pools)) * noise
     value_scale = np.sqrt(pools.reward_variance_P / (2 * pools.reference_half))
     return Resamples(
         shares_BPK=counts / drawn,
         error_shift_BP=error_shift,
         gradient_shift_BP=error_shift + first_order,
         value_shift_BP=value_scale * rng.standard_normal(shape),
+        reference_noise_BP=noise,
     )
 
 

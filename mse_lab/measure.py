@@ -16,7 +16,7 @@ from mse_lab.invariance import score_difference
 from mse_lab.kinds import sum_by_kind
 from mse_lab.policy import Policy
 from mse_lab.prompts import Prompt
-from mse_lab.reference import Reference, measure_reference
+from mse_lab.reference import Gradient, Reference, measure_reference
 from mse_lab.rewards import Reward, reward_completions
 from mse_lab.scores import Scores, score_block
 from mse_lab.streams import uniforms
@@ -117,17 +117,18 @@ def _pool_arrays(pool: Pool, blocks: list[Scores]) -> dict[str, Any]:
 
 
 def _reference_arrays(bench: Bench, pool: Pool, reference: Reference) -> dict[str, Any]:
-    vector = (
-        between.flatten(reference.mean)
-        if bench.keep_vectors
-        else between.sketch(reference.mean, bench.probe.seed)
-    )
+    def keep(gradient: Gradient) -> NDArray[np.float32]:
+        if bench.keep_vectors:
+            return between.flatten(gradient)
+        return between.sketch(gradient, bench.probe.seed)
+
     return {
         "reference_rewards_N": pool.rewards_N,
         "reference_product": sum(reference.products.values()),
         "reference_distance2": reference.distance2,
         "kind_products_M": sum_by_kind(reference.products),
-        "vector_D": vector,
+        "mean_D": keep(reference.mean),
+        "difference_D": keep(reference.difference),
     }
 
 

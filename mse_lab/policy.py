@@ -160,6 +160,8 @@ def load_policy(config: Probe, root: Path) -> Policy:
     Raises:
         InputError: The checkpoint, the device or the parameter patterns cannot be used.
     """
+    # One bar on the screen is enough: ours.
+    transformers.utils.logging.disable_progress_bar()
     device = pick_device(config.model.device)
     where, revision = _where(config.model, root), config.model.revision
     try:

@@ -27,6 +27,7 @@ class Pools:
         reference_distance2_P: ||r_A - r_B||^2.
         between_PP: <rbar(x), rbar(x')>, exact or from sketches; the diagonal is
             ||rbar||^2 and is no estimate of ||g||^2.
+        halves_PP: <r_A(x) - r_B(x), rbar(x')>, the noise of those products.
         kind_norms2_PNM: ||W_i||^2 in each of M kinds of module.
         kind_products_PM: <r_A, r_B> in each kind of module.
     """
@@ -39,6 +40,7 @@ class Pools:
     reference_product_P: Floats
     reference_distance2_P: Floats
     between_PP: Floats
+    halves_PP: Floats
     kind_norms2_PNM: Floats
     kind_products_PM: Floats
 
@@ -106,12 +108,14 @@ def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
 
     Args:
         prompts: For each prompt the arrays of `Pools` without their first axis, by name
-            without the P, and `vector_D`, its rbar or the sketch of it.
+            without the P, and `mean_D`, `difference_D`: rbar and r_A - r_B, or sketches.
     """
-    vectors = np.stack([prompt["vector_D"] for prompt in prompts]).astype(np.float64)
+    means = np.stack([prompt["mean_D"] for prompt in prompts]).astype(np.float64)
+    differences = np.stack([prompt["difference_D"] for prompt in prompts])
     stacked = {
         field.name: np.stack([prompt[_name_of_one(field.name)] for prompt in prompts])
         for field in fields(Pools)
-        if field.name != "between_PP"
+        if field.name not in ("between_PP", "halves_PP")
     }
-    return Pools(between_PP=vectors @ vectors.T, **stacked)
+    halves = differences.astype(np.float64) @ means.T
+    return Pools(between_PP=means @ means.T, halves_PP=halves, **stacked)

@@ -36,12 +36,14 @@ class Reference:
 
     Attributes:
         mean: Parameter name -> rbar; parameters without influence are left out.
+        difference: Parameter name -> r_A - r_B.
         products: Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
         distance2: ||r_A - r_B||^2.
         log_probs_N: log pi of the reference's completions, recomputed.
     """
 
     mean: Gradient
+    difference: Gradient
     products: dict[str, float]
     distance2: float
     log_probs_N: NDArray[np.float64]
@@ -131,10 +133,11 @@ def measure_reference(
     half_b, log_probs_b = weighted_gradient(
         policy, prompt, completions[n:], leave_one_out(rewards_N[n:])
     )
-    differences = [half_a[name] - half_b[name] for name in half_a]
+    difference = {name: half_a[name] - half_b[name] for name in half_a}
     return Reference(
         mean={name: (half_a[name] + half_b[name]) / 2 for name in half_a},
+        difference=difference,
         products={name: _dot(half_a[name], half_b[name]) for name in half_a},
-        distance2=sum(_dot(difference, difference) for difference in differences),
+        distance2=sum(_dot(part, part) for part in difference.values()),
         log_probs_N=np.concatenate([log_probs_a, log_probs_b]),
     )

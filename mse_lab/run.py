@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mse_lab import between, tables
+from mse_lab.binary_laws import is_binary
 from mse_lab.checks import Check, check_drawn_law, check_invariance, check_mean_score
-from mse_lab.config import Probe
+from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curves, law_curves, measure_curves, warn_of_disagreement
 from mse_lab.environment import describe_environment
 from mse_lab.estimators import Estimator, find_estimators
@@ -65,7 +66,12 @@ def _progress(name: str, prompts: int, done: int, size: int) -> Iterator[tqdm]:
 
 
 def _measure_prompts(
-    name: str, bench: Bench, prompts: list[Prompt], tokens: list[list[int]], record: Record
+    name: str,
+    bench: Bench,
+    prompts: list[Prompt],
+    tokens: list[list[int]],
+    estimators: list[Estimator],
+    record: Record,
 ) -> None:
     """Measure every prompt that has no shard yet."""
     todo = [index for index in range(len(prompts)) if not record.shard(index).exists()]
@@ -74,10 +80,23 @@ def _measure_prompts(
     with _progress(name, len(prompts), done, size) as bar:
         for index in todo:
             arrays = measure_prompt(bench, prompts[index], tokens[index], first=index == 0)
+            _refuse_graded_rewards(estimators, arrays["rewards_N"], prompts[index])
             write_arrays(record.shard(index), arrays)
             done += 1
             bar.set_postfix_str(f"prompts {done}/{len(prompts)}", refresh=False)
             bar.update(size)
+
+
+def _refuse_graded_rewards(
+    estimators: list[Estimator], rewards_N: NDArray[np.float64], prompt: Prompt
+) -> None:
+    """Say at the first prompt, not after the last, that an estimator does not apply."""
+    for estimator in estimators:
+        if estimator.binary and not is_binary(rewards_N):
+            raise InputError(
+                f"estimators: {estimator.name} needs rewards 0 and 1, and prompt {prompt.id} "
+                "has others; remove it, or use another reward"
+            )
 
 
 def _run_checks(probe: Probe, pools: Pools, shards: list[Shard]) -> list[Check]:
@@ -164,7 +183,7 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
     parameters = sum(parameter.numel() for parameter in policy.parameters.values())
     keep_vectors = between.vectors_fit(len(prompts), parameters)
     bench = Bench(probe, policy, reward, keep_vectors)
-    _measure_prompts(name, bench, prompts, tokens, record)
+    _measure_prompts(name, bench, prompts, tokens, estimators, record)
     shards = [read_arrays(record.shard(index)) for index in range(len(prompts))]
     write_json(
         record.path("environment.json"),

@@ -56,12 +56,21 @@ class Enumerated:
         )
 
     def groups(self, size):
-        """Every multiset of `size` types as a group, with its multinomial probability."""
-        types = np.array(
-            list(combinations_with_replacement(range(len(self.rewards)), size))
+        """Every group of `size` completions, with its probability.
+
+        Multisets with their multinomial probability; all ordered groups where there are
+        few, for estimators whose weights depend on the order among equals.
+        """
+        kinds = range(len(self.rewards))
+        ordered = len(kinds) ** size <= 2**16
+        ways = (
+            product(kinds, repeat=size)
+            if ordered
+            else combinations_with_replacement(kinds, size)
         )
-        counts = np.apply_along_axis(np.bincount, 1, types, minlength=len(self.rewards))
-        log_ways = gammaln(size + 1) - gammaln(counts + 1).sum(1)
+        types = np.array(list(ways))
+        counts = (types[..., None] == np.arange(len(kinds))).sum(1)
+        log_ways = 0.0 if ordered else gammaln(size + 1) - gammaln(counts + 1).sum(1)
         log_probability = counts @ np.log(self.probabilities)
         norms2 = np.diag(self.gram)
         groups = Groups(
@@ -138,4 +147,17 @@ def as_completions(token_lists):
         lengths_N=np.array([len(one) for one in token_lists]),
         log_probs_N=np.zeros(len(token_lists)),
         ended_N=np.ones(len(token_lists), dtype=bool),
+    )
+
+
+def random_enumerated(rng, kinds=4, dimensions=3, rewards=(1.0, 0.0, 1.0, 0.0)):
+    """Make up a policy of a few completions, with scores of mean zero."""
+    probabilities = rng.dirichlet(np.ones(kinds))
+    scores = rng.standard_normal((kinds, dimensions))
+    return Enumerated(
+        completions=[(kind,) for kind in range(kinds)],
+        probabilities=probabilities,
+        rewards=np.array(rewards),
+        lengths=np.arange(1, kinds + 1),
+        scores=scores - probabilities @ scores,
     )

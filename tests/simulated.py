@@ -69,6 +69,7 @@ class Design:
             reference_product_P=(r_a * r_b).sum(-1),
             reference_distance2_P=((r_a - r_b) ** 2).sum(-1),
             between_PP=mean @ mean.T,
+            halves_PP=(r_a - r_b) @ mean.T,
             kind_norms2_PNM=(scores**2).sum(-1, keepdims=True),
             kind_products_PM=(r_a * r_b).sum(-1, keepdims=True),
         )

@@ -86,6 +86,7 @@ def only_gram(gram_PKGG):
         reference_product_P=zeros_PN[:, 0],
         reference_distance2_P=zeros_PN[:, 0],
         between_PP=np.zeros((prompts, prompts)),
+        halves_PP=np.zeros((prompts, prompts)),
         kind_norms2_PNM=zeros_PN[..., None],
         kind_products_PM=zeros_PN[:, :1],
     )

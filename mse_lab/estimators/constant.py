@@ -21,8 +21,8 @@ def oracle(groups: Groups) -> Floats:
     """The baseline that knows the value: w_i = Z_i - V(x).
 
     Unbiased, for V of completions drawn apart from the group, as here. Not the least MSE
-    among constants unless ||W||^2 and Z are uncorrelated given the prompt.
-    Table 1 of arXiv 2603.01162.
+    among constants unless ||W||^2 and Z are uncorrelated given the prompt. A group of
+    equal rewards keeps a weight unless they are V. Table 1 of arXiv 2603.01162.
     """
     return groups.rewards_PRG - groups.value_P[:, None, None]
 
@@ -30,7 +30,8 @@ def oracle(groups: Groups) -> Floats:
 def best_constant(groups: Groups) -> Floats:
     """The constant baseline of least MSE: w_i = Z_i - b*, b* = E[Z ||W||^2] / E||W||^2.
 
-    Unbiased: b* comes from the other blocks of the prompt's pool.
+    Unbiased: b* comes from the other blocks of the prompt's pool. A group of equal rewards
+    keeps a weight unless they are b*.
     Greensmith, Bartlett and Baxter 2004.
     """
     return groups.rewards_PRG - groups.best_constant_PR[:, :, None]

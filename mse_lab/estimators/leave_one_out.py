@@ -1,5 +1,12 @@
-"""Baselines from the other completions of the group: w_i = Z_i - b(Z_j, j != i)."""
+"""The group's mean as the baseline, without the completion's own reward or with it.
 
+    grpo     w_i = Z_i - mean_{j != i} Z_j = G/(G-1) (Z_i - Zbar)
+    centred  w_i = Z_i - Zbar
+
+The two differ by the factor (G-1)/G, and by nothing else.
+"""
+
+from mse_lab.estimators.deviations import deviations
 from mse_lab.groups import Groups
 from mse_lab.pools import Floats
 
@@ -13,6 +20,16 @@ def grpo(groups: Groups) -> Floats:
 
     With rewards [1, 0, 0, 0] the weights are 1, -1/3, -1/3, -1/3.
     """
-    rewards = groups.rewards_PRG
-    size = rewards.shape[-1]
-    return size / (size - 1) * (rewards - rewards.mean(-1, keepdims=True))
+    size = groups.rewards_PRG.shape[-1]
+    return size / (size - 1) * deviations(groups.rewards_PRG)
+
+
+def centred(groups: Groups) -> Floats:
+    """Dr. GRPO: w_i = Z_i - Zbar, the group's own mean as the baseline.
+
+    Biased: its mean is (G-1)/G times the gradient, exactly, for the completion's own
+    reward is in its baseline. A group of equal rewards has weight zero. arXiv 2503.20783.
+
+    With rewards [1, 0, 0, 0] the weights are 3/4, -1/4, -1/4, -1/4.
+    """
+    return deviations(groups.rewards_PRG)

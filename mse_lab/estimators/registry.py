@@ -1,13 +1,46 @@
-"""The estimators by name, and a user's own as `package.module:function`."""
+"""The estimators by name, and a user's own as `package.module:function`.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+An entry of a probe's `estimators` is a name, or a mapping of the name, of parameters and
+of the length dial, which all estimators have:
 
-from mse_lab.config import EstimatorEntry, InputError, nearest
+    estimators:
+      - grpo
+      - {name: pass-at-k, k: 4}
+      - {name: grpo-std, eps: 1.0e-6, length: sequence}
+      - {name: "my_package.weights:clipped", clip: 2, unbiased: false, reward_only: true}
+
+A user's own is a function `weights(groups: Groups, *, param=default) -> weights_PRG`. It
+counts as biased, and as looking at everything, unless its entry says otherwise.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+from pydantic import StrictBool, TypeAdapter, ValidationError
+
+from mse_lab.config import EstimatorEntry, InputError, Positive, nearest
+from mse_lab.estimators.batch import (
+    batch_std,
+    bnpo,
+    global_mean,
+    reinforce_plus_plus,
+    shrinkage,
+)
 from mse_lab.estimators.constant import best_constant, oracle, vanilla
-from mse_lab.estimators.leave_one_out import grpo
+from mse_lab.estimators.leave_one_out import centred, grpo
+from mse_lab.estimators.length import Length, normalise_length
+from mse_lab.estimators.objectives import maxrl, pass_at_k
+from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
+from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
 from mse_lab.groups import Groups
+from mse_lab.plugins import load_function
 from mse_lab.pools import Floats
+
+Weights = Callable[[Groups], Floats]
 
 
 @dataclass(frozen=True)
@@ -15,58 +48,258 @@ class Estimator:
     """An estimator as a run uses it.
 
     Attributes:
-        name: As in the probe; heads its rows and arrays.
+        name: As in the probe, with the parameters given there, `pass-at-k(k=4)`; heads its
+            rows and arrays.
         weights: Groups -> weights w_i, (P, R, G).
+        source: Where it is defined.
+        unbiased: Its mean is the gradient of the mean reward.
+        reward_only: Its weights depend on the group's rewards and the prompt's value alone,
+            so for rewards in {0, 1} its law follows from four numbers.
+        group_local: It looks at no other prompt, so prompts' errors are independent.
+        binary: It needs rewards in {0, 1}.
         smallest_group: The least G it is defined for.
+        smallest_batch: The least P it is defined for.
+        size_parameter: The parameter that G must at least equal, if there is one.
     """
 
     name: str
-    weights: Callable[[Groups], Floats]
+    weights: Weights
+    source: str = ""
+    unbiased: bool = False
+    reward_only: bool = False
+    group_local: bool = False
+    binary: bool = False
     smallest_group: int = 1
+    smallest_batch: int = 1
+    size_parameter: str | None = None
 
+
+# Flags that many share. The first two say what the weights look at.
+_REWARDS: dict[str, Any] = {"reward_only": True, "group_local": True}
+_GROUP: dict[str, Any] = {"group_local": True}
+_UNBIASED: dict[str, Any] = {"unbiased": True}
+_PAIR: dict[str, Any] = {"smallest_group": 2}
+_PROMPTS: dict[str, Any] = {"smallest_batch": 2}
+
+_FROM_THE_GROUP = (
+    Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
+    Estimator("oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
+    Estimator(
+        "best-constant", best_constant, "Greensmith et al. 2004", **_UNBIASED, **_GROUP
+    ),
+    Estimator("grpo", grpo, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, **_PAIR),
+    Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),
+    Estimator("grpo-std", grpo_std, "arXiv 2402.03300", **_REWARDS, **_PAIR),
+    Estimator("grpo-loo-std", grpo_loo_std, "arXiv 2603.01162", **_REWARDS, **_PAIR),
+    Estimator("median", median, "arXiv 2601.22582", **_REWARDS, **_PAIR),
+    Estimator("quantile", quantile, "arXiv 2509.22611", **_REWARDS, **_PAIR),
+    Estimator(
+        "best-constant-loo",
+        best_constant_loo,
+        "after Greensmith et al. 2004",
+        **_UNBIASED,
+        **_GROUP,
+        **_PAIR,
+    ),
+    Estimator("opo", opo, "arXiv 2505.23585", **_GROUP, **_PAIR),
+    Estimator("opo-loo", opo_loo, "after arXiv 2505.23585", **_UNBIASED, **_GROUP, **_PAIR),
+    Estimator("maxrl", maxrl, "arXiv 2602.02710", binary=True, **_REWARDS, **_PAIR),
+    Estimator(
+        "pass-at-k",
+        pass_at_k,
+        "after arXiv 2505.15201",
+        binary=True,
+        size_parameter="k",
+        **_REWARDS,
+        **_PAIR,
+    ),
+)
+
+_FROM_THE_BATCH = (
+    Estimator("global-mean", global_mean, "a control", **_UNBIASED, **_PROMPTS),
+    Estimator("reinforce++", reinforce_plus_plus, "arXiv 2501.03262"),
+    Estimator("batch-std", batch_std, "arXiv 2508.08221", **_PAIR),
+    Estimator("shrinkage", shrinkage, "arXiv 2511.03710", **_UNBIASED, **_PAIR, **_PROMPTS),
+    Estimator("bnpo", bnpo, "arXiv 2506.02864", binary=True, **_PAIR, **_PROMPTS),
+)
 
 ESTIMATORS: dict[str, Estimator] = {
-    estimator.name: estimator
-    for estimator in (
-        Estimator("vanilla", vanilla),
-        Estimator("oracle", oracle),
-        Estimator("best-constant", best_constant),
-        Estimator("grpo", grpo, smallest_group=2),
-    )
+    estimator.name: estimator for estimator in _FROM_THE_GROUP + _FROM_THE_BATCH
 }
+
+# What the entry of a user's own may say of it.
+_DECLARATIONS: dict[str, Any] = {
+    "source": str,
+    "unbiased": StrictBool,
+    "reward_only": StrictBool,
+    "group_local": StrictBool,
+    "binary": StrictBool,
+    "smallest_group": Positive,
+    "smallest_batch": Positive,
+}
+
+
+def _checked(name: str, key: str, value: Any, kind: Any) -> Any:
+    """Validate the value of a parameter against its annotation."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
+        raise InputError(f"estimators: {name}: {key} = {value!r}: {reason}") from None
+
+
+def _known_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Name the parameters of a function after its first, the groups."""
+    return dict(list(inspect.signature(function).parameters.items())[1:])
+
+
+def _kind(parameter: inspect.Parameter | None) -> Any:
+    """Annotation of a parameter; Any where there is none, or one only as text."""
+    kind = Any if parameter is None else parameter.annotation
+    return Any if kind is inspect.Parameter.empty or isinstance(kind, str) else kind
+
+
+def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
+    """See that the estimator takes these parameters, and that none is missing."""
+    known = _known_parameters(estimator.weights)
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    for key in given:
+        if key not in known and not takes_any:
+            hint = nearest(key, [*known, "length"])
+            raise InputError(f"estimators: {estimator.name} takes no {key}; {hint}")
+    for key, one in known.items():
+        variadic = one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        if one.default is one.empty and key not in given and not variadic:
+            raise InputError(f"estimators: {estimator.name} needs {key}; add it")
+    return {
+        key: _checked(estimator.name, key, value, _kind(known.get(key)))
+        for key, value in given.items()
+    }
+
+
+def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimator:
+    """Fix an estimator's parameters and note them in its name."""
+    values = _check_parameters(estimator, given)
+    if not values:
+        return estimator
+    size = values.get(estimator.size_parameter or "")
+    described = ", ".join(f"{key}={value}" for key, value in values.items())
+    return replace(
+        estimator,
+        name=f"{estimator.name}({described})",
+        weights=partial(estimator.weights, **values),
+        smallest_group=size or estimator.smallest_group,
+    )
+
+
+def _with_length(estimator: Estimator, length: Length) -> Estimator:
+    """Normalise an estimator's weights by length and note it in its name."""
+
+    def weights(groups: Groups) -> Floats:
+        return normalise_length(estimator.weights(groups), groups.lengths_PRG, length)
+
+    name = estimator.name.removesuffix(")")
+    joint = ", " if name != estimator.name else "("
+    return replace(
+        estimator,
+        name=f"{name}{joint}length={length})",
+        weights=weights,
+        unbiased=estimator.unbiased and length == "none",
+        reward_only=estimator.reward_only and length == "none",
+        group_local=estimator.group_local and length != "token-batch",
+    )
+
+
+def _built_in(name: str) -> Estimator:
+    if name not in ESTIMATORS:
+        raise InputError(f"estimators: unknown {name}; {nearest(name, list(ESTIMATORS))}")
+    return ESTIMATORS[name]
+
+
+def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
+    """Load a user's function; what it returns is checked at every call."""
+    function = load_function(name, "estimators")
+
+    @wraps(function)
+    def weights(groups: Groups, **parameters: Any) -> Floats:
+        found = np.asarray(function(groups, **parameters), dtype=np.float64)
+        if found.shape != groups.rewards_PRG.shape or not np.isfinite(found).all():
+            raise InputError(
+                f"estimators: {name} gave weights of shape {found.shape}; they must be "
+                f"finite and of the rewards' shape {groups.rewards_PRG.shape}"
+            )
+        return found
+
+    said = {
+        key: _checked(name, key, value, _DECLARATIONS[key])
+        for key, value in declared.items()
+    }
+    return Estimator(name, weights, **said)
 
 
 def find_estimator(entry: EstimatorEntry) -> Estimator:
     """Look up an entry of a probe's `estimators`.
 
+    Args:
+        entry: A name, or a mapping of `name`, `length` and parameters. The name of a
+            user's own is `package.module:function`; its mapping may also hold the
+            attributes of `Estimator`, `unbiased: true`, say.
+
     Raises:
         InputError: There is no such estimator, or it does not take these parameters.
+
+    >>> find_estimator({"name": "pass-at-k", "k": 4}).name
+    'pass-at-k(k=4)'
     """
-    name = entry if isinstance(entry, str) else entry["name"]
-    if name not in ESTIMATORS:
-        raise InputError(f"estimators: unknown {name}; {nearest(name, list(ESTIMATORS))}")
-    if not isinstance(entry, str) and set(entry) != {"name"}:
-        extra = ", ".join(sorted(set(entry) - {"name"}))
-        raise InputError(f"estimators: {name} takes no parameter {extra}; remove it")
-    return ESTIMATORS[name]
+    given = {"name": entry} if isinstance(entry, str) else dict(entry)
+    name = given.pop("name")
+    length = given.pop("length", None)
+    if ":" in name:
+        declared = {key: given.pop(key) for key in _DECLARATIONS if key in given}
+        estimator = _users_own(name, declared)
+    else:
+        estimator = _built_in(name)
+    estimator = _with_parameters(estimator, given)
+    if length is None:
+        return estimator
+    return _with_length(estimator, _checked(name, "length", length, Length))
+
+
+def _check_sizes(
+    estimator: Estimator, group_sizes: Sequence[int], prompts: int | None
+) -> None:
+    if min(group_sizes) < estimator.smallest_group:
+        raise InputError(
+            f"group_sizes = {list(group_sizes)}: {estimator.name} needs groups of "
+            f"{estimator.smallest_group} or more; remove {min(group_sizes)}"
+        )
+    if prompts is not None and prompts < estimator.smallest_batch:
+        raise InputError(
+            f"estimators: {estimator.name} needs {estimator.smallest_batch} prompts or "
+            f"more, not {prompts}; remove it"
+        )
 
 
 def find_estimators(
-    entries: Sequence[EstimatorEntry], group_sizes: Sequence[int]
+    entries: Sequence[EstimatorEntry],
+    group_sizes: Sequence[int],
+    prompts: int | None = None,
 ) -> list[Estimator]:
-    """Look up all of a probe's estimators and see that its group sizes suit them.
+    """Look up all of a probe's estimators and see that its sizes suit them.
+
+    Args:
+        entries: The probe's `estimators`.
+        group_sizes: The probe's `group_sizes`.
+        prompts: P; None leaves it to the estimators themselves to refuse.
 
     Raises:
-        InputError: An entry is unknown or stands twice, or a group is too small for it.
+        InputError: An entry is unknown or stands twice, or a group or the batch is too
+            small for it.
     """
     found = [find_estimator(entry) for entry in entries]
     names = [estimator.name for estimator in found]
     for estimator in found:
         if names.count(estimator.name) > 1:
             raise InputError(f"estimators: {estimator.name} stands twice; name it once")
-        if min(group_sizes) < estimator.smallest_group:
-            raise InputError(
-                f"group_sizes = {list(group_sizes)}: {estimator.name} needs groups of "
-                f"{estimator.smallest_group} or more; remove {min(group_sizes)}"
-            )
+        _check_sizes(estimator, group_sizes, prompts)
     return found

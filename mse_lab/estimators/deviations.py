@@ -1,0 +1,60 @@
+"""Deviations from a mean and their spread, exactly zero where all rewards are equal.
+
+The mean of equal numbers may miss them by 1e-17, and a spread that should be 0 then is a
+residue of that size: divided by it, a residue becomes a weight (a public trainer had one
+multiplied by 4,000). Both functions first take off the least reward, which changes
+neither a deviation nor a spread, and leaves exact zeros where max == min.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from mse_lab.pools import Floats
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Ddof = Literal[0, 1]
+Axes = int | tuple[int, ...]
+
+
+def deviations(values: Floats, axes: Axes = -1) -> Floats:
+    """Subtract the mean over `axes`.
+
+    >>> deviations(np.array([0.1, 0.1, 0.1])).tolist()
+    [0.0, 0.0, 0.0]
+    >>> deviations(np.array([1.0, 0.0, 0.0, 0.0])).tolist()
+    [0.75, -0.25, -0.25, -0.25]
+    """
+    shifted = values - values.min(axis=axes, keepdims=True)
+    return shifted - shifted.mean(axis=axes, keepdims=True)
+
+
+def spread(values: Floats, axes: Axes = -1, ddof: Ddof = 1) -> Floats:
+    """Measure the standard deviation over `axes`, which stay with length one.
+
+    Args:
+        values: Any shape.
+        axes: Of the values that are compared.
+        ddof: 1 divides the sum of squares by n - 1, 0 by n. In a group of two the second
+            is 0.707 times the first.
+
+    Returns:
+        The standard deviation; 0 exactly where all values are equal.
+
+    >>> spread(np.array([1.0, 0.0, 0.0, 0.0])).tolist()
+    [0.5]
+    """
+    squares = (deviations(values, axes) ** 2).sum(axis=axes, keepdims=True)
+    count = values.size // squares.size
+    return np.sqrt(squares / max(count - ddof, 1))
+
+
+def divide_or_zero(values: Floats, by: Floats, eps: float = 0.0) -> Floats:
+    """Divide by `by + eps`; 0 where `by` is 0, whatever eps.
+
+    >>> divide_or_zero(np.array([1.0, 1.0]), np.array([2.0, 0.0]), eps=2.0).tolist()
+    [0.25, 0.0]
+    """
+    out = np.zeros(np.broadcast_shapes(values.shape, by.shape))
+    return np.divide(values, by + eps, out=out, where=by > 0)

@@ -1,0 +1,253 @@
+"""What all estimators share: bias as declared, symmetry, and groups without contrast."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from toy import make_groups, toy_policy
+
+from mse_lab.estimators import ESTIMATORS, find_estimator
+
+BINARY = [name for name, one in ESTIMATORS.items() if one.binary]
+ANY_REWARDS = [name for name in ESTIMATORS if name not in BINARY]
+UNBIASED = [name for name, one in ESTIMATORS.items() if one.unbiased]
+BIASED = [name for name in ESTIMATORS if name not in UNBIASED]
+LOCAL = [name for name, one in ESTIMATORS.items() if one.group_local]
+KEEPS_EQUAL_GROUPS = {"vanilla", "oracle", "best-constant"}
+KEEPS_EQUAL_GROUPS |= {"global-mean", "reinforce++", "shrinkage"}
+SUMS_TO_ZERO = ["grpo", "centred", "grpo-std", "grpo-loo-std", "maxrl", "batch-std", "bnpo"]
+SHIFTS = [name for name in ANY_REWARDS if name not in KEEPS_EQUAL_GROUPS]
+SHIFTS += ["global-mean", "reinforce++", "shrinkage"]
+# What completion i is compared with holds nothing of its own.
+OWN_REWARD_STAYS_OUT = ["grpo", "best-constant-loo", "opo-loo", "global-mean", "shrinkage"]
+
+FEW = settings(max_examples=40, deadline=None)
+
+
+@st.composite
+def batches(draw, binary=False, size=None):
+    """One to three replicates of two to four prompts, groups of two to six."""
+    shape = (
+        draw(st.integers(2, 4)),
+        draw(st.integers(1, 3)),
+        size or draw(st.integers(2, 6)),
+    )
+    # Tenths are no binary fractions, so rounding has its chance.
+    tenths = st.sampled_from([0.0, 1.0] if binary else [k / 10 for k in range(-20, 21)])
+    rewards = draw(hnp.arrays(float, shape, elements=tenths))
+    lengths = draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 30)))
+    norms2 = draw(hnp.arrays(float, shape, elements=st.floats(0.01, 100)))
+    return make_groups(rewards, lengths, norms2, value=0.3, best_constant=0.6)
+
+
+def with_rewards(groups, rewards):
+    return make_groups(rewards, groups.lengths_PRG, groups.norms2_PRG, 0.3, 0.6)
+
+
+def weights_of(name, groups):
+    return ESTIMATORS[name].weights(groups)
+
+
+def scale_of(weights):
+    return max(1.0, abs(weights).max())
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("name", UNBIASED)
+def test_unbiased_as_declared(name, size):
+    """Every batch of three prompts, summed: E g_hat is the gradient to rounding."""
+    toy = toy_policy()
+    found = toy.mean_estimate(ESTIMATORS[name], size)
+    np.testing.assert_allclose(found, toy.gradient_PD, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_biased_as_declared(name):
+    """The negative control of the test above, by a margin no rounding explains."""
+    toy = toy_policy()
+    found = toy.mean_estimate(ESTIMATORS[name], 3)
+    assert abs(found - toy.gradient_PD).max() > 0.004
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_centred_has_its_factor(size):
+    toy = toy_policy()
+    found = toy.mean_estimate(ESTIMATORS["centred"], size)
+    np.testing.assert_allclose(found, (size - 1) / size * toy.gradient_PD, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.reward_only])
+def test_reward_only_estimators_keep_the_direction(name):
+    """For rewards in {0, 1} E g_hat = slope g, prompt by prompt."""
+    toy = toy_policy()
+    for found, gradient in zip(
+        toy.mean_estimate(ESTIMATORS[name], 3), toy.gradient_PD, strict=True
+    ):
+        slope = found @ gradient / (gradient @ gradient)
+        np.testing.assert_allclose(found, slope * gradient, atol=1e-12 * max(1, slope))
+
+
+def test_opo_does_not_keep_the_direction():
+    """The negative control of the test above: lengths differ among wrong completions."""
+    toy = toy_policy()
+    found, gradient = toy.mean_estimate(ESTIMATORS["opo"], 3)[0], toy.gradient_PD[0]
+    slope = found @ gradient / (gradient @ gradient)
+    assert abs(found - slope * gradient).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", SUMS_TO_ZERO)
+@FEW
+@given(data=st.data())
+def test_centred_weights_sum_to_zero(name, data):
+    weights = weights_of(name, data.draw(batches(binary=name in BINARY)))
+    assert abs(weights.sum(-1)).max() < 1e-12 * scale_of(weights)
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+@FEW
+@given(data=st.data(), shift=st.sampled_from([-3.0, -0.5, 0.25, 2.0]))
+def test_shifted_rewards_keep_their_weights(name, data, shift):
+    """Eighths, so that neither a shift nor an order statistic meets with rounding."""
+    groups = data.draw(batches())
+    rewards = np.round(groups.rewards_PRG * 8) / 8
+    found = weights_of(name, with_rewards(groups, rewards + shift))
+    expected = weights_of(name, with_rewards(groups, rewards))
+    np.testing.assert_allclose(found, expected, atol=1e-9 * scale_of(expected))
+
+
+@pytest.mark.parametrize("name", ["vanilla", "oracle", "best-constant"])
+def test_shifted_rewards_shift_a_constant_baseline(name):
+    groups = make_groups([1, 0, 0, 0], value=0.3, best_constant=0.6)
+    shifted = with_rewards(groups, groups.rewards_PRG + 2)
+    np.testing.assert_allclose(weights_of(name, shifted) - weights_of(name, groups), 2)
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+@FEW
+@given(data=st.data())
+def test_weights_follow_their_completions(name, data):
+    """Permuting a group permutes its weights, and nothing else."""
+    groups = data.draw(batches(binary=name in BINARY))
+    order = np.array(data.draw(st.permutations(range(groups.rewards_PRG.shape[-1]))))
+    permuted = make_groups(
+        groups.rewards_PRG[..., order],
+        groups.lengths_PRG[..., order],
+        groups.norms2_PRG[..., order],
+        value=0.3,
+        best_constant=0.6,
+    )
+    expected = weights_of(name, groups)[..., order]
+    found = weights_of(name, permuted)
+    np.testing.assert_allclose(found, expected, atol=1e-11 * scale_of(expected))
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in KEEPS_EQUAL_GROUPS])
+@FEW
+@given(data=st.data())
+def test_a_group_of_equal_rewards_has_no_weight(name, data):
+    """Zero exactly, not 1e-17; warnings, as of 0/0, are errors in this suite."""
+    groups = data.draw(batches(binary=name in BINARY))
+    rewards = groups.rewards_PRG.copy()
+    rewards[0] = rewards[0, :, :1]
+    assert not weights_of(name, with_rewards(groups, rewards))[0].any()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in ESTIMATORS if n not in ("vanilla", "oracle", "best-constant")]
+)
+@pytest.mark.parametrize("reward", [0.0, 0.1, 0.3, 1 / 3, 1.0])
+def test_a_batch_of_equal_rewards_has_no_weight(name, reward):
+    if name in BINARY:
+        reward = round(reward)
+    groups = make_groups(np.full((3, 2, 7), reward), lengths=[1, 2, 3, 4, 5, 6, 7])
+    assert not weights_of(name, groups).any()
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+@FEW
+@given(data=st.data())
+def test_weights_are_finite_and_of_the_rewards_shape(name, data):
+    groups = data.draw(batches(binary=name in BINARY))
+    weights = weights_of(name, groups)
+    assert weights.shape == groups.rewards_PRG.shape
+    assert np.isfinite(weights).all()
+
+
+def own_baseline_moves(name, groups):
+    """How far Z_i - w_i moves when Z_i alone is moved by 5."""
+    moves = []
+    for i in range(groups.rewards_PRG.shape[-1]):
+        moved = groups.rewards_PRG.copy()
+        moved[0, :, i] += 5
+        found = weights_of(name, with_rewards(groups, moved))
+        before = weights_of(name, groups)
+        moves.append(abs(found[0, :, i] - before[0, :, i] - 5).max())
+    return max(moves)
+
+
+@pytest.mark.parametrize("name", OWN_REWARD_STAYS_OUT)
+@FEW
+@given(data=st.data())
+def test_own_reward_stays_out_of_the_baseline(name, data):
+    assert own_baseline_moves(name, data.draw(batches())) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["centred", "opo", "reinforce++", "quantile"])
+def test_own_reward_enters_the_baseline_of_the_others(name):
+    """The negative control of the test above."""
+    groups = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]]]), lengths=3)
+    assert own_baseline_moves(name, groups) > 0.1
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@FEW
+@given(data=st.data())
+def test_other_prompts_do_not_matter_where_declared(name, data):
+    """Group-local weights survive any change elsewhere."""
+    groups = data.draw(batches(binary=name in BINARY))
+    alone = weights_of(name, groups)[0]
+    rewards = groups.rewards_PRG.copy()
+    rewards[1:] = 1 - rewards[1:]
+    found = weights_of(name, with_rewards(groups, rewards))[0]
+    np.testing.assert_array_equal(found, alone)
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in LOCAL])
+def test_batch_estimators_do_look_at_other_prompts(name):
+    """The negative control of the test above."""
+    one = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]], [[1.0, 1, 1, 0]]]))
+    two = make_groups(np.array([[[1.0, 0, 0, 0]], [[0.0, 0, 0, 0]], [[1.0, 0, 0, 0]]]))
+    assert abs(weights_of(name, one)[0] - weights_of(name, two)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_weights_leave_the_groups_as_they_are(name):
+    groups = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]]]))
+    before = groups.rewards_PRG.copy()
+    weights_of(name, groups)
+    assert (groups.rewards_PRG == before).all()
+
+
+def test_reward_only_means_no_lengths_and_no_norms():
+    """Declared reward-only exactly where lengths, norms and b* change nothing."""
+    rng = np.random.default_rng(0)
+    rewards = (rng.uniform(size=(3, 5, 4)) < 0.5).astype(float)
+    one = make_groups(rewards, 2, 1.0, value=0.3, best_constant=0.1)
+    two = make_groups(
+        rewards,
+        rng.integers(1, 9, rewards.shape),
+        rng.uniform(1, 9, rewards.shape),
+        value=0.3,
+        best_constant=0.7,
+    )
+    for name in LOCAL:
+        same = (weights_of(name, one) == weights_of(name, two)).all()
+        assert same == ESTIMATORS[name].reward_only, name
+
+
+def test_length_normalisation_is_biased():
+    toy = toy_policy()
+    for length in ("sequence", "token", "token-batch"):
+        turned = find_estimator({"name": "grpo", "length": length})
+        assert abs(toy.mean_estimate(turned, 2) - toy.gradient_PD).max() > 0.01

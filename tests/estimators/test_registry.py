@@ -1,0 +1,164 @@
+"""Estimators by name: parameters, messages, and a user's own."""
+
+import sys
+
+import numpy as np
+import pytest
+from toy import make_groups
+
+from mse_lab.config import InputError
+from mse_lab.estimators import ESTIMATORS, find_estimator, find_estimators
+
+GROUP = make_groups([1, 0, 0, 0])
+OWN = """
+import numpy as np
+
+def halved(groups, *, by: float = 2.0):
+    return groups.rewards_PRG / by
+
+def needs_by(groups, by):
+    return groups.rewards_PRG / by
+
+def takes_anything(groups, **kwargs):
+    return groups.rewards_PRG * len(kwargs)
+
+def one_number(groups):
+    return groups.rewards_PRG.sum()
+
+def not_finite(groups):
+    return groups.rewards_PRG * np.nan
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_weights.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "own_weights"
+    sys.modules.pop("own_weights", None)
+
+
+def test_every_estimator_of_the_list_stands():
+    assert list(ESTIMATORS) == [
+        *("vanilla", "oracle", "best-constant", "grpo", "centred", "grpo-std"),
+        *("grpo-loo-std", "median", "quantile", "best-constant-loo", "opo", "opo-loo"),
+        *("maxrl", "pass-at-k", "global-mean", "reinforce++", "batch-std"),
+        *("shrinkage", "bnpo"),
+    ]
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_each_is_found_and_documented(name):
+    found = find_estimator(name)
+    assert found == ESTIMATORS[name]
+    assert found == find_estimator({"name": name})
+    assert found.source
+    documentation = " ".join(found.weights.__doc__.split())
+    assert "nbiased" in documentation or "Biased" in documentation
+    assert "equal rewards" in documentation
+
+
+def test_parameters_reach_the_weights_and_the_name():
+    found = find_estimator({"name": "pass-at-k", "k": 4})
+    assert found.name == "pass-at-k(k=4)"
+    assert found.smallest_group == 4
+    assert found.weights(GROUP).tolist() == [[[4, 0, 0, 0]]]
+    assert find_estimator("pass-at-k").smallest_group == 2
+
+
+def test_a_number_written_as_yaml_reads_it():
+    """YAML takes 1e-6, without a point, for text."""
+    found = find_estimator({"name": "grpo-std", "eps": "1e-6"})
+    assert found.name == "grpo-std(eps=1e-06)"
+    assert found.weights(GROUP)[0, 0, 0] == pytest.approx(1.5 / (1 + 2e-6), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("grop", "estimators: unknown grop; did you mean grpo?"),
+        ({"name": "pass-at-k", "K": 4}, "pass-at-k takes no K; known: k, length"),
+        ({"name": "grpo-std", "epsi": 1}, "grpo-std takes no epsi; did you mean eps?"),
+        ({"name": "grpo", "lenght": 1}, "grpo takes no lenght; did you mean length?"),
+        ({"name": "pass-at-k", "k": 0}, "pass-at-k: k = 0: "),
+        ({"name": "pass-at-k", "k": 2.5}, "pass-at-k: k = 2.5: "),
+        ({"name": "pass-at-k", "k": True}, "pass-at-k: k = True: "),
+        ({"name": "grpo-std", "eps": -1}, "grpo-std: eps = -1: "),
+        ({"name": "grpo-std", "eps": float("nan")}, "grpo-std: eps = nan: "),
+        ({"name": "grpo-std", "ddof": 2}, "grpo-std: ddof = 2: "),
+        ({"name": "quantile", "level": 1}, "quantile: level = 1: "),
+        ({"name": "grpo", "length": "word"}, "grpo: length = 'word': "),
+        ("no_such_module:weights", "cannot import no_such_module"),
+    ],
+)
+def test_wrong_entries_are_refused_in_one_line(entry, message):
+    with pytest.raises(InputError) as refused:
+        find_estimator(entry)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_sizes_must_suit():
+    with pytest.raises(InputError, match=r"pass-at-k\(k=8\) needs groups of 8 or more"):
+        find_estimators([{"name": "pass-at-k", "k": 8}], [4, 8])
+    with pytest.raises(InputError, match="grpo stands twice"):
+        find_estimators(["grpo", "grpo"], [4])
+    with pytest.raises(InputError, match="bnpo needs 2 prompts or more, not 1"):
+        find_estimators(["bnpo"], [4], prompts=1)
+    entries = ["grpo", {"name": "pass-at-k", "k": 2}, {"name": "pass-at-k", "k": 4}, "bnpo"]
+    found = find_estimators(entries, [4, 8], prompts=2)
+    names = [one.name for one in found]
+    assert names == ["grpo", "pass-at-k(k=2)", "pass-at-k(k=4)", "bnpo"]
+
+
+def test_a_users_own_counts_as_biased(own):
+    found = find_estimator(f"{own}:halved")
+    assert found.name == f"{own}:halved"
+    assert found.weights(GROUP).tolist() == [[[0.5, 0, 0, 0]]]
+    assert not any([found.unbiased, found.reward_only, found.group_local])
+
+
+def test_a_users_own_takes_parameters_and_declarations(own):
+    found = find_estimator(
+        {"name": f"{own}:halved", "by": 4, "unbiased": True, "smallest_group": 3}
+    )
+    assert found.name == f"{own}:halved(by=4.0)"
+    assert found.weights(GROUP).tolist() == [[[0.25, 0, 0, 0]]]
+    assert found.unbiased
+    assert found.smallest_group == 3
+    assert not found.group_local
+
+
+def test_a_users_own_takes_the_length_dial(own):
+    found = find_estimator({"name": f"{own}:takes_anything", "a": 1, "length": "sequence"})
+    group = make_groups([1, 0, 0, 0], lengths=[4, 1, 1, 1])
+    assert found.name == f"{own}:takes_anything(a=1, length=sequence)"
+    assert found.weights(group).tolist() == [[[0.25, 0, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "message"),
+    [
+        ("halved", {"bye": 1}, "halved takes no bye; did you mean by?"),
+        ("halved", {"by": "x"}, "by = 'x': "),
+        ("halved", {"unbiased": "yes"}, "unbiased = 'yes': "),
+        ("needs_by", {}, "needs by; add it"),
+        ("gone", {}, "has no function gone"),
+    ],
+)
+def test_wrong_entries_of_a_users_own(own, function, more, message):
+    with pytest.raises(InputError) as refused:
+        find_estimator({"name": f"{own}:{function}", **more})
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("function", ["one_number", "not_finite"])
+def test_weights_of_a_users_own_are_checked(own, function):
+    estimator = find_estimator(f"{own}:{function}")
+    with pytest.raises(InputError, match="must be finite and of the rewards' shape"):
+        estimator.weights(GROUP)
+
+
+def test_integer_weights_of_a_users_own_become_numbers(own):
+    found = find_estimator({"name": f"{own}:takes_anything", "a": 1, "b": 2})
+    assert found.weights(GROUP).dtype == np.float64

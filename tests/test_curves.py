@@ -1,0 +1,139 @@
+"""Curves: replicates and laws meet the truth, and a disagreement is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from simulated import make_design
+
+from mse_lab.bias import Between, aggregate
+from mse_lab.binary_laws import find_law
+from mse_lab.curves import (
+    Curves,
+    law_curves,
+    law_sizes,
+    measure_curves,
+    warn_of_disagreement,
+)
+from mse_lab.estimators import ESTIMATORS, find_estimators
+from mse_lab.groups import form_groups
+from mse_lab.intervals import draw_resamples
+from mse_lab.replicates import Key, measure_errors
+from mse_lab.tables import _mean_norm2
+
+BIASED = ["centred", "grpo-std", "maxrl", "quantile"]
+SIZES = [4, 16]
+
+
+def truth(design, name, size):
+    """Exact MSE of the aggregate, its bias added up as a vector."""
+    moments, gradient = design.moments(), design.gradient_PD
+    law = find_law(ESTIMATORS[name], size, binary=True)(moments)
+    mse = law.second - (2 * law.slope - 1) * moments.gradient2
+    between = Between(gradient @ gradient.T, np.zeros((len(mse), len(mse))))
+    return aggregate(mse, law.slope, moments.gradient2, between)
+
+
+def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
+    pools = design.draw(rng, reference, blocks, largest)
+    estimators = find_estimators(names, SIZES)
+    errors = measure_errors(pools, estimators, SIZES)
+    curves = Curves(pools, draw_resamples(pools, 300, rng))
+    return pools, curves, estimators, errors
+
+
+def test_coverage_for_biased_estimators():
+    """Of the raw MSE over 200 runs; a false alarm of 1e-3 for each of the eight."""
+    rng = np.random.default_rng(0)
+    design = make_design(rng)
+    exact = {(name, size): truth(design, name, size) for name in BIASED for size in SIZES}
+    inside = dict.fromkeys(exact, 0)
+    for _ in range(200):
+        _, curves, estimators, errors = curves_of(design, rng, BIASED)
+        for key, (measured, _) in measure_curves(curves, estimators, errors).items():
+            _, low, high = measured.interval("mse", 0.95)
+            inside[key] += low <= exact[key].mse <= high
+    for key, covered in inside.items():
+        p_value = stats.binomtest(covered, 200, 0.95, alternative="less").pvalue
+        assert p_value > 1e-3, (key, covered / 200)
+
+
+def test_parts_of_biased_estimators_meet_the_truth():
+    """Mean over 100 runs, within four standard errors and the 1/(2n) of the plug-in V."""
+    rng = np.random.default_rng(1)
+    design = make_design(rng)
+    found = {name: [] for name in BIASED}
+    for _ in range(100):
+        _, curves, estimators, errors = curves_of(design, rng, BIASED, reference=1024)
+        points = measure_curves(curves, estimators, errors)
+        for name in BIASED:
+            point = points[Key(name, 4)][0].point
+            found[name].append([point.mse, point.bias2, point.slope, point.cosine])
+    for name in BIASED:
+        mean = np.mean(found[name], axis=0)
+        error = np.std(found[name], axis=0, ddof=1) / 10
+        exact = truth(design, name, 4)
+        expected = np.array([exact.mse, exact.bias2, exact.slope, exact.cosine])
+        assert (abs(mean - expected) < 4 * error + 2e-3 * abs(expected)).all(), name
+
+
+def test_no_aggregate_for_a_bias_without_a_cheap_form():
+    rng = np.random.default_rng(0)
+    _, curves, estimators, errors = curves_of(make_design(rng), rng, ["opo", "reinforce++"])
+    assert all(
+        pair == (None, None) for pair in measure_curves(curves, estimators, errors).values()
+    )
+
+
+def test_laws_reach_1024():
+    rng = np.random.default_rng(0)
+    _, curves, estimators, _ = curves_of(
+        make_design(rng, prompts=4), rng, ["grpo", "maxrl"]
+    )
+    assert law_sizes(estimators[0], [3, 12]) == [
+        2,
+        3,
+        4,
+        8,
+        12,
+        16,
+        32,
+        64,
+        128,
+        256,
+        512,
+        1024,
+    ]
+    points = dict(law_curves(curves, estimators, SIZES))
+    assert np.isfinite(points[Key("maxrl", 1024)].point.mse)
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo-std"])
+def test_agreement_and_its_failure(name):
+    """No warning on honest pools of 20 runs; one when the Gram blocks are off by 15%."""
+    rng = np.random.default_rng(2)
+    design = make_design(rng)
+    for _ in range(20):
+        pools, curves, estimators, errors = curves_of(design, rng, [name])
+        found = measure_curves(curves, estimators, errors)
+        assert not warn_of_disagreement(pools, found)
+    broken = replace(pools, products_PN=pools.products_PN * 0)
+    errors = measure_errors(broken, estimators, SIZES)
+    found = measure_curves(curves, estimators, errors)
+    warnings = warn_of_disagreement(pools, found)
+    assert any(line.startswith(name) for line in warnings)
+
+
+def test_mean_norm2_between_groups():
+    """||E g_hat||^2 of GRPO-type is ||g||^2: over 100 draws within four standard errors."""
+    rng = np.random.default_rng(3)
+    design = make_design(rng, prompts=5)
+    estimator = ESTIMATORS["grpo"]
+    found = []
+    for _ in range(100):
+        pools = design.draw(rng, 8, 4, 16)
+        found.append(_mean_norm2(pools, estimator.weights(form_groups(pools, 4))))
+    exact = (design.gradient_PD**2).sum(-1)
+    error = np.std(found, axis=0, ddof=1) / 10
+    assert (abs(np.mean(found, axis=0) - exact) < 4 * error).all()
