@@ -2,16 +2,20 @@
 
 python run_mse.py run tiny/base        one measurement
 python run_mse.py figure               Figure 4 from finished runs
+python run_mse.py claims tiny/base     the paper's statements, put to a run
+python run_mse.py advise tiny/base     which group size, which baseline
+python run_mse.py report tiny/base     all of it on one page
 python run_mse.py list                 the probes and their results
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mse_lab.checks import summary
 from mse_lab.config import InputError, load_probe, probe_file, probe_name
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from mse_lab.run import Outcome
 
 ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "results"
 FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
 INTERRUPTED = 130
 
@@ -29,18 +34,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
     paths = [probe_file(name, ROOT) for name in arguments.probes]
     probes = [load_probe(path, arguments.set) for path in paths]
-    from mse_lab.run import run_probe  # imports torch, which `figure` and `list` do without
+    from mse_lab.run import run_probe  # imports torch, which the other commands do without
 
-    failed = False
+    held = []
     for path, probe in zip(paths, probes, strict=True):
         name = probe_name(path, ROOT)
         folder = arguments.out / name
         outcome = run_probe(name, probe, folder, ROOT, fresh=arguments.fresh)
-        failed |= not report(folder, outcome)
-    return int(failed)
+        held.append(announce(folder, outcome))
+    return int(not all(held))
 
 
-def report(folder: Path, outcome: Outcome) -> bool:
+def announce(folder: Path, outcome: Outcome) -> bool:
     """Say on the screen what became of a run; return whether its checks hold."""
     held = all(check.ok for check in outcome.checks)
     state = "finished before, left as it is (--fresh starts over)"
@@ -49,26 +54,56 @@ def report(folder: Path, outcome: Outcome) -> bool:
     for warning in outcome.warnings:
         print(f"warning: {warning}")
     if not held:
-        print(
-            f"run_mse.py: {folder}: a built-in check FAILED; do not rely on its numbers",
-            file=sys.stderr,
-        )
+        complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")
     return held
+
+
+def finished(name: str) -> Path:
+    """Find a run: a folder, or the name of a probe whose result lies in `results/`."""
+    folder = Path(name)
+    return folder if folder.is_dir() else RESULTS / name
 
 
 def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4."""
     from mse_lab.figure import draw_figure
 
-    runs = arguments.runs or [ROOT / "results" / name for name in FIGURE_4]
-    outputs = (
-        [arguments.out]
-        if arguments.out
-        else [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
-    )
-    for output in outputs:
-        draw_figure(runs, output)
+    folders = [finished(name) for name in arguments.runs or FIGURE_4]
+    default = [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
+    for output in [arguments.out] if arguments.out else default:
+        draw_figure(folders, output)
         print(f"{output} written")
+    return 0
+
+
+def claims(arguments: argparse.Namespace) -> int:
+    """Put the paper's statements to the runs; print and write the verdicts."""
+    from mse_lab.claims import claims_markdown, judge_runs, write_claims
+
+    folders = [finished(name) for name in arguments.runs]
+    judged = judge_runs(folders)
+    for folder in folders:
+        write_claims(folder, judged)
+    print(claims_markdown(judged))
+    return 0
+
+
+def advise(arguments: argparse.Namespace) -> int:
+    """Say which group size and baseline suit a run's model and prompts."""
+    from mse_lab.advice import advise_run
+
+    print(advise_run(finished(arguments.run)))
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write one page about the runs."""
+    from mse_lab.report import write_report
+
+    folders = [finished(name) for name in arguments.runs]
+    output = arguments.out or folders[0] / "report.html"
+    write_report(folders, output)
+    print(f"{output} written")
     return 0
 
 
@@ -78,42 +113,58 @@ def show_list(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def complain(message: str) -> None:
+    """Print one line on standard error."""
+    print(f"run_mse.py: {message}", file=sys.stderr)
+
+
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="run_mse.py", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    results: dict[str, Any] = {
+        "type": Path, "default": RESULTS, "metavar": "DIR", "help": "instead of results/"
+    }  # fmt: skip
+    runs: dict[str, Any] = {
+        "metavar": "RUN",
+        "help": "a folder of results, or a probe's name",
+    }
+
     one = commands.add_parser("run", help="one measurement per probe")
     one.add_argument(
-        "probes", nargs="+", metavar="PROBE", help="tiny/base, or a path to a .yaml"
+        "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
     )
     one.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change a setting, such as pool.replicate=128",
+        help="change a setting: pool.replicate=128",
     )
-    one.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT / "results",
-        metavar="DIR",
-        help="root of the results (default: results/)",
-    )
+    one.add_argument("--out", **results)
     one.add_argument("--fresh", action="store_true", help="start over")
     one.set_defaults(command=run)
+
     one = commands.add_parser("figure", help="Figure 4 from finished runs")
-    one.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folders of results")
+    one.add_argument("runs", nargs="*", **runs)
     one.add_argument("--out", type=Path, metavar="FILE", help=".png, .pdf or .svg")
     one.set_defaults(command=figure)
+
+    one = commands.add_parser("claims", help="the paper's statements, put to runs")
+    one.add_argument("runs", nargs="+", **runs)
+    one.set_defaults(command=claims)
+
+    one = commands.add_parser("advise", help="which group size, which baseline")
+    one.add_argument("run", **runs)
+    one.set_defaults(command=advise)
+
+    one = commands.add_parser("report", help="one page about runs, in HTML")
+    one.add_argument("runs", nargs="+", **runs)
+    one.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/report.html")
+    one.set_defaults(command=report)
+
     one = commands.add_parser("list", help="the probes, and whether their results stand")
-    one.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT / "results",
-        metavar="DIR",
-        help="root of the results (default: results/)",
-    )
+    one.add_argument("--out", **results)
     one.set_defaults(command=show_list)
     return parser.parse_args(words)
 
@@ -124,10 +175,14 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except InputError as error:
-        print(f"run_mse.py: {error}", file=sys.stderr)
+        complain(str(error))
         return 2
+    except BrokenPipeError:
+        # The reader, such as `head`, has gone; what it did not read is not missed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
-        print("run_mse.py: interrupted; run it again to go on from here", file=sys.stderr)
+        complain("interrupted; the same command goes on from here")
         return INTERRUPTED
 
 

@@ -176,12 +176,14 @@ def find_law(
 
     Returns:
         A function of the prompts' moments, or None where the estimator has no law: its
-        weights depend on lengths, norms or other prompts, or rewards are not binary.
+        weights depend on lengths, norms, the value or other prompts, or rewards are
+            not binary.
     """
     if estimator.name in LAWS:
         return lambda moments: _unbiased(estimator.name)(moments, size)
     if estimator.name == "centred":
         return lambda moments: _centred(moments, size)
-    if binary and size >= 2 and estimator.reward_only and estimator.group_local:
+    four_numbers = estimator.reward_only and estimator.group_local
+    if binary and size >= 2 and four_numbers and not estimator.knows_value:
         return _binary_law(estimator, size)
     return None

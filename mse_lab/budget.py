@@ -85,14 +85,14 @@ def resample_constants(pools: Pools, resamples: int, rng: np.random.Generator) -
 
 
 def best_group_size(constants: Constants) -> Floats:
-    """G* = 1 + sqrt(c3 / c1); infinite where c1 is not positive.
+    """G* = 1 + sqrt(c3 / c1); infinite where c1 is not positive, NaN where c3 is 0 too.
 
     >>> one = np.ones(1)
     >>> best_group_size(Constants(one, one, 9 * one, one, one))
     array([4.])
     """
     between = np.maximum(constants.between, 0.0)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(1 + np.sqrt(np.maximum(constants.pairs, 0.0) / between))
 
 

@@ -105,6 +105,18 @@ class Curves:
             parts.append(aggregate(mse, slope, moments.gradient2, between))
         return Curve(*parts)
 
+    def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
+        """What the noise of V does to the MSE of an estimator that knows V, (B, P).
+
+        To first order 2 (V S - B) / G times the shift of V for the oracle: nothing only
+        where V is the best baseline.
+        """
+        law = self.find_law(estimator, size)
+        if law is None:
+            return 0.0
+        fixed = replace(self.drawn_moments, value=self.moments.value)
+        return law(self.drawn_moments).second - law(fixed).second
+
     def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
         """Aggregate the replicates' errors.
 
@@ -123,6 +135,8 @@ class Curves:
         shift_BP = (
             drawn_slope * draws.error_shift_BP + (1 - drawn_slope) * draws.gradient_shift_BP
         )
+        if estimator.knows_value:
+            shift_BP = shift_BP + self._value_shift(estimator, size)
         drawn_mse = draws.mean_of_blocks(means_PK) + shift_BP
         return Curve(
             aggregate(means_PK.mean(-1), slope, self.moments.gradient2, self.between),

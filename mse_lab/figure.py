@@ -102,7 +102,9 @@ def _draw_curve(
 
 def _draw_panel(axes: Axes, folder: Path) -> None:
     table, prompts, held = read_run(folder)
-    names = list(dict.fromkeys(table["estimator"]))
+    # The paper's three where they were measured; the report shows all.
+    present = list(dict.fromkeys(table["estimator"]))
+    names = [name for name in COLOURS if name in present] or present
     for index, name in enumerate(names):
         curve = table[table["estimator"] == name]
         _draw_curve(axes, curve, name, index, DODGE ** (index - (len(names) - 1) / 2))

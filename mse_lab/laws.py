@@ -30,6 +30,8 @@ class Moments:
         value: V.
         variance: Var(Z).
         gradient2: gamma = ||g||^2.
+        value_variance: Variance of V's own estimate, 0 where V is known: V^2 is too large
+            by so much on average.
     """
 
     norm2: Floats
@@ -38,6 +40,7 @@ class Moments:
     value: Floats
     variance: Floats
     gradient2: Floats
+    value_variance: Floats | float = 0.0
 
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""
@@ -51,7 +54,7 @@ class Moments:
     @property
     def trace_oracle(self) -> Floats:
         """T = tr Sigma_oracle."""
-        return self.constant_baseline(self.value)
+        return self.constant_baseline(self.value) - self.value_variance * self.norm2
 
     @property
     def zeta(self) -> Floats:
@@ -101,9 +104,9 @@ def pool_moments(
 ) -> Moments:
     """Estimate the moments of each prompt.
 
-    Score norms come from the replicate pool; V, Var(Z) and ||g||^2 from the reference.
-    V's own error lifts T by Var(Z) S / (2n), n a half of the reference: a relative 1/(2n)
-    or so, which the plug-in oracle has too.
+    Score norms come from the replicate pool; V, Var(Z) and ||g||^2 from the reference. All
+    are unbiased, T too; the plug-in oracle's own MSE exceeds T/G by Var(Z) S / (2 n G), n a
+    half of the reference.
 
     Args:
         pools: The pools.
@@ -119,4 +122,5 @@ def pool_moments(
         value=pools.value_P,
         variance=pools.reward_variance_P,
         gradient2=pools.reference_product_P if gradient2 is None else gradient2,
+        value_variance=pools.reward_variance_P / (2 * pools.reference_half),
     )

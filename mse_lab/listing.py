@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from mse_lab.config import InputError, Probe, load_probe, probe_files
-from mse_lab.records import Record, describe_differences
+from mse_lab.records import Record
 
 
 def _standing(probe: Probe, record: Record) -> str:
     """Say in a few words what there is of a probe's result."""
-    there = record.configuration()
-    if not there:
+    if not record.configuration():
         return "not run"
-    if describe_differences(there, probe.model_dump(mode="json")):
+    if record.differences(probe):
         return "of another configuration"
     if record.has_tables() and not all(check.ok for check in record.read_checks()):
         return "a check failed"

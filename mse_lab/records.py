@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from mse_lab.checks import Check
-from mse_lab.config import InputError, Probe, dump_probe, flatten
+from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
 
@@ -36,6 +37,13 @@ BESIDE = (
     "completions.jsonl",
     "laws.csv",
     "by_prompt.csv",
+    "claims.csv",
+    "claims.md",
+    "advice.csv",
+    "advice.md",
+    "advice.png",
+    "advice.pdf",
+    "report.html",
 )
 
 
@@ -127,8 +135,7 @@ class Record:
             write_text(manifest, prompts_digest)
 
     def _refuse_other(self, probe: Probe) -> None:
-        there = self.configuration()
-        if differences := describe_differences(there, probe.model_dump(mode="json")):
+        if differences := self.differences(probe):
             raise InputError(
                 f"{self.folder} belongs to another configuration ({differences}); "
                 "use --fresh to start over, or --out for another folder"
@@ -141,6 +148,17 @@ class Record:
             return {}
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         return values if isinstance(values, dict) else {}
+
+    def differences(self, probe: Probe) -> str:
+        """Say in what the folder's configuration differs from a probe; empty if in nothing.
+
+        Keys that an older configuration does not have count as their defaults.
+        """
+        there = self.configuration()
+        # With a key that is gone since, it is compared as it stands.
+        with suppress(InputError):
+            there = parse_probe(there, str(self.folder)).model_dump(mode="json")
+        return describe_differences(there, probe.model_dump(mode="json"))
 
     def is_complete(self) -> bool:
         """Whether the run is finished, its raw errors there."""
@@ -181,8 +199,17 @@ class Record:
         )
 
     def read_pools(self) -> Pools:
-        """Read the pools of a finished run."""
-        return Pools(**read_arrays(self.path("pools.npz")))
+        """Read the pools of a finished run.
+
+        Raises:
+            InputError: They are of a version that kept something else.
+        """
+        arrays = read_arrays(self.path("pools.npz"))
+        if set(arrays) != {field.name for field in fields(Pools)}:
+            raise InputError(
+                f"{self.folder}: pools.npz is of another version; run it again with --fresh"
+            )
+        return Pools(**arrays)
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""

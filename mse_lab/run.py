@@ -94,8 +94,8 @@ def _refuse_graded_rewards(
     for estimator in estimators:
         if estimator.binary and not is_binary(rewards_N):
             raise InputError(
-                f"estimators: {estimator.name} needs rewards 0 and 1, and prompt {prompt.id} "
-                "has others; remove it, or use another reward"
+                f"estimators: {estimator.name} needs rewards 0 and 1, and prompt "
+                f"{prompt.id} has others; remove it, or use another reward"
             )
 
 

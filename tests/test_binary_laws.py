@@ -64,15 +64,14 @@ def test_table_for_resamples_is_close_to_the_law():
     rng = np.random.default_rng(0)
     values = rng.random(len(GRID) + 1)
     ones = np.ones_like(values)
-    moments = Moments(
-        ones, values * 0.3, values * 0.3, values, values * (1 - values), 0.01 * ones
-    )
+    arrays = (ones, 0.3 * values, 0.3 * values, values, values * (1 - values), 0.01 * ones)
+    moments = Moments(*arrays)
     for entry in ("grpo-std", "maxrl", {"name": "pass-at-k", "k": 4}):
         law = find_law(find_estimator(entry), 64, binary=True)
         tabled = law(moments)
         few = [slice(0, 1000), slice(1000, len(values))]
         for part in few:
-            own = Moments(*(array[part] for array in vars(moments).values()))
+            own = Moments(*(array[part] for array in arrays))
             np.testing.assert_allclose(
                 tabled.second[part], law(own).second, rtol=1e-4, atol=1e-9
             )

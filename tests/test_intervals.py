@@ -5,42 +5,44 @@ exact MSE lies in its interval. Each binomial test has a false-alarm probability
 the coverage is exactly 0.95, and says so by failing below about 0.91 of 400.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 from simulated import make_design
 
+from mse_lab.curves import Curves, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.intervals import (
-    aggregate_mse,
-    covariance_square_trace,
-    draw_resamples,
-    law_intervals,
-    percentile_interval,
-)
-from mse_lab.replicates import Key, block_means, measure_errors
+from mse_lab.intervals import covariance_square_trace, draw_resamples
+from mse_lab.replicates import Key, measure_errors
 
-LEVEL, TRIALS = 0.95, 400
+LEVEL, TRIALS, RESAMPLES = 0.95, 400, 300
 NAMES = ["vanilla", "grpo", "oracle"]
 
 
-def cover(blocks, largest, reference, blocks_drawn=None, kind="mse"):
-    """Count trials in which the exact value lies inside, for each estimator and G."""
+def cover(blocks, largest, reference, blocks_drawn=None, kind=0, design=None):
+    """Count trials in which the exact value lies inside, for each estimator and G.
+
+    Args:
+        blocks: Blocks a prompt.
+        largest: Group size of a block.
+        reference: Completions of the reference.
+        blocks_drawn: None for the right number.
+        kind: 0 for the measured MSE, 1 for the law.
+        design: The prompts; by default 60 with values between 0.1 and 0.9.
+    """
     rng = np.random.default_rng(0)
-    design = make_design(rng)
+    design = design or make_design(rng)
     sizes = [4, largest]
     estimators = find_estimators(NAMES, sizes)
     inside = {Key(name, size): 0 for name in NAMES for size in sizes}
     for _ in range(TRIALS):
         pools = design.draw(rng, reference, blocks, largest)
         errors = measure_errors(pools, estimators, sizes)
-        resamples = draw_resamples(pools, 300, rng, blocks_drawn)
-        laws = law_intervals(pools, resamples, errors, LEVEL)
-        for key, errors_PR in errors.items():
-            means = block_means(errors_PR, blocks)
-            value = means.mean(-1).sum() / design.prompts**2
-            mse = percentile_interval(value, aggregate_mse(resamples, means), LEVEL)
-            low, high = (mse if kind == "mse" else laws[key])[1:]
+        curves = Curves(pools, draw_resamples(pools, RESAMPLES, rng, blocks_drawn))
+        for key, pair in measure_curves(curves, estimators, errors).items():
+            _, low, high = pair[kind].interval("mse", LEVEL)
             inside[key] += low <= design.mse(key.estimator, key.group_size) <= high
     return inside
 
@@ -50,14 +52,14 @@ def shortfall(covered):
     return stats.binomtest(covered, TRIALS, LEVEL, alternative="less").pvalue
 
 
-@pytest.mark.parametrize(("blocks", "largest"), [(2, 32), (4, 16)])
+@pytest.mark.parametrize(("blocks", "largest"), [(2, 32), (4, 32)])
 def test_coverage(blocks, largest):
     for key, covered in cover(blocks, largest, reference=256).items():
         assert shortfall(covered) > 1e-3, (key, covered / TRIALS)
 
 
 def test_coverage_of_the_law():
-    for key, covered in cover(4, 16, reference=256, kind="law").items():
+    for key, covered in cover(4, 16, reference=256, kind=1).items():
         assert shortfall(covered) > 1e-3, (key, covered / TRIALS)
 
 
@@ -96,13 +98,28 @@ def test_the_draw_is_shared():
     """The ratio's interval is far narrower than its parts': they are paired."""
     rng = np.random.default_rng(2)
     pools = make_design(rng).draw(rng, 256, 4, 64)
-    errors = measure_errors(pools, find_estimators(["grpo", "oracle"], [64]), [64])
-    resamples = draw_resamples(pools, 500, rng)
-    top, bottom = (
-        aggregate_mse(resamples, block_means(errors[Key(name, 64)], 4))
-        for name in ("grpo", "oracle")
-    )
+    estimators = find_estimators(["grpo", "oracle"], [64])
+    curves = Curves(pools, draw_resamples(pools, 500, rng))
+    found = measure_curves(curves, estimators, measure_errors(pools, estimators, [64]))
+    top, bottom = (found[Key(name, 64)][0].draws.mse for name in ("grpo", "oracle"))
     assert np.std(top / bottom) < 0.3 * np.std(top) / np.mean(top)
+
+
+def test_the_oracles_interval_knows_that_its_value_is_estimated():
+    """Negative control: with the noise of V left out, coverage at many groups fails."""
+    rng = np.random.default_rng(0)
+    design = make_design(rng)
+    estimators = find_estimators(["oracle"], [4])
+    exact, inside = design.mse("oracle", 4), 0
+    for _ in range(TRIALS):
+        pools = design.draw(rng, 64, 32, 16)
+        resamples = draw_resamples(pools, RESAMPLES, rng)
+        blind = replace(resamples, value_shift_BP=0 * resamples.value_shift_BP)
+        errors = measure_errors(pools, estimators, [4])
+        pair = measure_curves(Curves(pools, blind), estimators, errors)[Key("oracle", 4)]
+        _, low, high = pair[0].interval("mse", LEVEL)
+        inside += low <= exact <= high
+    assert shortfall(inside) < 1e-6, inside / TRIALS
 
 
 def test_covariance_square_trace():

@@ -5,61 +5,24 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from enumerated import enumerate_policy
+from known_truth import NAMES, enumerate_prompts, exact_mse, measure
 
 from mse_lab.config import load_probe
-from mse_lab.estimators import ESTIMATORS
-from mse_lab.policy import encode_prompt, load_policy
-from mse_lab.prompts import load_prompts
 from mse_lab.records import Record, read_arrays
-from mse_lab.rewards import integer
-from mse_lab.run import run_probe
-
-SIZES = [2, 3, 4, 8, 24]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, checkpoint):
-    """A finished run, with its probe and policy."""
+    """A finished run, with its probe and the folder that both lie in."""
     folder = tmp_path_factory.mktemp("run")
-    prompts = folder / "prompts.jsonl"
-    records = [
-        {"id": "a", "problem": "1 2 3", "answer": 2},
-        {"id": "b", "problem": "2 2", "answer": 3},
-        {"id": "c", "problem": "1", "answer": 1},
-    ]
-    prompts.write_text("\n".join(map(json.dumps, records)))
-    path = folder / "probe.yaml"
-    path.write_text(
-        f"model: {{path: '{checkpoint}', device: cpu, batch: 512}}\n"
-        f"prompts: {{source: '{prompts}', template: none}}\n"
-        "sampling: {max_new_tokens: 2}\n"
-        "pool: {reference: 4096, replicate: 2400}\n"
-        f"group_sizes: {SIZES}\n"
-        "estimators: [vanilla, grpo, oracle, best-constant]\n"
-        "interval: {resamples: 400}\n"
-    )
-    probe = load_probe(path)
-    outcome = run_probe("probe", probe, folder / "out", folder, fresh=False)
-    assert all(check.ok for check in outcome.checks)
-    return folder / "out", probe, folder
+    return *measure(checkpoint, folder), folder
 
 
 @pytest.fixture(scope="module")
 def exact(finished):
     """The run's prompts, enumerated."""
     _, probe, root = finished
-    policy = load_policy(probe, root)
-
-    def enumerate_one(prompt):
-        tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
-
-        def reward(own):
-            return integer(policy.decode(list(own)), prompt.record)
-
-        return enumerate_policy(policy, tokens, 4, 2, reward)
-
-    return [enumerate_one(prompt) for prompt in load_prompts(probe.prompts, root)]
+    return enumerate_prompts(probe, root)
 
 
 def within(found, low, high, truth, errors=4, level_width=3.92):
@@ -68,12 +31,12 @@ def within(found, low, high, truth, errors=4, level_width=3.92):
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", ["vanilla", "grpo", "oracle", "best-constant"])
+@pytest.mark.parametrize("name", NAMES)
 def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
     """Replicates and law; a false alarm of 6e-5 each, once for the fixed seed."""
     table = pd.read_csv(finished[0] / "mse.csv").set_index(["estimator", "group_size"])
     row = table.loc[(name, size)]
-    truth = sum(one.mse(ESTIMATORS[name], size) for one in exact) / len(exact) ** 2
+    truth = exact_mse(exact, name, size)
     assert within(row.mse, row.mse_low, row.mse_high, truth)
     assert within(row.law, row.law_low, row.law_high, truth)
 

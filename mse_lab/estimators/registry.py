@@ -55,6 +55,7 @@ class Estimator:
         unbiased: Its mean is the gradient of the mean reward.
         reward_only: Its weights depend on the group's rewards and the prompt's value alone,
             so for rewards in {0, 1} its law follows from four numbers.
+        knows_value: Its weights depend on the prompt's value, whose estimate varies.
         group_local: It looks at no other prompt, so prompts' errors are independent.
         binary: It needs rewards in {0, 1}.
         smallest_group: The least G it is defined for.
@@ -68,6 +69,7 @@ class Estimator:
     unbiased: bool = False
     reward_only: bool = False
     group_local: bool = False
+    knows_value: bool = False
     binary: bool = False
     smallest_group: int = 1
     smallest_batch: int = 1
@@ -83,7 +85,9 @@ _PROMPTS: dict[str, Any] = {"smallest_batch": 2}
 
 _FROM_THE_GROUP = (
     Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
-    Estimator("oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
+    Estimator(
+        "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
+    ),
     Estimator(
         "best-constant", best_constant, "Greensmith et al. 2004", **_UNBIASED, **_GROUP
     ),
@@ -133,6 +137,7 @@ _DECLARATIONS: dict[str, Any] = {
     "unbiased": StrictBool,
     "reward_only": StrictBool,
     "group_local": StrictBool,
+    "knows_value": StrictBool,
     "binary": StrictBool,
     "smallest_group": Positive,
     "smallest_batch": Positive,

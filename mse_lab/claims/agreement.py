@@ -1,0 +1,35 @@
+"""Agreement: does a measured number equal its law?
+
+A test that finds no difference is no proof, so agreement `holds` only where the interval
+of measured / law also lies within a stated distance of one.
+"""
+
+from mse_lab.claims.claim import Verdict
+from mse_lab.claims.drawn import Drawn
+from mse_lab.claims.evidence import Evidence
+from mse_lab.intervals import Estimate
+
+# Half of a term missing, or half as much again, would have been seen.
+RESOLUTION = 0.5
+
+
+def judge_agreement(ratio: Estimate, p_value: float, alpha: float) -> Verdict:
+    """Judge measured / law by its interval and the corrected p-value of the difference."""
+    if p_value < alpha:
+        return "fails"
+    narrow = ratio.low > 1 - RESOLUTION and ratio.high < 1 + RESOLUTION
+    return "holds" if narrow else "undecided"
+
+
+def ratio_to_law(evidence: Evidence, measured: Drawn, law: Drawn) -> Estimate:
+    """Estimate measured / law, paired."""
+    return (measured / law).interval(evidence.level)
+
+
+def explain(verdict: Verdict) -> str:
+    """Say what a verdict on agreement rests on."""
+    return {
+        "holds": "The exact law at the pool's moments lies inside the interval.",
+        "fails": "The exact law at the pool's moments lies outside the interval.",
+        "undecided": f"The interval is wider than {RESOLUTION:.0%} of the law.",
+    }[verdict]

@@ -1,0 +1,180 @@
+"""Theorem 7: at a budget N = B G the best group size is free of N.
+
+    N x MSE = c1 G + c2 + c3/(G-1),  least at G* = 1 + sqrt(c3/c1)
+
+The paper's sqrt(c3/c1) is the form for large G. c1 comes from the reference gradients; the
+other two terms are measured by the replicates as G times their mean MSE, and the size that
+is best by the law is set against every other size of the run. c1 is common to both sides
+and held at its estimate; its own interval over prompts is that of G*.
+
+That N does not appear is a property of the formula, once Proposition 3 holds. No curve at a
+fixed policy can be evidence for or against it; what could tie the best G to N is training.
+"""
+
+import numpy as np
+
+from mse_lab.budget import (
+    best_group_size,
+    grpo_mse_times_budget,
+    measure_constants,
+    resample_constants,
+)
+from mse_lab.claims.claim import Claim, describe, for_all
+from mse_lab.claims.drawn import Drawn, Judgement, judge_not_larger
+from mse_lab.claims.evidence import Evidence
+from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.pools import Floats
+
+BEST = "Theorem 7 (best group size)"
+FREE = "Theorem 7 (independent of N)"
+SAYS = {
+    BEST: "At a fixed budget N = BG the best group size is G* = 1 + sqrt(c3/c1).",
+    FREE: "G* does not depend on N.",
+}
+BUDGETS = (256, 1024, 4096)
+
+
+def _quantiles(value: float, draws_B: Floats, level: float) -> Estimate:
+    """Percentile interval by order statistics, since draws of G* may be infinite."""
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws_B, [tail, 1 - tail], method="inverted_cdf")
+    return Estimate(value, float(low), float(high))
+
+
+class _Budget:
+    """The constants of a run, and N x MSE as measured."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.constants = measure_constants(evidence.pools)
+        self.draws = resample_constants(
+            evidence.pools, evidence.draws, evidence.stream("constants")
+        )
+
+    @property
+    def between(self) -> Estimate:
+        """c1."""
+        return self.interval("between")
+
+    def interval(self, name: str) -> Estimate:
+        """Give a constant its interval over prompts."""
+        value = float(getattr(self.constants, name)[0])
+        return percentile_interval(value, getattr(self.draws, name), self.evidence.level)
+
+    @property
+    def best(self) -> Estimate:
+        """G*."""
+        with np.errstate(invalid="ignore"):  # 0 / 0 where no reward ever varies
+            value, draws_B = best_group_size(self.constants), best_group_size(self.draws)
+        return _quantiles(float(value[0]), draws_B, self.evidence.level)
+
+    def measured(self, size: int) -> Drawn:
+        """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
+        noise = self.evidence.mse("grpo", size) * (size * self.evidence.pools.prompts)
+        spread = float(self.constants.between[0]) * size
+        return Drawn(noise.value + spread, noise.draws_B + spread, noise.degrees)
+
+    def best_of_run(self) -> int:
+        """Name the run's group size that is best by the law."""
+        sizes = np.array(self.evidence.group_sizes)
+        law = grpo_mse_times_budget(self.constants, sizes)
+        return int(sizes[np.argmin(law)])
+
+    def describe(self) -> str:
+        """Write the constants with their intervals."""
+        names = {"c1": "between", "c2": "oracle", "c3": "pairs"}
+        listed = [f"{head} {describe(self.interval(name))}" for head, name in names.items()]
+        return ", ".join(listed)
+
+
+def judge_best_group_size(evidence: Evidence) -> list[Claim]:
+    """Judge Theorem 7: the measured optimum, then what is to be said of N."""
+    if evidence.pools.prompts < 2:
+        why = "The spread between prompts needs two prompts or more."
+        return [
+            Claim(one, (evidence.name,), SAYS[one], "one prompt", "undecided", why)
+            for one in (BEST, FREE)
+        ]
+    budget = _Budget(evidence)
+    rows = _compare_sizes(budget)
+    return [_judge_whole(budget, rows), *rows, _judge_independence(budget)]
+
+
+def _compare_sizes(budget: _Budget) -> list[Claim]:
+    best = budget.best_of_run()
+    others = [size for size in budget.evidence.group_sizes if size != best]
+    pairs = [(budget.measured(best), budget.measured(size)) for size in others]
+    judgements = judge_not_larger(pairs, budget.evidence.alpha)
+    return [
+        _judge_size(budget, size, best, judgement)
+        for size, judgement in zip(others, judgements, strict=True)
+    ]
+
+
+def _judge_size(budget: _Budget, size: int, best: int, judgement: Judgement) -> Claim:
+    evidence = budget.evidence
+    ratio = (budget.measured(size) / budget.measured(best)).interval(evidence.level)
+    return Claim(
+        BEST,
+        (evidence.name,),
+        SAYS[BEST],
+        f"N x MSE at G = {size} over that at G = {best}: {describe(ratio)}",
+        judgement.verdict,
+        f"G = {best} is the run's best size by the law; this one must not beat it.",
+        group_size=size,
+        estimate=ratio,
+        p_value=judgement.p_value,
+    )
+
+
+def _judge_whole(budget: _Budget, rows: list[Claim]) -> Claim:
+    evidence, between = budget.evidence, budget.between
+    verdict = for_all(row.verdict for row in rows)
+    if between.low <= 0 and verdict == "holds":
+        verdict = "undecided"
+    return Claim(
+        BEST,
+        (evidence.name,),
+        SAYS[BEST],
+        f"{budget.describe()}; G* {describe(budget.best)}",
+        verdict,
+        _explain(budget),
+        estimate=budget.best,
+        p_value=max((row.p_value or 0.0 for row in rows), default=None),
+    )
+
+
+def _explain(budget: _Budget) -> str:
+    if budget.between.low <= 0:
+        return "The interval on c1 covers zero: G* has no upper bound on this evidence."
+    paper = np.sqrt(budget.constants.pairs[0] / budget.constants.between[0])
+    sizes = ", ".join(map(str, budget.evidence.group_sizes))
+    return (
+        f"Of G = {sizes} the best is {budget.best_of_run()} by the law and "
+        f"{_best_measured(budget, 0)} as measured; the paper's sqrt(c3/c1) is {paper:.2f}."
+    )
+
+
+def _best_measured(budget: _Budget, total: int) -> int:
+    """Name the size of least measured MSE among those that divide the budget N."""
+    sizes = [size for size in budget.evidence.group_sizes if total % size == 0]
+    return min(sizes, key=lambda size: budget.measured(size).value)
+
+
+def _judge_independence(budget: _Budget) -> Claim:
+    """Report the best measured size at each N, and that it could not have differed."""
+    sizes = budget.evidence.group_sizes
+    totals = [total for total in BUDGETS if any(total % size == 0 for size in sizes)]
+    listed = ", ".join(f"{_best_measured(budget, one)} at N = {one}" for one in totals)
+    known = budget.between.low > 0
+    return Claim(
+        FREE,
+        (budget.evidence.name,),
+        SAYS[FREE],
+        f"best measured G {listed}" if listed else "no group size divides these budgets",
+        "holds" if known else "undecided",
+        "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
+        if known
+        else "The interval on c1 covers zero, so there may be no G* to depend on N.",
+        estimate=budget.best,
+    )

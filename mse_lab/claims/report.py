@@ -1,0 +1,97 @@
+"""Claims as a table and as a page to read."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.claims.claim import Claim
+
+_SHOWN = {"holds": "holds", "fails": "**FAILS**", "undecided": "undecided"}
+
+_HEAD = """# The paper's statements about gradients, put to these runs
+
+arXiv 2603.01162. *Holds* and **FAILS** are shown at the level 1 - `interval.level` of the
+run, Holm-corrected over the group sizes (and whatever else is compared) of a statement;
+brackets are intervals of that coverage, not corrected. *Undecided*: the evidence allows
+both.
+"""
+
+
+def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
+    """Make `claims.csv`: one row a claim; `group_size` empty for a statement as a whole."""
+    table = pd.DataFrame(
+        {
+            "statement": [claim.statement for claim in claims],
+            "run": [_run(claim) for claim in claims],
+            "group_size": [claim.group_size for claim in claims],
+            "says": [claim.says for claim in claims],
+            "measured": [claim.measured for claim in claims],
+            "value": [claim.estimate.value for claim in claims],
+            "low": [claim.estimate.low for claim in claims],
+            "high": [claim.estimate.high for claim in claims],
+            "p_value": [claim.p_value for claim in claims],
+            "verdict": [claim.verdict for claim in claims],
+            "reason": [claim.reason for claim in claims],
+        }
+    )
+    return table.astype({"group_size": "Int64", "p_value": float})
+
+
+def claims_markdown(claims: Sequence[Claim]) -> str:
+    """Write the claims as a report: verdicts by statement and run, then the details."""
+    parts = [_HEAD, _verdicts(claims), "## Details\n"]
+    return "\n".join([*parts, *_details(claims)])
+
+
+def _run(claim: Claim) -> str:
+    return ", ".join(claim.runs)
+
+
+def _line(cells: Sequence[str]) -> str:
+    """A row of a Markdown table; a bar inside a cell would end it."""
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join(_line(row) for row in (head, rule, *rows)) + "\n"
+
+
+def _verdicts(claims: Sequence[Claim]) -> str:
+    """Statements down, runs across; comparisons of runs below."""
+    whole = [claim for claim in claims if claim.group_size is None]
+    single = [claim for claim in whole if len(claim.runs) == 1]
+    runs = list(dict.fromkeys(_run(claim) for claim in single))
+    found = {(claim.statement, _run(claim)): _SHOWN[claim.verdict] for claim in single}
+    statements = dict.fromkeys(claim.statement for claim in single)
+    rows = [[one, *(found.get((one, run), "") for run in runs)] for one in statements]
+    table = _rows(["statement", *runs], rows) if rows else ""
+    compared = [
+        f"{claim.statement}, {' -> '.join(claim.runs)}: {_SHOWN[claim.verdict]}\n"
+        for claim in whole
+        if len(claim.runs) > 1
+    ]
+    return "\n".join([table, *compared])
+
+
+def _details(claims: Sequence[Claim]) -> Iterator[str]:
+    """Yield a section for each statement."""
+    for statement in dict.fromkeys(claim.statement for claim in claims):
+        own = [claim for claim in claims if claim.statement == statement]
+        yield f"### {statement}\n\n{own[0].says}\n"
+        yield _rows(["run", "G", "measured", "p", "verdict"], [_cells(one) for one in own])
+        yield _reasons(own)
+
+
+def _cells(claim: Claim) -> list[str]:
+    size = "all" if claim.group_size is None else str(claim.group_size)
+    p_value = claim.p_value
+    shown = "" if p_value is None or np.isnan(p_value) else f"{p_value:.2g}"
+    return [_run(claim), size, claim.measured, shown, _SHOWN[claim.verdict]]
+
+
+def _reasons(claims: Sequence[Claim]) -> str:
+    whole = [claim for claim in claims if claim.group_size is None]
+    return "".join(f"- {_run(claim)}: {claim.reason}\n" for claim in whole)

@@ -1,0 +1,53 @@
+"""A finished run, read back: what every answer is computed from, without the model."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from mse_lab.config import InputError, Probe, parse_probe
+from mse_lab.pools import Pools
+from mse_lab.records import Record
+
+
+class Finished(NamedTuple):
+    """One finished run.
+
+    Attributes:
+        name: The probe's name, as in the tables.
+        probe: Its configuration.
+        pools: Its pools.
+    """
+
+    name: str
+    probe: Probe
+    pools: Pools
+
+
+def read_run_name(folder: Path) -> str:
+    """Name the run of a folder, as its tables do.
+
+    Raises:
+        InputError: The folder holds no tables.
+    """
+    record = Record(folder)
+    if not record.has_tables():
+        raise InputError(
+            f"{folder}: no finished run; make it with python run_mse.py run PROBE"
+        )
+    return str(pd.read_csv(record.path("mse.csv"), nrows=1)["probe"].iloc[0])
+
+
+def read_finished(folder: Path) -> Finished:
+    """Read a finished run.
+
+    Raises:
+        InputError: The folder holds tables only, or nothing.
+    """
+    name, record = read_run_name(folder), Record(folder)
+    if not record.path("pools.npz").exists():
+        raise InputError(
+            f"{folder}: tables only; measure it again with python run_mse.py run {name}"
+        )
+    probe = parse_probe(record.configuration(), str(record.path("config.yaml")))
+    return Finished(name, probe, record.read_pools())

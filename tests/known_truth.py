@@ -1,0 +1,95 @@
+"""Where the tool meets a known truth: `python tests/known_truth.py`.
+
+A random four-token Qwen2 is run through the real pipeline, and all its completions are
+enumerated. The exact MSE is a finite sum, by no formula of ours.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+from enumerated import enumerate_policy
+from models import write_checkpoint
+
+from mse_lab.config import load_probe
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.prompts import load_prompts
+from mse_lab.rewards import integer
+from mse_lab.run import run_probe
+
+NAMES = ["vanilla", "grpo", "oracle", "best-constant"]
+SIZES = [2, 3, 4, 8, 24]
+PROBLEMS = {"a": ("1 2 3", 2), "b": ("2 2", 3), "c": ("1", 1)}
+
+
+def measure(checkpoint, folder, times=1):
+    """Run the pipeline on the checkpoint; return its results' folder and the probe.
+
+    Args:
+        checkpoint: The folder of the model.
+        folder: Where prompts, probe and results go.
+        times: Multiplies the sizes of the pools.
+    """
+    prompts = folder / "prompts.jsonl"
+    records = [
+        {"id": name, "problem": problem, "answer": answer}
+        for name, (problem, answer) in PROBLEMS.items()
+    ]
+    prompts.write_text("\n".join(map(json.dumps, records)))
+    path = folder / "probe.yaml"
+    path.write_text(
+        f"model: {{path: '{checkpoint}', device: cpu, batch: 512}}\n"
+        f"prompts: {{source: '{prompts}', template: none}}\n"
+        "sampling: {max_new_tokens: 2}\n"
+        f"pool: {{reference: {4096 * times}, replicate: {2400 * times}}}\n"
+        f"group_sizes: {SIZES}\n"
+        f"estimators: {NAMES}\n"
+        "interval: {resamples: 400}\n"
+    )
+    probe = load_probe(path)
+    outcome = run_probe("probe", probe, folder / "out", folder, fresh=False)
+    assert all(check.ok for check in outcome.checks)
+    return folder / "out", probe
+
+
+def enumerate_prompts(probe, root):
+    """Enumerate the completions of every prompt of the probe."""
+    policy = load_policy(probe, root)
+
+    def enumerate_one(prompt):
+        tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
+
+        def reward(own):
+            return integer(policy.decode(list(own)), prompt.record)
+
+        return enumerate_policy(policy, tokens, 4, 2, reward)
+
+    return [enumerate_one(prompt) for prompt in load_prompts(probe.prompts, root)]
+
+
+def exact_mse(prompts, name, size):
+    """Exact MSE of the aggregate, (1/P^2) sum_x MSE(x), summed over all groups."""
+    return sum(one.mse(ESTIMATORS[name], size) for one in prompts) / len(prompts) ** 2
+
+
+def main():
+    """Print measured, law and enumerated MSE side by side."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        results, probe = measure(write_checkpoint(folder / "checkpoint"), folder, 8)
+        prompts = enumerate_prompts(probe, folder)
+        table = pd.read_csv(results / "mse.csv")
+    print("estimator      G  enumerated  measured                law")
+    for row in table[table.group_size.isin([4, 8])].itertuples():
+        exact = exact_mse(prompts, row.estimator, row.group_size)
+        print(
+            f"{row.estimator:<13} {row.group_size:>2}  {exact:10.4f}  "
+            f"{row.mse:.4f} [{row.mse_low:.4f}, {row.mse_high:.4f}]  "
+            f"{row.law:.4f} [{row.law_low:.4f}, {row.law_high:.4f}]"
+        )
+
+
+if __name__ == "__main__":
+    main()
