@@ -8,7 +8,7 @@ from mse_lab.records import Record
 
 def _standing(probe: Probe, record: Record) -> str:
     """Say in a few words what there is of a probe's result."""
-    if not record.configuration():
+    if not record.has_tables() and not record.finished_prompts():
         return "not run"
     if record.differences(probe):
         return "of another configuration"

@@ -5,6 +5,7 @@ The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
 temperature would make the sampled law another one than the differentiated law.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -138,6 +139,10 @@ def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
 def _where(config: Model, root: Path) -> str:
     """Resolve the checkpoint: an existing folder, or a Hub name `owner/model`."""
     path = local_path(config.path, root)
+    if path is not None and not (path / "config.json").is_file():
+        raise InputError(
+            f"model.path = {config.path}: no config.json in it; give a checkpoint"
+        )
     if path is not None:
         return str(path)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", config.path):
@@ -160,8 +165,9 @@ def load_policy(config: Probe, root: Path) -> Policy:
     Raises:
         InputError: The checkpoint, the device or the parameter patterns cannot be used.
     """
-    # One bar on the screen is enough: ours.
+    # One bar on the screen is enough, ours, and one line if the Hub is out of reach.
     transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     device = pick_device(config.model.device)
     where, revision = _where(config.model, root), config.model.revision
     try:
@@ -171,8 +177,9 @@ def load_policy(config: Probe, root: Path) -> Policy:
         )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
+        remedy = "" if Path(where).is_dir() else f"; fetch it with: hf download {where}"
         raise InputError(
-            f"model.path = {config.model.path}: cannot be loaded: {reason}"
+            f"model.path = {config.model.path}: cannot be loaded: {reason}{remedy}"
         ) from None
     model.to(device).eval().requires_grad_(False)
     return Policy(

@@ -33,6 +33,7 @@ COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
 # What stands beside them.
 BESIDE = (
     "config.yaml",
+    "prompts.sha256",
     "environment.json",
     "completions.jsonl",
     "laws.csv",
@@ -115,31 +116,31 @@ class Record:
             self.path(name).unlink(missing_ok=True)
         shutil.rmtree(self.path("shards"), ignore_errors=True)
 
-    def claim(self, probe: Probe, prompts_digest: str) -> None:
-        """Take the folder for a configuration, or see that it is already its own.
+    def refuse_other(self, probe: Probe, prompts_digest: str) -> None:
+        """See that what the folder holds, finished or begun, is of this configuration.
 
         Raises:
-            InputError: The folder holds the result of another configuration.
+            InputError: It is of another; the message says what differs.
         """
-        config, manifest = self.path("config.yaml"), self.path("shards/prompts.sha256")
-        if config.exists():
-            self._refuse_other(probe)
-        else:
-            write_text(config, dump_probe(probe))
-        if manifest.exists() and manifest.read_text(encoding="utf-8") != prompts_digest:
-            raise InputError(
-                f"{self.folder}: its prompts have changed since it was begun; "
-                "use --fresh to start over, or --out for another folder"
-            )
-        if not self.is_complete():
-            write_text(manifest, prompts_digest)
-
-    def _refuse_other(self, probe: Probe) -> None:
-        if differences := self.differences(probe):
+        if not self.has_tables() and not self.finished_prompts():
+            return
+        differences = self.differences(probe)
+        if not differences and self._prompts_digest() not in ("", prompts_digest):
+            differences = "its prompts have changed since"
+        if differences:
             raise InputError(
                 f"{self.folder} belongs to another configuration ({differences}); "
                 "use --fresh to start over, or --out for another folder"
             )
+
+    def claim(self, probe: Probe, prompts_digest: str) -> None:
+        """Take the folder for a configuration and its prompts."""
+        write_text(self.path("config.yaml"), dump_probe(probe))
+        write_text(self.path("prompts.sha256"), prompts_digest + "\n")
+
+    def _prompts_digest(self) -> str:
+        path = self.path("prompts.sha256")
+        return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""

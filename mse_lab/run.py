@@ -167,7 +167,8 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
     record = Record(folder)
     if fresh:
         record.clear()
-    record.claim(probe, _digest(prompts))
+    digest = _digest(prompts)
+    record.refuse_other(probe, digest)
     if record.is_complete():
         return Outcome(record.read_checks(), record.read_warnings(), found=True)
     policy = load_policy(probe, root)
@@ -180,6 +181,7 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
         )
         for prompt in prompts
     ]
+    record.claim(probe, digest)
     parameters = sum(parameter.numel() for parameter in policy.parameters.values())
     keep_vectors = between.vectors_fit(len(prompts), parameters)
     bench = Bench(probe, policy, reward, keep_vectors)

@@ -147,6 +147,7 @@ BAD = {
         {"model": {"path": "no/such/folder"}},
         "no/such/folder: no such folder",
     ),
+    "not a model": ({"model": {"path": "tests"}}, "tests: no config.json in it"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},
@@ -266,14 +267,18 @@ def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
     )
 
 
-def test_changed_prompts_are_noticed_on_resuming(write_probe, tmp_path, refused):
+def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
     path, out = write_probe(), tmp_path / "out"
     assert execute("run", path, "--out", out).returncode == 0
-    folder = out / "small"
-    (folder / "errors.npz").unlink()
-    (folder / "shards").mkdir()
-    (folder / "shards/prompts.sha256").write_text("another")
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(prompts.read_text().replace('"answer": 2', '"answer": 1', 1))
     assert "its prompts have changed" in refused("run", path, "--out", out)
+
+
+def test_a_run_that_never_began_leaves_the_folder_free(write_probe, tmp_path, refused):
+    path, out = write_probe(), tmp_path / "out"
+    assert "cuda" in refused("run", path, "--set", "model.device=cuda:99", "--out", out)
+    assert not (out / "small").exists()
 
 
 @pytest.mark.parametrize(
