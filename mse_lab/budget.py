@@ -49,7 +49,7 @@ def _constants(pools: Pools, moments: Moments, counts_BP: Floats) -> Constants:
     np.fill_diagonal(products, own)
     mean_own = counts_BP @ own / size
     # Pairs of different draws; two draws of one prompt have the product ||g(x)||^2.
-    pairs = np.einsum("bp,pq,bq->b", counts_BP, products, counts_BP) - counts_BP @ own
+    pairs = ((counts_BP @ products) * counts_BP).sum(-1) - counts_BP @ own
     gradient2 = pairs / (size * (size - 1))
     means = counts_BP / size[:, None]
     return Constants(
@@ -75,13 +75,15 @@ def resample_constants(pools: Pools, resamples: int, rng: np.random.Generator) -
 
     Prompts only: their completions' noise is part of the spread between prompts, and
     resampling completions too would count it twice. c1 is a variance over prompts, which
-    resampling P of P shrinks by (P-1)/P on average; that is undone.
+    resampling P of P shrinks by (P-1)/P on average, and ||E g(X)||^2 the square of a mean,
+    which it lifts by c1/P; both are undone.
     """
     prompts = pools.prompts
     uniform = np.full(prompts, 1 / prompts)
     counts = rng.multinomial(prompts, uniform, size=resamples).astype(float)
     drawn = _constants(pools, pool_moments(pools), counts)
-    return drawn._replace(between=drawn.between * prompts / (prompts - 1))
+    between = drawn.between * prompts / (prompts - 1)
+    return drawn._replace(between=between, gradient2=drawn.gradient2 - between / prompts)
 
 
 def best_group_size(constants: Constants) -> Floats:

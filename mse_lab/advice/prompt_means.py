@@ -1,0 +1,99 @@
+"""Plain means over prompts: groups without a signal, and the noise by kind of module."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.advice.evidence import ratio_of, widened_level
+from mse_lab.config import Probe
+from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.kinds import KINDS
+from mse_lab.laws import pool_moments
+from mse_lab.pools import Floats, Pools
+from mse_lab.streams import stream
+
+
+class Kind(NamedTuple):
+    """A kind of module's shares of T, S and zeta."""
+
+    name: str
+    trace_oracle: Estimate
+    norm2: Estimate
+    zeta: Estimate
+
+
+def silent_share(rewards_PN: Floats, group_size: int) -> Floats:
+    """Estimate the probability that a group's rewards are all equal, per prompt (P,).
+
+    The share of all groups of G different completions, sum_z C(n_z, G) / C(n, G) with n_z
+    completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
+
+    Args:
+        rewards_PN: Rewards of n >= G completions.
+        group_size: G.
+
+    >>> silent_share(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
+    array([0.33333333])
+    """
+    groups = math.comb(rewards_PN.shape[1], group_size)
+    counts_P = (np.unique(rewards, return_counts=True)[1] for rewards in rewards_PN)
+    return np.array(
+        [
+            sum(math.comb(int(count), group_size) for count in counts) / groups
+            for counts in counts_P
+        ]
+    )
+
+
+def _figures_by_kind(pools: Pools) -> Floats:
+    """T, S and zeta of each prompt in each kind of module, (3, P, M)."""
+    norms2, gamma = pools.kind_norms2_PNM, pools.kind_products_PM
+    moments, norm2 = pool_moments(pools), norms2.mean(1)
+    # V^2 is too large by its variance, in every kind as in the whole.
+    residuals2 = (pools.rewards_PN - pools.value_P[:, None]) ** 2
+    lift = np.broadcast_to(moments.value_variance, pools.value_P.shape)
+    weighted = ((residuals2 - lift[:, None])[..., None] * norms2).mean(1)
+    zeta = moments.variance[:, None] * norm2 + gamma
+    return np.stack([weighted - gamma, norm2, zeta])
+
+
+class PromptMeans(NamedTuple):
+    """Means over prompts, resampled: weights (B, P) and the percentiles' level."""
+
+    weights_BP: Floats
+    level: float
+
+    def estimate(self, values_P: Floats, over_P: Floats | float = 1.0) -> Estimate:
+        """Estimate the mean over prompts, or the ratio of two means."""
+        below_P = np.broadcast_to(over_P, values_P.shape)
+        draws = ratio_of(self.weights_BP @ values_P, self.weights_BP @ below_P)
+        value = float(values_P.sum() / below_P.sum())
+        return percentile_interval(value, draws, self.level)
+
+
+def resample_prompt_means(pools: Pools, probe: Probe) -> PromptMeans:
+    """Draw the prompts that plain means are resampled over."""
+    prompts = pools.prompts
+    rng = stream(probe.seed, "advice", "means")
+    counts = rng.multinomial(
+        prompts, np.full(prompts, 1 / prompts), size=probe.interval.resamples
+    )
+    return PromptMeans(counts / prompts, widened_level(probe.interval.level, prompts))
+
+
+def share_by_kind(pools: Pools, means: PromptMeans) -> tuple[Kind, ...]:
+    """Share T, S and zeta out among the kinds of module that the policy has."""
+    figures = _figures_by_kind(pools)
+    totals = figures.sum(-1)
+    return tuple(
+        Kind(
+            name,
+            *(
+                means.estimate(figure[:, index], total)
+                for figure, total in zip(figures, totals, strict=True)
+            ),
+        )
+        for index, name in enumerate(KINDS)
+        if index < figures.shape[-1] and figures[1, :, index].any()
+    )
