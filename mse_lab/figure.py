@@ -5,7 +5,6 @@ with its interval, thin lines the exact law at the pool's moments.
 """
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,12 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from mse_lab.config import InputError
-from mse_lab.records import Record, write_bytes
+from mse_lab.finished import read_tables
+from mse_lab.records import write_bytes
 
 # One colour and mark an estimator, here and nowhere else; seaborn's colour-blind palette.
 _PALETTE = sns.color_palette("colorblind").as_hex()
@@ -49,29 +50,6 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def read_run(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
-    """Read a run's tables.
-
-    Returns:
-        `mse.csv`, `prompts.csv`, and whether all its built-in checks hold.
-
-    Raises:
-        InputError: The folder has no tables.
-    """
-    record = Record(folder)
-    if not record.has_tables():
-        raise InputError(
-            f"{folder}: no finished run; make it with python run_mse.py run PROBE"
-        )
-    checks = record.path("checks.json")
-    held = json.loads(checks.read_text(encoding="utf-8"))["ok"] if checks.exists() else True
-    return (
-        pd.read_csv(record.path("mse.csv")),
-        pd.read_csv(record.path("prompts.csv")),
-        held,
-    )
-
-
 def _style_of(name: str, index: int) -> tuple[str, str, str]:
     """Colour, mark and label; estimators beyond the paper's three take further colours."""
     spare = _PALETTE[3 + index % (len(_PALETTE) - 3)]
@@ -83,7 +61,7 @@ def _draw_curve(
 ) -> None:
     colour, mark, label = _style_of(name, index)
     sizes = curve["group_size"]
-    axes.plot(sizes, curve["law"], color=colour, linewidth=0.9, zorder=2)
+    axes.plot(sizes * shift, curve["law"], color=colour, linewidth=0.9, zorder=2)
     axes.errorbar(
         sizes * shift,
         curve["mse"],
@@ -100,20 +78,20 @@ def _draw_curve(
     )
 
 
-def _draw_panel(axes: Axes, folder: Path) -> None:
-    table, prompts, held = read_run(folder)
+def draw_panel(axes: Axes, folder: Path) -> None:
+    """Draw one run: MSE against group size, its accuracy in the title."""
+    name, table, prompts, held = read_tables(folder)
     # The paper's three where they were measured; the report shows all.
     present = list(dict.fromkeys(table["estimator"]))
     names = [name for name in COLOURS if name in present] or present
-    for index, name in enumerate(names):
-        curve = table[table["estimator"] == name]
-        _draw_curve(axes, curve, name, index, DODGE ** (index - (len(names) - 1) / 2))
+    for index, estimator in enumerate(names):
+        curve = table[table["estimator"] == estimator]
+        _draw_curve(axes, curve, estimator, index, DODGE ** (index - (len(names) - 1) / 2))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     sizes = sorted(set(table["group_size"]))
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
-    name = str(table["probe"].iloc[0])
     title = TITLES.get(name.rpartition("/")[2], name)
     failed = "" if held else "\nA CHECK FAILED"
     axes.set_title(f"{title} (accuracy {prompts['value'].mean():.2f}){failed}")
@@ -128,11 +106,13 @@ def _compose(folders: Sequence[Path]) -> Figure:
         layout="constrained",
     )
     for axes, folder in zip(panels[0], folders, strict=True):
-        _draw_panel(axes, folder)
+        draw_panel(axes, folder)
     panels[0][0].set_ylabel("MSE of the gradient")
     figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    handles.append(Line2D([], [], color="0.3", linewidth=0.9))
+    labels.append("exact law")
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
     return figure
 
 

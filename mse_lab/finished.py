@@ -24,18 +24,51 @@ class Finished(NamedTuple):
     pools: Pools
 
 
-def read_run_name(folder: Path) -> str:
-    """Name the run of a folder, as its tables do.
+class Tables(NamedTuple):
+    """The tables of a run, which outlive its raw results.
+
+    Attributes:
+        name: The probe's name.
+        mse: `mse.csv`.
+        prompts: `prompts.csv`; ids and categories are texts, even where they look like
+            numbers.
+        held: Whether all its built-in checks hold.
+    """
+
+    name: str
+    mse: pd.DataFrame
+    prompts: pd.DataFrame
+    held: bool
+
+
+def read_tables(folder: Path) -> Tables:
+    """Read the tables of a run, committed or just made.
 
     Raises:
-        InputError: The folder holds no tables.
+        InputError: The folder holds none.
     """
     record = Record(folder)
     if not record.has_tables():
         raise InputError(
             f"{folder}: no finished run; make it with python run_mse.py run PROBE"
         )
-    return str(pd.read_csv(record.path("mse.csv"), nrows=1)["probe"].iloc[0])
+    mse = pd.read_csv(record.path("mse.csv"))
+    texts = {"prompt": str, "category": str}
+    return Tables(
+        name=str(mse["probe"].iloc[0]),
+        mse=mse,
+        prompts=pd.read_csv(record.path("prompts.csv"), converters=texts),
+        held=not record.has_checks() or all(check.ok for check in record.read_checks()),
+    )
+
+
+def read_run_name(folder: Path) -> str:
+    """Name the run of a folder, as its tables do.
+
+    Raises:
+        InputError: The folder holds no tables.
+    """
+    return read_tables(folder).name
 
 
 def read_finished(folder: Path) -> Finished:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mse_lab.completions import Completions
 from mse_lab.policy import Policy
+from mse_lab.reference import inner_product
 from mse_lab.scores import Scores, score_block, sequence_log_probs
 
 EXTRA_PADDING = 3
@@ -27,14 +28,13 @@ def _alone(
     with torch.enable_grad(), policy.differentiable():
         sequence_log_probs(policy, prompt, completion).sum().backward()
         return {
-            name: (_dot(gradient, gradient), _dot(gradient, reference[name]))
+            name: (
+                inner_product(gradient, gradient),
+                inner_product(gradient, reference[name]),
+            )
             for name, parameter in policy.parameters.items()
             if (gradient := parameter.grad) is not None
         }
-
-
-def _dot(left: Tensor, right: Tensor) -> float:
-    return float(torch.dot(left.flatten().double(), right.flatten().double()))
 
 
 def score_difference(
@@ -64,7 +64,7 @@ def score_difference(
     padded = score_block(policy, prompt, one, reference, padding)
     norm2 = sum(norm for norm, _ in alone.values())
     product = sum(inner for _, inner in alone.values())
-    reference_norm = np.sqrt(sum(_dot(part, part) for part in reference.values()))
+    reference_norm = np.sqrt(sum(inner_product(part, part) for part in reference.values()))
     differences = [0.0]
     for scores, row in ((padded, 0), (block, index)):
         norms = [abs(scores.norms2[name][row] - alone[name][0]) for name in alone]

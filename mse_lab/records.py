@@ -169,6 +169,10 @@ class Record:
         """Whether the tables that the figure needs are there."""
         return self.path("mse.csv").exists() and self.path("prompts.csv").exists()
 
+    def has_checks(self) -> bool:
+        """Whether the built-in checks are written."""
+        return self.path("checks.json").exists()
+
     def read_checks(self) -> list[Check]:
         """Read the built-in checks of a written result."""
         text = self.path("checks.json").read_text(encoding="utf-8")

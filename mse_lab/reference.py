@@ -105,7 +105,8 @@ def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
     return (rewards_N - rewards_N.mean()) / (len(rewards_N) - 1)
 
 
-def _dot(left: Tensor, right: Tensor) -> float:
+def inner_product(left: Tensor, right: Tensor) -> float:
+    """Multiply two gradients of one parameter, summed in float64."""
     return float(torch.dot(left.flatten().double(), right.flatten().double()))
 
 
@@ -137,7 +138,7 @@ def measure_reference(
     return Reference(
         mean={name: (half_a[name] + half_b[name]) / 2 for name in half_a},
         difference=difference,
-        products={name: _dot(half_a[name], half_b[name]) for name in half_a},
-        distance2=sum(_dot(part, part) for part in difference.values()),
+        products={name: inner_product(half_a[name], half_b[name]) for name in half_a},
+        distance2=sum(inner_product(part, part) for part in difference.values()),
         log_probs_N=np.concatenate([log_probs_a, log_probs_b]),
     )

@@ -77,6 +77,29 @@ def test_list_says_what_stands(smoke):
     assert "not run" in lines["tiny/icl"]
 
 
+def test_answers_from_a_finished_run(smoke, tmp_path):
+    """Claims, advice and report need no model and no torch."""
+    folder = tmp_path / "base"
+    shutil.copytree(smoke[0] / "tiny/base", folder)
+    for word, written in (
+        ("claims", ["claims.csv", "claims.md"]),
+        ("advise", ["advice.csv", "advice.md", "advice.png", "advice.pdf"]),
+        ("report", ["report.html"]),
+    ):
+        done = execute(word, folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+        assert all((folder / name).stat().st_size for name in written)
+
+
+def test_answers_need_more_than_tables(refused):
+    folder = ROOT / "results/tiny/base"
+    if (folder / "pools.npz").exists():
+        pytest.skip("the raw results are there: make figure4 was run in this checkout")
+    for word in ("claims", "advise", "report"):
+        assert "tables only; measure it again" in refused(word, folder)
+
+
 def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
     """Killed with SIGKILL twice, once after two prompts and once at any instant."""
     out, _ = smoke
