@@ -60,8 +60,8 @@ def announce(folder: Path, outcome: Outcome) -> bool:
 
 def finished(name: str) -> Path:
     """Find a run: a folder, or the name of a probe whose result lies in `results/`."""
-    folder = Path(name)
-    return folder if folder.is_dir() else RESULTS / name
+    folder, named = Path(name), RESULTS / name
+    return named if named.is_dir() and not folder.is_dir() else folder
 
 
 def figure(arguments: argparse.Namespace) -> int:

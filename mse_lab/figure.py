@@ -33,7 +33,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 # Neighbouring estimators are set apart by this factor on the group-size axis, so that
 # their intervals do not cover one another.
-DODGE = 1.09
+DODGE = 1.05
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -61,7 +61,7 @@ def _draw_curve(
 ) -> None:
     colour, mark, label = _style_of(name, index)
     sizes = curve["group_size"]
-    axes.plot(sizes * shift, curve["law"], color=colour, linewidth=0.9, zorder=2)
+    axes.plot(sizes, curve["law"], color=colour, linewidth=0.9, zorder=2)
     axes.errorbar(
         sizes * shift,
         curve["mse"],
@@ -112,7 +112,7 @@ def _compose(folders: Sequence[Path]) -> Figure:
     handles, labels = panels[0][0].get_legend_handles_labels()
     handles.append(Line2D([], [], color="0.3", linewidth=0.9))
     labels.append("exact law")
-    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=2 * len(folders), frameon=False)
     return figure
 
 

@@ -1,0 +1,113 @@
+"""Source: a finished run, as the page reads it."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mse_lab.checks import Check
+from mse_lab.config import InputError, Probe
+from mse_lab.curves import Curve, Curves, measure_curves
+from mse_lab.estimators import find_estimators
+from mse_lab.finished import read_finished
+from mse_lab.intervals import draw_resamples
+from mse_lab.pools import Pools
+from mse_lab.records import Record
+from mse_lab.replicates import Key, measure_errors
+from mse_lab.streams import stream
+
+# What the ratios compare.
+COMPARED = ("oracle", "grpo", "vanilla", "best-constant")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One run.
+
+    Attributes:
+        key: Names the run in the ids of the page.
+        name: The probe's name.
+        folder: Where the run lies.
+        probe: Its configuration.
+        pools: Its pools.
+        prompts: `prompts.csv`.
+        checks: Its built-in checks.
+        warnings: What its reader should know, a sentence each.
+        environment: `environment.json`.
+    """
+
+    key: str
+    name: str
+    folder: Path
+    probe: Probe
+    pools: Pools
+    prompts: pd.DataFrame
+    checks: list[Check]
+    warnings: list[str]
+    environment: dict[str, Any]
+
+    @property
+    def level(self) -> float:
+        """Coverage of the intervals."""
+        return self.probe.interval.level
+
+    @property
+    def group_sizes(self) -> list[int]:
+        """Group sizes of two or more, which all compared estimators are defined for."""
+        return [size for size in self.probe.group_sizes if size > 1]
+
+    @property
+    def held(self) -> bool:
+        """Whether all built-in checks hold."""
+        return all(check.ok for check in self.checks)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """Curves on the run's own bootstrap draws, so that the page repeats `mse.csv`."""
+        rng = stream(self.probe.seed, "bootstrap")
+        draws = draw_resamples(self.pools, self.probe.interval.resamples, rng)
+        return Curves(self.pools, draws)
+
+    @cached_property
+    def compared(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+        """The curves that the ratios compare: measured, and by law."""
+        estimators = find_estimators(COMPARED, self.group_sizes)
+        errors = measure_errors(self.pools, estimators, self.group_sizes)
+        return measure_curves(self.curves, estimators, errors)
+
+
+# Beside the pools, what the page shows of a run.
+_NEEDED = ("mse.csv", "prompts.csv", "checks.json", "environment.json")
+
+
+def read_source(folder: Path, key: str) -> Source:
+    """Read a finished run.
+
+    Raises:
+        InputError: The folder holds tables only, or nothing, or a file of it is gone.
+    """
+    finished, record = read_finished(folder), Record(folder)
+    for needed in _NEEDED:
+        if not record.path(needed).exists():
+            raise InputError(
+                f"{folder}: {needed} is missing; measure it again with "
+                f"python run_mse.py run {finished.name} --fresh"
+            )
+    environment = record.path("environment.json").read_text(encoding="utf-8")
+    return Source(
+        key=key,
+        name=finished.name,
+        folder=folder,
+        probe=finished.probe,
+        pools=finished.pools,
+        # Ids and categories are texts, even where they look like numbers.
+        prompts=pd.read_csv(
+            record.path("prompts.csv"), converters={"prompt": str, "category": str}
+        ),
+        checks=record.read_checks(),
+        warnings=record.read_warnings(),
+        environment=json.loads(environment),
+    )
