@@ -20,7 +20,7 @@ from mse_lab.streams import stream
 BUCKETS = 2**14
 
 # All prompts' vectors together, on disk and, at the end, in memory.
-EXACT_BYTES = 2**29
+EXACT_BYTES = 2**28
 
 _CHUNK = 2**22
 

@@ -112,7 +112,8 @@ def _compose(folders: Sequence[Path]) -> Figure:
     handles, labels = panels[0][0].get_legend_handles_labels()
     handles.append(Line2D([], [], color="0.3", linewidth=0.9))
     labels.append("exact law")
-    figure.legend(handles, labels, loc="outside upper center", ncols=2 * len(folders), frameon=False)
+    columns = 2 * len(folders)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
     return figure
 
 

@@ -46,6 +46,11 @@ class Policy:
         """Where token ids go."""
         return next(iter(self.model.parameters())).device
 
+    @property
+    def size(self) -> int:
+        """D, the numbers in the parameters that count."""
+        return sum(parameter.numel() for parameter in self.parameters.values())
+
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Turn logits (..., V) into log pi, in float32 or better."""
         exact = logits if logits.dtype == torch.float64 else logits.float()

@@ -227,6 +227,10 @@ class Record:
         """Write the completions, one JSON object a line."""
         write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
+    def mark_incomplete(self) -> None:
+        """Take away what is written last, before the first file is written anew."""
+        self.path(COMPLETE[-1]).unlink(missing_ok=True)
+
     def drop_shards(self) -> None:
         """Remove the shards of a run that is written."""
         shutil.rmtree(self.path("shards"), ignore_errors=True)

@@ -20,7 +20,7 @@ from mse_lab.environment import describe_environment
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.intervals import draw_resamples
 from mse_lab.measure import Bench, measure_prompt
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.policy import Policy, encode_prompt, load_policy
 from mse_lab.pools import Pools, stack
 from mse_lab.prompts import Prompt, load_prompts
 from mse_lab.records import Record, read_arrays, write_arrays, write_json, write_table
@@ -117,6 +117,7 @@ def _write_results(
     record: Record,
 ) -> Outcome:
     """Turn the shards into tables: NumPy on what they hold, no model."""
+    record.mark_incomplete()
     pools = stack(shards)
     errors = measure_errors(pools, estimators, probe.group_sizes)
     resamples = draw_resamples(
@@ -145,6 +146,24 @@ def _write_results(
     return Outcome(outcomes, warnings, found=False)
 
 
+def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
+    chat, new_tokens = probe.prompts.chat, probe.sampling.max_new_tokens
+    return [
+        encode_prompt(policy, prompt, chat=chat, new_tokens=new_tokens)
+        for prompt in prompts
+    ]
+
+
+def _describe(root: Path, bench: Bench, shards: list[Shard]) -> dict[str, Any]:
+    """Describe where and how a run was made, for `environment.json`."""
+    seconds = sum(float(shard["seconds"]) for shard in shards)
+    return describe_environment(root, bench.policy.device, seconds) | {
+        "prompts": len(shards),
+        "parameters": bench.policy.size,
+        "between_prompts": between.describe(bench.keep_vectors),
+    }
+
+
 def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool) -> Outcome:
     """Measure one model configuration, or go on where an earlier start stopped.
 
@@ -164,40 +183,23 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
     prompts = load_prompts(probe.prompts, root)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward)
-    record = Record(folder)
+    record, digest = Record(folder), _digest(prompts)
+    if not fresh:
+        record.refuse_other(probe, digest)
+        if record.is_complete():
+            record.drop_shards()
+            return Outcome(record.read_checks(), record.read_warnings(), found=True)
+    policy = load_policy(probe, root)
+    tokens = _encode(policy, probe, prompts)
+    # Only now that everything is known to be usable is anything of an old run dropped.
     if fresh:
         record.clear()
-    digest = _digest(prompts)
-    record.refuse_other(probe, digest)
-    if record.is_complete():
-        return Outcome(record.read_checks(), record.read_warnings(), found=True)
-    policy = load_policy(probe, root)
-    tokens = [
-        encode_prompt(
-            policy,
-            prompt,
-            chat=probe.prompts.chat,
-            new_tokens=probe.sampling.max_new_tokens,
-        )
-        for prompt in prompts
-    ]
     record.claim(probe, digest)
-    parameters = sum(parameter.numel() for parameter in policy.parameters.values())
-    keep_vectors = between.vectors_fit(len(prompts), parameters)
+    keep_vectors = between.vectors_fit(len(prompts), policy.size)
     bench = Bench(probe, policy, reward, keep_vectors)
     _measure_prompts(name, bench, prompts, tokens, estimators, record)
     shards = [read_arrays(record.shard(index)) for index in range(len(prompts))]
-    write_json(
-        record.path("environment.json"),
-        describe_environment(
-            root, policy.device, sum(float(one["seconds"]) for one in shards)
-        )
-        | {
-            "prompts": len(prompts),
-            "parameters": parameters,
-            "between_prompts": between.describe(keep_vectors),
-        },
-    )
+    write_json(record.path("environment.json"), _describe(root, bench, shards))
     outcome = _write_results(name, probe, prompts, estimators, shards, record)
     record.drop_shards()
     return outcome

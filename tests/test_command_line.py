@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from mse_lab.records import Record
+
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE = [
     "--set",
@@ -296,6 +298,44 @@ def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text(prompts.read_text().replace('"answer": 2', '"answer": 1', 1))
     assert "its prompts have changed" in refused("run", path, "--out", out)
+
+
+def test_fresh_drops_nothing_before_the_model_is_known_to_load(
+    write_probe, tmp_path, refused, checkpoint
+):
+    path, out = write_probe(), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    before = (out / "small/mse.csv").read_bytes()
+    words = ("run", path, "--out", out, "--fresh")
+    assert "no config.json" in refused(*words, "--set", f"model.path={tmp_path}")
+    assert (out / "small/mse.csv").read_bytes() == before
+    assert execute(*words, "--set", "seed=3").returncode == 0
+    assert (out / "small/mse.csv").read_bytes() != before
+
+
+def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
+    write_probe, tmp_path, monkeypatch
+):
+    """Old tables beside new raw results must not pass for a finished run."""
+    import run_mse
+    from mse_lab import run
+
+    path, out = write_probe(), tmp_path / "out"
+    words = ["run", str(path), "--out", str(out)]
+    assert run_mse.main(words) == 0
+    expected = (out / "small/mse.csv").read_bytes()
+    (out / "small/errors.npz").unlink()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run.tables, "mse_table", stop)
+        assert run_mse.main(words) == 130
+    assert (out / "small/errors.npz").exists()
+    assert not Record(out / "small").is_complete()
+    assert run_mse.main(words) == 0
+    assert (out / "small/mse.csv").read_bytes() == expected
 
 
 def test_a_run_that_never_began_leaves_the_folder_free(write_probe, tmp_path, refused):

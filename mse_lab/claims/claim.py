@@ -57,6 +57,10 @@ def describe(estimate: Estimate) -> str:
 
     >>> describe(Estimate(1.2345, 1.0, 1.5))
     '1.23 [1, 1.5]'
+    >>> describe(NO_NUMBER)
+    'not measurable'
     """
+    if np.isnan(estimate.value):
+        return "not measurable"
     value, low, high = (f"{one:.3g}" for one in estimate)
     return f"{value} [{low}, {high}]"

@@ -1,4 +1,4 @@
-"""Cross terms between prompts of estimators that look at other prompts, by whole aggregates.
+"""Cross terms of estimators that look at other prompts, by forming whole aggregates.
 
 An estimator such as `global-mean` makes the errors of prompts depend on one another; the
 tables leave the cross terms out, as of second order. Here every score of tiny/base is
@@ -32,7 +32,9 @@ def store_scores(policy: Policy, tokens: list[int], drawn: Completions) -> np.nd
     parameters = list(policy.parameters.values())
     with torch.enable_grad(), policy.differentiable():
         log_probs = sequence_log_probs(policy, tokens, drawn)
-        rows = [torch.autograd.grad(one, parameters, retain_graph=True) for one in log_probs]
+        rows = [
+            torch.autograd.grad(one, parameters, retain_graph=True) for one in log_probs
+        ]
     return np.stack([torch.cat([part.flatten() for part in row]).numpy() for row in rows])
 
 
@@ -79,7 +81,7 @@ def main() -> None:
     groups, scores = gather()
     for name in NAMES:
         share, error = cross_share(name, groups, scores)
-        print(f"{name:<12} cross terms {100 * share:+.1f}% of the sum, s.e. {100 * error:.1f}%")
+        print(f"{name:<12} {100 * share:+.1f}% of the sum, s.e. {100 * error:.1f}%")
 
 
 if __name__ == "__main__":
