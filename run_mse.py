@@ -65,7 +65,8 @@ def finished(name: str) -> Path:
 
 
 def figure(arguments: argparse.Namespace) -> int:
-    """Draw Figure 4."""
+    """Draw Figure 4, and its companion where there are further estimators."""
+    from mse_lab.companion import companion_of, draw_companion
     from mse_lab.figure import draw_figure
 
     folders = [finished(name) for name in arguments.runs or FIGURE_4]
@@ -73,6 +74,8 @@ def figure(arguments: argparse.Namespace) -> int:
     for output in [arguments.out] if arguments.out else default:
         draw_figure(folders, output)
         print(f"{output} written")
+        if draw_companion(folders, companion_of(output)):
+            print(f"{companion_of(output)} written")
     return 0
 
 

@@ -19,12 +19,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from mse_lab.config import InputError
-from mse_lab.finished import read_tables
+from mse_lab.finished import Tables, read_tables
 from mse_lab.records import write_bytes
 
 # One colour and mark an estimator, here and nowhere else; seaborn's colour-blind palette.
-_PALETTE = sns.color_palette("colorblind").as_hex()
-COLOURS = {"vanilla": _PALETTE[0], "grpo": _PALETTE[1], "oracle": _PALETTE[2]}
+PALETTE = sns.color_palette("colorblind").as_hex()
+COLOURS = {"vanilla": PALETTE[0], "grpo": PALETTE[1], "oracle": PALETTE[2]}
 MARKS = {"vanilla": "o", "grpo": "s", "oracle": "^"}
 LABELS = {"vanilla": "Vanilla", "grpo": "GRPO-type", "oracle": "Oracle"}
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
@@ -33,7 +33,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 # Neighbouring estimators are set apart by this factor on the group-size axis, so that
 # their intervals do not cover one another.
-DODGE = 1.05
+DODGE = 1.08
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -52,7 +52,7 @@ STYLE: dict[Any, Any] = {
 
 def _style_of(name: str, index: int) -> tuple[str, str, str]:
     """Colour, mark and label; estimators beyond the paper's three take further colours."""
-    spare = _PALETTE[3 + index % (len(_PALETTE) - 3)]
+    spare = PALETTE[3 + index % (len(PALETTE) - 3)]
     return COLOURS.get(name, spare), MARKS.get(name, "D"), LABELS.get(name, name)
 
 
@@ -80,21 +80,27 @@ def _draw_curve(
 
 def draw_panel(axes: Axes, folder: Path) -> None:
     """Draw one run: MSE against group size, its accuracy in the title."""
-    name, table, prompts, held = read_tables(folder)
-    # The paper's three where they were measured; the report shows all.
+    tables = read_tables(folder)
+    table = tables.mse
+    # The paper's three where they were measured; the companion and the report show all.
     present = list(dict.fromkeys(table["estimator"]))
     names = [name for name in COLOURS if name in present] or present
     for index, estimator in enumerate(names):
         curve = table[table["estimator"] == estimator]
         _draw_curve(axes, curve, estimator, index, DODGE ** (index - (len(names) - 1) / 2))
+    finish_panel(axes, tables)
+
+
+def finish_panel(axes: Axes, tables: Tables) -> None:
+    """Set the scales of a panel and its title."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
-    sizes = sorted(set(table["group_size"]))
+    sizes = sorted(set(tables.mse["group_size"]))
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
-    title = TITLES.get(name.rpartition("/")[2], name)
-    failed = "" if held else "\nA CHECK FAILED"
-    axes.set_title(f"{title} (accuracy {prompts['value'].mean():.2f}){failed}")
+    title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
+    failed = "" if tables.held else "\nA CHECK FAILED"
+    axes.set_title(f"{title} (accuracy {tables.prompts['value'].mean():.2f}){failed}")
 
 
 def _compose(folders: Sequence[Path]) -> Figure:

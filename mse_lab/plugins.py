@@ -1,6 +1,7 @@
 """A user's own reward or estimator, named `package.module:function`."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,9 @@ def load_function(name: str, key: str) -> Callable[..., Any]:
         InputError: The module cannot be imported or holds no such function.
     """
     module_name, _, function_name = name.partition(":")
+    # A user's module lies where the command is started, which a script does not search.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

@@ -55,7 +55,17 @@ class Enumerated:
             gradient2=np.array([self.gradient @ self.gradient]),
         )
 
+    @cached_property
+    def _known_groups(self):
+        return {}
+
     def groups(self, size):
+        """Enumerate the groups of a size, once."""
+        if size not in self._known_groups:
+            self._known_groups[size] = self._enumerate_groups(size)
+        return self._known_groups[size]
+
+    def _enumerate_groups(self, size):
         """Every group of `size` completions, with its probability.
 
         Multisets with their multinomial probability; all ordered groups where there are
@@ -98,8 +108,8 @@ class Enumerated:
     def mean_estimate(self, estimator, size):
         """Exact E g_hat, a vector."""
         types, groups, probability = self.groups(size)
-        weights = estimator.weights(groups)[0] / size
-        return np.einsum("r,rg,rgd->d", probability, weights, self.scores[types])
+        shares = probability[:, None] * estimator.weights(groups)[0] / size
+        return np.bincount(types.ravel(), shares.ravel(), len(self.rewards)) @ self.scores
 
 
 def enumerate_policy(policy, prompt, vocabulary, positions, reward):

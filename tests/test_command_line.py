@@ -71,6 +71,14 @@ def test_figure_from_finished_runs(smoke, tmp_path):
         assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
 
 
+def test_companion_where_there_are_further_estimators(write_probe, tmp_path):
+    path, out = write_probe(estimators=["grpo", "grpo-std"]), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    drawn = execute("figure", out / "small", "--out", tmp_path / "f.png")
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "f-scale-free.png").stat().st_size > 5000
+
+
 def test_list_says_what_stands(smoke):
     out, _ = smoke
     listed = execute("list", "--out", out)

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from known_truth import NAMES, enumerate_prompts, exact_mse, measure
+from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
 
 from mse_lab.config import load_probe
+from mse_lab.estimators import ESTIMATORS
 from mse_lab.records import Record, read_arrays
 
 
@@ -30,15 +31,35 @@ def within(found, low, high, truth, errors=4, level_width=3.92):
     return abs(found - truth) <= errors * (high - low) / level_width
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", NAMES)
+# Which completion at the median gets no weight depends on the order in the group; all
+# ordered groups are too many at G = 8.
+POINTS = [
+    (name, size) for name in NAMES for size in SIZES[:4] if (name, size) != ("median", 8)
+]
+NO_AGGREGATE = ["opo"]
+
+
+@pytest.mark.parametrize(("name", "size"), POINTS)
 def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
     """Replicates and law; a false alarm of 6e-5 each, once for the fixed seed."""
     table = pd.read_csv(finished[0] / "mse.csv").set_index(["estimator", "group_size"])
     row = table.loc[(name, size)]
+    if name in NO_AGGREGATE:
+        assert np.isnan(row.mse)
+        return
     truth = exact_mse(exact, name, size)
     assert within(row.mse, row.mse_low, row.mse_high, truth)
-    assert within(row.law, row.law_low, row.law_high, truth)
+    if np.isfinite(row.law):
+        assert within(row.law, row.law_low, row.law_high, truth)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+def test_prompts_own_mse_where_there_is_no_aggregate(finished, exact, size):
+    """Of each prompt, within four standard errors of its replicates."""
+    errors = read_arrays(finished[0] / "errors.npz")[f"opo/{size}"]
+    standard_error = errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
+    truth = np.array([one.mse(ESTIMATORS["opo"], size) for one in exact])
+    assert (abs(errors.mean(1) - truth) < 4 * standard_error).all()
 
 
 def test_prompt_moments_are_the_enumerated_ones(finished, exact):
@@ -56,7 +77,7 @@ def test_prompt_moments_are_the_enumerated_ones(finished, exact):
 def test_relative_mse_divides_by_the_aggregates_gradient(finished, exact):
     table = pd.read_csv(finished[0] / "mse.csv")
     gradient = np.mean([one.gradient for one in exact], axis=0)
-    implied = table.mse / table.relative_mse
+    implied = (table.mse / table.relative_mse).dropna()
     np.testing.assert_allclose(implied, implied[0], rtol=1e-6)
     np.testing.assert_allclose(implied[0], gradient @ gradient, rtol=0.15)
 
@@ -88,6 +109,8 @@ def test_files_of_a_result(finished):
 
 def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
     table = pd.read_csv(finished[0] / "mse.csv")
+    # The table has ten digits, and the median's weights of 1000 an MSE of 1e5.
+    table = table[table.mse < 100]
     excess = table.mse_plain - table.mse
     np.testing.assert_allclose(excess, excess[0], rtol=1e-6)
     assert excess[0] > 0

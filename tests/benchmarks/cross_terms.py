@@ -4,7 +4,7 @@ An estimator such as `global-mean` makes the errors of prompts depend on one ano
 tables leave the cross terms out, as of second order. Here every score of tiny/base is
 stored, whole aggregates are formed, and the neglected share is measured:
 
-    python tests/benchmarks/cross_terms.py        ten minutes, 6 GB
+    python tests/benchmarks/cross_terms.py        ten minutes, 16 GB
 """
 
 from pathlib import Path

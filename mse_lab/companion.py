@@ -1,0 +1,96 @@
+"""The companion of Figure 4: scale-free MSE of every estimator against group size.
+
+A rescaled estimator has another MSE and the same direction, so estimators that are biased
+or follow another objective are compared by min_a E||a g_hat - g||^2 (`bias.py`), with the
+unbiased ones beside them. Drawn where a run measured more than the paper's three.
+"""
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from mse_lab.figure import COLOURS, LABELS, PALETTE, STYLE, finish_panel, write_figure
+from mse_lab.finished import read_tables
+
+_MARKS = "DvP*XpH<>d"
+
+
+def companion_of(output: Path) -> Path:
+    """Name the companion of a figure.
+
+    >>> companion_of(Path("figures/figure4.png")).name
+    'figure4-scale-free.png'
+    """
+    return output.with_stem(f"{output.stem}-scale-free")
+
+
+def _curves(table: pd.DataFrame) -> pd.DataFrame:
+    return table.dropna(subset=["scale_free_mse", "scale_free_mse_low"])
+
+
+def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and mark of each estimator; the paper's three keep theirs in Figure 4."""
+    pairs = zip(cycle(PALETTE[3:]), cycle(_MARKS), strict=False)
+    return {
+        name: (COLOURS[name], "o") if name in COLOURS else next(pairs) for name in names
+    }
+
+
+def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) -> None:
+    tables = read_tables(folder)
+    curves = _curves(tables.mse)
+    for name, (colour, mark) in styles.items():
+        curve = curves[curves["estimator"] == name]
+        value, low, high = (curve[f"scale_free_mse{end}"] for end in ("", "_low", "_high"))
+        axes.errorbar(
+            curve["group_size"],
+            value,
+            yerr=[value - low, high - value],
+            marker=mark,
+            color=colour,
+            markersize=4,
+            linewidth=0.8,
+            elinewidth=0.8,
+            label=LABELS.get(name, name),
+        )
+    finish_panel(axes, tables)
+
+
+def draw_companion(folders: Sequence[Path], output: Path) -> bool:
+    """Draw the companion, if a run has estimators beyond those of Figure 4.
+
+    Args:
+        folders: The runs, a panel each.
+        output: The file, its suffix checked.
+
+    Returns:
+        Whether there was anything to draw.
+    """
+    tables = [_curves(read_tables(folder).mse) for folder in folders]
+    names = list(dict.fromkeys(name for table in tables for name in table["estimator"]))
+    if set(names) <= set(COLOURS):
+        return False
+    mpl.use("agg")
+    with mpl.rc_context(STYLE):
+        width = max(4.5, 0.4 + 2.25 * len(folders))
+        figure, panels = plt.subplots(
+            1, len(folders), figsize=(width, 3.6), squeeze=False, layout="constrained"
+        )
+        for axes, folder in zip(panels[0], folders, strict=True):
+            _draw_panel(axes, folder, _styles(names))
+        panels[0][0].set_ylabel("Scale-free MSE")
+        figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
+        figure.legend(
+            *panels[0][0].get_legend_handles_labels(),
+            loc="outside upper center",
+            ncols=max(2, int(width / 1.7)),
+            frameon=False,
+        )
+        write_figure(figure, output)
+    plt.close(figure)
+    return True

@@ -1,0 +1,46 @@
+"""The README's examples work as they stand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from mse_lab.config import parse_probe
+from mse_lab.estimators import ESTIMATORS, find_estimator
+from mse_lab.groups import Groups
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)[1]
+
+
+def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
+    """Rewards 1, 0, 0, 0: leave-one-out 1, -1/3, -1/3, -1/3, clipped at 1/2."""
+    (tmp_path / "clipped.py").write_text(block("python"))
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = yaml.safe_load(re.search(r"'estimators=(.*)'", README)[1])[-1]
+    rewards = np.array([[[1.0, 0, 0, 0]]])
+    groups = Groups(rewards, rewards, rewards, np.zeros(1), np.zeros((1, 1)))
+    weights = find_estimator(entry).weights(groups)
+    np.testing.assert_allclose(weights, [[[1 / 2, -1 / 3, -1 / 3, -1 / 3]]])
+
+
+def test_the_probe_is_a_probe():
+    parse_probe(yaml.safe_load(block("yaml")), "README.md")
+
+
+def test_every_estimator_is_named():
+    named = set(re.findall(r"`([a-z0-9+-]+)`", README))
+    assert set(ESTIMATORS) <= named
+
+
+def test_commands_exist():
+    from run_mse import parse
+
+    lines = re.findall(r"^    python run_mse\.py (.*)", README, re.MULTILINE)
+    for words in (line.partition("#")[0].split() for line in lines):
+        if "--set" not in words:
+            parse(words)
