@@ -77,9 +77,9 @@ def draw_companion(folders: Sequence[Path], output: Path) -> bool:
         return False
     mpl.use("agg")
     with mpl.rc_context(STYLE):
-        width = max(4.5, 0.4 + 2.25 * len(folders))
+        width = 1.9 + 2.6 * len(folders)
         figure, panels = plt.subplots(
-            1, len(folders), figsize=(width, 3.6), squeeze=False, layout="constrained"
+            1, len(folders), figsize=(width, 3.2), squeeze=False, layout="constrained"
         )
         for axes, folder in zip(panels[0], folders, strict=True):
             _draw_panel(axes, folder, _styles(names))
@@ -87,8 +87,7 @@ def draw_companion(folders: Sequence[Path], output: Path) -> bool:
         figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
         figure.legend(
             *panels[0][0].get_legend_handles_labels(),
-            loc="outside upper center",
-            ncols=max(2, int(width / 1.7)),
+            loc="outside right center",
             frameon=False,
         )
         write_figure(figure, output)

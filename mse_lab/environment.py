@@ -22,15 +22,27 @@ PACKAGES = (
 )
 
 
-def _commit(root: Path) -> str | None:
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+def _git(root: Path, *words: str) -> str | None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=False
+            ["git", "-C", str(root), *words],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()
+
+
+def _commit(root: Path) -> str | None:
+    """Name the commit, `-dirty` where the code differs from it; None outside a checkout."""
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    if commit is None:
+        return None
+    changed = _git(root, "status", "--porcelain", "--", "mse_lab", "run_mse.py")
+    return f"{commit}-dirty" if changed else commit
 
 
 def _processor() -> str:
