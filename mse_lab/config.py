@@ -130,11 +130,6 @@ class Probe(_Section):
         """The block size: every group size divides it."""
         return max(self.group_sizes)
 
-    @property
-    def blocks(self) -> int:
-        """Blocks of the largest group size in a prompt's replicate pool."""
-        return self.pool.replicate // self.largest_group
-
     @field_validator("group_sizes")
     @classmethod
     def _each_divides_the_largest(cls, sizes: list[int]) -> list[int]:

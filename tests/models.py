@@ -31,7 +31,7 @@ def randomise(model, seed=0, scale=0.4):
 
 
 def random_model(architecture, vocabulary=11, tied=True, **sizes):
-    """Build a tiny model of an architecture: qwen2, llama, gpt2."""
+    """Build a tiny model of an architecture: qwen2, qwen3, llama, gemma2 or gpt2."""
     common = {**SIZES, "vocab_size": vocabulary, "tie_word_embeddings": tied, **sizes}
     if architecture == "gpt2":
         config = transformers.GPT2Config(
@@ -41,6 +41,14 @@ def random_model(architecture, vocabulary=11, tied=True, **sizes):
         model = transformers.GPT2LMHeadModel(config)
     elif architecture == "llama":
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**common))
+    elif architecture == "qwen3":
+        model = transformers.Qwen3ForCausalLM(
+            transformers.Qwen3Config(**common, head_dim=4)
+        )
+    elif architecture == "gemma2":
+        # Norms that add 1 to the weight, soft-capped logits, windows below the prompt.
+        config = transformers.Gemma2Config(**common, head_dim=4, sliding_window=6)
+        model = transformers.Gemma2ForCausalLM(config)
     else:
         model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**common))
     randomise(model)

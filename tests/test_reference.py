@@ -15,7 +15,7 @@ def join(gradient, policy):
     )
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "llama"])
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "llama", "gemma2"])
 @pytest.mark.parametrize("prompt_length", [1, 2, 8])
 def test_weighted_gradient_is_the_weighted_sum_of_scores(architecture, prompt_length):
     """Also for a prompt of one token, which has no prefix to share."""
