@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from mse_lab.figure import COLOURS, LABELS, PALETTE, STYLE, finish_panel, write_figure
+from mse_lab.figure import COLOURS, LABELS, PALETTE, STYLE, finish_panel, save_figure
 from mse_lab.finished import read_tables
 
 _MARKS = "DvP*XpH<>d"
@@ -61,12 +61,29 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
     finish_panel(axes, tables)
 
 
+def _compose(folders: Sequence[Path], names: Sequence[str]) -> Figure:
+    figure, panels = plt.subplots(
+        1,
+        len(folders),
+        figsize=(1.9 + 2.6 * len(folders), 3.2),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axes, folder in zip(panels[0], folders, strict=True):
+        _draw_panel(axes, folder, _styles(names))
+    panels[0][0].set_ylabel("Scale-free MSE")
+    figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False)
+    return figure
+
+
 def draw_companion(folders: Sequence[Path], output: Path) -> bool:
     """Draw the companion, if a run has estimators beyond those of Figure 4.
 
     Args:
         folders: The runs, a panel each.
-        output: The file, its suffix checked.
+        output: The file; `.png`, `.pdf` or `.svg` by its suffix.
 
     Returns:
         Whether there was anything to draw.
@@ -75,21 +92,5 @@ def draw_companion(folders: Sequence[Path], output: Path) -> bool:
     names = list(dict.fromkeys(name for table in tables for name in table["estimator"]))
     if set(names) <= set(COLOURS):
         return False
-    mpl.use("agg")
-    with mpl.rc_context(STYLE):
-        width = 1.9 + 2.6 * len(folders)
-        figure, panels = plt.subplots(
-            1, len(folders), figsize=(width, 3.2), squeeze=False, layout="constrained"
-        )
-        for axes, folder in zip(panels[0], folders, strict=True):
-            _draw_panel(axes, folder, _styles(names))
-        panels[0][0].set_ylabel("Scale-free MSE")
-        figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
-        figure.legend(
-            *panels[0][0].get_legend_handles_labels(),
-            loc="outside right center",
-            frameon=False,
-        )
-        write_figure(figure, output)
-    plt.close(figure)
+    save_figure(lambda: _compose(folders, names), output)
     return True

@@ -109,7 +109,7 @@ class Curves:
         """What the noise of V does to the MSE of an estimator that knows V, (B, P).
 
         To first order 2 (V S - B) / G times the shift of V for the oracle: nothing only
-        where V is the best baseline.
+        where V is the best baseline. Left out where the estimator has no law.
         """
         law = self.find_law(estimator, size)
         if law is None:

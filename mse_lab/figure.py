@@ -5,7 +5,7 @@ with its interval, thin lines the exact law at the pool's moments.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +133,24 @@ def draw_figure(folders: Sequence[Path], output: Path) -> None:
     Raises:
         InputError: A run has no tables, or the suffix or the place cannot be used.
     """
+    save_figure(lambda: _compose(folders), output)
+
+
+def save_figure(compose: Callable[[], Figure], output: Path) -> None:
+    """Compose a figure in the house style and write it.
+
+    Args:
+        compose: Makes the figure.
+        output: The file; `.png`, `.pdf` or `.svg` by its suffix.
+
+    Raises:
+        InputError: The suffix or the place cannot be used.
+    """
     if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--out {output}: the suffix must be one of {', '.join(SUFFIXES)}")
+        raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
     mpl.use("agg")
     with mpl.rc_context(STYLE):
-        figure = _compose(folders)
+        figure = compose()
         write_figure(figure, output)
     plt.close(figure)
 

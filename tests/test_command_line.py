@@ -221,8 +221,6 @@ def test_bad_probe(case, write_probe, tmp_path, refused):
     values = yaml.safe_load(write_probe().read_text())
     if "model" in changes and "device" not in changes["model"]:
         changes = {"model": {**values["model"], **changes["model"]}}
-    if case == "long prompt":
-        changes = {"sampling": {"max_new_tokens": 64}}
     path = write_probe(**changes)
     assert message in refused("run", path, "--out", tmp_path / "out")
 

@@ -1,5 +1,7 @@
 """Scores: equal to single-completion autograd, in every parameter, tied ones included."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -187,7 +189,16 @@ def test_a_module_that_is_not_covered_is_refused_by_name(module, reason):
         **{**vars(policy), "parameters": dict(policy.model.named_parameters())}
     )
     reference = random_reference(policy)
-    with pytest.raises(
-        InputError, match=rf"layers\.0\.mlp\.inner .*{reason}.*parameters: "
-    ):
+    where = rf"layers\.0\.mlp\.inner .*{reason}"
+    with pytest.raises(InputError, match=where) as refused:
         score_block(policy, PROMPT, some_completions(policy), reference)
+    # The pattern that the message names leaves out that module, and nothing else.
+    pattern = re.search(r"parameters: \['(.*)'\]", str(refused.value))[1]
+    chosen = select_parameters(policy.model, [pattern])
+    left_out = set(policy.parameters) - set(chosen)
+    assert {name.rpartition(".")[0] for name in left_out} == {"model.layers.0.mlp.inner"}
+    policy = type(policy)(**{**vars(policy), "parameters": chosen})
+    completions = some_completions(policy)
+    expected = autograd_scores(policy, completions)
+    found = score_block(policy, PROMPT, completions, random_reference(policy))
+    assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-5

@@ -7,7 +7,6 @@ size G*, open to the right where the evidence sets no upper bound.
 import math
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -16,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter, NullLocator
 
 from mse_lab.advice.numbers import BUDGET, CURVE_SIZES, SIZES, Advice
-from mse_lab.config import InputError
-from mse_lab.figure import COLOURS, LABELS, STYLE, SUFFIXES, write_figure
+from mse_lab.figure import COLOURS, LABELS, STYLE, save_figure
 
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.2
@@ -120,10 +118,4 @@ def draw_advice(advice: Advice, output: Path) -> None:
     Raises:
         InputError: The suffix or the place cannot be used.
     """
-    if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
-    mpl.use("agg")
-    with mpl.rc_context(STYLE):
-        figure = _compose(advice)
-        write_figure(figure, output)
-    plt.close(figure)
+    save_figure(lambda: _compose(advice), output)

@@ -12,7 +12,7 @@ from mse_lab.checks import Check
 from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curve, Curves, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.finished import read_finished
+from mse_lab.finished import read_finished, read_tables
 from mse_lab.intervals import draw_resamples
 from mse_lab.pools import Pools
 from mse_lab.records import Record
@@ -103,10 +103,7 @@ def read_source(folder: Path, key: str) -> Source:
         folder=folder,
         probe=finished.probe,
         pools=finished.pools,
-        # Ids and categories are texts, even where they look like numbers.
-        prompts=pd.read_csv(
-            record.path("prompts.csv"), converters={"prompt": str, "category": str}
-        ),
+        prompts=read_tables(folder).prompts,
         checks=record.read_checks(),
         warnings=record.read_warnings(),
         environment=json.loads(environment),

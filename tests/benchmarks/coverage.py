@@ -10,6 +10,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import test_advice
 import test_intervals
 from simulated import make_design
 
@@ -31,6 +32,8 @@ def main() -> None:
     show("60 prompts, values 0.1 to 0.9, 2 blocks of 32", 2, 32, (0.1, 0.9), 60)
     show("60 prompts, values 0.1 to 0.9, 4 blocks of 64", 4, 64, (0.1, 0.9), 60)
     show("4 prompts, values 0.02 to 0.08, 8 blocks of 16", 8, 16, (0.02, 0.08), 4)
+    covered = test_advice.covered(TRIALS)["best"]
+    print(f"G* over 60 prompts drawn at random  {100 * covered / TRIALS:.1f}%")
 
 
 if __name__ == "__main__":
