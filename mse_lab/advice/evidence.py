@@ -4,8 +4,8 @@ Every interval is over prompts: they are resampled, once for all figures. Percen
 taken a little outside the level, as a sample of P prompts asks (Hesterberg 2015, section
 4.2): the Student quantile in the place of the normal one, and sqrt(P/(P-1)) times wider.
 Where the interval on c1 reaches zero, G* has no upper bound. Of nominal 95 percent the
-interval on G* covers 94 over 60 simulated prompts (`tests/benchmarks/coverage.py`), and errs
-by being too high.
+interval on G* covers 94 over 60 simulated prompts (`tests/benchmarks/coverage.py`), erring
+on the high side.
 """
 
 import math
