@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mse_lab.checks import hold
 from mse_lab.config import InputError, Probe, load_probe, probe_files
 from mse_lab.records import Record
 
@@ -12,7 +13,7 @@ def _standing(probe: Probe, record: Record) -> str:
         return "not run"
     if record.differences(probe):
         return "of another configuration"
-    if record.has_tables() and not all(check.ok for check in record.read_checks()):
+    if record.has_tables() and not hold(record.read_checks()):
         return "a check failed"
     if record.is_complete():
         return "finished"
@@ -22,9 +23,13 @@ def _standing(probe: Probe, record: Record) -> str:
 
 
 def _needs(probe: Probe) -> str:
-    limit = "" if probe.prompts.limit is None else f", first {probe.prompts.limit}"
+    prompts = probe.prompts
+    rows = " ".join(
+        part for part in (prompts.source, prompts.subset, prompts.split) if part
+    )
+    limit = "" if prompts.limit is None else f", first {prompts.limit}"
     size = probe.pool.reference + probe.pool.replicate
-    return f"{probe.model.path}, {probe.prompts.source}{limit}, {size} completions a prompt"
+    return f"{probe.model.path}, {rows}{limit}, {size} completions a prompt"
 
 
 def list_probes(root: Path, results: Path) -> str:

@@ -1,38 +1,16 @@
-"""Prompts: problems with their reference answers, and the text a model is shown.
+"""Prompts: problems with their reference answers, and the text a model is shown."""
 
-The two templates are those of arXiv 2603.01162, appendix C: `plain` for the base and
-instruct models, `few-shot` for in-context learning.
-"""
-
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mse_lab.config import InputError, Prompts, local_path, nearest
+from mse_lab.config import Fields, InputError, Prompts
+from mse_lab.sources import Row, Source, read_rows
+from mse_lab.templates import load_template
 
-PLAIN = "Solve the arithmetic problem. Return ONLY the final integer.\n{problem}"
-
-FEW_SHOT = """\
-You are a calculator. Solve the arithmetic problem and return ONLY the final integer.
-
-Examples:
-Problem: 15 + 25 =
-Answer: 40
-Problem: 20 + 30 - 15 =
-Answer: 35
-Problem: 3 * 4 =
-Answer: 12
-Problem: 24 / 6 =
-Answer: 4
-Problem: 25 - (10 + 5) =
-Answer: 10
-
-Now solve:
-Problem: {problem}"""
-
-TEMPLATES = {"plain": PLAIN, "few-shot": FEW_SHOT, "none": "{problem}"}
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,7 +21,8 @@ class Prompt:
         id: Unique in its set; names the prompt's random streams and its row in tables.
         text: What the model is shown, before any chat template.
         category: From the prompt set, or empty.
-        record: The whole line of the prompt set, as a reward sees it.
+        record: The whole row of the prompt set, as a reward sees it, and in it `id`,
+            `problem`, `answer` and `category` by these names.
     """
 
     id: str
@@ -52,70 +31,148 @@ class Prompt:
     record: Mapping[str, Any]
 
 
-def load_template(name: str, root: Path) -> str:
-    """Look up a template by name, or read it from a text file.
+def _blank(value: Any) -> bool:
+    return value is None or str(value).strip() == ""
 
-    Raises:
-        InputError: No such template, or it has no `{problem}`.
-    """
-    if name in TEMPLATES:
-        return TEMPLATES[name]
-    path = local_path(name, root)
-    if path is None or not path.is_file():
-        hint = nearest(name, list(TEMPLATES))
+
+def _take(row: Row, name: str, fields: Fields) -> Any:
+    """Take a field that must be there."""
+    field = getattr(fields, name)
+    value = row.values.get(field)
+    if _blank(value):
+        remedy = "fill it in"
+        if field not in row.values:
+            there = ", ".join(row.values) or "nothing"
+            remedy += f", or set prompts.fields.{name} to one of {there}"
+        raise InputError(f"{row.where}: {field} is missing or empty; {remedy}")
+    return value
+
+
+def _make_record(row: Row, fields: Fields, identity: str) -> Record:
+    """Add our names to a row. Where it has one of them for something else, ours wins."""
+    record = row.values | {
+        "id": identity,
+        "problem": _take(row, "problem", fields),
+        "answer": _take(row, "answer", fields),
+    }
+    if fields.category in row.values:
+        record["category"] = row.values[fields.category]
+    elif fields.category != "category":
+        there = ", ".join(row.values)
         raise InputError(
-            f"prompts.template = {name}: neither a template nor a file; {hint}"
+            f"{row.where}: has no {fields.category}; set prompts.fields.category to one of "
+            f"{there}"
         )
-    template = path.read_text(encoding="utf-8")
-    if "{problem}" not in template:
-        raise InputError(f"prompts.template = {name}: the text has no {{problem}}; add it")
-    return template
-
-
-def _parse_line(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not valid JSON ({error.msg}); mend the line") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: not a JSON object; give id, problem and answer")
-    for key in ("id", "problem", "answer"):
-        if str(record.get(key, "")).strip() == "" or record[key] is None:
-            raise InputError(f"{where}: {key} is missing or empty; fill it in")
     return record
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read a prompt set.
+def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Record]:
+    """Turn rows into records, with ids made from the row numbers where there are none."""
+    numbered = False
+    for row in rows:
+        if row.number == 0:
+            numbered = fields.id == "id" and "id" not in row.values
+        if not numbered:
+            identity = str(_take(row, "id", fields))
+        elif "id" in row.values:
+            raise InputError(
+                f"{row.where}: has an id and the first has none; give one to all or to none"
+            )
+        else:
+            identity = f"{name}-{row.number:04d}"
+        yield _make_record(row, fields, identity)
+
+
+def read_records(config: Prompts, root: Path) -> list[Record]:
+    """Read the prompt set of a probe.
 
     Args:
-        path: JSONL; a line holds at least `id`, `problem` and `answer`.
+        config: The probe's `prompts` section.
+        root: Folder that relative paths may start from, beside the working folder.
 
     Returns:
-        The lines in file order, ids as texts.
+        The rows in their order, at most `config.limit`, with our names for their fields.
+        Ids are texts; where the source has none, `<name>-0012` from the row number, counted
+        from 0, which `limit` does not change.
 
     Raises:
-        InputError: A line is broken, an id stands twice, or the file has no line.
+        InputError: The source cannot be read, a row is broken, an id stands twice, or
+            there is no row.
     """
-    records: dict[str, dict[str, Any]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        record = _parse_line(line, where)
-        record["id"] = str(record["id"])
+    source = Source("prompts", config.source, config.subset, config.split, config.revision)
+    name, rows = read_rows(source, root, default_split="test")
+    records: dict[str, Record] = {}
+    taken = list(islice(rows, config.limit))
+    for row, record in zip(
+        taken, _make_records(iter(taken), config.fields, name), strict=True
+    ):
         if record["id"] in records:
             raise InputError(
-                f"{where}: id {record['id']} stands twice; make the ids unique"
+                f"{row.where}: id {record['id']} stands twice; make the ids unique"
             )
         records[record["id"]] = record
     if not records:
-        raise InputError(f"{path}: holds no prompt; give one JSON object a line")
+        raise InputError(
+            f"{config.source}: holds no prompt; give one JSON object a line, or a data set "
+            "with rows"
+        )
     return list(records.values())
+
+
+def _shots_source(config: Prompts) -> Source:
+    """Resolve where demonstrations come from: what is not said is as for the prompts."""
+    shots = config.shots
+    if shots.source is not None:
+        said = (shots.source, shots.subset, shots.split, shots.revision)
+    else:
+        said = (
+            config.source,
+            shots.subset or config.subset,
+            shots.split,
+            shots.revision or config.revision,
+        )
+    return Source("prompts.shots", *said)
+
+
+def _as_compared(problem: Any) -> str:
+    """Give what two wordings of one problem share: all but case and white space."""
+    return " ".join(str(problem).casefold().split())
+
+
+def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Record]:
+    """Choose the demonstrations of a probe.
+
+    Args:
+        config: The probe's `prompts` section.
+        records: The measured prompts; none of them becomes a demonstration.
+        root: Folder that relative paths may start from, beside the working folder.
+
+    Returns:
+        The first `shots.count` rows of the source, in their order, whose problem is not
+        measured and not shown yet, whatever its case and white space.
+
+    Raises:
+        InputError: The source cannot be read, or too few rows are left.
+    """
+    if not config.shots.count:
+        return []
+    source = _shots_source(config)
+    _, rows = read_rows(source, root, default_split="train")
+    taken = {_as_compared(record["problem"]) for record in records}
+    shots: list[Record] = []
+    for row in rows:
+        problem = _take(row, "problem", config.fields)
+        if _as_compared(problem) in taken:
+            continue
+        taken.add(_as_compared(problem))
+        answer = _take(row, "answer", config.fields)
+        shots.append(row.values | {"problem": problem, "answer": answer})
+        if len(shots) == config.shots.count:
+            return shots
+    raise InputError(
+        f"prompts.shots.count = {config.shots.count}: {source.name} has {len(shots)} rows "
+        "that are not measured; lower prompts.limit, or set prompts.shots.source"
+    )
 
 
 def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
@@ -126,22 +183,25 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
         root: Folder that relative paths may start from, beside the working folder.
 
     Returns:
-        The prompts in file order, at most `config.limit`.
+        The prompts in the order of their source, at most `config.limit`.
 
     Raises:
-        InputError: The source or the template cannot be used.
+        InputError: The source, the template or the demonstrations cannot be used.
     """
     template = load_template(config.template, root)
-    path = local_path(config.source, root)
-    if path is None or not path.is_file():
-        raise InputError(f"prompts.source = {config.source}: no such file; give a JSONL")
+    if config.shots.count and not template.shot:
+        raise InputError(
+            f"prompts.shots.count = {config.shots.count}: the template {config.template} "
+            "has no place for demonstrations; use word-problem, or add {shots} ... {/shots}"
+        )
+    records = read_records(config, root)
+    shots = read_shots(config, records, root)
     return [
         Prompt(
             id=record["id"],
-            # Not str.format: a problem or a template may hold other braces.
-            text=template.replace("{problem}", str(record["problem"])),
+            text=template.render(str(record["problem"]), shots),
             category=str(record.get("category") or ""),
             record=record,
         )
-        for record in read_records(path)[: config.limit]
+        for record in records
     ]

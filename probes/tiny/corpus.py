@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arithmetic import TINY, Problem, draw_problem
-from mse_lab.prompts import FEW_SHOT, PLAIN
+from mse_lab.templates import FEW_SHOT, PLAIN
 from words import END_OF_TEXT, TURN_END
 
 CAREFUL = 0.04

@@ -30,7 +30,7 @@ from corpus import (
     draw_worksheet,
 )
 from mse_lab.arithmetic import TINY, draw_problem
-from mse_lab.prompts import FEW_SHOT, PLAIN
+from mse_lab.templates import FEW_SHOT, PLAIN
 from score import HERE, print_scores, wrap_turn
 from words import END_OF_TEXT, TURN_END, build_tokenizer, check_round_trip
 
