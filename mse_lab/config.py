@@ -8,14 +8,17 @@ the remedy, before a model is loaded.
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -33,37 +36,163 @@ class _Section(BaseModel):
 Positive = Annotated[int, Field(ge=1)]
 
 
+class FreshAdapter(_Section):
+    """A new LoRA adapter: W + (alpha / rank) B A beside every target, A random, B zero.
+
+    Attributes:
+        rank: Rows of A.
+        alpha: Scales the update, over the rank.
+        target: `all-linear` (every linear layer but the head), or names of modules.
+    """
+
+    rank: Positive = 8
+    alpha: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)] = 16.0
+    target: str | Annotated[list[str], Field(min_length=1)] = "all-linear"
+
+    @field_validator("target")
+    @classmethod
+    def _names_stand_in_a_list(cls, target: str | list[str]) -> str | list[str]:
+        if isinstance(target, str) and target != "all-linear":
+            raise PydanticCustomError(
+                "target", "use all-linear, or a list of modules such as [q_proj, v_proj]"
+            )
+        return target
+
+
+def _kind_of_adapter(value: Any) -> str | None:
+    if value is None:
+        return "str-or-null"
+    return "dict" if isinstance(value, Mapping | FreshAdapter) else "str-or-null"
+
+
+# The tags are such that `_one_line` leaves them out of the key.
+AdapterEntry = Annotated[
+    Annotated[str | None, Tag("str-or-null")] | Annotated[FreshAdapter, Tag("dict")],
+    Discriminator(_kind_of_adapter),
+]
+
+
 class Model(_Section):
     """Which policy.
 
     Attributes:
         path: A local checkpoint folder or a Hub name.
         revision: The Hub revision, or None for the default branch.
+        adapter: A saved LoRA adapter, by folder or Hub name, or a fresh one; then only its
+            parameters count. None trains the model's own.
+        adapter_revision: The Hub revision of a saved adapter.
         dtype: Precision of the weights and of the forward pass.
         device: `auto` takes CUDA, then MPS, then the CPU.
-        batch: Completions in one forward pass of sampling and of the reference.
+        device_map: `auto` spreads the layers over all devices of the machine.
+        memory: What the run may take of the device's memory, such as `40GB`; None for 85%
+            of a GPU's, half of the host's.
+        batch: The most completions that are drawn at once; None for as many as the memory
+            holds.
     """
 
     path: str
     revision: str | None = None
+    adapter: AdapterEntry = None
+    adapter_revision: str | None = None
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
-    batch: Positive = 256
+    device_map: Literal["auto"] | None = None
+    memory: (
+        Annotated[str, Field(pattern=r"(?i)^\s*\d+(\.\d+)?\s*([kmgt]i?b)?\s*$")]
+        | int
+        | None
+    ) = None
+    batch: Positive | None = None
+
+    @field_validator("device_map")
+    @classmethod
+    def _chooses_the_devices(cls, value: str | None, info: ValidationInfo) -> str | None:
+        device = info.data.get("device", "auto")
+        if value is not None and device != "auto":
+            raise PydanticCustomError(
+                "device_map",
+                "takes all devices; set model.device = auto, not {device}, and choose "
+                "among them with CUDA_VISIBLE_DEVICES",
+                {"device": device},
+            )
+        return value
+
+
+class Fields(_Section):
+    """What the source calls the fields of a prompt.
+
+    Attributes:
+        problem: What the template shows.
+        answer: The reference answer, as the reward reads it.
+        id: Unique in the set. Where the source has no field `id`, ids are made from its
+            name and the row number; any other field that is named here must be there.
+        category: For tables; may be missing.
+    """
+
+    problem: str = "problem"
+    answer: str = "answer"
+    id: str = "id"
+    category: str = "category"
+
+
+class Shots(_Section):
+    """Demonstrations, shown where the template has its `{shots}` ... `{/shots}`.
+
+    They are the first rows of their source that are not measured prompts themselves, the
+    same for every prompt, and their fields are called as those of the prompts.
+
+    Attributes:
+        count: How many; 0 for none.
+        source: Like `prompts.source`; None for the same one, of the same subset and
+            revision.
+        subset: Like `prompts.subset`.
+        split: The split of a data set; None takes `train`.
+        revision: Like `prompts.revision`.
+    """
+
+    count: Annotated[int, Field(ge=0)] = 0
+    source: str | None = None
+    subset: str | None = None
+    split: str | None = None
+    revision: str | None = None
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Self:
+        given = [key for key in ("source", "subset", "split", "revision")
+                 if getattr(self, key) is not None]  # fmt: skip
+        if given and not self.count:
+            raise PydanticCustomError(
+                "shots", "{given} is given and no count; add count: 4", {"given": given[0]}
+            )
+        return self
 
 
 class Prompts(_Section):
     """Which prompts, and the text around them.
 
     Attributes:
-        source: JSONL with `id`, `problem`, `answer` and optionally `category`.
+        source: A JSONL file with `id`, `problem`, `answer` and optionally `category` a
+            line; a Hub data set `owner/name`; or a local folder, parquet, CSV or Arrow
+            file. All but JSONL are read by the library datasets, of the extra `data`.
+        subset: The data set's configuration, where it has several.
+        split: The split of a data set; None takes `test`.
+        revision: The Hub revision, best a commit; None for the default branch.
+        fields: What the source calls the fields.
         limit: Only the first so many; None for all.
-        template: `plain`, `few-shot`, `none`, or a text file with `{problem}`.
+        template: `plain`, `few-shot`, `word-problem`, `boxed`, `none`, or a text file with
+            `{problem}`.
+        shots: Demonstrations for the template.
         chat: Whether the text goes through the tokenizer's chat template.
     """
 
     source: str
+    subset: str | None = None
+    split: str | None = None
+    revision: str | None = None
+    fields: Fields = Fields()
     limit: Positive | None = None
     template: str = "plain"
+    shots: Shots = Shots()
     chat: bool = False
 
 
@@ -98,22 +227,30 @@ class Interval(_Section):
     Attributes:
         level: Coverage, between 0 and 1.
         resamples: Bootstrap resamples.
+        width: The half-width that is wanted, relative to the MSE, of every point of the
+            MSE curves: `plan` says whether the pools are large enough. Changes no result.
     """
 
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     resamples: Annotated[int, Field(ge=100)] = 2000
+    width: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)] = 0.1
 
 
 EstimatorEntry = str | dict[str, Any]
 
 
 class Probe(_Section):
-    """One model configuration and how it is measured: a whole YAML file."""
+    """One model configuration and how it is measured: a whole YAML file.
+
+    With `completions`, a JSONL file (`supplied_line.py`), they are read instead of drawn,
+    and `reward: supplied` takes their rewards from it too.
+    """
 
     model: Model
     prompts: Prompts
     reward: str = "integer"
     sampling: Sampling = Sampling()
+    completions: str | None = None
     pool: Pool = Pool()
     group_sizes: Annotated[list[Positive], Field(min_length=1)] = [4, 8, 16, 32, 64]
     estimators: Annotated[list[EstimatorEntry], Field(min_length=1)] = [
@@ -156,6 +293,16 @@ class Probe(_Section):
         return entries
 
     @model_validator(mode="after")
+    def _rewards_are_supplied_with_completions(self) -> Self:
+        if self.reward == "supplied" and self.completions is None:
+            raise PydanticCustomError(
+                "reward",
+                "reward = supplied: there is no file to read it from; give completions, or "
+                "name another reward",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _at_least_two_blocks(self) -> Self:
         largest, size = self.largest_group, self.pool.replicate
         if size % largest or size < 2 * largest:
@@ -172,8 +319,17 @@ def _fields_at(path: Sequence[Any]) -> list[str]:
     """Names of the keys that may stand below `path`."""
     section: Any = Probe
     for key in path:
-        section = section.model_fields[key].annotation
+        annotation = section.model_fields[key].annotation
+        section = next(_sections_in(annotation), annotation)
     return list(section.model_fields)
+
+
+def _sections_in(annotation: Any) -> Iterator[Any]:
+    """Yield the sections among the alternatives of a type."""
+    if isinstance(annotation, type) and issubclass(annotation, _Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections_in(part)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -5,19 +5,22 @@ The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
 temperature would make the sampled law another one than the differentiated law.
 """
 
-import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from jinja2.exceptions import TemplateError
 from torch import Tensor, nn
 
-from mse_lab.config import InputError, Model, Probe, local_path
+from mse_lab.adapters import attach_adapter, find_adapter
+from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
+from mse_lab.config import InputError, Probe
+from mse_lab.fingerprint import identify
+from mse_lab.hub import Location, locate
 from mse_lab.prompts import Prompt
 
 
@@ -31,7 +34,9 @@ class Policy:
         end_tokens: Ids that end a completion, every one of them.
         temperature: Divides the logits.
         parameters: Name -> parameter, those that the score covers; tied ones once.
-        batch: Completions in one forward pass of sampling and of the reference.
+        batch: The most completions in one pass of sampling or of the reference.
+        identity: `model`, and `adapter` where there is one -> which checkpoint it is: a
+            Hub commit, or a hash of the folder.
     """
 
     model: Any
@@ -40,11 +45,18 @@ class Policy:
     temperature: float
     parameters: dict[str, nn.Parameter]
     batch: int
+    identity: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
-        """Where token ids go."""
-        return next(iter(self.model.parameters())).device
+        """Where token ids go: the device of the embedding, if there are several."""
+        return next(iter(self.model.get_input_embeddings().parameters())).device
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """The devices that hold parameters, the one for token ids first."""
+        held = (parameter.device for parameter in self.model.parameters())
+        return list(dict.fromkeys([self.device, *held]))
 
     @property
     def size(self) -> int:
@@ -54,7 +66,9 @@ class Policy:
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Turn logits (..., V) into log pi, in float32 or better."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
-        return torch.log_softmax(exact / self.temperature, dim=-1)
+        # At temperature 1 without another copy of the logits.
+        scaled = exact if self.temperature == 1 else exact / self.temperature
+        return torch.log_softmax(scaled, dim=-1)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Give the text of a completion: up to its first end token, specials skipped."""
@@ -99,13 +113,16 @@ def pick_device(name: str) -> torch.device:
 
 
 def select_parameters(
-    model: nn.Module, patterns: str | Sequence[str]
+    model: nn.Module,
+    patterns: str | Sequence[str],
+    trained: Mapping[str, nn.Parameter] | None = None,
 ) -> dict[str, nn.Parameter]:
     """Pick the parameters that the score covers.
 
     Args:
         model: The language model.
         patterns: `all`, or regular expressions that are searched for in the names.
+        trained: Those among which they pick, such as an adapter's; None for the model's.
 
     Returns:
         Name -> parameter in the model's order; a tied parameter stands once.
@@ -113,7 +130,7 @@ def select_parameters(
     Raises:
         InputError: A pattern is broken or matches nothing.
     """
-    named = dict(model.named_parameters())
+    named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
         return named
     chosen: set[str] = set()
@@ -126,8 +143,9 @@ def select_parameters(
             ) from None
         if not found:
             some = ", ".join(list(named)[:3])
+            whose = "" if trained is None else " of the adapter's"
             raise InputError(
-                f"parameters: {pattern!r} matches none; names look like {some}"
+                f"parameters: {pattern!r} matches none{whose}; names look like {some}"
             )
         chosen |= found
     return {name: parameter for name, parameter in named.items() if name in chosen}
@@ -141,24 +159,8 @@ def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     )
 
 
-def _where(config: Model, root: Path) -> str:
-    """Resolve the checkpoint: an existing folder, or a Hub name `owner/model`."""
-    path = local_path(config.path, root)
-    if path is not None and not (path / "config.json").is_file():
-        raise InputError(
-            f"model.path = {config.path}: no config.json in it; give a checkpoint"
-        )
-    if path is not None:
-        return str(path)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", config.path):
-        return config.path
-    raise InputError(
-        f"model.path = {config.path}: no such folder; give a checkpoint or Hub name"
-    )
-
-
 def load_policy(config: Probe, root: Path) -> Policy:
-    """Load the checkpoint of a probe through `from_pretrained`.
+    """Load the checkpoint of a probe, and its adapter if it has one.
 
     Args:
         config: The probe.
@@ -168,33 +170,46 @@ def load_policy(config: Probe, root: Path) -> Policy:
         The policy, its parameters not requiring gradients.
 
     Raises:
-        InputError: The checkpoint, the device or the parameter patterns cannot be used.
+        InputError: The checkpoint, the adapter, the device or the parameter patterns
+            cannot be used.
     """
-    # One bar on the screen is enough, ours, and one line if the Hub is out of reach.
-    transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     device = pick_device(config.model.device)
-    where, revision = _where(config.model, root), config.model.revision
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where, revision=revision)
-        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            where, revision=revision, dtype=getattr(torch, config.model.dtype)
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        remedy = "" if Path(where).is_dir() else f"; fetch it with: hf download {where}"
-        raise InputError(
-            f"model.path = {config.model.path}: cannot be loaded: {reason}{remedy}"
-        ) from None
-    model.to(device).eval().requires_grad_(False)
-    return Policy(
+    location = locate("model.path", config.model.path, config.model.revision, root)
+    adapter = find_adapter(config.model, root)
+    location, settings = load_settings(location)
+    tokenizer = load_tokenizer(location)
+    model = load_model(location, settings, config.model, device)
+    identity, trained = {"model": identify(location)}, None
+    if adapter is not None:
+        model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
+    policy = Policy(
         model=model,
         tokenizer=tokenizer,
         end_tokens=_end_tokens(model, tokenizer),
         temperature=config.sampling.temperature,
-        parameters=select_parameters(model, config.parameters),
-        batch=config.model.batch,
+        parameters=select_parameters(model, config.parameters, trained),
+        batch=config.model.batch or max(config.pool.reference, config.pool.replicate),
+        identity=identity,
     )
+    _refuse_acausal(policy, location)
+    return policy
+
+
+@torch.no_grad()
+def _refuse_acausal(policy: Policy, location: Location) -> None:
+    """See that a token does not change the logits before it."""
+    last = len(policy.model.get_input_embeddings().weight) - 1
+    tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
+    logits = policy.model(tokens, use_cache=False).logits.float()
+    change = (logits[0] - logits[1]).abs().amax(-1)
+    # Not a single bit should change; what a kernel rounds another way is let pass.
+    coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
+    if change[:-1].max() > (0.02 if coarse else 0.001) * change[-1]:
+        raise location.refuse(
+            f"{type(policy.model).__name__} is not causal, a token changes what it "
+            "predicts before it",
+            "give a decoder",
+        )
 
 
 def encode_prompt(
@@ -220,9 +235,14 @@ def encode_prompt(
                 "prompts.chat = true: the tokenizer has no chat template; use false"
             )
         turn = [{"role": "user", "content": prompt.text}]
-        text = policy.tokenizer.apply_chat_template(
-            turn, tokenize=False, add_generation_prompt=True
-        )
+        try:
+            text = policy.tokenizer.apply_chat_template(
+                turn, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise InputError(
+                f"prompts.chat = true: the chat template fails: {error}; use false"
+            ) from None
     else:
         text = prompt.text
     tokens = list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
@@ -230,7 +250,14 @@ def encode_prompt(
         raise InputError(
             f"prompt {prompt.id}: no token is left of its text; check the template"
         )
-    context = getattr(policy.model.config, "max_position_embeddings", None)
+    rows = len(policy.model.get_input_embeddings().weight)
+    if max(tokens) >= rows:
+        raise InputError(
+            f"prompt {prompt.id}: token {max(tokens)} is beyond the {rows} of the model; "
+            "the tokenizer beside it is another model's"
+        )
+    settings = policy.model.config.get_text_config()
+    context = getattr(settings, "max_position_embeddings", None)
     if context is not None and len(tokens) + new_tokens > context:
         raise InputError(
             f"prompt {prompt.id}: {len(tokens)} tokens and {new_tokens} new ones exceed "
