@@ -2,12 +2,18 @@
 
 The aggregate's ||g||^2, c1 and an aggregate bias need Gamma_xx' = <rbar(x), rbar(x')> off
 the diagonal. Where P D numbers fit, every rbar is kept as it is. Else each is kept as a
-count-sketch: every parameter is added, with a sign, to one of k buckets, the same hash for
-all prompts, so that products of sketches are unbiased for the products of the vectors,
-with a standard error of sqrt(1/k) to sqrt(2/k) of the product of the norms.
-(Charikar, Chen and Farach-Colton 2002.)
+count-sketch (Charikar, Chen and Farach-Colton 2002): every number is added, with a sign, to
+one of k buckets, the same hash for all prompts.
+
+The hash is one that whole vectors can be folded with: a parameter is cut into rows of k
+numbers, each number has a random sign of its own, and each row a random shift o_c, so that
+number a of row c goes to bucket a + o_c (mod k). Two numbers of a row never meet, two of
+different rows with probability 1/k, their signs independent: products of sketches are
+unbiased for the products of the vectors, and their standard error is at most sqrt(2/k) of
+the product of the norms, as with a hash of single numbers.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,7 +28,8 @@ BUCKETS = 2**14
 # All prompts' vectors together, on disk and, at the end, in memory.
 EXACT_BYTES = 2**28
 
-_CHUNK = 2**22
+# Rows of a parameter whose signs are drawn at a time.
+_ROWS = 2**8
 
 
 def vectors_fit(prompts: int, parameters: int) -> bool:
@@ -34,6 +41,25 @@ def flatten(gradient: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Join a gradient into one vector, in the order of its parameters."""
     parts = [part.detach().flatten().float().cpu() for part in gradient.values()]
     return torch.cat(parts).numpy()
+
+
+def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
+    """Draw random bits, a sign each."""
+    bits = np.frombuffer(rng.bytes(math.ceil(count / 8)), np.uint8)
+    return np.unpackbits(bits, count=count).view(np.bool_)
+
+
+def _fold(part: Tensor, rng: np.random.Generator, buckets: int) -> Tensor:
+    """Add the rows of a parameter up, each with its signs and shifted around, (k,)."""
+    folded = torch.zeros(buckets, dtype=torch.float64, device=part.device)
+    for chunk in part.flatten().split(_ROWS * buckets):
+        negative = torch.from_numpy(_signs(rng, len(chunk))).to(part.device)
+        for row in torch.where(negative, -chunk, chunk).split(buckets):
+            shift = int(rng.integers(buckets))
+            ahead, around = row[: buckets - shift], row[buckets - shift :]
+            folded[shift : shift + len(ahead)] += ahead
+            folded[: len(around)] += around
+    return folded
 
 
 def sketch(
@@ -49,16 +75,10 @@ def sketch(
     Returns:
         Vector (k,); <sketch(u), sketch(v)> has mean <u, v> over the hash.
     """
-    sums = np.zeros(buckets)
+    sums = torch.zeros(buckets, dtype=torch.float64)
     for name, part in gradient.items():
-        rng = stream(seed, "sketch", name)
-        values = part.detach().flatten().double().cpu().numpy()
-        for start in range(0, len(values), _CHUNK):
-            chunk = values[start : start + _CHUNK]
-            hashed = rng.integers(0, 2 * buckets, size=len(chunk), dtype=np.int32)
-            signed = np.where(hashed & 1, chunk, -chunk)
-            sums += np.bincount(hashed >> 1, weights=signed, minlength=buckets)
-    return sums.astype(np.float32)
+        sums += _fold(part.detach(), stream(seed, "sketch", name), buckets).cpu()
+    return sums.float().numpy()
 
 
 def describe(exact: bool) -> str:

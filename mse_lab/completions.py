@@ -15,6 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionCacheLayerMixin,
+)
 
 from mse_lab.config import InputError
 from mse_lab.policy import Policy
@@ -65,20 +71,51 @@ def concatenate(parts: list[Completions]) -> Completions:
     )
 
 
+# Of these a batch may share the prompt's part, and gradients come back through it; states
+# of linear attention, convolutions and the like are written over from token to token.
+_SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
+
+
+def _is_filled(layer: Any) -> bool:
+    """Whether a layer of a cache holds what it is there for."""
+    if isinstance(layer, LinearAttentionCacheLayerMixin):
+        return all(layer.has_previous_state.values())
+    return isinstance(layer, DummyLayer) or layer.get_seq_length() > 0
+
+
 class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
     The last prompt token is fed together with a completion's own tokens, so that all of
-    the completion's logits come from one forward pass.
+    the completion's logits come from one forward pass. A model that keeps other states
+    than keys and values has them computed once for drawing alone.
     """
 
     def __init__(self, policy: Policy, prompt: list[int]) -> None:
+        self.prompt = prompt
         self.last_token = prompt[-1]
         self.cache: Any = DynamicCache(config=policy.model.config)
+        self.shared = all(type(layer) in _SHARED for layer in self.cache.layers)
         if len(prompt) > 1:
-            tokens = torch.tensor([prompt[:-1]], device=policy.device)
+            with torch.set_grad_enabled(self.shared and torch.is_grad_enabled()):
+                self._fill(policy)
+
+    def _fill(self, policy: Policy) -> None:
+        tokens = torch.tensor([self.prompt[:-1]], device=policy.device)
+        kind = type(policy.model).__name__
+        try:
             policy.model(
                 tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1
+            )
+        except ValueError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"model.path: {kind} cannot be drawn from: {reason}; use another model"
+            ) from None
+        if not all(map(_is_filled, self.cache.layers)):
+            raise InputError(
+                f"model.path: {kind} cannot be drawn from: it does not use the cache that "
+                "it is given; use another model"
             )
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
@@ -91,16 +128,24 @@ class SharedPrefix:
         return cache
 
     def tensors(self) -> list[Tensor]:
-        """List the keys and values of all layers."""
+        """List the keys and values of all layers, where they are shared."""
+        if not self.shared:
+            return []
         filled = [layer for layer in self.cache.layers if layer.get_seq_length()]
         return [tensor for layer in filled for tensor in (layer.keys, layer.values)]
 
     def expand(self, completions: int) -> Any:
         """Give a cache for so many completions, without copying the prompt's part."""
+        if not self.shared:
+            states = copy.deepcopy(self.cache)
+            states.reorder_cache(torch.zeros(completions, dtype=torch.long))
+            return states
         return self._with(lambda tensor: tensor.expand(completions, -1, -1, -1))
 
     def detached(self) -> "SharedPrefix":
         """Cut the graph: a prefix that collects gradients at its keys and values."""
+        if not self.shared:
+            return self
         cut = copy.copy(self)
         cut.cache = self._with(
             lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad)
@@ -117,6 +162,17 @@ class SharedPrefix:
         if pairs:
             tensors, gradients = zip(*pairs, strict=True)
             torch.autograd.backward(tensors, gradients)
+
+
+def completion_logits(policy: Policy, prefix: SharedPrefix, tokens_NT: Tensor) -> Tensor:
+    """Compute the logits of each token of completions after a prompt, (N, T, V)."""
+    count, length = tokens_NT.shape
+    known = [prefix.last_token] if prefix.shared else prefix.prompt
+    start = torch.tensor(known, device=tokens_NT.device).expand(count, -1)
+    inputs = torch.cat([start, tokens_NT[:, :-1]], dim=1)
+    if not prefix.shared:
+        return policy.model(inputs, use_cache=False, logits_to_keep=length).logits
+    return policy.model(inputs, past_key_values=prefix.expand(count), use_cache=True).logits
 
 
 def next_log_probabilities(policy: Policy, tokens_N1: Tensor, cache: Any) -> Tensor:
@@ -137,14 +193,14 @@ def invert(log_probs_NV: Tensor, uniforms_N: Tensor) -> Tensor:
     Returns:
         Token ids (N,); a token of probability 0 is never given.
     """
-    sums = log_probs_NV.double().exp().cumsum(dim=-1)
+    sums = log_probs_NV.exp().cumsum(dim=-1, dtype=torch.float64)
     # Rounding leaves the last sum a little off 1; scaling u keeps it inside.
     thresholds = (uniforms_N * sums[:, -1]).unsqueeze(-1)
     return torch.searchsorted(sums, thresholds, right=True).squeeze(-1)
 
 
 def _refuse_nan(log_probs_NV: Tensor, active: Tensor, first: int, prompt_id: str) -> None:
-    bad = torch.isnan(log_probs_NV).any(dim=-1)
+    bad = torch.isnan(log_probs_NV.sum(dim=-1))
     if bad.any():
         completion = first + int(active[bad][0])
         raise InputError(
@@ -185,7 +241,7 @@ def _draw_batch(
             break
         if ending.any():
             active, drawn = active[~ending], drawn[~ending]
-            cache.batch_select_indices(torch.nonzero(~ending)[:, 0])
+            cache.reorder_cache(torch.nonzero(~ending)[:, 0])
         inputs = drawn[:, None]
     return Completions(
         tokens.cpu().numpy(),

@@ -13,7 +13,7 @@ from torch import Tensor
 from mse_lab.completions import Completions
 from mse_lab.policy import Policy
 from mse_lab.reference import inner_product
-from mse_lab.scores import Scores, score_block, sequence_log_probs
+from mse_lab.scores import Scores, Scoring, score_block, sequence_log_probs
 
 EXTRA_PADDING = 3
 
@@ -43,6 +43,7 @@ def score_difference(
     completions: Completions,
     reference: Mapping[str, Tensor],
     block: Scores,
+    how: Scoring | None = None,
 ) -> float:
     """Compare the shortest completion of a block alone, padded and batched.
 
@@ -52,6 +53,7 @@ def score_difference(
         completions: The block.
         reference: The reference gradient.
         block: The block's scores.
+        how: How they were had.
 
     Returns:
         The largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,
@@ -61,7 +63,7 @@ def score_difference(
     one = completions[index : index + 1]
     alone = _alone(policy, prompt, one, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING
-    padded = score_block(policy, prompt, one, reference, padding)
+    padded = score_block(policy, prompt, one, reference, padding, how)
     norm2 = sum(norm for norm, _ in alone.values())
     product = sum(inner for _, inner in alone.values())
     reference_norm = np.sqrt(sum(inner_product(part, part) for part in reference.values()))

@@ -3,23 +3,28 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mse_lab import between, checks
-from mse_lab.completions import Completions, draw
+from mse_lab.completions import Completions, concatenate, draw
 from mse_lab.config import InputError, Probe
+from mse_lab.diagnostics import describe_tokens
 from mse_lab.invariance import score_difference
 from mse_lab.kinds import sum_by_kind
+from mse_lab.memory import Memory, attempt
 from mse_lab.policy import Policy
 from mse_lab.prompts import Prompt
 from mse_lab.reference import Gradient, Reference, measure_reference
 from mse_lab.rewards import Reward, reward_completions
+from mse_lab.rivals import rival_ratios
 from mse_lab.scores import Scores, score_block
 from mse_lab.streams import uniforms
+from mse_lab.supplied import Supplied
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -33,12 +38,31 @@ class Bench:
         policy: The policy.
         reward: The reward.
         keep_vectors: Whether reference vectors are kept as they are, not as sketches.
+        memory: How much is done at once.
+        supplied: The completions that are read instead of drawn, if any.
     """
 
     probe: Probe
     policy: Policy
     reward: Reward
     keep_vectors: bool
+    memory: Memory
+    supplied: Supplied | None = None
+
+    def keep(self, gradient: Gradient) -> NDArray[np.float32]:
+        """Give what is kept of a reference vector beyond its prompt."""
+        if self.keep_vectors:
+            # A prompt may leave out parameters that another uses, such as an expert's.
+            whole = {
+                name: gradient.get(name, torch.zeros_like(parameter))
+                for name, parameter in self.policy.parameters.items()
+            }
+            return between.flatten(whole)
+        return between.sketch(gradient, self.probe.seed)
+
+    def with_batch(self, completions: int) -> Policy:
+        """Give the policy, so many completions in one of its passes."""
+        return replace(self.policy, batch=completions)
 
 
 @dataclass(frozen=True)
@@ -61,7 +85,8 @@ class Pool:
                     "text": text,
                     "reward": float(reward),
                     "length": int(length),
-                    "log_prob": round(float(log_prob), 6),
+                    # Of completions from elsewhere it may not be known.
+                    "log_prob": None if np.isnan(log_prob) else round(float(log_prob), 6),
                 },
                 ensure_ascii=False,
             )
@@ -80,10 +105,59 @@ def _draw_pool(
     bench: Bench, prompt: Prompt, tokens: list[int], name: str, size: int
 ) -> Pool:
     positions = bench.probe.sampling.max_new_tokens
+    if bench.supplied is not None:
+        return _take_pool(bench, bench.supplied, prompt, name)
     numbers = uniforms(bench.probe.seed, prompt.id, name, range(size), positions)
-    completions = draw(bench.policy, tokens, numbers, prompt.id)
+    completions = attempt(
+        bench.memory.drawing,
+        lambda size: draw(bench.with_batch(size), tokens, numbers, prompt.id),
+    )
     texts = completions.texts(bench.policy)
     return Pool(name, completions, texts, reward_completions(bench.reward, texts, prompt))
+
+
+def _take_pool(bench: Bench, supplied: Supplied, prompt: Prompt, name: str) -> Pool:
+    positions = bench.probe.sampling.max_new_tokens
+    completions = supplied.read(prompt.id, name, bench.policy, positions)
+    texts = completions.texts(bench.policy)
+    if bench.probe.reward == "supplied":
+        return Pool(name, completions, texts, supplied.rewards(prompt.id, name))
+    return Pool(name, completions, texts, reward_completions(bench.reward, texts, prompt))
+
+
+def _law_arrays(
+    bench: Bench,
+    prompt: Prompt,
+    tokens: list[int],
+    pools: list[Pool],
+    recomputed: list[NDArray[np.float64]],
+) -> dict[str, Any]:
+    """Compare the law that the completions were drawn from with the differentiated one."""
+    supplied = bench.supplied
+    found: dict[str, Any] = {}
+    if supplied is None or supplied.form.log_probs:
+        pairs = zip(pools, recomputed, strict=True)
+        found["law_gap"] = max(pool.law_gap(log_probs) for pool, log_probs in pairs)
+    if supplied is not None:
+        completions = concatenate([pool.completions for pool in pools])
+        log_probs_N = np.concatenate(recomputed)
+        ratios = rival_ratios(bench.policy, tokens, completions, log_probs_N)
+        if not np.isfinite(ratios).all():
+            raise InputError(
+                f"prompt {prompt.id}: {supplied.path.name} has a completion that the model "
+                "gives no probability; check model.path and sampling.temperature"
+            )
+        found["rivals_R"] = ratios
+    return found
+
+
+def _score(
+    bench: Bench, tokens: list[int], block: Completions, reference: Reference
+) -> Scores:
+    return attempt(
+        bench.memory.scoring,
+        lambda how: score_block(bench.policy, tokens, block, reference.mean, how=how),
+    )
 
 
 def _score_pool(
@@ -94,7 +168,7 @@ def _score_pool(
     blocks = []
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
-        scores = score_block(bench.policy, tokens, block, reference.mean)
+        scores = _score(bench, tokens, block, reference)
         finite = np.isfinite(scores.gram_NN.diagonal())
         if not finite.all():
             worst = start + int(np.argmin(finite))
@@ -116,31 +190,30 @@ def _pool_arrays(pool: Pool, blocks: list[Scores]) -> dict[str, Any]:
     }
 
 
-def _reference_arrays(bench: Bench, pool: Pool, reference: Reference) -> dict[str, Any]:
-    def keep(gradient: Gradient) -> NDArray[np.float32]:
-        if bench.keep_vectors:
-            return between.flatten(gradient)
-        return between.sketch(gradient, bench.probe.seed)
-
+def _reference_arrays(pool: Pool, reference: Reference) -> dict[str, Any]:
     return {
         "reference_rewards_N": pool.rewards_N,
         "reference_product": sum(reference.products.values()),
         "reference_distance2": reference.distance2,
         "kind_products_M": sum_by_kind(reference.products),
-        "mean_D": keep(reference.mean),
-        "difference_D": keep(reference.difference),
+        "mean_D": reference.kept_mean,
+        "difference_D": reference.kept_difference,
     }
 
 
 def _completion_arrays(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
     lines = [line for pool in pools for line in pool.lines(prompt)]
+    ended_N = np.concatenate([pool.completions.ended_N for pool in pools])
+    own_tokens = [
+        tokens[:length]
+        for drawn in (pool.completions for pool in pools)
+        for tokens, length in zip(drawn.tokens_NT, drawn.lengths_N, strict=True)
+    ]
     return {
-        "mean_length": np.concatenate(
-            [pool.completions.lengths_N for pool in pools]
-        ).mean(),
-        "truncated": 1
-        - np.concatenate([pool.completions.ended_N for pool in pools]).mean(),
+        "mean_length": np.mean([len(tokens) for tokens in own_tokens]),
+        "truncated": 1 - ended_N.mean(),
         "lines": np.frombuffer("\n".join(lines).encode(), np.uint8),
+        **describe_tokens(own_tokens, ended_N),
     }
 
 
@@ -165,24 +238,40 @@ def measure_prompt(
     began = time.monotonic()
     size = bench.probe.pool
     reference_pool = _draw_pool(bench, prompt, tokens, "reference", size.reference)
-    reference = measure_reference(
-        bench.policy, tokens, reference_pool.completions, reference_pool.rewards_N
+    reference = attempt(
+        bench.memory.reference,
+        lambda size: measure_reference(
+            bench.with_batch(size),
+            tokens,
+            reference_pool.completions,
+            reference_pool.rewards_N,
+            bench.keep,
+        ),
     )
     pool = _draw_pool(bench, prompt, tokens, "replicate", size.replicate)
     blocks = _score_pool(bench, prompt, tokens, pool, reference)
     recomputed = np.concatenate([block.log_probs_N for block in blocks])
     arrays: dict[str, Any] = {
         **_pool_arrays(pool, blocks),
-        **_reference_arrays(bench, reference_pool, reference),
+        **_reference_arrays(reference_pool, reference),
         **_completion_arrays(prompt, [reference_pool, pool]),
-        "law_gap": max(
-            reference_pool.law_gap(reference.log_probs_N), pool.law_gap(recomputed)
+        **_law_arrays(
+            bench,
+            prompt,
+            tokens,
+            [reference_pool, pool],
+            [reference.log_probs_N, recomputed],
         ),
     }
     if first:
         block = pool.completions[: bench.probe.largest_group]
         arrays["invariance"] = score_difference(
-            bench.policy, tokens, block, reference.mean, blocks[0]
+            bench.policy,
+            tokens,
+            block,
+            reference.mean,
+            blocks[0],
+            bench.memory.scoring.current,
         )
     arrays["seconds"] = time.monotonic() - began
     return {name: np.asarray(value) for name, value in arrays.items()}

@@ -16,18 +16,24 @@ A half is one weighted backward pass. The prompt is common to its completions, s
 run through the model once, and backward once.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.completions import Completions, SharedPrefix
+from mse_lab.completions import Completions, SharedPrefix, completion_logits
 from mse_lab.policy import Policy
-from mse_lab.scores import sum_own_tokens
+from mse_lab.scores import sum_own_tokens, token_log_probs
 
 Gradient = dict[str, Tensor]
+
+# Numbers turned into float64 at a time.
+CHUNK = 2**24
 
 
 @dataclass(frozen=True)
@@ -36,31 +42,55 @@ class Reference:
 
     Attributes:
         mean: Parameter name -> rbar; parameters without influence are left out.
-        difference: Parameter name -> r_A - r_B.
+        kept_mean: rbar, or a sketch of it.
+        kept_difference: r_A - r_B, or a sketch of it.
         products: Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
         distance2: ||r_A - r_B||^2.
         log_probs_N: log pi of the reference's completions, recomputed.
     """
 
     mean: Gradient
-    difference: Gradient
+    kept_mean: NDArray[np.float32]
+    kept_difference: NDArray[np.float32]
     products: dict[str, float]
     distance2: float
     log_probs_N: NDArray[np.float64]
 
 
-def _completion_log_probs(
+def completion_log_probs(
     policy: Policy, prefix: SharedPrefix, completions: Completions
 ) -> Tensor:
+    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
     longest = int(completions.lengths_N.max())
     tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
-    first = torch.full((len(tokens), 1), prefix.last_token, device=policy.device)
-    logits = policy.model(
-        torch.cat([first, tokens[:, :-1]], dim=1),
-        past_key_values=prefix.expand(len(tokens)),
-        use_cache=True,
-    ).logits
-    return sum_own_tokens(policy, logits, tokens, completions)
+    logits = completion_logits(policy, prefix, tokens)
+    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
+
+
+@contextmanager
+def _summing(policy: Policy) -> Iterator[Gradient]:
+    """Sum what backward passes give, float32 or better whatever the model's precision."""
+    sums: Gradient = {}
+
+    def add(name: str, parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        if gradient is None:
+            return
+        if name in sums:
+            sums[name] += gradient
+        else:
+            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+
+    with policy.differentiable():
+        handles = [
+            parameter.register_post_accumulate_grad_hook(partial(add, name))
+            for name, parameter in policy.parameters.items()
+        ]
+        try:
+            yield sums
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 def weighted_gradient(
@@ -78,26 +108,23 @@ def weighted_gradient(
         weights_N: A weight for each.
 
     Returns:
-        Parameter name -> gradient, for the parameters that autograd reaches; and the
-        completions' log-probabilities.
+        Parameter name -> gradient, for the parameters that autograd reaches, float32 or
+        better; and the completions' log-probabilities.
     """
     log_probs = []
-    with torch.enable_grad(), policy.differentiable():
+    with torch.enable_grad(), _summing(policy) as gradient:
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for start in range(0, len(completions), policy.batch):
             part = slice(start, start + policy.batch)
-            log_probs_N = _completion_log_probs(policy, cut, completions[part])
+            log_probs_N = completion_log_probs(policy, cut, completions[part])
             weights = torch.from_numpy(weights_N[part]).to(log_probs_N)
             (weights * log_probs_N).sum().backward()
             log_probs.append(log_probs_N.detach().double().cpu().numpy())
         prefix.backward(cut)
-        gradient = {
-            name: parameter.grad
-            for name, parameter in policy.parameters.items()
-            if parameter.grad is not None
-        }
-    return gradient, np.concatenate(log_probs)
+    # Autograd reaches the parameters in the order of the pass; sketches want the model's.
+    ordered = {name: gradient[name] for name in policy.parameters if name in gradient}
+    return ordered, np.concatenate(log_probs)
 
 
 def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -107,7 +134,14 @@ def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def inner_product(left: Tensor, right: Tensor) -> float:
     """Multiply two gradients of one parameter, summed in float64."""
-    return float(torch.dot(left.flatten().double(), right.flatten().double()))
+    return float(
+        sum(
+            torch.dot(some.double(), others.double())
+            for some, others in zip(
+                left.flatten().split(CHUNK), right.flatten().split(CHUNK), strict=True
+            )
+        )
+    )
 
 
 def measure_reference(
@@ -115,6 +149,7 @@ def measure_reference(
     prompt: list[int],
     completions: Completions,
     rewards_N: NDArray[np.float64],
+    keep: Callable[[Gradient], NDArray[np.float32]],
 ) -> Reference:
     """Measure the reference gradient of a prompt.
 
@@ -123,6 +158,7 @@ def measure_reference(
         prompt: The prompt's token ids.
         completions: An even number of them; the first half is A, the second B.
         rewards_N: Their rewards.
+        keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
 
     Returns:
         rbar, <r_A, r_B> by parameter and ||r_A - r_B||^2.
@@ -134,11 +170,22 @@ def measure_reference(
     half_b, log_probs_b = weighted_gradient(
         policy, prompt, completions[n:], leave_one_out(rewards_N[n:])
     )
-    difference = {name: half_a[name] - half_b[name] for name in half_a}
+    for one, other in ((half_a, half_b), (half_b, half_a)):
+        # An expert that only the other half's completions were sent to.
+        one.update({name: torch.zeros_like(other[name]) for name in other.keys() - one})
+    products = {name: inner_product(half_a[name], half_b[name]) for name in half_a}
+    # In place, two vectors of D at most: r_A - r_B, then rbar = r_B + (r_A - r_B) / 2.
+    for name, part in half_b.items():
+        half_a[name] -= part
+    difference = keep(half_a)
+    distance2 = sum(inner_product(part, part) for part in half_a.values())
+    for name, part in half_b.items():
+        part.add_(half_a.pop(name), alpha=0.5)
     return Reference(
-        mean={name: (half_a[name] + half_b[name]) / 2 for name in half_a},
-        difference=difference,
-        products={name: inner_product(half_a[name], half_b[name]) for name in half_a},
-        distance2=sum(inner_product(part, part) for part in difference.values()),
+        mean=half_b,
+        kept_mean=keep(half_b),
+        kept_difference=difference,
+        products=products,
+        distance2=distance2,
         log_probs_N=np.concatenate([log_probs_a, log_probs_b]),
     )

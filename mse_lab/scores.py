@@ -7,26 +7,42 @@ by layer; each parameter's factors are reduced to inner products and dropped as 
 the backward pass has met all uses of the parameter. No score is ever stored, and the
 parameters' own gradients are never accumulated.
 
-Torch ends here: what leaves this file is NumPy.
+Where the block's activations do not fit, only the inputs of the decoder layers are kept,
+and each layer is run once more when the backward pass reaches it (`layers.py`). Torch ends
+here: what leaves this file is NumPy.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
+from mse_lab.calls import Unattributed
 from mse_lab.completions import Completions
-from mse_lab.config import InputError
-from mse_lab.factors import Dense, Factor, OuterProducts, RowSums, reduce_factors
+from mse_lab.head import SlicedHead
+from mse_lab.layers import recomputed_layers
 from mse_lab.policy import Policy
+from mse_lab.recorder import Recorder
+
+
+class Scoring(NamedTuple):
+    """How a block is scored; the scores are the same, memory and time are not.
+
+    Attributes:
+        block: Completions whose products are formed with one another; where it is less
+            than the largest group, only norms and products with the reference are had.
+        layer: Completions in one decoder layer at a time, which is recomputed from its
+            input; None keeps all activations.
+        sliced: Whether the logits are formed in slices of the vocabulary only.
+    """
+
+    block: int
+    layer: int | None = None
+    sliced: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,7 +50,7 @@ class Scores:
     """Inner products of the scores of a block of N completions.
 
     Attributes:
-        gram_NN: <W_i, W_j>.
+        gram_NN: <W_i, W_j>; NaN between completions that were not scored together.
         products_N: <W_i, r> with the reference r.
         norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
         log_probs_N: log pi(Y_i | x), recomputed from the whole sequence.
@@ -46,148 +62,28 @@ class Scores:
     log_probs_N: NDArray[np.float64]
 
 
-def _linear(module: nn.Linear, x: Tensor, d: Tensor) -> dict[str, Factor]:
-    x, d = x.flatten(1, -2), d.flatten(1, -2)
-    return {"weight": OuterProducts(d, x), "bias": Dense(d.sum(1))}
+def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
+    """Sum each completion's token log-probabilities up to its length, (N,)."""
+    lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
+    positions = torch.arange(log_probs_NT.shape[1], device=log_probs_NT.device)
+    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(1)
 
 
-def _conv1d(module: Conv1D, x: Tensor, d: Tensor) -> dict[str, Factor]:
-    """GPT-2's linear layer, its weight stored as (input, output)."""
-    x, d = x.flatten(1, -2), d.flatten(1, -2)
-    return {"weight": OuterProducts(x, d), "bias": Dense(d.sum(1))}
+def token_log_probs(policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
+    """Look up each token's log-probability, (N, T)."""
+    tokens = tokens_NT.to(logits_NTV.device)
+    return policy.log_probabilities(logits_NTV).gather(-1, tokens[..., None])[..., 0]
 
 
-def _embedding(module: nn.Embedding, x: Tensor, d: Tensor) -> dict[str, Factor]:
-    if module.padding_idx is not None:
-        # As autograd has it: the padding row is a constant when looked up.
-        d = d * (x != module.padding_idx)[..., None]
-    return {"weight": RowSums(x, d)}
-
-
-def _any_module(module: nn.Module, x: Tensor, d: Tensor) -> dict[str, Factor]:
-    """Differentiate the module's own forward for each completion: norms and the like."""
-    parameters = {name: p.detach() for name, p in module.named_parameters(recurse=False)}
-
-    def pull_back(x_one: Tensor, d_one: Tensor) -> dict[str, Tensor]:
-        def run(values: dict[str, Tensor]) -> Tensor:
-            return torch.func.functional_call(module, values, (x_one[None],))
-
-        pull: Any = torch.func.vjp(run, parameters)[1]
-        return pull(d_one[None])[0]
-
-    gradients = torch.func.vmap(pull_back)(x, d)
-    return {name: Dense(gradient) for name, gradient in gradients.items()}
-
-
-# By exact type: a subclass may compute something else and is differentiated as it is.
-_RULES: dict[type, Callable[[Any, Tensor, Tensor], dict[str, Factor]]] = {
-    nn.Linear: _linear,
-    Conv1D: _conv1d,
-    nn.Embedding: _embedding,
-}
-
-
-def _refuse(module_name: str, module: nn.Module, reason: str) -> InputError:
-    return InputError(
-        f"no exact score for {module_name} ({type(module).__name__}): {reason}; "
-        f"leave it out with parameters: ['^(?!{module_name}[.])']"
-    )
-
-
-class _Recorder:
-    """Meets every use of a parameter, forward and backward, and reduces its factors."""
-
-    def __init__(self, policy: Policy, count: int, reference: Mapping[str, Tensor]) -> None:
-        self.policy = policy
-        self.count = count
-        self.reference = reference
-        self.names = {id(p): name for name, p in policy.parameters.items()}
-        self.replaying = False
-        self.awaited: Counter[str] = Counter()
-        self.factors: dict[str, list[Factor]] = defaultdict(list)
-        self.gram = torch.zeros(count, count, dtype=torch.float64, device=policy.device)
-        self.products = torch.zeros(count, dtype=torch.float64, device=policy.device)
-        self.norms2: dict[str, NDArray[np.float64]] = {}
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Hook every module that owns a parameter that counts, inside the block."""
-        handles = []
-        for module_name, module in self.policy.model.named_modules():
-            own = {
-                local: self.names[id(parameter)]
-                for local, parameter in module.named_parameters(recurse=False)
-                if id(parameter) in self.names
-            }
-            if own:
-                hook = partial(self._meet_forward, module_name, own)
-                handles.append(module.register_forward_hook(hook, with_kwargs=True))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _meet_forward(
-        self,
-        module_name: str,
-        own: dict[str, str],
-        module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        output: Any,
-    ) -> Tensor | None:
-        if self.replaying:
-            return None  # `_any_module` runs the module once more
-        inputs = [*args, *kwargs.values()]
-        if (
-            len(inputs) != 1
-            or not isinstance(inputs[0], Tensor)
-            or not isinstance(output, Tensor)
-        ):
-            raise _refuse(module_name, module, "it maps more than one tensor to one")
-        x = inputs[0]
-        if output.shape[0] == x.shape[0] == 1:
-            # One result for the whole batch, such as position embeddings: one each.
-            x = x.expand(self.count, *x.shape[1:])
-            output = output.expand(self.count, *output.shape[1:])
-        if not len(x) == len(output) == self.count or output.dim() < 3:
-            raise _refuse(module_name, module, "its batch is not the completions'")
-        if not output.requires_grad:
-            output.requires_grad_(True)
-        self.awaited.update(own.values())
-        output.register_hook(partial(self._meet_backward, module, own, x.detach()))
-        return output
-
-    def _meet_backward(
-        self, module: nn.Module, own: dict[str, str], x: Tensor, d: Tensor
-    ) -> None:
-        self.replaying = True
-        found = _RULES.get(type(module), _any_module)(module, x, d)
-        self.replaying = False
-        for local, name in own.items():
-            self.factors[name].append(found[local])
-            self.awaited[name] -= 1
-            if not self.awaited[name]:
-                self._reduce(name)
-
-    def _reduce(self, name: str) -> None:
-        reduced = reduce_factors(self.factors.pop(name), self.reference[name])
-        self.gram += reduced.gram_NN
-        self.products += reduced.products_N
-        self.norms2[name] = reduced.gram_NN.diagonal().cpu().numpy()
-
-    def finish(self) -> None:
-        """Reduce what had a use outside the loss; refuse a parameter never met."""
-        for name in list(self.factors):
-            self._reduce(name)
-        for name in self.reference:
-            if name not in self.norms2:
-                module_name, _, _ = name.rpartition(".")
-                module = self.policy.model.get_submodule(module_name)
-                raise _refuse(
-                    module_name, module, f"{name} is used without calling the module"
-                )
+def _sequences(
+    policy: Policy, prompt: list[int], completions: Completions, padding: int
+) -> tuple[Tensor, Tensor]:
+    """Join prompt and completions: (what the model reads, the completions' tokens)."""
+    longest = int(completions.lengths_N.max())
+    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
+    tokens = nn.functional.pad(tokens, (0, padding))
+    start = torch.tensor(prompt, device=policy.device).expand(len(completions), -1)
+    return torch.cat([start, tokens[:, :-1]], dim=1), tokens
 
 
 def sequence_log_probs(
@@ -205,25 +101,85 @@ def sequence_log_probs(
         Differentiable log-probabilities (N,). What follows a completion cannot change
         them: attention is causal and the sum stops at its length.
     """
-    longest = int(completions.lengths_N.max())
-    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
-    tokens = nn.functional.pad(tokens, (0, padding))
-    start = torch.tensor(prompt, device=policy.device).expand(len(completions), -1)
-    inputs = torch.cat([start, tokens[:, :-1]], dim=1)
+    inputs, tokens = _sequences(policy, prompt, completions, padding)
     logits = policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1]).logits
-    return sum_own_tokens(policy, logits, tokens, completions)
+    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
 
 
-def sum_own_tokens(
-    policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor, completions: Completions
+def _sliced_log_probs(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    padding: int,
+    head: SlicedHead,
+    recorder: Recorder,
 ) -> Tensor:
-    """Sum each completion's token log-probabilities up to its length, (N,)."""
-    log_probs = policy.log_probabilities(logits_NTV).gather(-1, tokens_NT[..., None])[
-        ..., 0
-    ]
-    lengths = torch.from_numpy(completions.lengths_N).to(policy.device)
-    own = torch.arange(tokens_NT.shape[1], device=policy.device) < lengths[:, None]
-    return torch.where(own, log_probs, 0).sum(1)
+    """Compute the same without ever holding all logits."""
+    inputs, tokens = _sequences(policy, prompt, completions, padding)
+    with head.capturing() as hidden:
+        policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
+    log_probs = head.log_probabilities(hidden[0], tokens.to(hidden[0].device), recorder)
+    return sum_own_tokens(log_probs, completions)
+
+
+def _score_together(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    reference: Mapping[str, Tensor],
+    padding: int,
+    how: Scoring,
+) -> Scores:
+    """Score completions in one forward and backward pass, with all their products."""
+    recorder = Recorder(policy, len(completions), reference, shared=len(prompt))
+    head = SlicedHead(policy) if how.sliced else None
+    try:
+        with (
+            recorder.recording(without=head.module if head else None),
+            recomputed_layers(policy.model, recorder, how.layer),
+            torch.enable_grad(),
+        ):
+            what = policy, prompt, completions, padding
+            log_probs = (
+                _sliced_log_probs(*what, head, recorder)
+                if head
+                else sequence_log_probs(*what)
+            )
+            log_probs.sum().backward()
+        recorder.finish()
+    except Unattributed as found:
+        # Once a model: the module around the one found answers from now on.
+        recorder.hand_up(found)
+    else:
+        return Scores(
+            gram_NN=recorder.gram.numpy(),
+            products_N=recorder.products.numpy(),
+            norms2=recorder.norms2,
+            log_probs_N=log_probs.detach().double().cpu().numpy(),
+        )
+    # Out of the exception, which holds on to the pass that it ended.
+    return _score_together(policy, prompt, completions, reference, padding, how)
+
+
+def _side_by_side(parts: list[Scores]) -> Scores:
+    """Join scores of parts of a block, the products between parts unknown."""
+    if len(parts) == 1:
+        return parts[0]
+    count = sum(len(part.products_N) for part in parts)
+    gram, start = np.full((count, count), np.nan), 0
+    for part in parts:
+        rows = slice(start, start + len(part.products_N))
+        np.fill_diagonal(gram[rows, rows], part.gram_NN.diagonal())
+        start = rows.stop
+    return Scores(
+        gram_NN=gram,
+        products_N=np.concatenate([part.products_N for part in parts]),
+        norms2={
+            name: np.concatenate([part.norms2[name] for part in parts])
+            for name in parts[0].norms2
+        },
+        log_probs_N=np.concatenate([part.log_probs_N for part in parts]),
+    )
 
 
 def score_block(
@@ -232,8 +188,9 @@ def score_block(
     completions: Completions,
     reference: Mapping[str, Tensor],
     padding: int = 0,
+    how: Scoring | None = None,
 ) -> Scores:
-    """Score a block of completions in one forward and backward pass.
+    """Score a block of completions, one backward pass through each of them.
 
     Args:
         policy: The policy.
@@ -242,6 +199,7 @@ def score_block(
         reference: Parameter name -> reference gradient, for every parameter that the
             policy's log-probability depends on.
         padding: Tokens of padding beyond the longest completion; changes nothing.
+        how: What is kept in memory; None for everything, the fastest.
 
     Returns:
         The block's inner products, float64.
@@ -249,14 +207,18 @@ def score_block(
     Raises:
         InputError: A module with such a parameter has no exact rule; it is named.
     """
-    recorder = _Recorder(policy, len(completions), reference)
-    with recorder.recording(), torch.enable_grad():
-        log_probs = sequence_log_probs(policy, prompt, completions, padding)
-    log_probs.sum().backward()
-    recorder.finish()
-    return Scores(
-        gram_NN=recorder.gram.cpu().numpy(),
-        products_N=recorder.products.cpu().numpy(),
-        norms2=recorder.norms2,
-        log_probs_N=log_probs.detach().double().cpu().numpy(),
+    how = how or Scoring(len(completions))
+    starts = range(0, len(completions), how.block)
+    return _side_by_side(
+        [
+            _score_together(
+                policy,
+                prompt,
+                completions[start : start + how.block],
+                reference,
+                padding,
+                how,
+            )
+            for start in starts
+        ]
     )

@@ -30,27 +30,69 @@ def randomise(model, seed=0, scale=0.4):
         parameter.data = (centre + scale * noise).to(parameter.dtype)
 
 
+GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": None,
+        "eos_token_id": 1}  # fmt: skip
+OPT = {"hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 24, "num_hidden_layers": 2,
+       "num_attention_heads": 4, "max_position_embeddings": 64, "pad_token_id": 0,
+       "bos_token_id": None, "eos_token_id": 1}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 6}
+LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+# Windows shorter than the tests' prompts, and a layer that sees everything.
+WINDOWS = {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]}
+LINEAR = {"layer_types": ["linear_attention", "full_attention"],
+          "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+          "linear_key_head_dim": 4, "linear_value_head_dim": 4}  # fmt: skip
+# Latent attention: keys and values from a few numbers a token.
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4,
+          "qk_rope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 4}  # fmt: skip
+
+# What each architecture has beside SIZES.
+ARCHITECTURES = {
+    "qwen2": {},
+    "qwen3": {"head_dim": 4},
+    "llama": {},
+    "mistral": {"head_dim": 4, "sliding_window": 5},
+    "gemma": {"head_dim": 4},
+    "gemma2": {"head_dim": 4, "sliding_window": 6},
+    "gemma3_text": {"head_dim": 4, **WINDOWS},
+    "gpt2": GPT2,
+    "phi3": {},
+    "olmo2": {},
+    "smollm3": {"no_rope_layers": [1, 0]},
+    "qwen3_moe": {"head_dim": 4, "num_experts": 4, "norm_topk_prob": True, **EXPERTS},
+    "mixtral": LOCAL_EXPERTS,
+    "gpt_oss": {"head_dim": 4, **LOCAL_EXPERTS, **WINDOWS,
+                "rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}},
+    "deepseek_v3": {**LATENT, **EXPERTS, "n_routed_experts": 4, "n_shared_experts": 1,
+                    "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1},
+    "jetmoe": {"kv_channels": 4, **LOCAL_EXPERTS},
+    "qwen3_next": {"head_dim": 4, "num_experts": 4, "shared_expert_intermediate_size": 8,
+                   **EXPERTS, **LINEAR},
+    "lfm2": {"layer_types": ["conv", "full_attention"], "block_multiple_of": 4},
+    "falcon": {"multi_query": True, "parallel_attn": True, "bias": False},
+    "opt": OPT,
+    "gpt_neox": {},
+    "stablelm": {"use_qkv_bias": True, "qk_layernorm": True},
+    "cohere2": WINDOWS,
+    "granite": {"logits_scaling": 2.0, "embedding_multiplier": 3.0},
+    "openai-gpt": GPT2,
+    "mamba": {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+}  # fmt: skip
+OWN_SIZES = ("gpt2", "opt", "openai-gpt", "mamba")
+
+
 def random_model(architecture, vocabulary=11, tied=True, **sizes):
-    """Build a tiny model of an architecture: qwen2, qwen3, llama, gemma2 or gpt2."""
-    common = {**SIZES, "vocab_size": vocabulary, "tie_word_embeddings": tied, **sizes}
-    if architecture == "gpt2":
-        config = transformers.GPT2Config(
-            vocab_size=vocabulary, n_embd=16, n_layer=2, n_head=4, n_positions=64,
-            tie_word_embeddings=tied, bos_token_id=None, eos_token_id=1,
-        )  # fmt: skip
-        model = transformers.GPT2LMHeadModel(config)
-    elif architecture == "llama":
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**common))
-    elif architecture == "qwen3":
-        model = transformers.Qwen3ForCausalLM(
-            transformers.Qwen3Config(**common, head_dim=4)
-        )
-    elif architecture == "gemma2":
-        # Norms that add 1 to the weight, soft-capped logits, windows below the prompt.
-        config = transformers.Gemma2Config(**common, head_dim=4, sliding_window=6)
-        model = transformers.Gemma2ForCausalLM(config)
-    else:
-        model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**common))
+    """Build a tiny model of one of `ARCHITECTURES`."""
+    common = {} if architecture in OWN_SIZES else SIZES
+    given = {**common, **ARCHITECTURES[architecture], **sizes}
+    config = transformers.AutoConfig.for_model(
+        architecture,
+        vocab_size=vocabulary,
+        tie_word_embeddings=tied,
+        # Fused kernels of experts take no float64 and no matrices this small.
+        **{"experts_implementation": "eager", **given},
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config)
     randomise(model)
     return model.eval().requires_grad_(False)
 

@@ -6,6 +6,7 @@ import torch
 from models import random_policy
 from test_scores import PROMPT, autograd_scores, some_completions
 
+from mse_lab import between
 from mse_lab.reference import leave_one_out, measure_reference, weighted_gradient
 
 
@@ -44,7 +45,7 @@ def test_halves():
     scores_ND = autograd_scores(policy, completions)
     half_a = leave_one_out(rewards[:4]) @ scores_ND[:4]
     half_b = leave_one_out(rewards[4:]) @ scores_ND[4:]
-    found = measure_reference(policy, PROMPT, completions, rewards)
+    found = measure_reference(policy, PROMPT, completions, rewards, between.flatten)
     mean = (half_a + half_b) / 2
     np.testing.assert_allclose(join(found.mean, policy), mean, atol=1e-5 * abs(mean).max())
     np.testing.assert_allclose(sum(found.products.values()), half_a @ half_b, rtol=1e-4)
