@@ -1,6 +1,8 @@
 """Measure how far policy-gradient estimates are from the true gradient of a model.
 
 python run_mse.py run tiny/base        one measurement
+torchrun --nproc-per-node 8 run_mse.py run PROBE   the same, by eight processes
+python run_mse.py plan tiny/base       what that will take, before it is spent
 python run_mse.py figure               Figure 4 from finished runs
 python run_mse.py claims tiny/base     the paper's statements, put to a run
 python run_mse.py advise tiny/base     which group size, which baseline
@@ -17,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mse_lab.checks import summary
+from mse_lab.checks import hold, summary
 from mse_lab.config import InputError, load_probe, probe_file, probe_name
 from mse_lab.listing import list_probes
+from mse_lab.processes import ALONE, Processes, started_by_torchrun
 
 if TYPE_CHECKING:
     from mse_lab.run import Outcome
@@ -32,6 +35,16 @@ INTERRUPTED = 130
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
+    if not started_by_torchrun():
+        return measure(arguments, ALONE)
+    from mse_lab.several import join
+
+    with join(complain) as processes:
+        return measure(arguments, processes)
+
+
+def measure(arguments: argparse.Namespace, processes: Processes) -> int:
+    """Measure each probe, in one of the processes that share it."""
     paths = [probe_file(name, ROOT) for name in arguments.probes]
     probes = [load_probe(path, arguments.set) for path in paths]
     from mse_lab.run import run_probe  # imports torch, which the other commands do without
@@ -39,23 +52,44 @@ def run(arguments: argparse.Namespace) -> int:
     held = []
     for path, probe in zip(paths, probes, strict=True):
         name = probe_name(path, ROOT)
-        folder = arguments.out / name
-        outcome = run_probe(name, probe, folder, ROOT, fresh=arguments.fresh)
-        held.append(announce(folder, outcome))
+        folder, fresh = arguments.out / name, arguments.fresh
+        outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
+        held.append(hold(outcome.checks))
+        if processes.first:
+            announce(folder, outcome)
     return int(not all(held))
 
 
-def announce(folder: Path, outcome: Outcome) -> bool:
-    """Say on the screen what became of a run; return whether its checks hold."""
-    held = all(check.ok for check in outcome.checks)
+def announce(folder: Path, outcome: Outcome) -> None:
+    """Say on the screen what became of a run."""
     state = "finished before, left as it is (--fresh starts over)"
     print(f"{folder}: {state if outcome.found else 'results written'}")
     print(summary(outcome.checks))
+    for line in outcome.diagnostics.lines if outcome.diagnostics else []:
+        print(line)
     for warning in outcome.warnings:
         print(f"warning: {warning}")
-    if not held:
+    if not hold(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")
-    return held
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Say what a run of each probe will take; write nothing."""
+    if started_by_torchrun():
+        raise InputError("plan needs one process; start it without torchrun")
+    paths = [probe_file(name, ROOT) for name in arguments.probes]
+    probes = [load_probe(path, arguments.set) for path in paths]
+    from mse_lab.plan import plan_json, plan_probe, plan_text
+
+    plans = []
+    for path, probe in zip(paths, probes, strict=True):
+        name = probe_name(path, ROOT)
+        plans.append(plan_probe(name, probe, arguments.out / name, ROOT))
+        if not arguments.json:
+            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(paths)))
+    if arguments.json:
+        print(plan_json(plans))
+    return 0
 
 
 def finished(name: str) -> Path:
@@ -133,20 +167,27 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "help": "a folder of results, or a probe's name",
     }
 
-    one = commands.add_parser("run", help="one measurement per probe")
-    one.add_argument(
+    measured = argparse.ArgumentParser(add_help=False)
+    measured.add_argument(
         "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
     )
-    one.add_argument(
+    measured.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         help="change a setting: pool.replicate=128",
     )
-    one.add_argument("--out", **results)
+    measured.add_argument("--out", **results)
+
+    one = commands.add_parser("run", parents=[measured], help="one measurement per probe")
     one.add_argument("--fresh", action="store_true", help="start over")
     one.set_defaults(command=run)
+
+    help_text = "what a run will take: completions, operations, memory, time, intervals"
+    one = commands.add_parser("plan", parents=[measured], help=help_text)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one.set_defaults(command=plan)
 
     one = commands.add_parser("figure", help="Figure 4 from finished runs")
     one.add_argument("runs", nargs="*", **runs)

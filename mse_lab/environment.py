@@ -92,5 +92,6 @@ def describe_environment(
         if on_gpu
         else None,
         "repeatability": "mse.csv is byte-identical for the same configuration, device, "
-        "versions and threads, interrupted or not; else it is equal statistically",
+        "versions and threads per process, in one process or several, interrupted or not; "
+        "else, and where passes retreated out of memory, it is equal statistically",
     }

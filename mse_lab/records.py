@@ -20,7 +20,7 @@ import pandas as pd
 import yaml
 from numpy.typing import NDArray
 
-from mse_lab.checks import Check
+from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
@@ -34,7 +34,9 @@ COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
 BESIDE = (
     "config.yaml",
     "prompts.sha256",
+    "checkpoint.json",
     "environment.json",
+    "diagnostics.json",
     "completions.jsonl",
     "laws.csv",
     "by_prompt.csv",
@@ -83,10 +85,11 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
     write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Write named arrays as compressed `.npz`."""
+def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
+    """Write named arrays as `.npz`."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    save = np.savez_compressed if compressed else np.savez
+    save(buffer, allow_pickle=False, **arrays)
     write_bytes(path, buffer.getvalue())
 
 
@@ -116,8 +119,15 @@ class Record:
             self.path(name).unlink(missing_ok=True)
         shutil.rmtree(self.path("shards"), ignore_errors=True)
 
-    def refuse_other(self, probe: Probe, prompts_digest: str) -> None:
+    def refuse_other(
+        self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
+    ) -> None:
         """See that what the folder holds, finished or begun, is of this configuration.
+
+        Args:
+            probe: The configuration.
+            prompts_digest: Hash of its prompts.
+            identity: Which checkpoint it is, by part; empty where that is not known yet.
 
         Raises:
             InputError: It is of another; the message says what differs.
@@ -126,17 +136,32 @@ class Record:
             return
         differences = self.differences(probe)
         if not differences and self._prompts_digest() not in ("", prompts_digest):
-            differences = "its prompts have changed since"
+            also = "" if probe.completions is None else " or the file of completions"
+            differences = f"its prompts{also} have changed since"
+        changed = [
+            part
+            for part, there in self._identity().items()
+            if identity.get(part) and there and identity[part] != there
+        ]
+        if not differences and changed:
+            differences = f"its checkpoint has changed since: {', '.join(changed)}"
         if differences:
             raise InputError(
                 f"{self.folder} belongs to another configuration ({differences}); "
                 "use --fresh to start over, or --out for another folder"
             )
 
-    def claim(self, probe: Probe, prompts_digest: str) -> None:
-        """Take the folder for a configuration and its prompts."""
+    def claim(
+        self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
+    ) -> None:
+        """Take the folder for a configuration, its prompts and its checkpoint."""
         write_text(self.path("config.yaml"), dump_probe(probe))
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")
+        write_json(self.path("checkpoint.json"), dict(identity))
+
+    def _identity(self) -> dict[str, str]:
+        path = self.path("checkpoint.json")
+        return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
 
     def _prompts_digest(self) -> str:
         path = self.path("prompts.sha256")
@@ -218,7 +243,7 @@ class Record:
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
-        held = all(check.ok for check in checks)
+        held = hold(checks)
         entries = [check.as_dict() for check in checks]
         content = {"ok": held, "checks": entries, "warnings": list(warnings)}
         write_json(self.path("checks.json"), content)

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,22 +15,45 @@ from tqdm import tqdm
 
 from mse_lab import between, tables
 from mse_lab.binary_laws import is_binary
-from mse_lab.checks import Check, check_drawn_law, check_invariance, check_mean_score
-from mse_lab.config import InputError, Probe
-from mse_lab.curves import Curves, law_curves, measure_curves, warn_of_disagreement
-from mse_lab.environment import describe_environment
+from mse_lab.checks import (
+    Check,
+    check_drawn_law,
+    check_invariance,
+    check_mean_score,
+    check_rivals,
+)
+from mse_lab.config import InputError, Probe, dump_probe
+from mse_lab.curves import (
+    Curves,
+    law_curves,
+    measure_curves,
+    warn_of_disagreement,
+    warn_of_norms_only,
+)
+from mse_lab.diagnostics import Diagnostics, diagnose, restore, warn_of_completions
+from mse_lab.environment import describe_environment, device_model, peak_memory_bytes
 from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.fingerprint import identify_model
 from mse_lab.intervals import draw_resamples
 from mse_lab.measure import Bench, measure_prompt
+from mse_lab.memory import plan_memory
 from mse_lab.policy import Policy, encode_prompt, load_policy
 from mse_lab.pools import Pools, stack
+from mse_lab.processes import ALONE, PATIENCE, Processes, wait_until
+from mse_lab.progress import Tally, add_up, progress, tally_prompt
 from mse_lab.prompts import Prompt, load_prompts
 from mse_lab.records import Record, read_arrays, write_arrays, write_json, write_table
 from mse_lab.replicates import measure_errors
-from mse_lab.rewards import load_reward
+from mse_lab.rewards import load_reward, try_reward
+from mse_lab.rivals import warn_of_rival
 from mse_lab.streams import stream
+from mse_lab.supplied import Supplied, find_completions
 
 Shard = dict[str, NDArray[Any]]
+
+# To be raised with every change of what a shard holds or means: shards of other versions
+# are measured again.
+SHARD_VERSION = 2
 
 
 class Outcome(NamedTuple):
@@ -38,53 +63,122 @@ class Outcome(NamedTuple):
         checks: The built-in checks, failed or not.
         warnings: What a reader should know before using the numbers, a sentence each.
         found: Whether the run was finished before and left as it is.
+        diagnostics: What its completions are like; None if an earlier version made it.
     """
 
     checks: list[Check]
     warnings: list[str]
     found: bool
+    diagnostics: Diagnostics | None
 
 
-def _digest(prompts: list[Prompt]) -> str:
-    """Hash what the prompts are, to see on resuming whether they have changed."""
+@dataclass(frozen=True)
+class Run:
+    """What one run is about.
+
+    Attributes:
+        name: The probe's name.
+        probe: The configuration.
+        prompts: The prompts.
+        estimators: The estimators.
+        record: The folder of the results.
+        processes: Those that share the prompts.
+        supplied: The completions that are read instead of drawn, if any.
+    """
+
+    name: str
+    probe: Probe
+    prompts: list[Prompt]
+    estimators: list[Estimator]
+    record: Record
+    processes: Processes
+    supplied: Supplied | None
+
+
+def _digest(prompts: list[Prompt], supplied: Supplied | None) -> str:
+    """Hash what the prompts, and completions that are read, are: on resuming the same?"""
     text = json.dumps([[prompt.text, dict(prompt.record)] for prompt in prompts])
+    if supplied is not None:
+        text += supplied.digest
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@contextmanager
-def _progress(name: str, prompts: int, done: int, size: int) -> Iterator[tqdm]:
-    """Show prompts done, completions a second and the time left."""
-    with tqdm(
-        total=prompts * size,
-        initial=done * size,
-        desc=f"{name}: sampling and scoring",
-        unit=" completions",
-        postfix=f"prompts {done}/{prompts}",
-        dynamic_ncols=True,
-    ) as bar:
-        yield bar
+def _is_current(path: Path) -> bool:
+    """Whether a shard is there, can be read and is of this version."""
+    try:
+        # Opened here, because `np.load` leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return int(arrays["version"]) == SHARD_VERSION
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        return False
+
+
+def _find_finished(
+    record: Record, probe: Probe, digest: str, identity: Mapping[str, str]
+) -> Outcome | None:
+    """See that the folder is not another configuration's, and whether all is done."""
+    record.refuse_other(probe, digest, identity)
+    if not record.is_complete():
+        return None
+    record.drop_shards()
+    path = record.path("diagnostics.json")
+    diagnostics = restore(json.loads(path.read_text("utf-8"))) if path.exists() else None
+    checks, warnings = record.read_checks(), record.read_warnings()
+    return Outcome(checks, warnings, found=True, diagnostics=diagnostics)
+
+
+def _claim(
+    run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool
+) -> list[int]:
+    """Take the folder; say which prompts are to be measured."""
+    record = run.record
+    if fresh:
+        record.clear()
+    elif _find_finished(record, run.probe, digest, identity):
+        # It was not when this start began to load the model.
+        raise InputError(f"{record.folder}: another start has finished it meanwhile")
+    record.claim(run.probe, digest, identity)
+    count = len(run.prompts)
+    todo = [index for index in range(count) if not _is_current(record.shard(index))]
+    again = sum(record.shard(index).exists() for index in todo)
+    if again:
+        tqdm.write(
+            f"{record.folder}: {again} prompts are measured again: what there is of them "
+            "is broken or of another version",
+            file=sys.stderr,
+        )
+    return todo
+
+
+def _mark(processes: Processes, bench: Bench) -> Shard:
+    """Say in a shard how it came about, whichever start of the run reads it."""
+    return {
+        "process": np.array(processes.rank),
+        "version": np.array(SHARD_VERSION),
+        "retreated": np.array(bench.memory.describe()["retreated"]),
+    }
 
 
 def _measure_prompts(
-    name: str,
-    bench: Bench,
-    prompts: list[Prompt],
-    tokens: list[list[int]],
-    estimators: list[Estimator],
-    record: Record,
+    run: Run, bench: Bench, tokens: list[list[int]], todo: list[int]
 ) -> None:
-    """Measure every prompt that has no shard yet."""
-    todo = [index for index in range(len(prompts)) if not record.shard(index).exists()]
-    size = bench.probe.pool.reference + bench.probe.pool.replicate
-    done = len(prompts) - len(todo)
-    with _progress(name, len(prompts), done, size) as bar:
-        for index in todo:
-            arrays = measure_prompt(bench, prompts[index], tokens[index], first=index == 0)
-            _refuse_graded_rewards(estimators, arrays["rewards_N"], prompts[index])
-            write_arrays(record.shard(index), arrays)
-            done += 1
-            bar.set_postfix_str(f"prompts {done}/{len(prompts)}", refresh=False)
-            bar.update(size)
+    """Measure this process's share of the prompts; wait until all are measured."""
+    size = run.probe.pool.reference + run.probe.pool.replicate
+    done, processes, tally = len(run.prompts) - len(todo), run.processes, Tally()
+    hidden = not processes.first
+    with progress(run.name, len(run.prompts), done, size, hidden=hidden) as show:
+        for index in processes.deal(todo):
+            prompt = run.prompts[index]
+            arrays = measure_prompt(bench, prompt, tokens[index], first=index == 0)
+            _refuse_graded_rewards(run.estimators, arrays["rewards_N"], prompt)
+            marks = _mark(processes, bench)
+            # Vectors of random numbers, read once: compressing them gains nothing.
+            shard = {**arrays, **marks}
+            write_arrays(run.record.shard(index), shard, compressed=False)
+            tally = add_up([tally, tally_prompt(arrays)])
+            show(processes.total(tally))
+        processes.meet(lambda: show(processes.total(tally)))
+        show(processes.total(tally))
 
 
 def _refuse_graded_rewards(
@@ -101,25 +195,41 @@ def _refuse_graded_rewards(
 
 def _run_checks(probe: Probe, pools: Pools, shards: list[Shard]) -> list[Check]:
     dtype = probe.model.dtype
+    gaps = [float(shard["law_gap"]) for shard in shards if "law_gap" in shard]
     return [
-        check_drawn_law([float(shard["law_gap"]) for shard in shards], dtype),
+        check_drawn_law(gaps, dtype),
         check_mean_score(pools),
+        *([check_rivals(_rivals(shards))] if probe.completions else []),
         check_invariance(float(shards[0]["invariance"]), dtype),
     ]
 
 
-def _write_results(
-    name: str,
-    probe: Probe,
-    prompts: list[Prompt],
-    estimators: list[Estimator],
-    shards: list[Shard],
-    record: Record,
-) -> Outcome:
+def _rivals(shards: list[Shard]) -> NDArray[np.float64]:
+    return np.stack([shard["rivals_R"] for shard in shards])
+
+
+def _warn_of_supplied(supplied: Supplied | None, shards: list[Shard]) -> list[str]:
+    if supplied is None:
+        return []
+    ratios_PR = _rivals(shards)
+    rival = [] if check_rivals(ratios_PR).ok else [warn_of_rival(ratios_PR)]
+    return supplied.warnings() + rival
+
+
+def _read_shards(run: Run) -> list[Shard]:
+    paths = [run.record.shard(index) for index in range(len(run.prompts))]
+    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
+        missing = next(path for path in paths if not path.exists())
+        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
+    return [read_arrays(path) for path in paths]
+
+
+def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) -> Outcome:
     """Turn the shards into tables: NumPy on what they hold, no model."""
+    name, probe, record = run.name, run.probe, run.record
     record.mark_incomplete()
     pools = stack(shards)
-    errors = measure_errors(pools, estimators, probe.group_sizes)
+    errors = measure_errors(pools, run.estimators, probe.group_sizes)
     resamples = draw_resamples(
         pools, probe.interval.resamples, stream(probe.seed, "bootstrap")
     )
@@ -129,21 +239,27 @@ def _write_results(
         for column in ("mean_length", "truncated")
     )
     record.write_completions(shard["lines"].tobytes().decode() for shard in shards)
-    record.write_errors(errors)
+    record.write_errors(errors if pools.has_cross_products else {})
     record.write_pools(pools)
     level, curves = probe.interval.level, Curves(pools, resamples)
-    found = measure_curves(curves, estimators, errors)
-    laws = list(law_curves(curves, estimators, probe.group_sizes))
+    found = measure_curves(curves, run.estimators, errors)
+    laws = list(law_curves(curves, run.estimators, probe.group_sizes))
     for table_name, table in {
         "mse.csv": tables.mse_table(name, pools, errors, found, level),
         "laws.csv": tables.laws_table(name, laws, level),
-        "prompts.csv": tables.prompts_table(prompts, pools, lengths, truncated),
-        "by_prompt.csv": tables.by_prompt_table(prompts, curves, estimators, errors),
+        "prompts.csv": tables.prompts_table(run.prompts, pools, lengths, truncated),
+        "by_prompt.csv": tables.by_prompt_table(
+            run.prompts, curves, run.estimators, errors
+        ),
     }.items():
         write_table(record.path(table_name), table)
-    warnings = warn_of_disagreement(pools, found)
+    diagnostics = diagnose(pools, shards, end_tokens)
+    write_json(record.path("diagnostics.json"), diagnostics.as_dict())
+    warnings = warn_of_norms_only(pools, found) + warn_of_disagreement(pools, found)
+    warnings += warn_of_completions(diagnostics)
+    warnings += _warn_of_supplied(run.supplied, shards)
     record.write_checks(outcomes, warnings)
-    return Outcome(outcomes, warnings, found=False)
+    return Outcome(outcomes, warnings, found=False, diagnostics=diagnostics)
 
 
 def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
@@ -154,17 +270,76 @@ def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[in
     ]
 
 
-def _describe(root: Path, bench: Bench, shards: list[Shard]) -> dict[str, Any]:
+class Account(NamedTuple):
+    """What a process adds to `environment.json`.
+
+    Attributes:
+        device: Its device's model.
+        peak_memory_bytes: The most it held in memory.
+    """
+
+    device: str
+    peak_memory_bytes: int
+
+
+def _describe(
+    root: Path, bench: Bench, shards: list[Shard], accounts: list[Account]
+) -> dict[str, Any]:
     """Describe where and how a run was made, for `environment.json`."""
-    seconds = sum(float(shard["seconds"]) for shard in shards)
-    return describe_environment(root, bench.policy.device, seconds) | {
+    ranks = [int(shard["process"]) for shard in shards]
+    seconds = np.bincount(
+        ranks, [float(shard["seconds"]) for shard in shards], len(accounts)
+    )
+    return describe_environment(root, bench.policy.device, float(seconds.max())) | {
+        "device_model": "; ".join(dict.fromkeys(one.device for one in accounts)),
+        "processes": len(accounts),
+        "process_seconds": seconds.round(1).tolist(),
+        "peak_memory_bytes": max(one.peak_memory_bytes for one in accounts),
         "prompts": len(shards),
         "parameters": bench.policy.size,
+        "checkpoint": dict(bench.policy.identity),
         "between_prompts": between.describe(bench.keep_vectors),
+        "completions_sha256": bench.supplied.digest if bench.supplied else None,
+        "memory": {
+            **bench.memory.describe(),
+            "retreated": any(bool(shard["retreated"]) for shard in shards),
+        },
     }
 
 
-def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool) -> Outcome:
+def _finish(run: Run, root: Path, bench: Bench, accounts: list[Account]) -> Outcome:
+    """Write everything."""
+    shards, policy = _read_shards(run), bench.policy
+    description = _describe(root, bench, shards, accounts)
+    write_json(run.record.path("environment.json"), description)
+    end_tokens = {
+        token: str(policy.tokenizer.convert_ids_to_tokens(token))
+        for token in policy.end_tokens
+    }
+    outcome = _write_results(run, shards, end_tokens)
+    run.record.drop_shards()
+    return outcome
+
+
+def _refuse_unequal(processes: Processes, probe: Probe, digest: str) -> None:
+    """See that all processes, maybe on different machines, are about the same thing."""
+    mine = (dump_probe(probe), digest)
+    if processes.agree(lambda: mine) != mine:
+        raise InputError(
+            "this process's probe, prompts or completions are not those of process 0; "
+            "give all machines the same files"
+        )
+
+
+def run_probe(
+    name: str,
+    probe: Probe,
+    folder: Path,
+    root: Path,
+    *,
+    fresh: bool,
+    processes: Processes = ALONE,
+) -> Outcome:
     """Measure one model configuration, or go on where an earlier start stopped.
 
     Args:
@@ -173,9 +348,10 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
         folder: Where the results go.
         root: The project's folder, which relative paths may start from.
         fresh: Whether to drop what the folder holds of an earlier run.
+        processes: Those that share the prompts; each of them calls this.
 
     Returns:
-        The built-in checks, failed or not.
+        The built-in checks, failed or not, and what else is to be said.
 
     Raises:
         InputError: Something of the user's is at fault; nothing is lost.
@@ -183,23 +359,32 @@ def run_probe(name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool)
     prompts = load_prompts(probe.prompts, root)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward)
-    record, digest = Record(folder), _digest(prompts)
+    try_reward(reward, prompts)
+    supplied = find_completions(probe, prompts, root) if probe.completions else None
+    record, digest = Record(folder), _digest(prompts, supplied)
+    _refuse_unequal(processes, probe, digest)
+    # What was measured since the command was given is not dropped by a start after a loss.
+    fresh = fresh and not processes.restarted
     if not fresh:
-        record.refuse_other(probe, digest)
-        if record.is_complete():
-            record.drop_shards()
-            return Outcome(record.read_checks(), record.read_warnings(), found=True)
-    policy = load_policy(probe, root)
+        there = identify_model(probe.model, root)
+        found = processes.agree(lambda: _find_finished(record, probe, digest, there))
+        if found:
+            return found
+    policy = load_policy(processes.place(probe), root)
     tokens = _encode(policy, probe, prompts)
-    # Only now that everything is known to be usable is anything of an old run dropped.
-    if fresh:
-        record.clear()
-    record.claim(probe, digest)
     keep_vectors = between.vectors_fit(len(prompts), policy.size)
-    bench = Bench(probe, policy, reward, keep_vectors)
-    _measure_prompts(name, bench, prompts, tokens, estimators, record)
-    shards = [read_arrays(record.shard(index)) for index in range(len(prompts))]
-    write_json(record.path("environment.json"), _describe(root, bench, shards))
-    outcome = _write_results(name, probe, prompts, estimators, shards, record)
-    record.drop_shards()
-    return outcome
+    memory = plan_memory(probe, policy, tokens)
+    bench = Bench(probe, policy, reward, keep_vectors, memory, supplied)
+    run = Run(name, probe, prompts, estimators, record, processes, supplied)
+    if supplied is not None:
+        processes.agree(lambda: supplied.validate(policy, probe))
+    # Only now that everything is known to be usable is anything of an old run dropped.
+    processes.meet()
+    with processes.hold(folder):
+        todo = processes.agree(
+            lambda: _claim(run, digest, policy.identity, fresh=fresh)
+        )
+        _measure_prompts(run, bench, tokens, todo)
+        account = Account(device_model(policy.device), peak_memory_bytes())
+        accounts = processes.gather(account)
+        return processes.agree(lambda: _finish(run, root, bench, accounts))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 from mse_lab.records import Record
 
@@ -285,8 +286,6 @@ def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
 
 
 def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
-    from safetensors.torch import load_file, save_file
-
     folder = tmp_path / "nan"
     shutil.copytree(checkpoint, folder)
     weights = load_file(folder / "model.safetensors")
@@ -304,6 +303,20 @@ def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text(prompts.read_text().replace('"answer": 2', '"answer": 1', 1))
     assert "its prompts have changed" in refused("run", path, "--out", out)
+
+
+def test_a_changed_checkpoint_is_noticed(write_probe, tmp_path, refused, checkpoint):
+    """At the same path, in a finished run as in one that was interrupted."""
+    folder, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(checkpoint, folder)
+    path = write_probe(model={"path": str(folder), "device": "cpu"})
+    assert execute("run", path, "--out", out).returncode == 0
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    message = refused("run", path, "--out", out)
+    assert "its checkpoint has changed since: model" in message
+    assert "--fresh" in message
 
 
 def test_fresh_drops_nothing_before_the_model_is_known_to_load(
