@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from mse_lab.checks import hold
 from mse_lab.config import InputError, Probe, parse_probe
 from mse_lab.pools import Pools
 from mse_lab.records import Record
@@ -40,6 +41,11 @@ class Tables(NamedTuple):
     prompts: pd.DataFrame
     held: bool
 
+    @property
+    def law_only(self) -> bool:
+        """Whether the run has norms only: laws, and no replicates."""
+        return not self.mse["replicates"].any()
+
 
 def read_tables(folder: Path) -> Tables:
     """Read the tables of a run, committed or just made.
@@ -58,8 +64,20 @@ def read_tables(folder: Path) -> Tables:
         name=str(mse["probe"].iloc[0]),
         mse=mse,
         prompts=pd.read_csv(record.path("prompts.csv"), converters=texts),
-        held=not record.has_checks() or all(check.ok for check in record.read_checks()),
+        held=not record.has_checks() or hold(record.read_checks()),
     )
+
+
+def read_laws(folder: Path) -> pd.DataFrame:
+    """Read `laws.csv` of a run.
+
+    Raises:
+        InputError: It is missing.
+    """
+    path = Record(folder).path("laws.csv")
+    if not path.exists():
+        raise InputError(f"{path}: missing; make it with python run_mse.py run PROBE")
+    return pd.read_csv(path)
 
 
 def read_run_name(folder: Path) -> str:

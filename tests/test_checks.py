@@ -6,8 +6,15 @@ import torch
 from models import random_policy
 from test_scores import PROMPT, random_reference
 
-from mse_lab import completions, scores
-from mse_lab.checks import check_drawn_law, check_mean_score, law_gap, summary
+from mse_lab import completions, rules
+from mse_lab.checks import (
+    check_drawn_law,
+    check_mean_score,
+    check_rivals,
+    hold,
+    law_gap,
+    summary,
+)
 from mse_lab.completions import draw
 from mse_lab.invariance import score_difference
 from mse_lab.pools import Pools
@@ -118,6 +125,68 @@ def test_mean_score_false_alarms_are_rare():
         assert check_mean_score(only_gram(w @ w.swapaxes(-1, -2))).ok
 
 
+def blocks_of(scores_PKGD):
+    return only_gram(scores_PKGD @ scores_PKGD.swapaxes(-1, -2))
+
+
+def nearly_sure(rng, prompts, rare):
+    """Scores e_Y - pi of a softmax whose first of four completions is nearly sure."""
+    probabilities = np.array([1 - rare, 0.6 * rare, 0.3 * rare, 0.1 * rare])
+    kinds = rng.choice(4, size=(prompts, 4, 32), p=probabilities)
+    return np.eye(4)[kinds] - probabilities
+
+
+@pytest.mark.parametrize("rare", [0.3, 0.05, 0.01, 0.001])
+def test_mean_score_of_a_nearly_sure_policy_is_zero(rare):
+    """Most blocks hold one completion 32 times; none of 300 runs gives an alarm."""
+    rng = np.random.default_rng(0)
+    for prompts in (1, 20):
+        for _ in range(150):
+            assert check_mean_score(blocks_of(nearly_sure(rng, prompts, rare))).ok
+
+
+def test_mean_score_of_a_nearly_sure_policy_is_caught():
+    """Rare completions three times too rare."""
+    rng = np.random.default_rng(0)
+    probabilities = np.array([0.9, 0.1])
+    kinds = rng.choice(2, size=(200, 4, 32), p=[0.967, 0.033])
+    assert not check_mean_score(blocks_of(np.eye(2)[kinds] - probabilities)).ok
+
+
+def test_mean_score_brings_prompts_to_one_scale():
+    """One honest prompt of large scores does not hide what 40 others of small ones tell."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((41, 4, 32, 8))
+    w[1:] += 0.2
+    w[0] *= 30
+    assert not check_mean_score(blocks_of(w)).ok
+    w[1:] -= 0.2
+    assert check_mean_score(blocks_of(w)).ok
+
+
+def test_mean_score_where_nothing_moves():
+    assert check_mean_score(only_gram(np.zeros((2, 2, 8, 8)))).ok
+
+
+def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
+    gram_PKGG = np.full((2, 3, 8, 8), np.nan)
+    gram_PKGG[..., range(8), range(8)] = 1
+    check = check_mean_score(only_gram(gram_PKGG))
+    assert (check.figure, check.ok) == (None, None)
+
+
+def test_mean_score_takes_the_pairs_that_were_formed():
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((4, 4, 32, 3)) + 0.5
+    gram_PKGG = w @ w.swapaxes(-1, -2)
+    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
+    assert not check_mean_score(only_gram(gram_PKGG)).ok
+    w -= 0.5
+    gram_PKGG = w @ w.swapaxes(-1, -2)
+    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
+    assert check_mean_score(only_gram(gram_PKGG)).ok
+
+
 def test_scores_alone_padded_and_batched_agree(policy):
     block = draw_many(policy)[:8]
     reference = random_reference(policy)
@@ -127,20 +196,37 @@ def test_scores_alone_padded_and_batched_agree(policy):
 
 def test_a_use_that_the_hooks_miss_is_caught(monkeypatch, policy):
     """Biases left out of the linear rule: plain autograd tells."""
-    whole = scores._RULES[torch.nn.Linear]
+    whole = rules._CLOSED[torch.nn.Linear]
 
     def without_bias(module, x, d):
         found = whole(module, x, d)
-        return {**found, "bias": scores.Dense(0 * found["bias"].values)}
+        return {**found, "bias": rules.Dense(0 * found["bias"].values)}
 
-    monkeypatch.setitem(scores._RULES, torch.nn.Linear, without_bias)
+    monkeypatch.setitem(rules._CLOSED, torch.nn.Linear, without_bias)
     block = draw_many(policy)[:8]
     reference = random_reference(policy)
     scored = score_block(policy, PROMPT, block, reference)
     assert score_difference(policy, PROMPT, block, reference, scored) > 5e-3
 
 
+def test_rivals_add_up_over_prompts_before_their_mean():
+    """Ratios e^(3 + 12) and e^-4 of two rivals: log mean 15 - log 2 = 14.307 > 13.816."""
+    check = check_rivals(np.array([[3.0, -2.0], [12.0, -2.0]]))
+    np.testing.assert_allclose([check.figure, check.bound], [14.3069, 13.8155], atol=1e-4)
+    assert not check.ok
+    assert check_rivals(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
+
+
 def test_summary_names_what_failed():
     line = summary([check_drawn_law([1.0], "float32"), check_drawn_law([0.0], "float32")])
     assert line.count("FAILED") == 1
     assert line.count("ok") == 1
+
+
+def test_a_check_that_cannot_be_made_neither_holds_nor_fails():
+    unmade, made = check_drawn_law([], "float32"), check_drawn_law([0.0], "float32")
+    assert unmade.as_dict()["ok"] is None
+    assert unmade.as_dict()["figure"] is None
+    assert hold([unmade, made])
+    assert not hold([unmade, check_drawn_law([1.0], "float32")])
+    assert summary([unmade]) == "checks: drawn law equals differentiated law not made"

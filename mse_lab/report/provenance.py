@@ -36,6 +36,8 @@ def shown(held: bool) -> Html:
 
 
 def _outcome(check: Check) -> Html:
+    if check.ok is None:
+        return element("span", "– not made", class_="verdict undecided")
     relation = "≤" if check.ok else ">"
     figures = f"{number(check.figure)} {relation} {check.bound:.3g}"
     return join(shown(check.ok), element("small", figures))

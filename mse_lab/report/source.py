@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mse_lab.checks import Check
+from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curve, Curves, measure_curves
 from mse_lab.estimators import find_estimators
@@ -54,6 +54,11 @@ class Source:
         """Coverage of the intervals."""
         return self.probe.interval.level
 
+    @cached_property
+    def law_only(self) -> bool:
+        """Whether the run has norms only: laws, and no replicates."""
+        return not self.pools.has_cross_products
+
     @property
     def group_sizes(self) -> list[int]:
         """Group sizes of two or more, which all compared estimators are defined for."""
@@ -62,7 +67,7 @@ class Source:
     @property
     def held(self) -> bool:
         """Whether all built-in checks hold."""
-        return all(check.ok for check in self.checks)
+        return hold(self.checks)
 
     @cached_property
     def curves(self) -> Curves:
