@@ -237,7 +237,8 @@ def reward_completions(
 def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
     """Reward an empty completion of every prompt, before anything is spent.
 
-    What fails on a prompt's reference answer fails now, not hours later at that prompt.
+    What fails on a prompt's reference answer fails now, not hours later at that prompt. A
+    user's own function is not called before there is something to reward: it may be slow.
 
     Args:
         reward: The reward function.
@@ -246,7 +247,7 @@ def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
     Raises:
         InputError: The reward fails or is not finite; the message names the prompt.
     """
-    if reward is supplied:
+    if reward is supplied or reward not in REWARDS.values():
         return
     for prompt in prompts:
         _reward_one(reward, "", prompt)

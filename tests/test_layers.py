@@ -12,7 +12,8 @@ TORCH = {"policy", "adapters", "checkpoint", "completions", "factors", "rules", 
          "calls", "replays", "experts",
          "replaced", "layers", "head", "memory", "scores", "reference", "rivals",
          "invariance", "between", "measure", "environment", "several", "run",
-         "footprint", "operations", "trial", "watch"}  # fmt: skip
+         "footprint", "operations", "trial", "watch",
+         "remarks"}  # fmt: skip
 
 
 def imports_of(path):

@@ -300,11 +300,11 @@ def interrupted_after(count):
     """A `write_arrays` that a Ctrl-C ends."""
     written = []
 
-    def write(path, arrays):
+    def write(path, arrays, **options):
         if len(written) == count:
             raise KeyboardInterrupt
         written.append(path)
-        write_arrays(path, arrays)
+        write_arrays(path, arrays, **options)
 
     return write
 
