@@ -2,7 +2,8 @@
 
 A rescaled estimator has another MSE and the same direction, so estimators that are biased
 or follow another objective are compared by min_a E||a g_hat - g||^2 (`bias.py`), with the
-unbiased ones beside them. Drawn where a run measured more than the paper's three.
+unbiased ones beside them. Drawn where a run measured more than the paper's three. Of a run
+with norms only the laws are drawn, as lines with their bands.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,17 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.figure import COLOURS, LABELS, PALETTE, STYLE, finish_panel, save_figure
-from mse_lab.finished import read_tables
+from mse_lab.figure import (
+    COLOURS,
+    LABELS,
+    PALETTE,
+    STYLE,
+    collect_handles,
+    draw_band,
+    finish_panel,
+    save_figure,
+)
+from mse_lab.finished import read_laws, read_tables
 
 _MARKS = "DvP*XpH<>d"
 
@@ -29,7 +39,13 @@ def companion_of(output: Path) -> Path:
     return output.with_stem(f"{output.stem}-scale-free")
 
 
-def _curves(table: pd.DataFrame) -> pd.DataFrame:
+def _curves(folder: Path) -> pd.DataFrame:
+    """Read the points of a run, or those of its laws where it has norms only."""
+    tables = read_tables(folder)
+    table = tables.mse
+    if tables.law_only:
+        laws = read_laws(folder)
+        table = laws[laws["group_size"].isin(table["group_size"])]
     return table.dropna(subset=["scale_free_mse", "scale_free_mse_low"])
 
 
@@ -42,10 +58,12 @@ def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) -> None:
-    tables = read_tables(folder)
-    curves = _curves(tables.mse)
+    tables, curves = read_tables(folder), _curves(folder)
     for name, (colour, mark) in styles.items():
-        curve = curves[curves["estimator"] == name]
+        curve, label = curves[curves["estimator"] == name], LABELS.get(name, name)
+        if tables.law_only:
+            draw_band(axes, curve, "scale_free_mse", colour, label)
+            continue
         value, low, high = (curve[f"scale_free_mse{end}"] for end in ("", "_low", "_high"))
         axes.errorbar(
             curve["group_size"],
@@ -56,7 +74,7 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
             markersize=4,
             linewidth=0.8,
             elinewidth=0.8,
-            label=LABELS.get(name, name),
+            label=label,
         )
     finish_panel(axes, tables)
 
@@ -73,7 +91,7 @@ def _compose(folders: Sequence[Path], names: Sequence[str]) -> Figure:
         _draw_panel(axes, folder, _styles(names))
     panels[0][0].set_ylabel("Scale-free MSE")
     figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
-    handles, labels = panels[0][0].get_legend_handles_labels()
+    handles, labels = collect_handles(panels[0])
     figure.legend(handles, labels, loc="outside right center", frameon=False)
     return figure
 
@@ -88,7 +106,7 @@ def draw_companion(folders: Sequence[Path], output: Path) -> bool:
     Returns:
         Whether there was anything to draw.
     """
-    tables = [_curves(read_tables(folder).mse) for folder in folders]
+    tables = [_curves(folder) for folder in folders]
     names = list(dict.fromkeys(name for table in tables for name in table["estimator"]))
     if set(names) <= set(COLOURS):
         return False

@@ -2,7 +2,8 @@
 
 The aggregate is the mean over P fixed prompts, each with a group of its own. Its measured
 MSE comes from the replicates, its law from the pool's moments; both from the same draws, so
-that their difference can be tested.
+that their difference can be tested. Where products between completions are not known, there
+are no replicates and the law stands alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,11 @@ class Curve:
         if not np.isfinite(value) or not kept.size:
             return Estimate(value, np.nan, np.nan)
         return percentile_interval(value, kept, level)
+
+
+def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
+    """E||g_hat - g||^2 of each prompt, (..., P)."""
+    return law.second - (2 * law.slope - 1) * moments.gradient2
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,17 @@ class Curves:
             (self.moments, self.between),
             (self.drawn_moments, self.drawn_between),
         ):
-            second, slope = law(moments)
-            mse = second - (2 * slope - 1) * moments.gradient2
-            parts.append(aggregate(mse, slope, moments.gradient2, between))
+            found = law(moments)
+            mse = _mse_of_prompts(found, moments)
+            parts.append(aggregate(mse, found.slope, moments.gradient2, between))
         return Curve(*parts)
+
+    def prompts_by_law(self, estimator: Estimator, size: int) -> Floats:
+        """Evaluate the law of each prompt's MSE, (P,); NaN where the estimator has none."""
+        law = self.find_law(estimator, size)
+        if law is None:
+            return np.full(self.pools.prompts, np.nan)
+        return _mse_of_prompts(law(self.moments), self.moments)
 
     def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
         """What the noise of V does to the MSE of an estimator that knows V, (B, P).
@@ -121,9 +134,12 @@ class Curves:
         """Aggregate the replicates' errors.
 
         Returns:
-            The curve's point; None where the aggregate's bias has no cheap form: a biased
-            estimator whose weights depend on lengths, norms or other prompts.
+            The curve's point; None where there are no replicates, or the aggregate's bias
+            has no cheap form: a biased estimator whose weights depend on lengths, norms or
+            other prompts.
         """
+        if not errors_PR.size:
+            return None
         if estimator.unbiased:
             slope = drawn_slope = np.ones(self.pools.prompts)
         elif (law := self.find_law(estimator, size)) is not None:
@@ -176,6 +192,26 @@ def law_curves(
             curve = curves.by_law(estimator, size)
             if curve is not None:
                 yield Key(estimator.name, size), curve
+
+
+def warn_of_norms_only(
+    pools: Pools, found: Mapping[Key, tuple[Curve | None, Curve | None]]
+) -> list[str]:
+    """Say that there are no replicates, why, what is left, and what to change."""
+    unknown = int((~pools.has_cross_products_P).sum())
+    if not unknown:
+        return []
+    with_law = {key.estimator for key, (_, law) in found.items() if law is not None}
+    names = dict.fromkeys(key.estimator for key in found if key.estimator not in with_law)
+    nothing = f"; there is no law for {', '.join(names)}" if names else ""
+    return [
+        f"norms only: on {unknown} of {pools.prompts} prompts a block of "
+        f"{pools.largest_group} completions did not fit in memory, so products between "
+        "completions are not known and there are no replicates; mse is empty; law is exact "
+        "at the pool's moments, confirmed by no replicate, and its intervals take an upper "
+        f"bound for the noise of ||g||^2{nothing}; for replicates raise model.memory, "
+        "count fewer parameters, or take a smaller largest group size"
+    ]
 
 
 def disagreement(measured: Curve, law: Curve, degrees: int) -> float:

@@ -1,7 +1,8 @@
 """Figure 4: MSE against group size, a panel for each model configuration.
 
 A figure is a function of the tables in `results/` only. Points are the replicates' MSE
-with its interval, thin lines the exact law at the pool's moments.
+with its interval, thin lines the exact law at the pool's moments. A run with norms only
+has no replicates: its laws are drawn as lines with the bands of their intervals.
 """
 
 import io
@@ -78,6 +79,23 @@ def _draw_curve(
     )
 
 
+def draw_band(
+    axes: Axes, curve: pd.DataFrame, column: str, colour: str, label: str
+) -> None:
+    """Draw a law as a line in the band of its interval; nothing where there is none."""
+    known = curve.dropna(subset=[column, f"{column}_low"])
+    if known.empty:
+        return
+    sizes, ends = known["group_size"], (known[f"{column}_low"], known[f"{column}_high"])
+    axes.fill_between(sizes, *ends, color=colour, alpha=0.2, linewidth=0)
+    # One group size makes neither a line nor a band.
+    alone = len(known) == 1
+    mark = "_" if alone else None
+    axes.plot(sizes, known[column], color=colour, linewidth=1.3, marker=mark, label=label)
+    if alone:
+        axes.vlines(sizes, *ends, color=colour, linewidth=1.3)
+
+
 def draw_panel(axes: Axes, folder: Path) -> None:
     """Draw one run: MSE against group size, its accuracy in the title."""
     tables = read_tables(folder)
@@ -87,7 +105,12 @@ def draw_panel(axes: Axes, folder: Path) -> None:
     names = [name for name in COLOURS if name in present] or present
     for index, estimator in enumerate(names):
         curve = table[table["estimator"] == estimator]
-        _draw_curve(axes, curve, estimator, index, DODGE ** (index - (len(names) - 1) / 2))
+        shift = DODGE ** (index - (len(names) - 1) / 2)
+        if tables.law_only:
+            colour, _, label = _style_of(estimator, index)
+            draw_band(axes, curve, "law", colour, label)
+        else:
+            _draw_curve(axes, curve, estimator, index, shift)
     finish_panel(axes, tables)
 
 
@@ -99,8 +122,21 @@ def finish_panel(axes: Axes, tables: Tables) -> None:
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
+    law_only = "\nlaw only, no replicates" if tables.law_only else ""
     failed = "" if tables.held else "\nA CHECK FAILED"
-    axes.set_title(f"{title} (accuracy {tables.prompts['value'].mean():.2f}){failed}")
+    accuracy = f"{tables.prompts['value'].mean():.2f}"
+    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{failed}")
+
+
+def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
+    """Collect what a legend for all panels names, each label once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            # The marks of replicates stand for a law's line, too.
+            if label not in found or isinstance(found[label], Line2D):
+                found[label] = handle
+    return list(found.values()), list(found)
 
 
 def _compose(folders: Sequence[Path]) -> Figure:
@@ -115,7 +151,7 @@ def _compose(folders: Sequence[Path]) -> Figure:
         draw_panel(axes, folder)
     panels[0][0].set_ylabel("MSE of the gradient")
     figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
-    handles, labels = panels[0][0].get_legend_handles_labels()
+    handles, labels = collect_handles(panels[0])
     handles.append(Line2D([], [], color="0.3", linewidth=0.9))
     labels.append("exact law")
     columns = 2 * len(folders)

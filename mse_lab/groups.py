@@ -4,7 +4,7 @@ Blocks of the largest group size are cut into groups of a smaller one, so all gr
 share their completions and small groups come in larger numbers for nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,17 @@ def _best_constant(pools: Pools) -> Floats:
     return np.divide(
         numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0
     )
+
+
+def less_best_constant(pools: Pools) -> Pools:
+    """Subtract b* from the replicates' rewards: the law of vanilla becomes that of b*.
+
+    b* is learnt from the other blocks of the prompt, so that no completion is in its own
+    baseline. Only what follows from the score norms has a meaning in the result, and of
+    that only what concerns vanilla.
+    """
+    rewards = pools.in_blocks(pools.rewards_PN) - _best_constant(pools)[..., None]
+    return replace(pools, rewards_PN=rewards.reshape(pools.rewards_PN.shape))
 
 
 def form_groups(pools: Pools, group_size: int) -> Groups:

@@ -16,6 +16,10 @@ about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards. T
 measured MSE depends on V in the same way; without that its interval covered 88% where many
 small groups left little other noise. An estimator with E g_hat = slope g has
 E[error | reference] shifted by the slope's share of the first and the rest of the second.
+
+Where products K_ij between completions are not known, there are no replicates, and
+tr(Sigma^2) is bounded by tr(Sigma)^2: the laws' intervals are then wider than they need be,
+as far as ||g||^2 matters to them.
 """
 
 from dataclasses import dataclass, replace
@@ -62,12 +66,19 @@ class Resamples:
 
 
 def covariance_square_trace(pools: Pools) -> Floats:
-    """Estimate tr(Sigma^2) of the oracle's score-weighted residuals, (P,)."""
+    """Estimate tr(Sigma^2) of the oracle's score-weighted residuals eps W, (P,).
+
+    For prompts whose products between completions are not known this is its upper bound
+    (E eps^2 ||W||^2)^2, by Cauchy-Schwarz: too large by the number of directions that
+    share the noise.
+    """
     residuals = pools.in_blocks(pools.rewards_PN - pools.value_P[:, None])
     terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
     size = pools.largest_group
     pairs = terms.sum((-1, -2)) - np.trace(terms, axis1=-2, axis2=-1)
-    return np.asarray(pairs.mean(-1) / (size * (size - 1)))
+    trace_P = pairs.mean(-1) / (size * (size - 1))
+    bound_P = (residuals**2 * pools.in_blocks(pools.norms2_PN)).mean((-1, -2)) ** 2
+    return np.where(pools.has_cross_products_P, trace_P, bound_P)
 
 
 def _gradient_variance(pools: Pools) -> Floats:

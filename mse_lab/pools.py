@@ -20,7 +20,8 @@ class Pools:
     Attributes:
         rewards_PN: Rewards Z of the replicate pool.
         lengths_PN: Tokens of each completion, end token included.
-        gram_PKGG: <W_i, W_j> inside each block.
+        gram_PKGG: <W_i, W_j> inside each block; NaN between completions that were not
+            scored together, for want of memory.
         products_PN: <W_i, rbar>.
         reference_rewards_PN: Rewards of the reference pool, half A then half B.
         reference_product_P: <r_A, r_B>, unbiased for ||g||^2.
@@ -65,6 +66,16 @@ class Pools:
     def blocks(self) -> int:
         """K, blocks a prompt."""
         return self.gram_PKGG.shape[1]
+
+    @property
+    def has_cross_products_P(self) -> NDArray[np.bool_]:
+        """Whether all of a prompt's <W_i, W_j>, i != j, are known, (P,)."""
+        return np.asarray(~np.isnan(self.gram_PKGG).any((1, 2, 3)))
+
+    @property
+    def has_cross_products(self) -> bool:
+        """Whether they are known for all prompts; if not, there are norms and laws only."""
+        return bool(self.has_cross_products_P.all())
 
     @property
     def reference_half(self) -> int:

@@ -5,10 +5,15 @@
 for g_hat = (1/G) sum_i w_i W_i. For an unbiased estimator its mean over everything random
 is the MSE exactly; a single error may be negative. Groups are disjoint, and the same for
 all estimators, so that differences and ratios of their errors are paired.
+
+Without the products between completions, K off its diagonal, there are no replicates;
+what is left are norms, <r_A, r_B> and the exact laws, which need no more.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from mse_lab.estimators import Estimator
 from mse_lab.groups import Groups, form_groups, group_grams
@@ -67,15 +72,17 @@ def measure_errors(
     """Measure every estimator at every group size, all on the same groups.
 
     Returns:
-        Errors (P, R) with R = N / G, by estimator and group size.
+        Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
+        between completions are not known.
     """
     errors: dict[Key, Floats] = {}
-    for size in group_sizes:
+    for size in group_sizes if pools.has_cross_products else ():
         groups = form_groups(pools, size)
         for name, errors_PR in _errors_at(pools, groups, estimators).items():
             errors[Key(name, size)] = errors_PR
+    none = np.empty((pools.prompts, 0))
     return {
-        Key(one.name, size): errors[Key(one.name, size)]
+        Key(one.name, size): errors.get(Key(one.name, size), none)
         for one in estimators
         for size in group_sizes
     }

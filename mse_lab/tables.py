@@ -53,6 +53,8 @@ def mse_table(
     oracle's MSE; then the parts of `bias.Decomposition`. A number that cannot be had is
     left empty: all but the name and the law where a biased estimator's weights depend on
     lengths, norms or other prompts; what divides by ||g||^2 where that is not positive.
+    With norms only, `replicates` is 0 and nothing but the law is given; its parts stand
+    in `laws.csv`.
     """
     excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     rows = []
@@ -87,23 +89,30 @@ def _parts(curve: Curve | None) -> Columns:
     }
 
 
+def _law_columns(curve: Curve | None, level: float) -> Columns:
+    return {
+        **_columns("law", _interval(curve, "mse", level)),
+        **_parts(curve),
+        **_columns("scale_free_mse", _interval(curve, "scale_free_mse", level)),
+    }
+
+
 def laws_table(
     name: str, points: Sequence[tuple[Key, Curve]], level: float
 ) -> pd.DataFrame:
     """Make `laws.csv`: laws at the probe's group sizes and the powers of two to 1024."""
-    return pd.DataFrame(
-        [
-            {
-                "probe": name,
-                "estimator": key.estimator,
-                "group_size": key.group_size,
-                **_columns("law", curve.interval("mse", level)),
-                **_parts(curve),
-                **_columns("scale_free_mse", curve.interval("scale_free_mse", level)),
-            }
-            for key, curve in points
-        ]
-    )
+    rows = [
+        {
+            "probe": name,
+            "estimator": key.estimator,
+            "group_size": key.group_size,
+            **_law_columns(curve, level),
+        }
+        for key, curve in points
+    ]
+    # The heads stand even where no estimator has a law.
+    heads = ["probe", "estimator", "group_size", *_law_columns(None, level)]
+    return pd.DataFrame(rows, columns=heads)
 
 
 def prompts_table(
@@ -167,7 +176,9 @@ def _decompose_prompts(
         products = pools.products_PN.reshape(weights.shape)
         mean_norm2 = _mean_norm2(pools, weights)
         inner = (weights * products).mean((1, 2))
-    return decompose(errors_PR.mean(-1), mean_norm2, inner, norm2)
+    # Without replicates there is nothing to average.
+    mse = errors_PR.mean(-1) if errors_PR.size else np.full(pools.prompts, np.nan)
+    return decompose(mse, mean_norm2, inner, norm2)
 
 
 def by_prompt_table(
@@ -180,7 +191,9 @@ def by_prompt_table(
 
     Where an estimator has no law, <E g_hat, g> and ||E g_hat||^2 are measured on the
     replicates; ||E g_hat||^2 needs two groups in a block, and is empty at the largest
-    group size, with all that follows from it.
+    group size, with all that follows from it. `law` is the exact law at the prompt's
+    moments. With norms only the law, the slope and the bias of an estimator that has a law
+    are left.
     """
     tables = []
     for estimator in estimators:
@@ -193,6 +206,7 @@ def by_prompt_table(
                         "estimator": key.estimator,
                         "group_size": key.group_size,
                         **parts._asdict(),
+                        "law": curves.prompts_by_law(estimator, key.group_size),
                     }
                 )
             )

@@ -10,7 +10,7 @@ on the high side.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ from mse_lab.budget import (
     vanilla_mse_times_budget,
 )
 from mse_lab.config import InputError, Probe
+from mse_lab.groups import less_best_constant
 from mse_lab.intervals import Estimate, percentile_interval
-from mse_lab.laws import norm_moments
 from mse_lab.pools import Floats, Pools
 from mse_lab.streams import stream
 
@@ -72,21 +72,6 @@ def widened_level(level: float, prompts: int) -> float:
     return float(2 * stats.norm.cdf(student * math.sqrt(prompts / (prompts - 1))) - 1)
 
 
-def _less_best_constant(pools: Pools) -> Pools:
-    """Subtract b* from the replicates' rewards: vanilla's constant becomes that of b*.
-
-    b* = E[Z ||W||^2] / E||W||^2 is learnt from the other blocks of the prompt, so that no
-    completion is in its own baseline. Only the result's vanilla constant has a meaning.
-    """
-    means_PK3 = norm_moments(pools)
-    others = means_PK3.sum(1, keepdims=True) - means_PK3
-    norms2, reward_norms2 = others[..., 0], others[..., 1]
-    zero = np.zeros_like(norms2)
-    baseline_PK = np.divide(reward_norms2, norms2, out=zero, where=norms2 > 0)
-    rewards = pools.in_blocks(pools.rewards_PN) - baseline_PK[..., None]
-    return replace(pools, rewards_PN=rewards.reshape(pools.rewards_PN.shape))
-
-
 def gather_evidence(pools: Pools, probe: Probe) -> Evidence:
     """Estimate and resample the constants.
 
@@ -99,7 +84,7 @@ def gather_evidence(pools: Pools, probe: Probe) -> Evidence:
     point = measure_constants(pools)
     if point.pairs.item() <= 0:
         raise InputError("the rewards of a prompt are all equal: nothing to advise on")
-    shifted = _less_best_constant(pools)
+    shifted = less_best_constant(pools)
     # The same stream twice: the same prompts are drawn, which keeps the figures paired.
     drawn, drawn_shifted = (
         resample_constants(one, probe.interval.resamples, stream(probe.seed, "advice"))

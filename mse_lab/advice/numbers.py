@@ -92,6 +92,7 @@ class Advice:
         noise_scale_oracle: The same for the oracle at G = 1.
         kinds: Where the noise sits.
         warning: What forbids relying on the numbers; empty if nothing does.
+        law_only: Whether the run has norms only: no replicates that confirm the law.
     """
 
     prompts: int
@@ -116,6 +117,7 @@ class Advice:
     noise_scale_oracle: Estimate
     kinds: tuple[Kind, ...]
     warning: str = ""
+    law_only: bool = False
 
     @property
     def unbounded(self) -> bool:
@@ -246,4 +248,5 @@ def advise(pools: Pools, probe: Probe) -> Advice:
         noise_scale=noise_scale,
         noise_scale_oracle=_noise_scale(evidence, "oracle", 1),
         kinds=share_by_kind(pools, means),
+        law_only=not pools.has_cross_products,
     )

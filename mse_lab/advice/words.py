@@ -7,6 +7,9 @@ import pandas as pd
 from mse_lab.advice.numbers import BUDGET, CURVE_SIZES, CURVES, TOLERANCE, Advice
 from mse_lab.intervals import Estimate
 
+# Said of runs with norms only.
+LAW_ONLY = "Norms only: by the exact law, which no replicates of this run confirm."
+
 
 def _number(value: float) -> str:
     """Three digits, without an exponent from a thousand on."""
@@ -131,6 +134,7 @@ def advice_text(advice: Advice) -> str:
         *([advice.warning] if advice.warning else []),
         f"Group size, from {advice.prompts} prompts; in brackets {level} intervals over "
         "prompts.",
+        *([LAW_ONLY] if advice.law_only else []),
         *_group_size_lines(advice),
         *_constants_lines(advice),
         "",

@@ -121,7 +121,7 @@ def _judge_prompt_only(evidence: Evidence) -> list[Claim]:
         SAYS[PROMPT_ONLY],
         f"limit of GRPO-type (oracle) / best constant {describe(ratio)}",
         judgement.verdict,
-        _explain_limit(evidence),
+        evidence.explain(_explain_limit(evidence)),
         estimate=ratio,
         p_value=judgement.p_value,
     )
@@ -157,7 +157,9 @@ def _prompt_only_row(evidence: Evidence, size: int, judgement: Judgement) -> Cla
         SAYS[PROMPT_ONLY],
         f"GRPO-type / best constant {describe(ratio)}",
         judgement.verdict,
-        "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE.",
+        evidence.explain(
+            "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE."
+        ),
         group_size=size,
         estimate=ratio,
         p_value=judgement.p_value,
@@ -165,7 +167,7 @@ def _prompt_only_row(evidence: Evidence, size: int, judgement: Judgement) -> Cla
 
 
 def _judge_vanilla(evidence: Evidence) -> list[Claim]:
-    """Judge at each G by the replicates; as a whole by the limit T / (A - ||g||^2)."""
+    """Judge at each G by the replicates, if any; as a whole by T / (A - ||g||^2)."""
     sizes = evidence.group_sizes
     gains = [evidence.mse("vanilla", size) - evidence.mse("grpo", size) for size in sizes]
     p_values = holm([gain.p_not_zero() for gain in gains])
@@ -185,7 +187,7 @@ def _vanilla_row(evidence: Evidence, size: int, gain: Drawn, p_value: float) -> 
         SAYS[VANILLA],
         f"GRPO-type / vanilla {describe(ratio)}",
         judge_sign(gain, p_value, evidence.alpha),
-        explain_vanilla(evidence),
+        evidence.explain(explain_vanilla(evidence)),
         group_size=size,
         estimate=ratio,
         p_value=p_value,
@@ -199,7 +201,7 @@ def _judge_vanilla_limit(evidence: Evidence, last: Claim) -> Claim:
     return replace(
         last,
         measured=f"limit by the law {describe(limit)}; "
-        f"replicates at G = {last.group_size}: {last.measured}",
+        f"{evidence.source} at G = {last.group_size}: {last.measured}",
         verdict=judge_sign(vanilla - trace, p_value, evidence.alpha),
         group_size=None,
         estimate=limit,

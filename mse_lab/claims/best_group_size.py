@@ -21,7 +21,7 @@ from mse_lab.budget import (
 )
 from mse_lab.claims.claim import Claim, describe, for_all
 from mse_lab.claims.drawn import Drawn, Judgement, judge_not_larger
-from mse_lab.claims.evidence import Evidence
+from mse_lab.claims.evidence import UNTESTED, Evidence
 from mse_lab.intervals import Estimate, percentile_interval
 from mse_lab.pools import Floats
 
@@ -96,7 +96,8 @@ def judge_best_group_size(evidence: Evidence) -> list[Claim]:
             for one in (BEST, FREE)
         ]
     budget = _Budget(evidence)
-    rows = _compare_sizes(budget)
+    # By the law alone the best size by the law would be set against itself.
+    rows = _compare_sizes(budget) if evidence.has_replicates else []
     return [_judge_whole(budget, rows), *rows, _judge_independence(budget)]
 
 
@@ -145,8 +146,14 @@ def _judge_whole(budget: _Budget, rows: list[Claim]) -> Claim:
 
 
 def _explain(budget: _Budget) -> str:
+    untested = "" if budget.evidence.has_replicates else UNTESTED
     if budget.between.low <= 0:
-        return "The interval on c1 covers zero: G* has no upper bound on this evidence."
+        unbounded = (
+            "The interval on c1 covers zero: G* has no upper bound on this evidence."
+        )
+        return f"{unbounded} {untested}".rstrip()
+    if untested:
+        return untested
     paper = np.sqrt(budget.constants.pairs[0] / budget.constants.between[0])
     sizes = ", ".join(map(str, budget.evidence.group_sizes))
     return (
@@ -167,11 +174,12 @@ def _judge_independence(budget: _Budget) -> Claim:
     totals = [total for total in BUDGETS if any(total % size == 0 for size in sizes)]
     listed = ", ".join(f"{_best_measured(budget, one)} at N = {one}" for one in totals)
     known = budget.between.low > 0
+    found = "best measured G" if budget.evidence.has_replicates else "best G by the law"
     return Claim(
         FREE,
         (budget.evidence.name,),
         SAYS[FREE],
-        f"best measured G {listed}" if listed else "no group size divides these budgets",
+        f"{found} {listed}" if listed else "no group size divides these budgets",
         "holds" if known else "undecided",
         "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
         if known

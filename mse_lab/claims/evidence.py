@@ -11,6 +11,7 @@ from mse_lab.config import InputError
 from mse_lab.curves import Curve, Curves
 from mse_lab.estimators import find_estimator, find_estimators
 from mse_lab.finished import read_finished
+from mse_lab.groups import less_best_constant
 from mse_lab.intervals import draw_resamples
 from mse_lab.laws import Moments
 from mse_lab.pools import Floats, Pools
@@ -18,6 +19,11 @@ from mse_lab.replicates import Key, measure_errors
 from mse_lab.streams import stream
 
 ESTIMATORS = ("vanilla", "grpo", "oracle", "best-constant")
+
+# Of runs with norms only.
+UNTESTED = "Without replicates nothing can tell the law from the truth."
+NOTHING = "no replicates"
+BY_LAW = "By the law alone, for there are no replicates."
 
 # Fewer leave the ends of a 95% interval to some twenty draws.
 LEAST_DRAWS = 2000
@@ -79,6 +85,20 @@ class Evidence:
         return self.curves.moments
 
     @cached_property
+    def has_replicates(self) -> bool:
+        """Whether the run has more than norms."""
+        return self.pools.has_cross_products
+
+    @property
+    def source(self) -> str:
+        """What `mse` comes from."""
+        return "replicates" if self.has_replicates else "law"
+
+    def explain(self, reason: str) -> str:
+        """Add to a reason what it rests on, where that is not the replicates."""
+        return reason if self.has_replicates else f"{reason} {BY_LAW}"
+
+    @cached_property
     def _measured(self) -> dict[Key, Drawn]:
         return {
             key: self._of(
@@ -90,8 +110,20 @@ class Evidence:
         }
 
     def mse(self, estimator: str, group_size: int) -> Drawn:
-        """Measure the aggregate's MSE by the replicates."""
-        return self._measured[Key(estimator, group_size)]
+        """Measure the aggregate's MSE by the replicates; by the law where there are none.
+
+        The best constant is learnt from other completions than it serves, either way.
+        """
+        if self.has_replicates:
+            return self._measured[Key(estimator, group_size)]
+        if estimator == "best-constant":
+            vanilla = find_estimator("vanilla")
+            return self._of(self._less_best_constant.by_law(vanilla, group_size))
+        return self.law(estimator, group_size)
+
+    @cached_property
+    def _less_best_constant(self) -> Curves:
+        return Curves(less_best_constant(self.pools), self.curves.resamples)
 
     def law(self, estimator: str, group_size: int) -> Drawn:
         """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""

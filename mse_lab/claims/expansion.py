@@ -14,7 +14,7 @@ from statsmodels.api import WLS, add_constant
 from mse_lab.claims.agreement import explain, judge_agreement, ratio_to_law
 from mse_lab.claims.claim import Claim, describe, for_all
 from mse_lab.claims.drawn import Drawn, holm
-from mse_lab.claims.evidence import Evidence
+from mse_lab.claims.evidence import NOTHING, UNTESTED, Evidence
 
 LAW = "Theorem 2 (exact law)"
 LINE = {"intercept": "Theorem 2 (intercept)", "slope": "Theorem 2 (slope)"}
@@ -69,14 +69,13 @@ def _judge_line(evidence: Evidence) -> list[Claim]:
 
 
 def _no_line(evidence: Evidence, statement: str) -> Claim:
-    return Claim(
-        statement,
-        (evidence.name,),
-        SAYS[statement],
-        "no line",
-        "undecided",
-        "A line needs two group sizes and rewards that vary.",
-    )
+    why = "A line needs two group sizes and rewards that vary."
+    return _undecided(evidence, statement, "no line", why)
+
+
+def _undecided(evidence: Evidence, statement: str, measured: str, why: str) -> Claim:
+    runs, says = (evidence.name,), SAYS[statement]
+    return Claim(statement, runs, says, measured, "undecided", why)
 
 
 def _judge_coefficient(
@@ -146,4 +145,6 @@ def _judge_size(
 
 def judge_expansion(evidence: Evidence) -> list[Claim]:
     """Judge Theorem 2: the law at each group size, then the line through all of them."""
+    if not evidence.has_replicates:
+        return [_undecided(evidence, one, NOTHING, UNTESTED) for one in SAYS]
     return [*_judge_law(evidence), *_judge_line(evidence)]

@@ -126,7 +126,8 @@ class _Order:
 
 
 def _judge_largest(evidence: Evidence) -> list[Claim]:
-    order = _Order(LARGEST, (evidence.name,), explain_vanilla(evidence), evidence.level)
+    reason = evidence.explain(explain_vanilla(evidence))
+    order = _Order(LARGEST, (evidence.name,), reason, evidence.level)
     return order.judge(
         [
             _Pair(
@@ -161,7 +162,7 @@ def _judge_near(evidence: Evidence) -> list[Claim]:
         says,
         measured,
         for_all(row.verdict for row in rows),
-        reason,
+        evidence.explain(reason),
         estimate=first.estimate,
         p_value=first.p_value,
     )
@@ -176,7 +177,7 @@ def _judge_falls(evidence: Evidence) -> list[Claim]:
     reason = (
         "By the laws G x MSE is constant for vanilla and oracle, and falls for GRPO-type."
     )
-    return _Order(FALLS, runs, reason, evidence.level).judge(
+    return _Order(FALLS, runs, evidence.explain(reason), evidence.level).judge(
         [
             _Pair(
                 f"{name} G = {large} / {small}",
@@ -215,7 +216,13 @@ def _describe_gradients(runs: Sequence[Evidence]) -> str:
     return (
         f"G x MSE of vanilla by the moments goes {traces}; the aggregate's ||g||^2 goes "
         f"{gradients}, so raw and relative MSE need not move together."
+        f"{_name_untested(runs)}"
     )
+
+
+def _name_untested(runs: Sequence[Evidence]) -> str:
+    names = ", ".join(run.name for run in runs if not run.has_replicates)
+    return f" By the law alone, for want of replicates: {names}." if names else ""
 
 
 def judge_order_of_runs(runs: Sequence[Evidence]) -> list[Claim]:

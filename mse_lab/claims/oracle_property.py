@@ -4,6 +4,7 @@ The ratio is 1 + zeta / (T (G-1)) by the exact law. At each G two one-sided test
 whether it lies within 5% of one: once for the replicates, paired, and once for the law at
 the pool's moments, which is far narrower but takes Theorem 2 for granted. The replicates
 decide where they can, else the law; Holm's correction runs over both and all group sizes.
+With norms only there is the law alone.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from mse_lab.claims.claim import Claim, Verdict, describe
 from mse_lab.claims.drawn import Drawn, holm
 from mse_lab.claims.evidence import Evidence
+from mse_lab.intervals import Estimate
 
 MARGIN = 0.05
 
@@ -48,6 +50,10 @@ class _Judged(NamedTuple):
     verdict: Verdict
     p_value: float
 
+    def ratio(self, level: float) -> Estimate:
+        """GRPO-type over oracle."""
+        return (self.comparison.grpo / self.comparison.oracle).interval(level)
+
 
 def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]:
     if inside < alpha:
@@ -58,10 +64,13 @@ def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]
 
 
 def _compare(evidence: Evidence, sizes: Sequence[int]) -> list[_Judged]:
+    sources = {"replicates": evidence.mse, "law": evidence.law}
+    if not evidence.has_replicates:
+        del sources["replicates"]
     comparisons = [
         _Comparison(source, size, read("grpo", size), read("oracle", size))
         for size in sizes
-        for source, read in (("replicates", evidence.mse), ("law", evidence.law))
+        for source, read in sources.items()
     ]
     inside = holm([one.p_inside() for one in comparisons])
     outside = holm([one.p_outside() for one in comparisons])
@@ -76,34 +85,35 @@ def near_oracle(
 ) -> list[Claim]:
     """Judge at each group size whether GRPO-type is within the margin of the oracle."""
     judged = _compare(evidence, sizes)
-    return [
-        _row(evidence, measured, law, statement, says)
-        for measured, law in zip(judged[::2], judged[1::2], strict=True)
-    ]
+    by_size = [[one for one in judged if one.comparison.size == size] for size in sizes]
+    return [_row(evidence, found, statement, says) for found in by_size]
 
 
-def _row(
-    evidence: Evidence, measured: _Judged, law: _Judged, statement: str, says: str
-) -> Claim:
-    """Let the replicates decide, else the law."""
-    by_replicates, by_law = (
-        (one.comparison.grpo / one.comparison.oracle).interval(evidence.level)
-        for one in (measured, law)
+def _row(evidence: Evidence, judged: Sequence[_Judged], statement: str, says: str) -> Claim:
+    """Let the replicates decide, else the law, which comes last."""
+    decides = next((one for one in judged if one.verdict != "undecided"), judged[-1])
+    listed = ", ".join(
+        f"{describe(one.ratio(evidence.level))} by the {one.comparison.source}"
+        for one in judged
     )
-    decides = measured if measured.verdict != "undecided" else law
-    source = "replicates" if decides is measured else "law"
-    undecided = decides.verdict == "undecided"
     return Claim(
         statement,
         (evidence.name,),
         says,
-        f"ratio {describe(by_replicates)} by replicates, {describe(by_law)} by the law",
+        f"ratio {listed}",
         decides.verdict,
-        "Neither replicates nor law decide." if undecided else f"Decided by the {source}.",
-        group_size=measured.comparison.size,
-        estimate=by_replicates if decides is measured else by_law,
+        _explain_source(evidence, decides),
+        group_size=decides.comparison.size,
+        estimate=decides.ratio(evidence.level),
         p_value=decides.p_value,
     )
+
+
+def _explain_source(evidence: Evidence, decides: _Judged) -> str:
+    if decides.verdict != "undecided":
+        return f"Decided by the {decides.comparison.source}."
+    both = evidence.has_replicates
+    return "Neither replicates nor law decide." if both else "The law does not decide."
 
 
 def explain_distance(evidence: Evidence) -> str:
@@ -126,7 +136,7 @@ def judge_oracle_property(evidence: Evidence) -> list[Claim]:
     whole = replace(
         last,
         measured=f"at G = {last.group_size}: {last.measured}{_first_equal(rows)}",
-        reason=f"{explain_distance(evidence)} {last.reason}",
+        reason=evidence.explain(f"{explain_distance(evidence)} {last.reason}"),
         group_size=None,
     )
     return [whole, *rows]

@@ -27,7 +27,7 @@ from mse_lab.budget import measure_constants, resample_constants
 from mse_lab.claims.agreement import explain, judge_agreement, ratio_to_law
 from mse_lab.claims.claim import Claim, describe, for_all
 from mse_lab.claims.drawn import Drawn, holm
-from mse_lab.claims.evidence import Evidence
+from mse_lab.claims.evidence import NOTHING, UNTESTED, Evidence
 from mse_lab.intervals import Estimate, percentile_interval
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
@@ -92,7 +92,11 @@ def judge_random_prompts(evidence: Evidence) -> list[Claim]:
     """Judge Proposition 3 at each group size by the batch that is furthest off."""
     pools = evidence.pools
     if pools.prompts < 2:
-        return [_no_spread(evidence)]
+        why = "The spread between prompts needs two prompts or more."
+        return [_undecided(evidence, "one prompt", why)]
+    if not evidence.has_replicates:
+        between_prompts = describe(between_interval(evidence))
+        return [_undecided(evidence, f"c1 = {between_prompts}; {NOTHING}", UNTESTED)]
     batches = [batch for batch in BATCHES if batch <= pools.prompts] or [pools.prompts]
     sets = [_draw_sets(evidence, batch) for batch in batches]
     between = _between_of_all(pools)
@@ -117,15 +121,8 @@ def judge_random_prompts(evidence: Evidence) -> list[Claim]:
     return [_judge_whole(evidence, batches, rows), *rows]
 
 
-def _no_spread(evidence: Evidence) -> Claim:
-    return Claim(
-        STATEMENT,
-        (evidence.name,),
-        SAYS,
-        "one prompt",
-        "undecided",
-        "The spread between prompts needs two prompts or more.",
-    )
+def _undecided(evidence: Evidence, measured: str, why: str) -> Claim:
+    return Claim(STATEMENT, (evidence.name,), SAYS, measured, "undecided", why)
 
 
 def _judge_size(

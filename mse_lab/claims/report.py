@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.claims.claim import Claim
+from mse_lab.claims.evidence import UNTESTED
 
 _SHOWN = {"holds": "holds", "fails": "**FAILS**", "undecided": "undecided"}
 
@@ -40,8 +41,20 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
 
 def claims_markdown(claims: Sequence[Claim]) -> str:
     """Write the claims as a report: verdicts by statement and run, then the details."""
-    parts = [_HEAD, _verdicts(claims), "## Details\n"]
+    parts = [_HEAD, _verdicts(claims), *_untested(claims), "## Details\n"]
     return "\n".join([*parts, *_details(claims)])
+
+
+def _untested(claims: Sequence[Claim]) -> Iterator[str]:
+    """Say in a line which statements runs without replicates cannot be asked about."""
+    untested = [claim for claim in claims if UNTESTED in claim.reason]
+    if untested:
+        runs = ", ".join(dict.fromkeys(_run(claim) for claim in untested))
+        statements = ", ".join(dict.fromkeys(claim.statement for claim in untested))
+        yield (
+            f"Norms only, no replicates: {runs}. They say nothing on {statements}; the "
+            "rest is judged by the exact law, which takes Theorem 2 for granted.\n"
+        )
 
 
 def _run(claim: Claim) -> str:

@@ -17,22 +17,24 @@ _INTRODUCTION = (
     "averaged over all replicates, against the number of completions in a group. Both axes "
     "are logarithmic: a straight fall means that twice the completions halve the error. "
     "Points are measured, with their intervals; thin lines are the exact law at the run's "
-    "moments, with which the points should agree."
+    "moments, with which the points should agree. Where a run has norms only there are no "
+    "points, and its laws are drawn in the bands of their intervals."
 )
 
 
 def _alt(source: Source) -> str:
     """Tell each curve by its ends."""
-    table = read_tables(source.folder).mse
+    table, column = read_tables(source.folder).mse, "law" if source.law_only else "mse"
     told = []
     for name, curve in table.groupby("estimator", sort=False):
         first, last = curve.iloc[0], curve.iloc[-1]
         label = LABELS.get(str(name), str(name))
         told.append(
-            f"{label} {number(first['mse'])} at G = {first['group_size']} and "
-            f"{number(last['mse'])} at G = {last['group_size']}"
+            f"{label} {number(first[column])} at G = {first['group_size']} and "
+            f"{number(last[column])} at G = {last['group_size']}"
         )
-    return f"MSE against group size, {source.name}: {'; '.join(told)}"
+    by_law = ", by the law" if source.law_only else ""
+    return f"MSE against group size{by_law}, {source.name}: {'; '.join(told)}"
 
 
 def _compose(figure_: Figure, folder: Path) -> None:
@@ -41,6 +43,9 @@ def _compose(figure_: Figure, folder: Path) -> None:
     draw_panel(axes, folder)
     axes.set_xlabel("Group size G")
     axes.set_ylabel("MSE of the gradient")
+    # Norms only and no law leave nothing to name.
+    if not axes.has_data():
+        return
     figure_.legend(
         loc="outside upper center",
         ncols=3,

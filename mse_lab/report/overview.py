@@ -28,11 +28,13 @@ def _facts(source: Source, claims: Sequence[Claim], advice: Advice | str) -> dic
     checks = [shown(source.held)]
     if source.warnings:
         checks.append(element("small", f"{len(source.warnings)} warnings"))
+    by = {"MSE by": "exact law only, no replicates"} if source.law_only else {}
     return {
         "Model": breakable(probe.model.path),
         "Prompts": f"{pools.prompts}",
         "Accuracy": f"{pools.value_P.mean():.2f}",
         "Completions a prompt": f"{probe.pool.reference} + {probe.pool.replicate}",
+        **by,
         "‖g‖² of the aggregate": number(pools.aggregate_norm2),
         "Best group size G*": best_size(advice),
         "Use groups of": "–" if isinstance(advice, str) else str(advice.recommended),

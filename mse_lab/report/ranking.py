@@ -1,8 +1,9 @@
 """Ranking: every built-in estimator on the run's own completions, by scale-free MSE.
 
-Nothing is measured again: all estimators see the groups that the run was made of. The
-scale-free MSE of `mse_lab.bias` does not depend on a factor that a learning rate would
-absorb, and is set in proportion to the oracle's, draw by draw.
+Nothing is measured again: all estimators see the groups that the run was made of. Where it
+has norms only, laws stand for the replicates. The scale-free MSE of `mse_lab.bias` does not
+depend on a factor that a learning rate would absorb, and is set in proportion to the
+oracle's, draw by draw.
 """
 
 import math
@@ -203,10 +204,15 @@ def rank_estimators(source: Source) -> Ranking:
     estimators, left_out = _applicable(source, size)
     errors = measure_errors(source.pools, estimators, [size])
     found = measure_curves(source.curves, estimators, errors)
-    curves = [(one, found[Key(one.name, size)][0]) for one in estimators]
+    curves = [
+        (one, found[Key(one.name, size)][1 if source.law_only else 0]) for one in estimators
+    ]
     with_figures = [(one, curve) for one, curve in curves if curve is not None]
     ranked, share_without = _rank(with_figures, source)
     without = [one for one, curve in curves if curve is None]
+    if source.law_only:
+        left_out += [f"{one.name}: no law, and there are no replicates" for one in without]
+        without = []
     return Ranking(
         group_size=size,
         ranked=tuple(ranked),

@@ -43,6 +43,8 @@ def _cell(source: Source, pair: tuple[str, str], size: int) -> Html:
     )
     measured = _ratio(top, bottom, source.level)
     law = _ratio(top_law, bottom_law, source.level)
+    if source.law_only and law is not None:
+        return cell(law, "law ")
     if measured is None:
         return join(NONE)
     if law is None:
@@ -56,8 +58,10 @@ def _one_run(source: Source) -> Html:
         for size in source.group_sizes
     ]
     head = ["G", *(label for _, _, label in PAIRS)]
+    untested = "Norms only: what stands here is the exact law's, for want of replicates."
     return article(
         source.name,
+        *([paragraph(untested, class_="note")] if source.law_only else []),
         table(f"Paired ratios of MSEs, {source.name}", head, rows),
         key=f"ratios-{source.key}",
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from mse_lab.advice import BUDGET, TOLERANCE, Advice, advise, draw_advice
+from mse_lab.advice import BUDGET, LAW_ONLY, TOLERANCE, Advice, advise, draw_advice
 from mse_lab.config import InputError
 from mse_lab.intervals import Estimate
 from mse_lab.report.markup import (
@@ -180,6 +180,7 @@ def _one_run(source: Source, advice: Advice | str) -> Html:
     return article(
         source.name,
         _headline(advice),
+        *([paragraph(LAW_ONLY, class_="note")] if advice.law_only else []),
         element("div", drawing, _points(advice), class_="row"),
         element("div", _sizes(advice, source), beside, class_="row"),
         key=key,

@@ -39,6 +39,11 @@ _INTRODUCTION = (
     "told apart by this run."
 )
 
+_LAW_ONLY = (
+    "Norms only: the estimators that have a law, by their laws at the run's moments, for "
+    "want of replicates."
+)
+
 _COLUMNS = ("Estimator", "Rank", "Ratio to the oracle")
 _PARTS = {
     "scale_free_mse": "Scale-free MSE",
@@ -220,6 +225,7 @@ def _one_run(source: Source) -> Html:
     leaders = _leaders(ranking)
     return article(
         f"{source.name}, G = {ranking.group_size}",
+        *([paragraph(_LAW_ONLY, class_="note")] if source.law_only else []),
         *_caution(ranking),
         *([paragraph(leaders)] if leaders else []),
         *([_drawing(source, ranking)] if known else []),
