@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 test clean
+.PHONY: figure4 test bench clean
 .DELETE_ON_ERROR:
 
 # The three tiny configurations measured, then the figure. A finished run is left as it is.
@@ -17,6 +17,10 @@ test: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
+# Speed beside every other way, an hour on two cores; make bench QUICK=1 takes ten minutes.
+bench: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -26,6 +30,13 @@ $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
 
 $(VENV)/installed-test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(PIP) -e '.[test]'
+	touch $@
+
+# bergson asks for torchvision, torchaudio and bitsandbytes, which it does not import and
+# which would bring another torch. Without it, the benchmark says that it is skipped.
+$(VENV)/installed-bench: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(PIP) -e '.[bench]'
+	-$(PIP) --no-deps bergson
 	touch $@
 
 clean:

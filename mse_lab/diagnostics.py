@@ -154,8 +154,6 @@ def describe_tokens(
 def gradient_norm2_error(pools: Pools) -> float:
     """Estimate the standard error of the aggregate's ||g||^2 where g is zero."""
     own_P = covariance_square_trace(pools) / pools.reference_half**2
-    # Without products between completions, by tr(Sigma^2) <= tr(Sigma)^2.
-    own_P = np.where(np.isnan(own_P), (pools.reference_distance2_P / 2) ** 2, own_P)
     halves_PP = pools.halves_PP - np.diag(np.diag(pools.halves_PP))
     others_P: Floats = halves_PP.sum(-1) ** 2
     return float(np.sqrt((own_P + others_P).sum()) / pools.prompts**2)

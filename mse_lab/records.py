@@ -151,9 +151,7 @@ class Record:
                 "use --fresh to start over, or --out for another folder"
             )
 
-    def claim(
-        self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
-    ) -> None:
+    def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts and its checkpoint."""
         write_text(self.path("config.yaml"), dump_probe(probe))
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")

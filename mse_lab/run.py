@@ -127,9 +127,7 @@ def _find_finished(
     return Outcome(checks, warnings, found=True, diagnostics=diagnostics)
 
 
-def _claim(
-    run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool
-) -> list[int]:
+def _claim(run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool) -> list[int]:
     """Take the folder; say which prompts are to be measured."""
     record = run.record
     if fresh:
@@ -381,9 +379,7 @@ def run_probe(
     # Only now that everything is known to be usable is anything of an old run dropped.
     processes.meet()
     with processes.hold(folder):
-        todo = processes.agree(
-            lambda: _claim(run, digest, policy.identity, fresh=fresh)
-        )
+        todo = processes.agree(lambda: _claim(run, digest, policy.identity, fresh=fresh))
         _measure_prompts(run, bench, tokens, todo)
         account = Account(device_model(policy.device), peak_memory_bytes())
         accounts = processes.gather(account)

@@ -61,7 +61,7 @@ def test_parameters_do_not_meet_in_the_mean():
 
 
 def test_signs_shared_by_rows_would_be_seen(monkeypatch):
-    """Negative control: with the same signs in every row the variance is twice its bound."""
+    """Negative control: with the same signs in every row, twice the bound on variance."""
     draw = between._signs
     monkeypatch.setattr(
         between, "_signs", lambda rng, n: np.resize(draw(rng, K) ^ draw(rng, 1), n)

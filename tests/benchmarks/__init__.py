@@ -1,0 +1,23 @@
+"""Measured speed: this tool beside every other way to get the same numbers.
+
+    make bench              everything, an hour on two cores
+    make bench QUICK=1      the same code on fewer shapes, ten minutes
+
+Every comparison is a ratio of two times taken one after the other in one process, on the
+same completions, after the two have been seen to give the same numbers.
+
+    cases            the models and the shapes
+    tool             this tool, called through its public functions; the only such file
+    floor            one plain batched forward and backward pass
+    obvious_loop     one backward pass for every replicate, group size and estimator
+    shared           the same with the completions drawn once
+    per_sample/      libraries that give every completion's gradient: torch.func, Opacus,
+                     bergson
+    agreement        that all of them give the same numbers
+    pairs            alternating times and their ratios
+    scoring, whole_run, commands, precision, scaling     a table each
+    stages           where the time of a run goes
+    log              the tables into results/LOG.md and the README
+
+`coverage.py` and `cross_terms.py` measure accuracy and stand for themselves.
+"""

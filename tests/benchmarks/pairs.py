@@ -1,0 +1,78 @@
+"""Times taken in turn in one process, and their ratios, pair by pair.
+
+A machine drifts; two times taken one after the other share most of it. Every round runs
+each way once, every other round backwards, and a ratio is formed inside a round. What is
+reported is the median of the rounds' ratios, with the smallest and the largest.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+Times = dict[str, list[float]]
+
+
+class Ratio(NamedTuple):
+    """A ratio of times.
+
+    Attributes:
+        median: Over the rounds.
+        low: The smallest.
+        high: The largest.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 1 if self.median >= 10 else 2
+        low, high = f"{self.low:.{digits}f}", f"{self.high:.{digits}f}"
+        return f"{self.median:.{digits}f} ({low} to {high})"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time a piece of work by the wall clock."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def take_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> Times:
+    """Let every way measure itself once a round.
+
+    Args:
+        ways: Name -> function that returns the seconds it needs, scaled where it says so.
+        rounds: Number of rounds.
+
+    Returns:
+        Name -> seconds of each round.
+    """
+    times: Times = {name: [] for name in ways}
+    for number in range(rounds):
+        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
+            times[name].append(ways[name]())
+    return times
+
+
+def ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
+    """Divide round by round.
+
+    >>> print(ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]))
+    2.00 (1.00 to 3.00)
+    """
+    ratios = [top / bottom for top, bottom in zip(slower, faster, strict=True)]
+    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+def verdict(target: str, missed: Sequence[str]) -> str:
+    """Say whether a target is met.
+
+    >>> verdict("at least 8", [])
+    'Target, at least 8: met.'
+    >>> verdict("at least 8", ["tiny"])
+    'Target, at least 8: missed by tiny.'
+    """
+    outcome = f"missed by {'; '.join(missed)}" if missed else "met"
+    return f"Target, {target}: {outcome}."

@@ -1,0 +1,87 @@
+"""What `make bench` measures: all of it, or the quick form."""
+
+from dataclasses import dataclass
+
+from benchmarks.cases import LARGE_WIDE, MEDIUM, MEDIUM_WIDE, SMALL, SMALL_WIDE, TINY, Case
+
+# Tokens of prompt and completion.
+SHORT, LONG = (60, 8), (200, 64)
+SHAPES = (SHORT, (60, 64), (200, 8), LONG)
+ENDS = (SHORT, LONG)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block to score.
+
+    Attributes:
+        case: The model and the shape.
+        completions: N of the block.
+        libraries: Whether the libraries are timed too.
+    """
+
+    case: Case
+    completions: int = 64
+    libraries: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is measured.
+
+    Attributes:
+        rounds: Ratios of which the median is taken.
+        blocks: Blocks to score.
+        runs: Whole runs, each with its number of prompts.
+        precision: Prompts and replicate pools of the runs on precision.
+        scaling: How many of each dimension's points are measured.
+        process_rounds: Rounds of one process against two; 0 leaves them out.
+        tables: Prompts of the run in which the share of the tables is measured.
+    """
+
+    rounds: int
+    blocks: tuple[Block, ...]
+    runs: tuple[tuple[Case, int], ...]
+    precision: tuple[int, tuple[int, ...]]
+    scaling: int
+    process_rounds: int
+    tables: int
+
+
+# Libraries are timed where that takes minutes: on short prompts, and once on long ones.
+FULL = Plan(
+    rounds=5,
+    blocks=(
+        Block(TINY),
+        *(Block(Case(SMALL, *shape), libraries=shape in ENDS) for shape in SHAPES),
+        *(Block(Case(SMALL_WIDE, *shape), libraries=shape == SHORT) for shape in SHAPES),
+        *(Block(Case(MEDIUM, *shape), libraries=shape == SHORT) for shape in ENDS),
+        Block(Case(MEDIUM_WIDE, *SHORT)),
+        Block(Case(MEDIUM_WIDE, 60, 64), libraries=False),
+        Block(Case(LARGE_WIDE, *SHORT), completions=16, libraries=False),
+    ),
+    runs=(
+        (TINY, 5),
+        *((Case(size, *shape), 1) for size in (SMALL, SMALL_WIDE) for shape in ENDS),
+        *((Case(size, *SHORT), 1) for size in (MEDIUM, MEDIUM_WIDE)),
+    ),
+    precision=(20, (16, 64, 256, 1024)),
+    scaling=4,
+    process_rounds=5,
+    tables=60,
+)
+
+QUICK = Plan(
+    rounds=5,
+    blocks=(
+        Block(TINY),
+        Block(Case(SMALL, *SHORT)),
+        Block(Case(SMALL_WIDE, *SHORT)),
+        Block(Case(MEDIUM, *SHORT), libraries=False),
+    ),
+    runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
+    precision=(8, (16, 64, 256)),
+    scaling=3,
+    process_rounds=0,
+    tables=10,
+)

@@ -1,0 +1,94 @@
+"""Scoring one block of completions: this tool, the floor, the libraries."""
+
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+from benchmarks import tool
+from benchmarks.agreement import compare_errors, compare_products
+from benchmarks.floor import plain_pass
+from benchmarks.markdown import table
+from benchmarks.pairs import Ratio, ratio, seconds, take_turns, verdict
+from benchmarks.per_sample import LIBRARIES
+from benchmarks.plan import Block
+
+# Completions of the reference; it only has to be a vector to multiply with.
+REFERENCE = 64
+
+FLOOR, TOOL = "floor", "tool"
+
+# Scoring is to take at most so many times the floor.
+ABOVE_FLOOR = 1.5
+
+
+def prepare(block: Block, folder: Path, patterns: list[str] | None = None) -> tool.Scored:
+    """Load a case with the parameters that match, and draw its block."""
+    loaded = tool.load(block.case, folder, parameters=patterns)
+    against = tool.reference(loaded, 0, tool.sample(loaded, 0, "reference", REFERENCE))
+    drawn = tool.sample(loaded, 0, "replicate", block.completions)
+    return tool.Scored(loaded, drawn, against)
+
+
+def installed() -> dict[str, ModuleType]:
+    """List the libraries that can be used here."""
+    return {name: one for name, one in LIBRARIES.items() if one.why_not() is None}
+
+
+def _race(
+    scored: tool.Scored, libraries: dict[str, ModuleType], rounds: int, *, floor: bool
+) -> dict[str, Ratio]:
+    """Time this tool, the libraries and the floor in turn, once they are seen to agree."""
+    work, ours = scored.work, scored.products()
+    compare_errors(work, ours)
+    ways = {TOOL: partial(seconds, scored.products)}
+    for name, library in libraries.items():
+        compare_products(name, work, ours, library.gram(work))
+        ways[name] = partial(seconds, partial(library.gram, work))
+    if floor:
+        plain_pass(work)
+        ways[FLOOR] = partial(seconds, partial(plain_pass, work))
+    times = take_turns(ways, rounds)
+    found = {name: ratio(times[name], times[TOOL]) for name in libraries}
+    return {FLOOR: ratio(times[TOOL], times[FLOOR]), **found} if floor else found
+
+
+def measure(block: Block, folder: Path, rounds: int) -> dict[str, Ratio]:
+    """Take the ratios of one block.
+
+    Returns:
+        This tool to the floor, and each library to this tool over the parameters that the
+        library covers.
+    """
+    libraries = installed() if block.libraries else {}
+    whole = {name: one for name, one in libraries.items() if one.PARAMETERS is None}
+    found = _race(prepare(block, folder), whole, rounds, floor=True)
+    for name, one in libraries.items():
+        if name not in whole:
+            scored = prepare(block, folder, one.PARAMETERS)
+            found |= _race(scored, {name: one}, rounds, floor=False)
+    return found
+
+
+def report(blocks: tuple[Block, ...], folder: Path, rounds: int) -> str:
+    """Measure the blocks one after the other and tabulate them."""
+    rows, slow, behind = [], [], []
+    for block in blocks:
+        found = measure(block, folder, rounds)
+        cells = [found.get(name, "") for name in (FLOOR, *LIBRARIES)]
+        rows.append([block.case.model, block.case.shape, block.completions, *cells])
+        where = f"{block.case.model}, {block.case.shape}"
+        if found.pop(FLOOR).median > ABOVE_FLOOR:
+            slow.append(where)
+        behind += [f"{where} ({name})" for name, one in found.items() if one.median < 1]
+    head = ["model", "prompt + completion", "N", "this tool / floor"]
+    head += [f"{name} / this tool" for name in LIBRARIES]
+    notes = [
+        verdict(f"at most {ABOVE_FLOOR} times the floor", slow),
+        verdict("no slower than any library over the same parameters", behind),
+    ]
+    notes += [
+        f"{name} skipped: {reason}."
+        for name, one in LIBRARIES.items()
+        if (reason := one.why_not())
+    ]
+    return "\n\n".join([table(head, rows), *notes])

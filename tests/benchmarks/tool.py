@@ -1,0 +1,243 @@
+"""This tool, called through its public functions: the only file that does so.
+
+A change of a signature of `mse_lab` is one edit here.
+"""
+
+import io
+import time
+from contextlib import redirect_stderr
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import mse_lab.run
+from benchmarks.cases import ROOT, Case, write_probe
+from benchmarks.work import Work
+from mse_lab.completions import Completions, draw
+from mse_lab.config import Probe, load_probe
+from mse_lab.curves import Curve, Curves
+from mse_lab.environment import describe_environment
+from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.intervals import draw_resamples
+from mse_lab.policy import Policy, encode_prompt, load_policy
+from mse_lab.prompts import Prompt, load_prompts
+from mse_lab.records import Record
+from mse_lab.reference import measure_reference
+from mse_lab.replicates import Key, measure_errors
+from mse_lab.rewards import load_reward, reward_completions
+from mse_lab.run import run_probe
+from mse_lab.scores import Scores, score_block
+from mse_lab.streams import stream, uniforms
+
+Gradient = dict[str, Tensor]
+
+# The oracle's V, the same for all ways; which value it has costs no time.
+VALUE = 0.5
+
+RESAMPLES = 4000
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A case, loaded.
+
+    Attributes:
+        case: The model and the shape.
+        probe: Its probe.
+        policy: The policy.
+        prompts: The prompts.
+        tokens: Their token ids.
+    """
+
+    case: Case
+    probe: Probe
+    policy: Policy
+    prompts: list[Prompt]
+    tokens: list[list[int]]
+
+
+def load(case: Case, folder: Path, **settings: Any) -> Loaded:
+    """Write the probe of a case, see `write_probe`, and load it."""
+    probe = load_probe(write_probe(case, folder, **settings))
+    policy = load_policy(probe, ROOT)
+    prompts = load_prompts(probe.prompts, ROOT)
+    tokens = [
+        encode_prompt(
+            policy,
+            prompt,
+            chat=probe.prompts.chat,
+            new_tokens=probe.sampling.max_new_tokens,
+        )
+        for prompt in prompts
+    ]
+    return Loaded(case, probe, policy, prompts, tokens)
+
+
+def sample(loaded: Loaded, index: int, pool: str, count: int) -> Completions:
+    """Draw completions of a prompt."""
+    prompt, positions = loaded.prompts[index], loaded.probe.sampling.max_new_tokens
+    numbers = uniforms(loaded.probe.seed, prompt.id, pool, range(count), positions)
+    return draw(loaded.policy, loaded.tokens[index], numbers, prompt.id)
+
+
+def reward(loaded: Loaded, index: int, completions: Completions) -> np.ndarray:
+    """Reward completions of a prompt, (N,)."""
+    function = load_reward(loaded.probe.reward)
+    texts = completions.texts(loaded.policy)
+    return reward_completions(function, texts, loaded.prompts[index])
+
+
+def reference(loaded: Loaded, index: int, completions: Completions) -> Gradient:
+    """Measure rbar, parameter name -> gradient."""
+    found = measure_reference(
+        loaded.policy,
+        loaded.tokens[index],
+        completions,
+        reward(loaded, index, completions),
+        lambda gradient: np.zeros(0, np.float32),
+    )
+    return found.mean
+
+
+def score(
+    loaded: Loaded, index: int, completions: Completions, against: Gradient
+) -> Scores:
+    """Score one block of completions."""
+    return score_block(loaded.policy, loaded.tokens[index], completions, against)
+
+
+def work(loaded: Loaded, index: int, completions: Completions, against: Gradient) -> Work:
+    """Give completions of a prompt to the other ways."""
+    policy = loaded.policy
+    longest = int(completions.lengths_N.max())
+    return Work(
+        model=policy.model,
+        parameters=policy.parameters,
+        prompt=loaded.tokens[index],
+        tokens_NT=torch.from_numpy(completions.tokens_NT[:, :longest]),
+        lengths_N=torch.from_numpy(completions.lengths_N),
+        rewards_N=reward(loaded, index, completions),
+        value=VALUE,
+        reference=against,
+        temperature=policy.temperature,
+    )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A block of one prompt, to be scored by any way.
+
+    Attributes:
+        loaded: The case.
+        completions: The block.
+        against: The reference.
+        index: The prompt's number.
+    """
+
+    loaded: Loaded
+    completions: Completions
+    against: Gradient
+    index: int = 0
+
+    def products(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score the block by this tool: Gram matrix and products with the reference."""
+        found = score(self.loaded, self.index, self.completions, self.against)
+        return found.gram_NN, found.products_N
+
+    @cached_property
+    def work(self) -> Work:
+        """The same block for the other ways."""
+        return work(self.loaded, self.index, self.completions, self.against)
+
+
+def run(loaded: Loaded, folder: Path) -> None:
+    """Carry out a whole run, its tables included.
+
+    Raises:
+        RuntimeError: A built-in check of the run failed.
+    """
+    # Its progress bar would stand between the benchmark's own lines.
+    with redirect_stderr(io.StringIO()):
+        outcome = run_probe("bench", loaded.probe, folder, ROOT, fresh=True)
+    if not all(check.ok for check in outcome.checks):
+        raise RuntimeError(f"{loaded.case.model}, {loaded.case.shape}: a check failed")
+
+
+class Draws(NamedTuple):
+    """A ratio of two MSEs.
+
+    Attributes:
+        value: The estimate.
+        draws_B: The same in every resample, the reference's noise included.
+    """
+
+    value: float
+    draws_B: np.ndarray
+
+
+def ratio_draws(folder: Path, size: int) -> dict[str, Draws]:
+    """Resample GRPO-type / oracle of a finished run at one group size.
+
+    Returns:
+        `paired`, both on the same groups; `fresh`, as if the oracle had completions of its
+        own; `law`, both by their exact laws.
+    """
+    pools = Record(folder).read_pools()
+    grpo, oracle = find_estimators(["grpo", "oracle"], [size], pools.prompts)
+    errors = measure_errors(pools, [grpo, oracle], [size])
+    drawn, others = (
+        draw_resamples(pools, RESAMPLES, stream(0, name)) for name in ("grpo", "oracle")
+    )
+    curves = Curves(pools, drawn)
+    apart = Curves(pools, replace(drawn, shares_BPK=others.shares_BPK))
+
+    def measured(of: Curves, estimator: Estimator) -> Curve | None:
+        return of.measured(estimator, size, errors[Key(estimator.name, size)])
+
+    def over(top: Curve | None, bottom: Curve | None) -> Draws:
+        if top is None or bottom is None:
+            raise RuntimeError("GRPO-type and oracle have both errors and laws")
+        value = float(top.point.mse / bottom.point.mse)
+        return Draws(value, np.asarray(top.draws.mse / bottom.draws.mse))
+
+    return {
+        "fresh": over(measured(curves, grpo), measured(apart, oracle)),
+        "paired": over(measured(curves, grpo), measured(curves, oracle)),
+        "law": over(curves.by_law(grpo, size), curves.by_law(oracle, size)),
+    }
+
+
+def environment(root: Path) -> dict[str, Any]:
+    """Describe versions, device and commit."""
+    return describe_environment(root, torch.device("cpu"), 0.0)
+
+
+def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
+    """Carry out a run and time it.
+
+    Returns:
+        Seconds from the last prompt's measurement to the end: errors, bootstrap, laws,
+        tables, files; and seconds of the whole run.
+    """
+    measured = 0.0
+    original = mse_lab.run.measure_prompt
+
+    def noting_its_end(*args: Any, **kwargs: Any) -> Any:
+        nonlocal measured
+        found = original(*args, **kwargs)
+        measured = time.perf_counter()
+        return found
+
+    start = time.perf_counter()
+    with patch.object(mse_lab.run, "measure_prompt", noting_its_end):
+        run(loaded, folder)
+    end = time.perf_counter()
+    if not measured:
+        raise RuntimeError("the run does not call measure_prompt any more; see time_tables")
+    return end - measured, end - start

@@ -1,0 +1,306 @@
+"""Plan: what it foretells is what a run does, and it leaves nothing behind."""
+
+import json
+
+import numpy as np
+import pytest
+from simulated import make_design
+
+import run_mse
+from mse_lab.config import load_probe, parse_probe
+from mse_lab.estimators import find_estimators
+from mse_lab.measure import measure_prompt
+from mse_lab.memory import Ladder
+from mse_lab.operations import Counter
+from mse_lab.plan import plan_probe, plan_text, trial
+from mse_lab.plan.costs import fit
+from mse_lab.plan.run import load
+from mse_lab.plan.widths import (
+    Scale,
+    error_moments,
+    expect_widths,
+    half_width,
+    law_half_width,
+)
+from mse_lab.replicates import Key, measure_errors
+from mse_lab.run import run_probe
+from mse_lab.scores import Scoring
+
+
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch):
+    """One prompt in a trial of such a small model, if a test does not want more."""
+    monkeypatch.setattr(trial, "LEAST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def probe(write_probe):
+    """A small probe with completions long enough to differ in length."""
+    return load_probe(write_probe(sampling={"max_new_tokens": 6}))
+
+
+@pytest.fixture
+def planned(probe, tmp_path):
+    return plan_probe("small", probe, tmp_path / "out", tmp_path)
+
+
+def said(plan):
+    """The plan in words, however its lines are broken."""
+    return " ".join(plan_text(plan).split())
+
+
+def everything_below(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_plan_writes_nothing(write_probe, tmp_path, capsys):
+    path = write_probe()
+    before = everything_below(tmp_path)
+    assert run_mse.main(["plan", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert everything_below(tmp_path) == before
+    printed = capsys.readouterr().out
+    assert printed.startswith("small: 5 prompts of 1 to 4 tokens, 64 + 32 completions each")
+    assert "\ntotal " in printed
+
+
+def test_completions_and_tokens_are_the_run_s(planned):
+    rows = {row.stage: row for row in planned.rows}
+    assert rows["draw the reference pool"].completions == 5 * 64
+    assert rows["reference gradients"].completions == 5 * 64
+    assert rows["draw the replicate pool"].completions == 5 * 32
+    assert rows["score: Gram products"].completions == 5 * 32
+    assert planned.total.completions == 5 * (64 + 32)
+    assert planned.total.seconds == pytest.approx(sum(row.seconds for row in planned.rows))
+    # A prompt of 2.6 tokens on average; all but its last are read once a draw.
+    drawn = rows["draw the reference pool"].tokens - 5 * 1.6
+    assert 5 * 64 <= drawn <= 5 * 64 * 6
+
+
+def count_run(probe, root):
+    """Operations of measuring every prompt, counted."""
+    loaded, counter = load(probe, root), Counter()
+    for prompt, tokens in zip(loaded.prompts, loaded.tokens, strict=True):
+        with counter:
+            measure_prompt(loaded.bench, prompt, tokens, first=False)
+    return counter.total
+
+
+LIMITS = {"whole blocks": 8.0, "parts of blocks": 0.0}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_operations_are_those_of_the_run(limit, probe, tmp_path, monkeypatch):
+    """Also where the trial stays small: pools, blocks and lengths are computed then."""
+    monkeypatch.setattr(trial, "STAGE_SECONDS", LIMITS[limit])
+    monkeypatch.setattr(trial, "LEAST_SECONDS", 60.0)
+    monkeypatch.setattr(trial, "_positions", lambda *_: 6)
+    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    assert ("instead of 8" in said(plan)) == (limit == "parts of blocks")
+    assert plan.total.operations == pytest.approx(count_run(probe, tmp_path), rel=0.06)
+
+
+def test_recomputed_layers_are_planned(probe, tmp_path, monkeypatch):
+    """One more forward pass of them: three passes' worth for two."""
+    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(8, None, True)))
+    whole = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(8, 4, True)))
+    layered = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    passes = [operations_of(one, "score: forward and backward") for one in (whole, layered)]
+    assert passes[1] / passes[0] == pytest.approx(3 / 2, abs=0.2)
+    assert "layer by layer, each run once more for 4 completions" in said(layered)
+
+
+def operations_of(plan, stage):
+    (row,) = [row for row in plan.rows if row.stage == stage]
+    return row.operations
+
+
+def start_at(how):
+    """Make a ladder start at a way of scoring, if it has it."""
+    begin = Ladder.__init__
+
+    def start(self, ways, takes, room):
+        begin(self, ways, takes, room)
+        if how in ways:
+            self.place = ways.index(how)
+
+    return start
+
+
+def test_norms_only_are_said_to_be(probe, tmp_path, monkeypatch):
+    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(4, None, True)))
+    text = said(plan_probe("small", probe, tmp_path / "out", tmp_path))
+    assert "norms only: a block of 8 does not fit, only 4 at a time" in text
+    assert "G = 8" not in text
+    assert "by the exact law, at any G: oracle" in text
+
+
+def test_json(write_probe, tmp_path, capsys):
+    path = write_probe()
+    assert run_mse.main(["plan", str(path), "--json", "--out", str(tmp_path / "out")]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert plan["probe"] == "small"
+    assert plan["total"]["completions"] == 5 * 96
+    assert plan["seconds_low"] < plan["total"]["seconds"] < plan["seconds_high"]
+    assert set(plan["half_widths"]["mse"]) == {"oracle", "vanilla"}
+
+
+BAD = {
+    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
+    "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
+    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
+    "failing reward": ({"reward": "math:sqrt"}, "failed on prompt"),
+    "width": ({"interval": {"width": 0}}, "interval.width = 0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_are_the_run_s(case, write_probe, tmp_path, capsys):
+    changes, message = BAD[case]
+    words = ["plan", str(write_probe(**changes)), "--out", str(tmp_path / "out")]
+    assert run_mse.main(words) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_supplied_completions_are_not_drawn(write_probe, tmp_path, supplied_file):
+    probe = load_probe(write_probe(completions=supplied_file))
+    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    rows = {row.stage: row for row in plan.rows}
+    assert rows["read the reference pool"].operations == 0
+    assert rows["read the reference pool"].completions == 5 * 64
+    assert rows["examine supplied completions"].seconds > 0
+    assert rows["reference gradients"].operations > 0
+
+
+@pytest.fixture
+def supplied_file(tmp_path):
+    """Completions of the small probe, drawn elsewhere: no law of their own is claimed."""
+    generator = np.random.default_rng(0)
+    path = tmp_path / "drawn.jsonl"
+    with path.open("w") as file:
+        for prompt in range(5):
+            for _ in range(96):
+                tokens = [int(generator.integers(1, 4)), 0]
+                file.write(json.dumps({"prompt": f"p{prompt}", "tokens": tokens}) + "\n")
+    return str(path)
+
+
+def test_an_adapter_s_parameters_count_alone(write_probe, tmp_path, planned):
+    pytest.importorskip("peft")
+    path = write_probe(sampling={"max_new_tokens": 6})
+    probe = load_probe(path, ["model.adapter={rank: 2}"])
+    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    # Of 2 layers: q, o and the MLP's three 2 x (8 + 8) each, k and v 2 x (8 + 4).
+    assert "416 parameters count" in plan.heading[0]
+    stage = "score: Gram products"
+    assert operations_of(plan, stage) < operations_of(planned, stage)
+
+
+def test_a_finished_run_tells_the_widths(write_probe, tmp_path):
+    """Not that of another model, though, nor one that is not finished."""
+    probe, folder = load_probe(write_probe()), tmp_path / "out"
+    run_probe("small", probe, folder, tmp_path, fresh=False)
+    larger = write_probe(pool={"reference": 128, "replicate": 64})
+    plan = plan_probe("small", load_probe(larger), folder, tmp_path)
+    assert plan.widths_from == "the finished run's 5 prompts"
+    assert "belongs to another configuration: run will ask for --fresh" in said(plan)
+    plan = plan_probe("small", probe, folder, tmp_path)
+    assert "is finished: run leaves it as it is" in said(plan)
+    hotter = write_probe(sampling={"temperature": 2.0, "max_new_tokens": 2})
+    plan = plan_probe("small", load_probe(hotter), folder, tmp_path)
+    assert plan.widths_from.startswith("the trial's scores")
+
+
+DESIGN = make_design(np.random.default_rng(0), prompts=20)
+SCALE = Scale(prompts=20, reference=200, replicate=128)
+
+
+def simulate(name, size, runs=200):
+    """Standard deviation of an aggregate MSE over simulated runs, relative."""
+    rng, found = np.random.default_rng(1), []
+    (estimator,) = find_estimators([name], [size])
+    for _ in range(runs):
+        pools = DESIGN.draw(rng, SCALE.reference, SCALE.replicate // 32, 32)
+        found.append(measure_errors(pools, [estimator], [size])[Key(name, size)].mean())
+    return np.std(found, ddof=1) / np.mean(found)
+
+
+@pytest.mark.parametrize("size", [2, 8, 32])
+@pytest.mark.parametrize("name", ["oracle", "vanilla"])
+def test_widths_are_those_of_simulated_runs(name, size):
+    """Within 5 standard errors of 200 runs' spread; the moments are those of many pools."""
+    pools = DESIGN.draw(np.random.default_rng(2), 4000, 64, 32)
+    width = half_width(error_moments(pools, name), size, SCALE, 0.95) / 1.96
+    assert width == pytest.approx(simulate(name, size), rel=5 / np.sqrt(2 * 200))
+
+
+def test_widths_from_few_completions():
+    """A block of eight of each prompt tells the widths, not their noise: within a fifth."""
+    rng = np.random.default_rng(3)
+    few = [
+        half_width(error_moments(DESIGN.draw(rng, 64, 1, 8), "oracle"), 8, SCALE, 0.95)
+        for _ in range(50)
+    ]
+    many = error_moments(DESIGN.draw(rng, 4000, 64, 32), "oracle")
+    assert np.mean(few) == pytest.approx(half_width(many, 8, SCALE, 0.95), rel=0.2)
+
+
+def expected(replicate, reference=800, width=0.1, replicates=True):
+    values = {
+        "model": {"path": "m"},
+        "prompts": {"source": "p"},
+        "pool": {"reference": reference, "replicate": replicate},
+        "group_sizes": [2, 8, 32],
+        "interval": {"width": width},
+    }
+    pools = DESIGN.draw(np.random.default_rng(2), 4000, 16, 32)
+    return expect_widths(pools, parse_probe(values, "test"), 20, replicates=replicates)
+
+
+def test_warned_of_pools_too_small_and_told_what_suffices():
+    found = expected(64)
+    assert not found.suffice
+    assert found.widest[2] == 32
+    key, count = found.remedies[0].split("=")
+    assert key == "pool.replicate"
+    assert expected(int(count)).suffice
+    assert not expected(int(count) - 32).suffice
+    prompts = int(found.remedies[1].split()[0])
+    assert prompts > 20
+    shrunk = found.widest[0] * np.sqrt(20 / prompts)
+    assert shrunk <= 0.1 < found.widest[0] * np.sqrt(20 / (prompts - 1))
+
+
+def test_warned_of_a_reference_too_small():
+    """Where the reference's noise alone is too wide, replicates would not help."""
+    found = expected(64, reference=8)
+    first, second = found.remedies[0].split(" with ")
+    assert first.startswith("pool.reference=")
+    sizes = int(second.split("=")[1]), int(first.split("=")[1])
+    assert expected(*sizes).suffice
+    assert not expected(sizes[0], sizes[1] // 2).suffice
+
+
+def test_not_warned_of_pools_large_enough():
+    assert expected(64, width=0.9).suffice
+    assert not expected(64, width=0.9).remedies
+
+
+def test_laws_are_narrower_than_replicates():
+    pools = DESIGN.draw(np.random.default_rng(2), 4000, 16, 32)
+    moments = error_moments(pools, "oracle")
+    assert law_half_width(moments, SCALE, 0.95) < half_width(moments, 32, SCALE, 0.95) / 2
+    assert not expected(64, replicates=False).mse
+
+
+def test_lengths_that_the_trial_cut_count_as_the_longest(probe, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "_positions", lambda *_: 2)
+    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    assert "what it cut is taken to be so long" in said(plan)
+
+
+def test_steps_and_operations_are_told_apart():
+    """Five seconds a step and two an operation, from sizes that differ."""
+    found = fit([[1, 10], [2, 10], [1, 1000]], [25, 30, 2005])
+    assert found == pytest.approx([5, 2])
