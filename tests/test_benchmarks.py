@@ -141,9 +141,26 @@ def test_completions_are_counted():
     ]
 
 
+LINUX = pytest.mark.skipif(not scaling.PEAK.exists(), reason="reads Linux's /proc")
+
+
+@LINUX
+def test_a_peak_is_seen_and_forgotten():
+    """128 MB, held for a moment."""
+    scaling.forget_peak()
+    before = scaling.status("VmRSS")
+    held = np.ones(2**24)
+    del held
+    assert 100 < (scaling.status("VmHWM") - before) / 2**20 < 200
+    scaling.forget_peak()
+    assert (scaling.status("VmHWM") - before) / 2**20 < 50
+
+
+@LINUX
 def test_a_point_of_the_scaling_is_run(folder):
     cost = scaling.run_point(scaling.Point(hidden=64, prompt=5, completion=2), folder)
     assert cost.seconds > 0
+    assert 0 <= cost.memory < 2**30
 
 
 def test_powers_are_fitted():
@@ -198,3 +215,11 @@ def test_the_stages_of_a_run_are_found(folder):
     """A stage that was renamed would silently drop out of the table."""
     table, _ = stages.profile_run(CASE, folder, prompts=1, reference=8)
     assert all(name in table for name in ("draw", "measure_reference", "score_block"))
+
+
+@pytest.mark.parametrize("chosen", [plan.FULL, plan.QUICK], ids=["full", "quick"])
+def test_a_plan_can_be_carried_out(chosen):
+    """A name that is no dimension, or a median of too few, would be seen an hour later."""
+    assert chosen.rounds >= 5
+    assert set(chosen.scaling) <= set(scaling.DIMENSIONS)
+    assert all(len(points) >= chosen.points >= 3 for points in scaling.DIMENSIONS.values())

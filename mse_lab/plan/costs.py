@@ -46,6 +46,9 @@ ALIKE = 1.2
 # Stages that are there once a prompt, whatever the completions.
 ONCE = (KEPT,)
 
+# Of least squares relative to the last fit.
+ROUNDS, TINY = 5, 1e-12
+
 # Least factors by which a run's time may differ from the plan's; see `spread`.
 WHOLE, PARTS = 1.25, 1.5
 
@@ -81,20 +84,26 @@ class Cost(NamedTuple):
 def fit(loads_RC: Sequence[Sequence[float]], costs_R: Sequence[float]) -> tuple[float, ...]:
     """Find what each column of the loads costs, not below zero, by relative least squares.
 
-    Where the rows do not tell the columns apart the cost is shared among them.
+    Relative to what is fitted: relative to what is observed, low observations would count
+    more than high ones. Where the rows do not tell the columns apart the cost is shared.
 
     >>> [round(cost, 6) for cost in fit([[1, 10], [1, 20]], [12, 22])]
     [2.0, 1.0]
     >>> [round(cost, 6) for cost in fit([[1, 10]], [20])]
     [10.0, 1.0]
+    >>> [round(cost, 6) for cost in fit([[1], [1]], [1, 3])]
+    [2.0]
     """
-    loads = np.asarray(loads_RC, dtype=float)
-    largest = np.maximum(loads.max(0), 1e-300)
-    weights = 1 / np.maximum(np.asarray(costs_R, dtype=float), 1e-12)
-    rows, ones = loads / largest * weights[:, None], np.ones(len(loads))
-    found = np.linalg.lstsq(rows, ones, rcond=1e-9)[0]
-    if (found < 0).any():
-        found = nnls(rows, ones)[0]
+    loads, costs = np.asarray(loads_RC, dtype=float), np.asarray(costs_R, dtype=float)
+    largest = np.maximum(loads.max(0), TINY)
+    scaled, expected = loads / largest, costs
+    for _ in range(ROUNDS):
+        weights = 1 / np.maximum(expected, TINY)
+        rows, wanted = scaled * weights[:, None], costs * weights
+        found = np.linalg.lstsq(rows, wanted, rcond=1e-9)[0]
+        if (found < 0).any():
+            found = nnls(rows, wanted)[0]
+        expected = scaled @ found
     return tuple(float(cost) for cost in found / largest)
 
 
@@ -174,9 +183,7 @@ def _operations_per_token(trial: Trial, stage: str) -> tuple[float, ...]:
 def learn_rates(trial: Trial, memory: Memory) -> Rates:
     """Fit operations and seconds to a trial."""
     per_token = {stage: _operations_per_token(trial, stage) for stage in MODEL_STAGES}
-    # A single size does not tell steps from operations: the counted pass joins it then.
-    timed = trial.timed if len(trial.timed) > 1 else [trial.counted[-1], *trial.timed]
-    counted = trial.counted[-1]
+    timed, counted = trial.timed, trial.counted[-1]
 
     def loads(one: Pass, stage: str) -> list[float]:
         if stage != PRODUCTS:
@@ -185,13 +192,14 @@ def learn_rates(trial: Trial, memory: Memory) -> Rates:
         return [1.0, reduced_operations(counted, block, one.prompt, one.longest)]
 
     stages = dict.fromkeys(stage for one in timed for stage in one.seconds)
-    per_load = {
-        stage: fit(
-            [loads(one, stage) for one in timed if stage in one.seconds],
-            [one.seconds[stage] for one in timed if stage in one.seconds],
+    per_load = {}
+    for stage in stages:
+        # What is kept of a small pass may be zero, and compressed in no time.
+        passes = trial.largest if stage in ONCE else timed
+        known = [one for one in passes if stage in one.seconds]
+        per_load[stage] = fit(
+            [loads(one, stage) for one in known], [one.seconds[stage] for one in known]
         )
-        for stage in stages
-    }
     return Rates(trial, memory, per_token, per_load)
 
 

@@ -45,8 +45,10 @@ def say_trial(trial: Trial, group: int, longest: int, at_most: float) -> list[st
     """
     sizes, prompts = trial.sizes, len(trial.largest)
     block = f"blocks of {sizes.block}"
+    if sizes.block < group:
+        block += f" instead of {group}"
     if not trial.whole:
-        block += f" instead of {group}, the rest computed from operations"
+        block += ", the rest computed from operations"
     lengths = np.concatenate([known_lengths(one, longest) for one in trial.largest])
     cut = 1 - np.concatenate([one.ended_N for one in trial.largest]).mean()
     lines = [

@@ -39,7 +39,7 @@ class Trial:
     Attributes:
         counted: Those in which operations were counted.
         timed: Those that were timed, the last of each prompt at the largest sizes.
-        whole: Whether a block of the run's own size was scored.
+        whole: Whether they reached the run's own sizes.
         seconds: What the trial took.
     """
 
@@ -70,16 +70,14 @@ def _grown(size: int, limit: int, seconds: float) -> int:
 
 def _next_sizes(bench: Bench, last: Pass) -> Sizes:
     """Choose the sizes of the next pass."""
-    memory, pool, sizes = bench.memory, bench.probe.pool, last.sizes
-    most = max(memory.drawing.current, 2 * memory.reference.current, sizes.reference)
-    group = min(bench.probe.largest_group, memory.scoring.current.block)
+    most, group = _limits(bench)
     drawing = last.seconds[DRAWING] + last.seconds[REFERENCE]
     scoring = last.seconds[PASSES] + last.seconds.get(PRODUCTS, 0.0)
-    reference = _grown(sizes.reference, min(pool.reference, most), drawing)
+    reference = _grown(last.sizes.reference, most, drawing)
     return replace(
-        sizes,
+        last.sizes,
         reference=reference - reference % 2,
-        block=_grown(sizes.block, max(group, 2), scoring),
+        block=_grown(last.sizes.block, group, scoring),
     )
 
 
@@ -117,6 +115,20 @@ def _grow(bench: Bench, prompt: Prompt, tokens: list[int], last: Pass) -> Iterat
         yield last
 
 
+def _limits(bench: Bench) -> tuple[int, int]:
+    """Completions of a reference, and of a block, with which a pass is a run's own."""
+    memory, pool = bench.memory, bench.probe.pool
+    at_once = max(memory.drawing.current, 2 * memory.reference.current)
+    group = min(bench.probe.largest_group, memory.scoring.current.block)
+    return min(pool.reference, max(at_once, COUNTED[-1][0])), max(group, 2)
+
+
+def _smaller(sizes: Sizes) -> Sizes:
+    """Give a third of the sizes: two sizes tell what a pass costs, and what its tokens."""
+    third = max(sizes.reference // 3, 4)
+    return replace(sizes, reference=third - third % 2, block=max(sizes.block // 3, 2))
+
+
 def run_trial(
     bench: Bench, prompts: Sequence[Prompt], tokens: Sequence[list[int]], order: list[int]
 ) -> Trial:
@@ -137,6 +149,11 @@ def run_trial(
     counted = _count(bench, prompts[first], tokens[first])
     timed = list(_grow(bench, prompts[first], tokens[first], counted[-1]))
     last, pool = timed[-1], bench.probe.pool
+    most, group = _limits(bench)
+    whole = last.sizes.reference >= most - 1 and last.sizes.block >= group
+    if len(timed) == 1 and not whole:
+        sizes = _smaller(last.sizes)
+        timed.insert(0, measure_pass(bench, prompts[first], tokens[first], sizes))
     completions = (pool.reference + pool.replicate) / (
         last.sizes.reference + last.sizes.block
     )
@@ -146,6 +163,4 @@ def run_trial(
         if time.perf_counter() - began + last.total > limit:
             break
         timed.append(measure_pass(bench, prompts[index], tokens[index], last.sizes))
-    group = min(bench.probe.largest_group, bench.memory.scoring.current.block)
-    whole = last.sizes.block >= group
     return Trial(counted, timed, whole, time.perf_counter() - began)

@@ -42,7 +42,7 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         ),
         "scaling": (
             "Scaling",
-            lambda: scaling.report(plan.scaling, plan.process_rounds, folder),
+            lambda: scaling.report(plan.scaling, plan.points, plan.process_rounds, folder),
         ),
     }
 

@@ -8,6 +8,13 @@ from benchmarks.cases import LARGE_WIDE, MEDIUM, MEDIUM_WIDE, SMALL, SMALL_WIDE,
 SHORT, LONG = (60, 8), (200, 64)
 SHAPES = (SHORT, (60, 64), (200, 8), LONG)
 ENDS = (SHORT, LONG)
+DIMENSIONS = (
+    "completions",
+    "parameters",
+    "prompts",
+    "prompt length",
+    "completion length",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,8 @@ class Plan:
         blocks: Blocks to score.
         runs: Whole runs, each with its number of prompts.
         precision: Prompts and replicate pools of the runs on precision.
-        scaling: How many of each dimension's points are measured.
+        scaling: Dimensions against which time and memory are measured.
+        points: Points of each.
         process_rounds: Rounds of one process against two; 0 leaves them out.
         tables: Prompts of the run in which the share of the tables is measured.
     """
@@ -43,7 +51,8 @@ class Plan:
     blocks: tuple[Block, ...]
     runs: tuple[tuple[Case, int], ...]
     precision: tuple[int, tuple[int, ...]]
-    scaling: int
+    scaling: tuple[str, ...]
+    points: int
     process_rounds: int
     tables: int
 
@@ -66,7 +75,8 @@ FULL = Plan(
         *((Case(size, *SHORT), 1) for size in (MEDIUM, MEDIUM_WIDE)),
     ),
     precision=(20, (16, 64, 256, 1024)),
-    scaling=4,
+    scaling=DIMENSIONS,
+    points=4,
     process_rounds=5,
     tables=60,
 )
@@ -81,7 +91,8 @@ QUICK = Plan(
     ),
     runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
     precision=(8, (16, 64, 256)),
-    scaling=3,
+    scaling=DIMENSIONS[:2],
+    points=3,
     process_rounds=0,
     tables=10,
 )

@@ -30,6 +30,8 @@ from benchmarks.markdown import table
 from benchmarks.pairs import ratio, seconds, take_turns
 
 MEGABYTE = 2**20
+# Writing 5 here sets a process's peak back.
+PEAK = Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,15 @@ LINEAR = ("completions", "prompts", "parameters")
 SHARED = Point(hidden=128, prompts=6)
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     """Read a line of this process's memory from the kernel, in bytes."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
     return 1024 * int(text.partition(f"{field}:")[2].split()[0])
 
 
-def _forget_peak() -> None:
+def forget_peak() -> None:
     """Set the process's peak back to what it holds now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    PEAK.write_text("5", encoding="utf-8")
 
 
 def run_point(point: Point, folder: Path) -> Cost:
@@ -122,10 +124,10 @@ def run_point(point: Point, folder: Path) -> Cost:
     small = tool.load(case, folder, group_sizes=[4], reference=8, replicate=8)
     tool.run(small, folder / "out")
     loaded = tool.load(case, folder, **point.settings())
-    _forget_peak()
-    before = _status("VmRSS")
+    forget_peak()
+    before = status("VmRSS")
     time = seconds(partial(tool.run, loaded, folder / "out"))
-    return Cost(time, _status("VmHWM") - before)
+    return Cost(time, status("VmHWM") - before)
 
 
 def _in_a_process(point: Point) -> Cost:
@@ -177,17 +179,20 @@ def at_most_linear(fit: Fit) -> bool:
     return bool(fit.exponent - 2 * fit.error <= 1.0)
 
 
-def report(points: int, processes: int, folder: Path) -> str:
-    """Measure every dimension and tabulate.
+def report(dimensions: tuple[str, ...], points: int, processes: int, folder: Path) -> str:
+    """Measure and tabulate.
 
     Args:
+        dimensions: Which.
         points: How many points of each dimension, from the smallest.
         processes: Rounds of one process against two; 0 leaves them out.
         folder: For checkpoints and results.
     """
+    if not PEAK.exists():
+        return "Skipped: memory is read from Linux's /proc."
     rows = []
-    for name, all_points in DIMENSIONS.items():
-        chosen = all_points[:points]
+    for name in dimensions:
+        chosen = DIMENSIONS[name][:points]
         rows.append(_row(name, chosen, [_in_a_process(point) for _, point in chosen]))
     head = [
         "against",
