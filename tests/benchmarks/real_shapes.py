@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=48)
     parser.add_argument("--new", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", metavar="WORD", help="of these names only")
     asked = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     policy = build(asked.shape, device)
@@ -131,6 +132,11 @@ def main() -> None:
         "layers recomputed": Scoring(count, count, True),
         "whole, sliced head": Scoring(count, sliced=True),
         "whole": Scoring(count),
+    }
+    ways = {
+        name: how
+        for name, how in ways.items()
+        if not asked.ways or any(word in name for word in asked.ways)
     }
     works: dict[str, Callable[[], object]] = {
         name: lambda how=how: score_block(policy, prompt, block, reference, how=how)
