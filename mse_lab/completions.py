@@ -2,7 +2,8 @@
 
 A token is the inverse of the policy's distribution function at a given uniform, so what
 is drawn is a pure function of the uniforms. The prompt's keys and values are computed
-once and shared by its completions; finished completions leave the batch.
+once and shared by its completions. Completions that have begun alike are one row of the
+batch until they part, and finished ones leave it.
 """
 
 import copy
@@ -45,7 +46,7 @@ class Completions:
     def __len__(self) -> int:
         return len(self.lengths_N)
 
-    def __getitem__(self, rows: slice) -> "Completions":
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> "Completions":
         return Completions(
             self.tokens_NT[rows],
             self.lengths_N[rows],
@@ -53,12 +54,28 @@ class Completions:
             self.ended_N[rows],
         )
 
+    @property
+    def own_tokens(self) -> list[NDArray[np.int64]]:
+        """Each completion's tokens, up to its length."""
+        pairs = zip(self.tokens_NT, self.lengths_N, strict=True)
+        return [tokens[:length] for tokens, length in pairs]
+
+    def distinct(self) -> tuple["Completions", NDArray[np.int64]]:
+        """Leave out repetitions: equal completions have equal scores.
+
+        Returns:
+            The distinct completions in order of their first occurrence, and for each of
+            the N its place among them.
+        """
+        places: dict[bytes, int] = {}
+        place_N = np.array(
+            [places.setdefault(own.tobytes(), len(places)) for own in self.own_tokens]
+        )
+        return self[np.unique(place_N, return_index=True)[1]], place_N
+
     def texts(self, policy: Policy) -> list[str]:
         """Decode each completion, up to its first end token."""
-        return [
-            policy.decode(tokens[:length].tolist())
-            for tokens, length in zip(self.tokens_NT, self.lengths_N, strict=True)
-        ]
+        return [policy.decode(own.tolist()) for own in self.own_tokens]
 
 
 def concatenate(parts: list[Completions]) -> Completions:
@@ -183,29 +200,45 @@ def next_log_probabilities(policy: Policy, tokens_N1: Tensor, cache: Any) -> Ten
     return policy.log_probabilities(output.logits[:, -1])
 
 
-def invert(log_probs_NV: Tensor, uniforms_N: Tensor) -> Tensor:
-    """Invert each row's distribution function: the first token whose sum exceeds u.
+def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
+    """Invert a row's distribution function: the first token whose sum exceeds u.
 
     Args:
-        log_probs_NV: Log-probabilities of each row.
+        log_probs_RV: Log-probabilities of each row.
         uniforms_N: Float64 in [0, 1).
+        row_N: The row of each.
 
     Returns:
         Token ids (N,); a token of probability 0 is never given.
     """
-    sums = log_probs_NV.exp().cumsum(dim=-1, dtype=torch.float64)
+    sums_RV = log_probs_RV.exp().cumsum(dim=-1, dtype=torch.float64)
+    # Each row's uniforms side by side: looked up together, its sums never repeated.
+    counts_R = torch.bincount(row_N, minlength=len(sums_RV))
+    by_row = row_N.argsort()
+    place_N = torch.empty_like(row_N)
+    place_N[by_row] = torch.arange(len(row_N), device=row_N.device)
+    place_N -= (counts_R.cumsum(0) - counts_R)[row_N]
+    thresholds = sums_RV.new_zeros(len(sums_RV), int(counts_R.max()))
     # Rounding leaves the last sum a little off 1; scaling u keeps it inside.
-    thresholds = (uniforms_N * sums[:, -1]).unsqueeze(-1)
-    return torch.searchsorted(sums, thresholds, right=True).squeeze(-1)
+    thresholds[row_N, place_N] = uniforms_N * sums_RV[row_N, -1]
+    return torch.searchsorted(sums_RV, thresholds, right=True)[row_N, place_N]
 
 
-def _refuse_nan(log_probs_NV: Tensor, active: Tensor, first: int, prompt_id: str) -> None:
-    bad = torch.isnan(log_probs_NV.sum(dim=-1))
+def _part(row_N: Tensor, drawn_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Let completions part that began alike: (rows to go on from, tokens, row of each)."""
+    beginnings, row_N = torch.unique(
+        torch.stack([row_N, drawn_N], dim=1), dim=0, return_inverse=True
+    )
+    parents, tokens = beginnings.unbind(1)
+    return parents, tokens, row_N
+
+
+def _refuse_nan(log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, where: str) -> None:
+    bad = torch.isnan(log_probs_RV.sum(dim=-1))
     if bad.any():
-        completion = first + int(active[bad][0])
         raise InputError(
-            f"prompt {prompt_id}, completion {completion}: the model's log-probabilities "
-            "are NaN; check the checkpoint, or use another model.dtype"
+            f"{where}, completion {int(number_N[bad[row_N]][0])}: the model's "
+            "log-probabilities are NaN; check the checkpoint, or use another model.dtype"
         )
 
 
@@ -225,24 +258,26 @@ def _draw_batch(
     lengths = torch.full((count,), positions, device=device)
     log_probs = torch.zeros(count, dtype=torch.float64, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
+    # Of the unfinished completions: which they are, and the row of the batch of each.
     active = torch.arange(count, device=device)
-    cache = prefix.expand(count)
-    inputs = torch.full((count, 1), prefix.last_token, device=device)
+    row = torch.zeros_like(active)
+    cache = prefix.expand(1)
+    inputs = torch.full((1,), prefix.last_token, device=device)
     for position in range(positions):
-        log_probs_NV = next_log_probabilities(policy, inputs, cache)
-        _refuse_nan(log_probs_NV, active, first, prompt_id)
-        drawn = invert(log_probs_NV, uniforms[active, position])
+        log_probs_RV = next_log_probabilities(policy, inputs[:, None], cache)
+        _refuse_nan(log_probs_RV, row, first + active, f"prompt {prompt_id}")
+        drawn = invert(log_probs_RV, uniforms[active, position], row)
         tokens[active, position] = drawn
-        log_probs[active] += log_probs_NV.gather(1, drawn[:, None])[:, 0].double()
+        log_probs[active] += log_probs_RV[row, drawn].double()
         ending = torch.isin(drawn, ends)
         lengths[active[ending]] = position + 1
         ended[active[ending]] = True
         if ending.all():
             break
-        if ending.any():
-            active, drawn = active[~ending], drawn[~ending]
-            cache.reorder_cache(torch.nonzero(~ending)[:, 0])
-        inputs = drawn[:, None]
+        active, rows = active[~ending], len(inputs)
+        parents, inputs, row = _part(row[~ending], drawn[~ending])
+        if not torch.equal(parents, torch.arange(rows, device=device)):
+            cache.reorder_cache(parents)
     return Completions(
         tokens.cpu().numpy(),
         lengths.cpu().numpy(),

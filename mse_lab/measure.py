@@ -204,11 +204,7 @@ def _reference_arrays(pool: Pool, reference: Reference) -> dict[str, Any]:
 def _completion_arrays(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
     lines = [line for pool in pools for line in pool.lines(prompt)]
     ended_N = np.concatenate([pool.completions.ended_N for pool in pools])
-    own_tokens = [
-        tokens[:length]
-        for drawn in (pool.completions for pool in pools)
-        for tokens, length in zip(drawn.tokens_NT, drawn.lengths_N, strict=True)
-    ]
+    own_tokens = [own for pool in pools for own in pool.completions.own_tokens]
     return {
         "mean_length": np.mean([len(tokens) for tokens in own_tokens]),
         "truncated": 1 - ended_N.mean(),

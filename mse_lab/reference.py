@@ -13,7 +13,8 @@ so one vector and one scalar are kept. The plain error ||g_hat - rbar||^2 is lar
 ||r_A - r_B||^2 / 4, identically.
 
 A half is one weighted backward pass. The prompt is common to its completions, so it is
-run through the model once, and backward once.
+run through the model once, and backward once; a completion that occurs several times is
+one with the sum of their weights.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,6 +35,9 @@ Gradient = dict[str, Tensor]
 
 # Numbers turned into float64 at a time.
 CHUNK = 2**24
+
+# What a pass costs whatever is in it, in tokens.
+PASS_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,33 @@ def _summing(policy: Policy) -> Iterator[Gradient]:
                 handle.remove()
 
 
+def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
+    """Where to cut lengths, longest first, so that passes pad little: their starts."""
+    saved = np.arange(len(lengths_N), 0, -1) * (lengths_N[:1] - lengths_N)
+    best = int(np.argmax(saved))
+    if saved[best] <= PASS_TOKENS:
+        return [first]
+    return _cut(lengths_N[:best], first) + _cut(lengths_N[best:], first + best)
+
+
+def in_passes(lengths_N: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
+    """Split completions into passes, those of like length together.
+
+    Args:
+        lengths_N: Their tokens; a pass pads all of its completions to the longest.
+        most: Completions in a pass at most.
+
+    Returns:
+        Which completions are in each pass.
+
+    >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
+    [[1], [0, 2], [3]]
+    """
+    order = np.argsort(-lengths_N, kind="stable")
+    alike = np.split(order, _cut(lengths_N[order])[1:])
+    return [part[at : at + most] for part in alike for at in range(0, len(part), most)]
+
+
 def weighted_gradient(
     policy: Policy,
     prompt: list[int],
@@ -111,20 +142,20 @@ def weighted_gradient(
         Parameter name -> gradient, for the parameters that autograd reaches, float32 or
         better; and the completions' log-probabilities.
     """
-    log_probs = []
+    distinct, place_N = completions.distinct()
+    weights_N = np.bincount(place_N, weights_N).astype(np.float64)
+    log_probs = np.empty(len(distinct))
     with torch.enable_grad(), _summing(policy) as gradient:
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
-        for start in range(0, len(completions), policy.batch):
-            part = slice(start, start + policy.batch)
-            log_probs_N = completion_log_probs(policy, cut, completions[part])
-            weights = torch.from_numpy(weights_N[part]).to(log_probs_N)
-            (weights * log_probs_N).sum().backward()
-            log_probs.append(log_probs_N.detach().double().cpu().numpy())
+        for part in in_passes(distinct.lengths_N, policy.batch):
+            found = completion_log_probs(policy, cut, distinct[part])
+            (torch.from_numpy(weights_N[part]).to(found) * found).sum().backward()
+            log_probs[part] = found.detach().double().cpu().numpy()
         prefix.backward(cut)
     # Autograd reaches the parameters in the order of the pass; sketches want the model's.
     ordered = {name: gradient[name] for name in policy.parameters if name in gradient}
-    return ordered, np.concatenate(log_probs)
+    return ordered, log_probs[place_N]
 
 
 def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -61,6 +61,15 @@ class Scores:
     norms2: dict[str, NDArray[np.float64]]
     log_probs_N: NDArray[np.float64]
 
+    def pick(self, place_N: NDArray[np.int64]) -> "Scores":
+        """Give the scores of completions that are at these places of the block."""
+        return Scores(
+            gram_NN=self.gram_NN[np.ix_(place_N, place_N)],
+            products_N=self.products_N[place_N],
+            norms2={name: norms2[place_N] for name, norms2 in self.norms2.items()},
+            log_probs_N=self.log_probs_N[place_N],
+        )
+
 
 def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
     """Sum each completion's token log-probabilities up to its length, (N,)."""
@@ -190,7 +199,7 @@ def score_block(
     padding: int = 0,
     how: Scoring | None = None,
 ) -> Scores:
-    """Score a block of completions, one backward pass through each of them.
+    """Score a block of completions, one backward pass through each distinct one.
 
     Args:
         policy: The policy.
@@ -208,17 +217,16 @@ def score_block(
         InputError: A module with such a parameter has no exact rule; it is named.
     """
     how = how or Scoring(len(completions))
-    starts = range(0, len(completions), how.block)
-    return _side_by_side(
-        [
-            _score_together(
-                policy,
-                prompt,
-                completions[start : start + how.block],
-                reference,
-                padding,
-                how,
-            )
-            for start in starts
-        ]
-    )
+    distinct, place_N = completions.distinct()
+    parts = [
+        _score_together(
+            policy,
+            prompt,
+            distinct[start : start + how.block],
+            reference,
+            padding,
+            how,
+        )
+        for start in range(0, len(distinct), how.block)
+    ]
+    return _side_by_side(parts).pick(place_N)

@@ -9,6 +9,7 @@ from enumerated import enumerate_policy
 from models import random_policy
 from scipy import stats
 
+from mse_lab import completions as drawing
 from mse_lab.completions import draw, invert
 from mse_lab.scores import sequence_log_probs
 from mse_lab.streams import uniforms
@@ -21,10 +22,11 @@ def numbers(count, positions=6, pool="replicate"):
 
 
 def test_invert_gives_the_first_token_whose_sum_exceeds_u():
-    log_probs = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log().repeat(5, 1)
+    log_probs = torch.tensor([[0.25, 0.0, 0.5, 0.25], [0.0, 1.0, 0.0, 0.0]]).log()
     # Sums 1/4, 1/4, 3/4, 1; token 1 has probability 0 and is never given.
-    u = torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.9999], dtype=torch.float64)
-    assert invert(log_probs, u).tolist() == [0, 0, 2, 2, 3]
+    u = torch.tensor([0.0, 0.9, 0.2499, 0.25, 0.7499, 0.0, 0.9999], dtype=torch.float64)
+    row = torch.tensor([0, 1, 0, 0, 0, 1, 0])
+    assert invert(log_probs, u, row).tolist() == [0, 1, 0, 2, 2, 1, 3]
 
 
 def test_log_probs_are_those_of_the_differentiated_policy():
@@ -45,6 +47,36 @@ def test_batches_and_numbers_do_not_matter():
             np.testing.assert_array_equal(
                 one.tokens_NT[row, :length], other.tokens_NT[row, :length]
             )
+
+
+def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
+    """Every step reads as many rows as there are distinct beginnings still unfinished."""
+    policy = random_policy(batch=200)
+    honest, rows = drawing.next_log_probabilities, []
+
+    def counted(policy, tokens_N1, cache):
+        rows.append(len(tokens_N1))
+        return honest(policy, tokens_N1, cache)
+
+    monkeypatch.setattr(drawing, "next_log_probabilities", counted)
+    drawn = draw(policy, PROMPT, numbers(200), "a")
+    beginnings = [
+        {tuple(own[:step]) for own in drawn.own_tokens if len(own) > step}
+        for step in range(6)
+    ]
+    assert rows == [len(distinct) for distinct in beginnings]
+    assert rows[0] == 1
+    assert rows[1] < 200 == len(drawn)
+
+
+def test_distinct_completions():
+    """Told apart by their own tokens alone, whatever stands behind them."""
+    tokens = np.array([[5, 1, 7], [5, 1, 8], [5, 3, 1], [5, 1, 1], [5, 3, 1]])
+    ended = np.ones(5, bool)
+    drawn = drawing.Completions(tokens, np.array([2, 2, 3, 3, 3]), np.zeros(5), ended)
+    distinct, place = drawn.distinct()
+    assert [own.tolist() for own in distinct.own_tokens] == [[5, 1], [5, 3, 1], [5, 1, 1]]
+    assert place.tolist() == [0, 0, 1, 2, 1]
 
 
 def test_length_is_where_the_first_end_token_stands():

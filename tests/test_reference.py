@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from models import random_policy
 from test_scores import PROMPT, autograd_scores, some_completions
 
-from mse_lab import between
-from mse_lab.reference import leave_one_out, measure_reference, weighted_gradient
+from mse_lab import between, reference
+from mse_lab.reference import (
+    in_passes,
+    leave_one_out,
+    measure_reference,
+    weighted_gradient,
+)
 
 
 def join(gradient, policy):
@@ -30,6 +37,51 @@ def test_weighted_gradient_is_the_weighted_sum_of_scores(architecture, prompt_le
         join(found, policy), expected, atol=1e-5 * abs(expected).max()
     )
     assert log_probs.shape == (7,)
+
+
+def test_repeated_completions_of_all_lengths(monkeypatch):
+    """Differentiated once, in several passes, with the sum of their weights."""
+    monkeypatch.setattr(reference, "PASS_TOKENS", 2)
+    policy = random_policy(batch=2)
+    place = np.array([2, 0, 1, 0, 8, 3, 4, 0, 7])
+    completions = some_completions(policy)[place]
+    weights, sizes = np.linspace(-1, 2, 9), []
+    honest = reference.completion_log_probs
+
+    def counted(policy, prefix, part):
+        sizes.append(len(part))
+        return honest(policy, prefix, part)
+
+    monkeypatch.setattr(reference, "completion_log_probs", counted)
+    found, log_probs = weighted_gradient(policy, PROMPT, completions, weights)
+    assert sum(sizes) == 7
+    assert len(sizes) > 4
+    expected = weights @ autograd_scores(policy, completions)
+    np.testing.assert_allclose(
+        join(found, policy), expected, atol=1e-5 * abs(expected).max()
+    )
+    np.testing.assert_allclose(log_probs, completions.log_probs_N, rtol=1e-6)
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.integers(1, 70))
+def test_passes(lengths, most):
+    """All completions, each once; never more padding than one pass would have had."""
+    lengths_N = np.array(lengths)
+    passes = in_passes(lengths_N, most)
+    assert sorted(np.concatenate(passes)) == list(range(len(lengths)))
+    assert max(map(len, passes)) <= most
+    padded = sum(len(part) * lengths_N[part].max() for part in passes)
+    unsorted = range(0, len(lengths), most)
+    assert padded <= sum(
+        len(part) * part.max() for part in (lengths_N[at : at + most] for at in unsorted)
+    )
+
+
+def test_completions_of_like_length_are_one_pass():
+    assert [part.tolist() for part in in_passes(np.full(5, 7), 9)] == [[0, 1, 2, 3, 4]]
+    # 100 completions of 8 tokens beside one of 500: 49,200 tokens of padding are saved.
+    lengths = np.append(np.full(100, 8), 500)
+    assert [len(part) for part in in_passes(lengths, 101)] == [1, 100]
 
 
 def test_parameters_are_left_without_gradients():

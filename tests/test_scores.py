@@ -67,6 +67,24 @@ def test_scores_equal_autograd(architecture, tied):
     assert relative_gap(norms2, (expected**2).sum(1)) < bound
 
 
+def test_repeated_completions_are_scored_once():
+    policy = random_policy()
+    distinct, reference = some_completions(policy), random_reference(policy)
+    repeated = distinct[np.array([3, 3, 0, 8, 3, 0])]
+    read = []
+    handle = policy.model.register_forward_pre_hook(
+        lambda _, inputs, __: read.append(len(inputs[0])), with_kwargs=True
+    )
+    found = score_block(policy, PROMPT, repeated, reference)
+    handle.remove()
+    assert read == [3]
+    expected = autograd_scores(policy, repeated)
+    assert relative_gap(found.gram_NN, expected @ expected.T) < TOLERANCE["qwen2"]
+    assert relative_gap(found.products_N, expected @ joined(reference)) < TOLERANCE["qwen2"]
+    assert relative_gap(sum(found.norms2.values()), (expected**2).sum(1)) < 1e-5
+    assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
+
+
 WAYS = {
     "sliced": Scoring(9, sliced=True),
     "layers": Scoring(9, layer=9),

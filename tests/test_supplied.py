@@ -154,7 +154,7 @@ def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
         if given == "true":
             name, warped = "next_log_probabilities", lambda *a: top_p(honest[0](*a), 0.8)
         else:
-            name, warped = "invert", lambda pi, u: honest[1](top_p(pi, 0.8), u)
+            name, warped = "invert", lambda pi, *u: honest[1](top_p(pi, 0.8), *u)
         patched.setattr(drawing, name, warped)
         lines = drawn(**LARGE)
     without = {"text", "reward", *({"log_probs"} if given == "none" else ())}
