@@ -6,11 +6,15 @@ size that divides the largest, can be evaluated on them without the model.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+# Numbers of each vector turned into float64 at a time, which a processor's cache holds.
+CHUNK = 2**13
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,26 @@ def _name_of_one(name: str) -> str:
     return name.replace("_P", "_", 1).rstrip("_")
 
 
+def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
+    """Multiply every vector of one list with every one of another, summed in float64.
+
+    Args:
+        left: P vectors of D numbers.
+        right: Q vectors of D numbers.
+
+    Returns:
+        The inner products (P, Q).
+    """
+    size, total = len(left[0]), np.zeros((len(left), len(right)))
+    for start in range(0, size, CHUNK):
+        first, second = (
+            np.stack([row[start : start + CHUNK] for row in rows]).astype(np.float64)
+            for rows in (left, right)
+        )
+        total += first @ second.T
+    return total
+
+
 def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
     """Stack the arrays of single prompts into pools.
 
@@ -121,12 +145,13 @@ def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
         prompts: For each prompt the arrays of `Pools` without their first axis, by name
             without the P, and `mean_D`, `difference_D`: rbar and r_A - r_B, or sketches.
     """
-    means = np.stack([prompt["mean_D"] for prompt in prompts]).astype(np.float64)
-    differences = np.stack([prompt["difference_D"] for prompt in prompts])
     stacked = {
         field.name: np.stack([prompt[_name_of_one(field.name)] for prompt in prompts])
         for field in fields(Pools)
         if field.name not in ("between_PP", "halves_PP")
     }
-    halves = differences.astype(np.float64) @ means.T
-    return Pools(between_PP=means @ means.T, halves_PP=halves, **stacked)
+    means, differences = (
+        [prompt[name] for prompt in prompts] for name in ("mean_D", "difference_D")
+    )
+    between_PP, halves_PP = (inner_products(rows, means) for rows in (means, differences))
+    return Pools(between_PP=between_PP, halves_PP=halves_PP, **stacked)

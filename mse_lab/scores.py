@@ -13,7 +13,7 @@ here: what leaves this file is NumPy.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +60,11 @@ class Scores:
     products_N: NDArray[np.float64]
     norms2: dict[str, NDArray[np.float64]]
     log_probs_N: NDArray[np.float64]
+
+    def norms_only(self) -> "Scores":
+        """Forget the products between completions."""
+        diagonal = np.eye(len(self.gram_NN), dtype=bool)
+        return replace(self, gram_NN=np.where(diagonal, self.gram_NN, np.nan))
 
     def pick(self, place_N: NDArray[np.int64]) -> "Scores":
         """Give the scores of completions that are at these places of the block."""
@@ -172,14 +177,11 @@ def _score_together(
 
 def _side_by_side(parts: list[Scores]) -> Scores:
     """Join scores of parts of a block, the products between parts unknown."""
-    if len(parts) == 1:
-        return parts[0]
     count = sum(len(part.products_N) for part in parts)
     gram, start = np.full((count, count), np.nan), 0
     for part in parts:
         rows = slice(start, start + len(part.products_N))
-        np.fill_diagonal(gram[rows, rows], part.gram_NN.diagonal())
-        start = rows.stop
+        gram[rows, rows], start = part.gram_NN, rows.stop
     return Scores(
         gram_NN=gram,
         products_N=np.concatenate([part.products_N for part in parts]),
@@ -229,4 +231,7 @@ def score_block(
         )
         for start in range(0, len(distinct), how.block)
     ]
-    return _side_by_side(parts).pick(place_N)
+    scores = _side_by_side(parts).pick(place_N)
+    # Which products are known must not depend on which completions were drawn, or those
+    # that are known would be no fair sample: all of a block's, or none.
+    return scores if how.block >= len(completions) else scores.norms_only()

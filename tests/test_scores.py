@@ -85,6 +85,18 @@ def test_repeated_completions_are_scored_once():
     assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
 
 
+def test_that_completions_repeat_tells_no_more_products():
+    """Of a block that is scored in parts only norms are known, whatever was drawn."""
+    policy = random_policy()
+    repeated = some_completions(policy)[np.array([3, 3, 3, 5])]
+    reference = random_reference(policy)
+    whole = score_block(policy, PROMPT, repeated, reference)
+    parts = score_block(policy, PROMPT, repeated, reference, how=Scoring(2))
+    np.testing.assert_allclose(parts.gram_NN.diagonal(), whole.gram_NN.diagonal())
+    assert np.isfinite(parts.gram_NN).sum() == 4
+    assert np.isfinite(whole.gram_NN).all()
+
+
 WAYS = {
     "sliced": Scoring(9, sliced=True),
     "layers": Scoring(9, layer=9),
