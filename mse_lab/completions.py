@@ -75,7 +75,9 @@ class Completions:
 
     def texts(self, policy: Policy) -> list[str]:
         """Decode each completion, up to its first end token."""
-        return [policy.decode(own.tolist()) for own in self.own_tokens]
+        distinct, place_N = self.distinct()
+        texts = [policy.decode(own.tolist()) for own in distinct.own_tokens]
+        return [texts[place] for place in place_N]
 
 
 def concatenate(parts: list[Completions]) -> Completions:
@@ -272,7 +274,7 @@ def _draw_batch(
         ending = torch.isin(drawn, ends)
         lengths[active[ending]] = position + 1
         ended[active[ending]] = True
-        if ending.all():
+        if ending.all() or position + 1 == positions:
             break
         active, rows = active[~ending], len(inputs)
         parents, inputs, row = _part(row[~ending], drawn[~ending])

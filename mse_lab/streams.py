@@ -1,7 +1,7 @@
 """Named random streams from one seed: what is drawn depends on its name alone.
 
 A stream is a Philox counter generator whose key is a hash of its name. The uniform that
-draws token t of completion c of a prompt's pool is number t of counter row c, whatever
+draws token t of completion c of a prompt's pool is number c of counter row t, whatever
 the batch, the number of completions or of processes.
 """
 
@@ -54,10 +54,10 @@ def uniforms(
     True
     """
     key = _key(seed, "uniform", prompt_id, pool)
-    rows = [
-        np.random.Generator(np.random.Philox(key=key, counter=[0, row, 0, 0])).random(
-            positions
+    columns = [
+        np.random.Generator(np.random.Philox(key=key, counter=[0, position, 0, 0])).random(
+            completions.stop
         )
-        for row in completions
+        for position in range(positions)
     ]
-    return np.array(rows)
+    return np.stack(columns, axis=1)[completions.start :]
