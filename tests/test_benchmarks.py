@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from benchmarks import obvious_loop, plan, scaling, scoring, stages, tool, whole_run
+from benchmarks import needs, obvious_loop, plan, scaling, scoring, stages, tool, whole_run
 from benchmarks.agreement import Disagreement, compare_errors, compare_products
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
 from benchmarks.fits import Fit, fit_power
@@ -108,7 +108,8 @@ def test_the_loop_samples_and_differentiates(scored):
 
 def test_a_block_is_measured(folder):
     found = scoring.measure(replace(BLOCK, libraries=False), folder, rounds=1)
-    assert found["floor"].median > 0
+    assert found.ratios["floor"].median > 0
+    assert 0 < found.distinct <= BLOCK.completions
 
 
 def test_a_whole_run_is_measured(folder, monkeypatch):
@@ -223,3 +224,23 @@ def test_a_plan_can_be_carried_out(chosen):
     assert chosen.rounds >= 5
     assert set(chosen.scaling) <= set(scaling.DIMENSIONS)
     assert all(len(points) >= chosen.points >= 3 for points in scaling.DIMENSIONS.values())
+
+
+def test_needs_are_what_a_run_carries_out(folder):
+    """Counted without content at the model's shape, and counted in a run's own stages."""
+    size = Size("small", 1_000, hidden=64, inner=128, layers=2, heads=4)
+    loaded = tool.load(Case(size, 40, 8), folder)
+    shapes = needs.Shapes(64, 128, 2, heads=4, keys=2, vocabulary=1_000, tied=True)
+    computed = needs.count_operations(
+        shapes, needs.Workload("", 1, 40, 8, reference=64, replicate=64)
+    )
+    drawn, against = [], []
+    counted = [
+        needs.count(lambda: drawn.append(tool.sample(loaded, 0, "replicate", 64))) * 2,
+        needs.count(lambda: against.append(tool.reference(loaded, 0, drawn[0]))),
+        needs.count(lambda: tool.score(loaded, 0, drawn[0], against[0])),
+    ]
+    # The first token is drawn from one row, and the pools' prompts are read apart.
+    assert counted[0] == pytest.approx(computed.drawing, rel=0.2)
+    assert counted[1] == pytest.approx(computed.reference, rel=0.05)
+    assert counted[2] == pytest.approx(computed.passes + computed.products, rel=0.05)

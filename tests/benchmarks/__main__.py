@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import commands, precision, scaling, scoring, whole_run
+from benchmarks import commands, needs, precision, scaling, scoring, whole_run
 from benchmarks.cases import ROOT
 from benchmarks.log import add_section, heading, replace_marked
 from benchmarks.plan import FULL, QUICK, Plan
@@ -18,7 +18,7 @@ from benchmarks.plan import FULL, QUICK, Plan
 RATIOS = "ratios of times: median (smallest to largest)"
 
 # The README shows these; the log has all of them.
-README_SECTIONS = ("runs", "scoring", "precision")
+README_SECTIONS = ("runs", "scoring", "precision", "scaling", "needs")
 
 
 def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]]]:
@@ -43,6 +43,10 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "scaling": (
             "Scaling",
             lambda: scaling.report(plan.scaling, plan.points, plan.process_rounds, folder),
+        ),
+        "needs": (
+            "What Qwen2.5 of 0.5B, 1.5B and 7B parameters needs",
+            lambda: needs.report(plan.needs),
         ),
     }
 

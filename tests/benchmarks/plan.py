@@ -45,6 +45,7 @@ class Plan:
         points: Points of each.
         process_rounds: Rounds of one process against two; 0 leaves them out.
         tables: Prompts of the run in which the share of the tables is measured.
+        needs: Real models whose needs are computed.
     """
 
     rounds: int
@@ -55,6 +56,7 @@ class Plan:
     points: int
     process_rounds: int
     tables: int
+    needs: tuple[str, ...]
 
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
@@ -79,6 +81,7 @@ FULL = Plan(
     points=4,
     process_rounds=5,
     tables=60,
+    needs=("0.5B", "1.5B", "7B"),
 )
 
 QUICK = Plan(
@@ -94,5 +97,6 @@ QUICK = Plan(
     scaling=DIMENSIONS[:2],
     points=3,
     process_rounds=0,
-    tables=10,
+    tables=60,
+    needs=("0.5B",),
 )

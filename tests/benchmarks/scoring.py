@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from benchmarks import tool
 from benchmarks.agreement import compare_errors, compare_products
@@ -52,35 +53,46 @@ def _race(
     return {FLOOR: ratio(times[TOOL], times[FLOOR]), **found} if floor else found
 
 
-def measure(block: Block, folder: Path, rounds: int) -> dict[str, Ratio]:
-    """Take the ratios of one block.
+class Measured(NamedTuple):
+    """What is measured of one block.
 
-    Returns:
-        This tool to the floor, and each library to this tool over the parameters that the
-        library covers.
+    Attributes:
+        distinct: Completions that are not repeated; this tool scores no others.
+        ratios: This tool to the floor, and each library to this tool over the parameters
+            that the library covers.
     """
+
+    distinct: int
+    ratios: dict[str, Ratio]
+
+
+def measure(block: Block, folder: Path, rounds: int) -> Measured:
+    """Take the ratios of one block."""
     libraries = installed() if block.libraries else {}
     whole = {name: one for name, one in libraries.items() if one.PARAMETERS is None}
-    found = _race(prepare(block, folder), whole, rounds, floor=True)
+    scored = prepare(block, folder)
+    found = _race(scored, whole, rounds, floor=True)
     for name, one in libraries.items():
         if name not in whole:
             scored = prepare(block, folder, one.PARAMETERS)
             found |= _race(scored, {name: one}, rounds, floor=False)
-    return found
+    return Measured(len(scored.completions.distinct()[0]), found)
 
 
 def report(blocks: tuple[Block, ...], folder: Path, rounds: int) -> str:
     """Measure the blocks one after the other and tabulate them."""
     rows, slow, behind = [], [], []
     for block in blocks:
-        found = measure(block, folder, rounds)
+        distinct, found = measure(block, folder, rounds)
         cells = [found.get(name, "") for name in (FLOOR, *LIBRARIES)]
-        rows.append([block.case.model, block.case.shape, block.completions, *cells])
+        rows.append(
+            [block.case.model, block.case.shape, block.completions, distinct, *cells]
+        )
         where = f"{block.case.model}, {block.case.shape}"
         if found.pop(FLOOR).median > ABOVE_FLOOR:
             slow.append(where)
         behind += [f"{where} ({name})" for name, one in found.items() if one.median < 1]
-    head = ["model", "prompt + completion", "N", "this tool / floor"]
+    head = ["model", "prompt + completion", "N", "distinct", "this tool / floor"]
     head += [f"{name} / this tool" for name in LIBRARIES]
     notes = [
         verdict(f"at most {ABOVE_FLOOR} times the floor", slow),
