@@ -9,10 +9,9 @@ from enumerated import as_completions
 from models import random_policy
 
 from mse_lab import factors, scores
-from mse_lab.completions import draw
+from mse_lab.completions import Completions
 from mse_lab.policy import select_parameters
 from mse_lab.scores import Scoring, score_block, sequence_log_probs
-from mse_lab.streams import uniforms
 
 PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
 
@@ -22,7 +21,16 @@ TOLERANCE = {"gpt2": 1e-10, "qwen2": 1e-5, "llama": 1e-5, "qwen3": 1e-5, "gemma2
 
 
 def some_completions(policy, count=9):
-    return draw(policy, PROMPT, uniforms(0, "a", "replicate", range(count), 6), "a")
+    """Take tokens at random: peaked policies draw the same completions again and again."""
+    vocabulary = len(policy.model.get_input_embeddings().weight)
+    tokens_NT = np.random.default_rng(0).integers(vocabulary, size=(8 * count, 6))
+    ends_NT = np.isin(tokens_NT, policy.end_tokens)
+    lengths_N = np.where(ends_NT.any(1), ends_NT.argmax(1) + 1, 6)
+    some = Completions(tokens_NT, lengths_N, np.zeros(8 * count), ends_NT.any(1))
+    some = some.distinct()[0][:count]
+    with torch.no_grad():
+        log_probs = sequence_log_probs(policy, PROMPT, some)
+    return dataclasses.replace(some, log_probs_N=log_probs.double().numpy())
 
 
 def autograd_scores(policy, completions, prompt=PROMPT):
