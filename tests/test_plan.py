@@ -1,12 +1,18 @@
 """Plan: what it foretells is what a run does, and it leaves nothing behind."""
 
 import json
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import write_checkpoint
 from simulated import make_design
 
 import run_mse
+from mse_lab.completions import Completions
 from mse_lab.config import load_probe, parse_probe
 from mse_lab.estimators import find_estimators
 from mse_lab.measure import measure_prompt
@@ -14,6 +20,7 @@ from mse_lab.memory import Ladder
 from mse_lab.operations import Counter
 from mse_lab.plan import plan_probe, plan_text, trial
 from mse_lab.plan.costs import fit
+from mse_lab.plan.repeats import Sample, expected_distinct, lengthened
 from mse_lab.plan.run import load
 from mse_lab.plan.widths import (
     Scale,
@@ -22,6 +29,7 @@ from mse_lab.plan.widths import (
     half_width,
     law_half_width,
 )
+from mse_lab.plan.work import drawn_batches
 from mse_lab.replicates import Key, measure_errors
 from mse_lab.run import run_probe
 from mse_lab.scores import Scoring
@@ -73,19 +81,25 @@ def test_completions_and_tokens_are_the_run_s(planned):
     assert planned.total.seconds == pytest.approx(sum(row.seconds for row in planned.rows))
     # A prompt of 2.6 tokens on average; all but its last are read once a draw.
     drawn = rows["draw the reference pool"].tokens - 5 * 1.6
-    assert 5 * 64 <= drawn <= 5 * 64 * 6
+    assert 5 * 6 <= drawn < 5 * 64
 
 
 def count_run(probe, root):
-    """Operations of measuring every prompt, counted."""
-    loaded, counter = load(probe, root), Counter()
+    """Operations of measuring every prompt, counted, and tokens that the model reads."""
+    loaded, counter, read = load(probe, root), Counter(), []
+    loaded.bench.policy.model.register_forward_pre_hook(
+        lambda _, inputs: read.append(inputs[0].numel())
+    )
     for prompt, tokens in zip(loaded.prompts, loaded.tokens, strict=True):
         with counter:
             measure_prompt(loaded.bench, prompt, tokens, first=False)
-    return counter.total
+    return counter.total, sum(read)
 
 
 LIMITS = {"whole blocks": 8.0, "parts of blocks": 0.0}
+
+# Where the trial has met 16 completions of a prompt, and 64 are drawn at once.
+TOLERANCE = {"whole blocks": 0.06, "parts of blocks": 0.15}
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -96,7 +110,126 @@ def test_operations_are_those_of_the_run(limit, probe, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "_positions", lambda *_: 6)
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     assert ("instead of 8" in said(plan)) == (limit == "parts of blocks")
-    assert plan.total.operations == pytest.approx(count_run(probe, tmp_path), rel=0.06)
+    operations, tokens = count_run(probe, tmp_path)
+    assert plan.total.operations == pytest.approx(operations, rel=0.06)
+    assert plan.total.tokens == pytest.approx(tokens, rel=TOLERANCE[limit])
+
+
+@pytest.fixture
+def repeating(write_probe, tmp_path):
+    """A probe of a model so sure of itself that a sixth of a half are distinct."""
+    folder = write_checkpoint(tmp_path / "sure", hidden_size=64, intermediate_size=64)
+    sampling = {"max_new_tokens": 6, "temperature": 0.5}
+    model = {"path": str(folder), "device": "cpu"}
+    return load_probe(write_probe(model=model, sampling=sampling))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_repeated_completions_are_planned_once(limit, repeating, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "STAGE_SECONDS", LIMITS[limit])
+    monkeypatch.setattr(trial, "LEAST_SECONDS", 60.0)
+    monkeypatch.setattr(trial, "_positions", lambda *_: 6)
+    plan = plan_probe("small", repeating, tmp_path / "out", tmp_path)
+    operations, tokens = count_run(repeating, tmp_path)
+    assert plan.total.operations == pytest.approx(operations, rel=TOLERANCE[limit])
+    assert plan.total.tokens == pytest.approx(tokens, rel=TOLERANCE[limit])
+    assert plan.total.completions == 5 * (64 + 32)
+    assert "repeats: 17% of a half's completions are distinct, 3" in said(plan)
+
+
+@pytest.mark.parametrize("block", [1, 4])
+def test_parts_of_blocks_are_planned(block, repeating, tmp_path, monkeypatch):
+    """Where a block of 8 does not fit, its distinct completions are scored in parts."""
+    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(block, None, True)))
+    monkeypatch.setattr(trial, "LEAST_SECONDS", 60.0)
+    plan = plan_probe("small", repeating, tmp_path / "out", tmp_path)
+    operations, _ = count_run(repeating, tmp_path)
+    assert plan.total.operations == pytest.approx(operations, rel=0.06)
+
+
+def test_half_a_pool_tells_how_much_repeats(repeating, tmp_path):
+    """However few are drawn at once."""
+    few = repeating.model_copy(
+        update={"model": repeating.model.model_copy(update={"batch": 4})}
+    )
+    plan = plan_probe("small", few, tmp_path / "out", tmp_path)
+    assert "up to 32 completions for a reference" in said(plan)
+
+
+MULTISET = "aaabbcd"
+
+
+@pytest.mark.parametrize("k", range(1, len(MULTISET) + 1))
+def test_rarefaction_is_the_mean_of_all_subsets(k):
+    counts = np.array([MULTISET.count(kind) for kind in sorted(set(MULTISET))])
+    subsets = [len(set(chosen)) for chosen in combinations(MULTISET, k)]
+    assert expected_distinct(counts, len(MULTISET), k) == pytest.approx(np.mean(subsets))
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=50), st.floats(1, 100))
+def test_beyond_what_was_met_the_curve_goes_on(counts, factor):
+    """Never fewer than are met, nor more than in proportion; never past what is new."""
+    counts_J, n = np.array(counts), sum(counts)
+    k = max(n, int(factor * n))
+    found = expected_distinct(counts_J, n, k)
+    assert len(counts) * (1 - 1e-9) <= found <= len(counts) * k / n * (1 + 1e-9)
+
+
+# Words of the tokens 1 and 2, ended by 0; the last two are cut.
+WORDS = ["10", "10", "120", "1220", "20", "1222", "1222"]
+
+
+def some_completions():
+    tokens = np.array([[*map(int, word.ljust(4, "0"))] for word in WORDS])
+    lengths = np.array([len(word) for word in WORDS])
+    ended = np.array([word.endswith("0") for word in WORDS])
+    return Completions(tokens, lengths, np.zeros(len(WORDS)), ended)
+
+
+@pytest.mark.parametrize("k", range(1, len(WORDS) + 1))
+def test_batches_are_the_mean_of_all_subsets(k):
+    """Distinct beginnings, and the longest."""
+    drawn = some_completions()
+    batches = [
+        drawn_batches(drawn[np.array(chosen)], k)[0]
+        for chosen in combinations(range(len(WORDS)), k)
+    ]
+    assert Sample(drawn).batch(k) == pytest.approx(np.mean(batches, axis=0))
+
+
+def test_lengths_of_the_distinct():
+    """Of as many as were met, of fewer on average, and of more."""
+    sample, rng = Sample(some_completions()), np.random.default_rng(0)
+    assert sorted(sample.lengths(7, rng)) == [2, 2, 3, 4, 4]
+    sizes = [len(sample.lengths(4, rng)) for _ in range(2000)]
+    assert np.mean(sizes) == pytest.approx(sample.distinct(4), abs=0.05)
+    more = sample.lengths(14, rng)
+    assert len(more) == round(sample.distinct(14)) > 5
+
+
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_what_never_repeats_is_as_many_as_are_drawn(k):
+    drawn = some_completions()[np.array([0, 2, 3, 4, 5])]
+    sample = Sample(drawn)
+    assert not sample.repeats
+    assert sample.distinct(k) == pytest.approx(k)
+    assert len(sample.lengths(k, np.random.default_rng(0))) == k
+
+
+def test_what_is_cut_goes_on_unlike_any_other():
+    """Equal until they are cut, and one row until then; distinct beyond."""
+    drawn = some_completions()
+    longer = Sample(lengthened(drawn, 6, ~drawn.ended_N, np.arange(7)))
+    assert longer.distinct(7) == pytest.approx(Sample(drawn).distinct(7) + 1)
+    assert longer.met.lengths_N.tolist() == [2, 2, 3, 4, 2, 6, 6]
+    # After the first four tokens one more row, after that one of each.
+    assert longer.batch(7).rows == pytest.approx(Sample(drawn).batch(7).rows + 1 + 2)
+
+
+def test_all_as_long_as_the_longest_repeat_as_before():
+    sample = Sample(some_completions())
+    assert set(sample.all_longest.met.lengths_N) == {4}
+    assert sample.all_longest.distinct(5) == pytest.approx(sample.distinct(5))
 
 
 def test_recomputed_layers_are_planned(probe, tmp_path, monkeypatch):
@@ -298,6 +431,26 @@ def test_lengths_that_the_trial_cut_count_as_the_longest(probe, tmp_path, monkey
     monkeypatch.setattr(trial, "_positions", lambda *_: 2)
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     assert "what it cut is taken to be so long" in said(plan)
+
+
+def test_single_completions_tell_no_widths(probe, planned):
+    """Nor is anything wanted of them; the mean of one takes all of it away."""
+    pools = DESIGN.draw(np.random.default_rng(2), 4000, 16, 1)
+    found = expect_widths(pools, probe, 20, replicates=True)
+    assert not found.known
+    assert found.suffice
+    unknown = "do not tell how wide: they are single completions, or each prompt's have one"
+    assert unknown in said(replace(planned, widths=found))
+
+
+def one_reward(text, prompt):
+    return 1.0
+
+
+def test_equal_rewards_tell_no_widths(write_probe, tmp_path):
+    probe = load_probe(write_probe(reward="test_plan:one_reward"))
+    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    assert "or each prompt's have one reward" in said(plan)
 
 
 def test_steps_and_operations_are_told_apart():

@@ -2,8 +2,8 @@
 
 A short trial measures a few prompts with the code of the run (`trial.py`), counts its
 operations and takes its time stage by stage (`watch.py`), and is scaled to the run's pools
-(`work.py`, `costs.py`, `finish.py`). Its scores tell how wide the intervals will be
-(`widths.py`).
+(`work.py`, `repeats.py`, `costs.py`, `finish.py`). Its scores tell how wide the intervals
+will be (`widths.py`).
 """
 
 from mse_lab.plan.run import plan_probe

@@ -3,26 +3,29 @@
 Operations are alpha times the prompts' tokens plus beta times the completions' own, alpha
 and beta from the trial's counted passes; those of Gram products follow from the shapes.
 Seconds are a cost of each pass through the model plus one of each operation (of each
-completion, where the model is not used), both fitted to the trial's timed passes. Lengths
-are drawn, with replacement, from those that the trial has met.
+completion, where the model is not used), both fitted to the trial's timed passes. What the
+completions are like, and how many are distinct, is told by those of the trial
+(`repeats.py`), each prompt's by itself.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import nnls
 
 from mse_lab.config import Probe
 from mse_lab.memory import Memory
-from mse_lab.plan.passes import Pass, reduced_operations
+from mse_lab.plan.passes import Pass, alike, reduced_operations
+from mse_lab.plan.repeats import Sample
 from mse_lab.plan.trial import Trial
 from mse_lab.plan.watch import (
     DRAWING,
     KEPT,
+    MODEL_STAGES,
     PASSES,
     PRODUCTS,
     REFERENCE,
@@ -31,17 +34,14 @@ from mse_lab.plan.watch import (
     RIVALS,
 )
 from mse_lab.plan.work import (
+    Batch,
     Lengths,
     Work,
     drawing_work,
+    in_parts,
     reference_work,
     scoring_work,
 )
-
-MODEL_STAGES = (DRAWING, REFERENCE, PASSES)
-
-# Proportions of two kinds of tokens that do not tell apart what each costs.
-ALIKE = 1.2
 
 # Stages that are there once a prompt, whatever the completions.
 ONCE = (KEPT,)
@@ -50,10 +50,13 @@ ONCE = (KEPT,)
 ROUNDS, TINY = 5, 1e-12
 
 # Least factors by which a run's time may differ from the plan's; see `spread`.
-WHOLE, PARTS = 1.25, 1.5
+WHOLE, PARTS, UNLIKE = 1.25, 1.5, 2.0
 
 # Prompts that tell their own spread.
 FEW = 3
+
+# Blocks of a prompt whose cost is estimated; the others cost the same.
+BLOCKS = 32
 
 
 class Cost(NamedTuple):
@@ -131,17 +134,16 @@ class Rates:
         return Cost(work, operations, self._seconds(stage, work.steps, load))
 
     def of_products(self, completions: int, prompt: float, longest: float) -> Cost:
-        """Cost of the Gram products of one block.
+        """Cost of the Gram products of completions that are scored together.
 
         Args:
-            completions: Completions that are scored together.
+            completions: The distinct ones.
             prompt: Tokens of their prompt.
             longest: Tokens of the longest of them.
         """
         counted = self.trial.counted[-1]
         operations = reduced_operations(counted, completions, prompt, longest)
-        work = Work(completions)
-        return Cost(work, operations, self._seconds(PRODUCTS, 1, operations))
+        return Cost(Work(), operations, self._seconds(PRODUCTS, 1, operations))
 
     def of_other(self, stage: str, completions: float) -> Cost:
         """Cost of a stage that does not use the model."""
@@ -159,7 +161,7 @@ def _loads(one: Pass, stage: str, rates: Mapping[str, tuple[float, ...]]) -> lis
         work, (prompt, own) = one.work[stage], rates[stage]
         operations = prompt * work.prompt_tokens + own * work.tokens
         return [work.steps, operations or work.completions]
-    return [1.0, 0.0 if stage in ONCE else float(len(one.lengths_N))]
+    return [1.0, 0.0 if stage in ONCE else float(len(one.drawn))]
 
 
 def _operations_per_token(trial: Trial, stage: str) -> tuple[float, ...]:
@@ -170,10 +172,9 @@ def _operations_per_token(trial: Trial, stage: str) -> tuple[float, ...]:
     """
     works = [one.work[stage] for one in trial.counted]
     counts = [one.operations.get(stage, 0) for one in trial.counted]
-    proportions = [work.tokens / max(work.prompt_tokens, 1) for work in works]
     if not all(counts):
         return 0.0, 0.0
-    if max(proportions) < ALIKE * min(proportions):
+    if alike(trial.counted, stage):
         last = works[-1]
         rate = counts[-1] / (last.prompt_tokens + last.tokens)
         return rate, rate
@@ -188,13 +189,16 @@ def learn_rates(trial: Trial, memory: Memory) -> Rates:
     def loads(one: Pass, stage: str) -> list[float]:
         if stage != PRODUCTS:
             return _loads(one, stage, per_token)
-        block = one.sizes.block
-        return [1.0, reduced_operations(counted, block, one.prompt, one.longest)]
+        reduced = [
+            reduced_operations(counted, len(part), one.prompt, float(part.max()))
+            for part in one.parts
+        ]
+        return [float(len(reduced)), sum(reduced)]
 
     stages = dict.fromkeys(stage for one in timed for stage in one.seconds)
     per_load = {}
     for stage in stages:
-        # What is kept of a small pass may be zero, and compressed in no time.
+        # What is kept is a vector of the parameters, whatever the pass.
         passes = trial.largest if stage in ONCE else timed
         known = [one for one in passes if stage in one.seconds]
         per_load[stage] = fit(
@@ -203,22 +207,43 @@ def learn_rates(trial: Trial, memory: Memory) -> Rates:
     return Rates(trial, memory, per_token, per_load)
 
 
-def _draw_lengths(
-    lengths_N: Lengths, size: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    return rng.choice(lengths_N, size=size)
+def _batches(sample: Sample, completions: int, at_once: int) -> list[Batch]:
+    """Expect the batches in which a pool is drawn."""
+    full, rest = divmod(completions, at_once)
+    batches = [sample.batch(at_once)] * full if full else []
+    return batches + ([sample.batch(rest)] if rest else [])
 
 
-def known_lengths(one: Pass, longest: int) -> Lengths:
-    """Give the lengths that a pass has met; what it cut early counts as the longest."""
-    lengths_N = one.lengths_N.copy()
-    if one.sizes.positions < longest:
-        lengths_N[~one.ended_N] = longest
-    return lengths_N
+def _products_cost(rates: Rates, parts: Sequence[Lengths], prompt: float) -> Cost:
+    """Cost of the Gram products of completions that are scored together."""
+    longest = float(np.mean([part.max() for part in parts]))
+    sizes = Counter(map(len, parts))
+    costs = (
+        rates.of_products(size, prompt, longest).times(count)
+        for size, count in sizes.items()
+    )
+    return sum(costs, Cost())
+
+
+def _scoring_costs(
+    rates: Rates, probe: Probe, prompt: float, sample: Sample, rng: np.random.Generator
+) -> dict[str, Cost]:
+    """Estimate what the replicates of one prompt cost, from some of its blocks."""
+    how, group = rates.memory.scoring.current, probe.largest_group
+    blocks = probe.pool.replicate // group
+    some = min(blocks, BLOCKS)
+    drawn = [sample.lengths(group, rng) for _ in range(some)]
+    parts = [part for block in drawn for part in in_parts(block, how.block)]
+    work = scoring_work(parts, some * group, prompt, how).times(blocks / some)
+    products = _products_cost(rates, parts, prompt).times(blocks / some)
+    return {
+        PASSES: rates.of_model(PASSES, work),
+        PRODUCTS: products._replace(work=Work(probe.pool.replicate)),
+    }
 
 
 def prompt_costs(
-    rates: Rates, probe: Probe, prompt: float, lengths_N: Lengths, rng: np.random.Generator
+    rates: Rates, probe: Probe, prompt: float, sample: Sample, rng: np.random.Generator
 ) -> dict[str, Cost]:
     """Estimate what one prompt costs, a row of the table each.
 
@@ -226,28 +251,23 @@ def prompt_costs(
         rates: What was learnt from the trial.
         probe: The run's configuration.
         prompt: Tokens of the prompt.
-        lengths_N: Tokens of completions such as it has.
-        rng: Draws the lengths of the pools.
+        sample: Completions such as it has.
+        rng: Draws completions from the sample.
     """
     size, memory = probe.pool, rates.memory
-    how = memory.scoring.current
-    reference = _draw_lengths(lengths_N, size.reference, rng)
-    replicate = _draw_lengths(lengths_N, size.replicate, rng)
-    at_once = memory.drawing.current
-    passes = scoring_work(replicate, prompt, how, probe.largest_group)
-    # Padded to the longest of the completions that are scored together.
-    longest = passes.tokens / passes.completions
-    block = min(how.block, probe.largest_group)
-    parts = size.replicate / block
+    halves = [sample.lengths(size.reference // 2, rng) for _ in range(2)]
+    passes = reference_work(halves, size.reference, prompt, memory.reference.current)
+
+    def drawn(pool: int) -> Cost:
+        batches = _batches(sample, pool, memory.drawing.current)
+        return rates.of_model(DRAWING, drawing_work(batches, prompt))
+
     completions = size.reference + size.replicate
     return {
-        "draw reference": rates.of_model(DRAWING, drawing_work(reference, prompt, at_once)),
-        REFERENCE: rates.of_model(
-            REFERENCE, reference_work(reference, prompt, memory.reference.current)
-        ),
-        "draw replicate": rates.of_model(DRAWING, drawing_work(replicate, prompt, at_once)),
-        PASSES: rates.of_model(PASSES, passes),
-        PRODUCTS: rates.of_products(block, prompt, longest).times(parts),
+        "draw reference": drawn(size.reference),
+        REFERENCE: rates.of_model(REFERENCE, passes),
+        "draw replicate": drawn(size.replicate),
+        **_scoring_costs(rates, probe, prompt, sample, rng),
         RIVALS: rates.of_other(RIVALS, completions),
         REST: rates.of_other(REWARDS, completions)
         + rates.of_other(REST, completions)._replace(work=Work()),
@@ -267,7 +287,7 @@ def run_costs(
     rates: Rates,
     probe: Probe,
     prompts: Sequence[int],
-    lengths_N: Lengths,
+    sample: Sample,
     rng: np.random.Generator,
 ) -> dict[str, Cost]:
     """Estimate what a prompt of the run costs on average, by quartile of their lengths.
@@ -276,47 +296,50 @@ def run_costs(
         rates: What was learnt from the trial.
         probe: The run's configuration.
         prompts: Tokens of every prompt.
-        lengths_N: Tokens of completions such as they have.
-        rng: Draws the lengths of the pools.
+        sample: Completions such as they have.
+        rng: Draws completions from the sample.
     """
     quartiles = np.array_split(np.sort(prompts), min(4, len(prompts)))
     return mean_costs(
-        [
-            prompt_costs(rates, probe, float(part.mean()), lengths_N, rng)
-            for part in quartiles
-        ]
+        [prompt_costs(rates, probe, float(part.mean()), sample, rng) for part in quartiles]
     )
 
 
 def seconds_of(one: Pass, rates: Rates) -> float:
     """What the rates say that a pass of the trial takes, beside what it took."""
     costs = [rates.of_model(stage, one.work[stage]) for stage in MODEL_STAGES]
-    costs.append(rates.of_products(one.sizes.block, one.prompt, one.longest))
+    costs += [
+        rates.of_products(len(part), one.prompt, float(part.max())) for part in one.parts
+    ]
     others = [stage for stage in one.seconds if stage not in (*MODEL_STAGES, PRODUCTS)]
     costs += [
-        rates.of_other(stage, 0 if stage in ONCE else len(one.lengths_N))
-        for stage in others
+        rates.of_other(stage, 0 if stage in ONCE else len(one.drawn)) for stage in others
     ]
     return sum(cost.seconds for cost in costs)
 
 
-def spread(trial: Trial, seconds_P: Sequence[float], rates: Rates) -> float:
+def spread(
+    trial: Trial, seconds_P: Sequence[float], rates: Rates, *, repeats: bool
+) -> float:
     """Say by which factor the time may be off, either way.
 
     The trial's prompts differ in their completions' lengths and in how long the same work
     took; the interval on their mean follows, 95 percent. It is no less than `WHOLE` where
     three prompts or more were timed at the run's own sizes, else `PARTS`: in processor time
     runs took 0.85 to 1.08 times the plan's estimate on six probes of the tiny and of 4M
-    models, and what else goes on on a machine changes wall time by more.
+    models, and what else goes on on a machine changes wall time by more. Fewer prompts do
+    not tell how unlike they are: `UNLIKE` where completions repeat, those of some prompts
+    far more often than those of others.
 
     Args:
         trial: The trial.
         seconds_P: Of each of its prompts, the expected seconds of a prompt like it.
         rates: What was learnt from the trial.
+        repeats: Whether completions of a prompt repeat.
     """
     count = len(trial.largest)
     if count < FEW:
-        return PARTS
+        return UNLIKE if repeats else PARTS
     observed = [
         seconds * one.total / seconds_of(one, rates)
         for seconds, one in zip(seconds_P, trial.largest, strict=True)

@@ -115,18 +115,21 @@ def _compressed(arrays: Arrays) -> int:
 
 
 def estimate_disk(trial: Trial, probe: Probe, prompts: int, estimators: int) -> Disk:
-    """Estimate the room that a run takes on disk, by how a prompt's arrays compress."""
+    """Estimate the room that a run takes on disk.
+
+    While it runs, prompts are kept as they are; in the end by how their arrays compress.
+    """
     last, size = trial.timed[-1], probe.pool
     arrays, completions = last.arrays, size.reference + size.replicate
     gram, lines = arrays["gram_KGG"], arrays["lines"]
-    vectors = {name: arrays[name] for name in ("mean_D", "difference_D")}
+    vectors = arrays["mean_D"].nbytes + arrays["difference_D"].nbytes
     products = _compressed({"gram": gram}) / gram.size * probe.largest_group
     groups = sum(size.replicate // group for group in probe.group_sizes)
     line = len(lines) / (last.sizes.reference + last.sizes.block)
-    zipped = _compressed({"lines": lines}) / len(lines)
+    whole = 8 * size.replicate * probe.largest_group
     numbers = 8 * (7 * size.replicate + size.reference)
     pools = products * size.replicate + numbers
     return Disk(
-        running=prompts * (_compressed(vectors) + pools + zipped * line * completions),
+        running=prompts * (vectors + whole + numbers + line * completions),
         kept=prompts * (pools + line * completions + 8 * groups * estimators),
     )

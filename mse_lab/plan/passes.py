@@ -1,15 +1,18 @@
 """One pass of a trial: a prompt measured as a run does, with fewer completions, watched."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.completions import Completions, concatenate
 from mse_lab.config import Probe
 from mse_lab.measure import Bench, measure_prompt
 from mse_lab.operations import Counter, reduction_operations
+from mse_lab.plan.repeats import Sample, lengthened
 from mse_lab.plan.watch import (
     DRAWING,
     KEPT,
@@ -23,11 +26,16 @@ from mse_lab.plan.work import (
     Lengths,
     Work,
     drawing_work,
+    drawn_batches,
+    in_parts,
     reference_work,
     scoring_work,
 )
 from mse_lab.prompts import Prompt
 from mse_lab.supplied import Supplied
+
+# Proportions of two kinds of tokens that do not tell apart what each costs.
+ALIKE = 1.2
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,9 @@ class Pass:
         seconds: Stage -> time.
         operations: Stage -> operations; empty where they were not counted.
         work: Stage -> work, of the stages that use the model.
-        lengths_N: Tokens of the completions drawn for it.
-        ended_N: Whether an end token ended them.
-        reductions: Shapes of the block's scores, where operations were counted.
-        longest: Tokens of the longest completion of the block.
+        drawn: The completions drawn for it, of both pools.
+        parts: Tokens of the block's distinct completions, those scored together.
+        reductions: Shapes of the last part's scores, where operations were counted.
         arrays: What a run keeps of the prompt.
         written: Bytes of it on disk.
     """
@@ -77,10 +84,9 @@ class Pass:
     seconds: dict[str, float]
     operations: dict[str, int]
     work: dict[str, Work]
-    lengths_N: Lengths
-    ended_N: NDArray[np.bool_]
+    drawn: Completions
+    parts: list[Lengths]
     reductions: list[Reduction]
-    longest: int
     arrays: dict[str, NDArray[Any]]
     written: int
 
@@ -88,6 +94,43 @@ class Pass:
     def total(self) -> float:
         """Seconds of all stages."""
         return sum(self.seconds.values())
+
+    def sample(self, longest: int) -> Sample:
+        """Give the completions that it has met, as samples of a run's.
+
+        Args:
+            longest: Tokens at which the run cuts completions. What the pass has cut earlier
+                counts as so long, and goes on unlike any other.
+        """
+        drawn = self.drawn
+        if self.sizes.positions >= longest:
+            return Sample(drawn)
+        each_N = np.arange(len(drawn))
+        return Sample(lengthened(drawn, longest, ~drawn.ended_N, each_N))
+
+
+def _lengths(completions: Completions) -> Lengths:
+    """Give the lengths of the distinct ones."""
+    return completions.distinct()[0].lengths_N
+
+
+def _works(
+    bench: Bench,
+    prompt: int,
+    reference: Completions,
+    block: Completions,
+    parts: list[Lengths],
+) -> dict[str, Work]:
+    """Find the work of the stages that use the model."""
+    memory, half = bench.memory, len(reference) // 2
+    halves = [_lengths(one) for one in (reference[:half], reference[half:])]
+    batches = [drawn_batches(one, memory.drawing.current) for one in (reference, block)]
+    at_once, how = memory.reference.current, memory.scoring.current
+    return {
+        DRAWING: drawing_work(batches[0], prompt) + drawing_work(batches[1], prompt),
+        REFERENCE: reference_work(halves, len(reference), prompt, at_once),
+        PASSES: scoring_work(parts, len(block), prompt, how),
+    }
 
 
 def _supplied(bench: Bench, prompt: Prompt, sizes: Sizes) -> Supplied | None:
@@ -101,10 +144,13 @@ def _supplied(bench: Bench, prompt: Prompt, sizes: Sizes) -> Supplied | None:
 
 
 def _written(arrays: dict[str, NDArray[Any]]) -> int:
-    """Compress a prompt's arrays as a run writes them; give the bytes."""
+    """Pack a prompt's arrays as a run does, and unpack them as it does; give the bytes."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return len(buffer.getvalue())
+    np.savez(buffer, allow_pickle=False, **arrays)
+    written = buffer.tell()
+    buffer.seek(0)
+    dict(np.load(buffer, allow_pickle=False))
+    return written
 
 
 def measure_pass(
@@ -132,47 +178,47 @@ def measure_pass(
         with watch.stage(KEPT):
             written = _written(arrays)
     reference, block = watch.drawn
-    memory, how = bench.memory, bench.memory.scoring.current
-    prompt_tokens, at_once = len(tokens), memory.reference.current
-    drawing = [
-        drawing_work(one.lengths_N, prompt_tokens, memory.drawing.current)
-        for one in watch.drawn
-    ]
+    parts = in_parts(_lengths(block), bench.memory.scoring.current.block)
+    # Every part has been reduced parameter by parameter.
+    earlier = len(watch.reductions) // len(parts) * (len(parts) - 1)
     return Pass(
         sizes=sizes,
         prompt=len(tokens),
         seconds=dict(watch.seconds),
         operations=dict(watch.operations) if counter else {},
-        work={
-            DRAWING: drawing[0] + drawing[1],
-            REFERENCE: reference_work(reference.lengths_N, prompt_tokens, at_once),
-            PASSES: scoring_work(block.lengths_N, prompt_tokens, how, sizes.block),
-        },
-        lengths_N=np.concatenate([reference.lengths_N, block.lengths_N]),
-        ended_N=np.concatenate([reference.ended_N, block.ended_N]),
-        reductions=list(watch.reductions),
-        longest=int(block.lengths_N.max()),
+        work=_works(bench, len(tokens), reference, block, parts),
+        drawn=concatenate([reference, block]),
+        parts=parts,
+        reductions=watch.reductions[earlier:],
         arrays=arrays,
         written=written,
     )
 
 
+def alike(passes: Sequence[Pass], stage: str) -> bool:
+    """Whether tokens of prompts and of completions are in much the same proportion."""
+    works = [one.work[stage] for one in passes]
+    proportions = [work.tokens / max(work.prompt_tokens, 1) for work in works]
+    return max(proportions) < ALIKE * min(proportions)
+
+
 def reduced_operations(one: Pass, completions: int, prompt: float, longest: float) -> float:
-    """Count the operations of reducing a block of any size, by the shapes of a pass.
+    """Count the operations of reducing scores of any size, by the shapes of a pass.
 
     Args:
         one: The pass, counted.
-        completions: Completions of the block.
+        completions: Distinct completions that are scored together.
         prompt: Tokens of the prompt.
-        longest: Tokens of its longest completion.
+        longest: Tokens of the longest of them.
     """
-    sequence = one.prompt + one.longest - 1
-    more = round(prompt - one.prompt), round(longest - one.longest)
+    scored, before = len(one.parts[-1]), int(one.parts[-1].max())
+    sequence = one.prompt + before - 1
+    more = round(prompt - one.prompt), round(longest - before)
     total = 0.0
     for shapes, counted in one.reductions:
         if shapes is None:
             # Experts: how many tokens each has is not known; the square is the most.
-            total += counted * (completions / one.sizes.block) ** 2
+            total += counted * (completions / scored) ** 2
         else:
             sizes = tuple(shape.lengthened(sequence, *more) for shape in shapes)
             total += reduction_operations(sizes, completions)

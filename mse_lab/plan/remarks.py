@@ -9,8 +9,8 @@ import torch
 from mse_lab.config import Probe
 from mse_lab.environment import device_model
 from mse_lab.memory import Memory, scoring_bytes
-from mse_lab.plan.costs import known_lengths
 from mse_lab.plan.finish import Disk
+from mse_lab.plan.repeats import DISTINCT, Sample
 from mse_lab.plan.trial import Trial
 from mse_lab.plan.widths import Widths
 from mse_lab.plan.words import BYTES, duration, percent, scaled
@@ -34,11 +34,14 @@ def heading(
     ]
 
 
-def say_trial(trial: Trial, group: int, longest: int, at_most: float) -> list[str]:
+def say_trial(
+    trial: Trial, samples: Sequence[Sample], group: int, longest: int, at_most: float
+) -> list[str]:
     """Say what the trial was, and what it knows of the completions' lengths.
 
     Args:
         trial: The trial.
+        samples: The completions that it has met, prompt by prompt.
         group: Completions that the run scores together.
         longest: Tokens at which the run cuts completions.
         at_most: Seconds of the run if all were so long.
@@ -49,8 +52,8 @@ def say_trial(trial: Trial, group: int, longest: int, at_most: float) -> list[st
         block += f" instead of {group}"
     if not trial.whole:
         block += ", the rest computed from operations"
-    lengths = np.concatenate([known_lengths(one, longest) for one in trial.largest])
-    cut = 1 - np.concatenate([one.ended_N for one in trial.largest]).mean()
+    lengths = np.concatenate([one.met.lengths_N for one in samples])
+    cut = 1 - np.concatenate([one.met.ended_N for one in samples]).mean()
     lines = [
         f"trial: {duration(trial.seconds)}, {prompts} prompt{'s'[: prompts > 1]}; up to "
         f"{sizes.reference:,} completions for a reference and {block}",
@@ -64,6 +67,20 @@ def say_trial(trial: Trial, group: int, longest: int, at_most: float) -> list[st
             "taken to be so long"
         )
     return lines
+
+
+def say_repeats(samples: Sequence[Sample], probe: Probe) -> list[str]:
+    """Say how many of the completions are distinct, if some are not."""
+    half, block = (
+        float(np.mean([one.distinct(count) for one in samples])) / count
+        for count in (probe.pool.reference // 2, probe.largest_group)
+    )
+    if half >= DISTINCT:
+        return []
+    return [
+        f"repeats: {percent(half)} of a half's completions are distinct, {percent(block)} "
+        "of a block's; nothing is computed twice"
+    ]
 
 
 def _bytes_of(memory: Memory, how: Scoring) -> int:

@@ -14,7 +14,6 @@ from mse_lab.measure import Bench
 from mse_lab.memory import Memory, plan_memory, scoring_bytes
 from mse_lab.plan.costs import (
     Cost,
-    known_lengths,
     learn_rates,
     mean_costs,
     run_costs,
@@ -25,6 +24,7 @@ from mse_lab.plan.remarks import (
     heading,
     say_disk,
     say_memory,
+    say_repeats,
     say_state,
     say_trial,
     warn_of_widths,
@@ -212,27 +212,29 @@ def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
     rates = learn_rates(trial, memory)
     rng, longest = stream(probe.seed, "plan", "lengths"), probe.sampling.max_new_tokens
     prompt_tokens = [len(one) for one in loaded.tokens]
-    costs = [
-        run_costs(rates, probe, prompt_tokens, known_lengths(one, longest), rng)
-        for one in trial.largest
-    ]
+    samples = [one.sample(longest) for one in trial.largest]
+    costs = [run_costs(rates, probe, prompt_tokens, one, rng) for one in samples]
+    full = [run_costs(rates, probe, prompt_tokens, one.all_longest, rng) for one in samples]
     tables = tables_seconds(trial, loaded.prompts, probe, loaded.estimators)
     rows = _rows(loaded, mean_costs(costs), tables)
-    full = run_costs(rates, probe, prompt_tokens, np.array([longest]), rng)
     pools, source = _pools(loaded, trial, record)
     replicates = memory.scoring.current.block >= probe.largest_group
     widths = expect_widths(pools, probe, count, replicates=replicates)
-    at_most = sum(row.seconds for row in _rows(loaded, full, tables))
+    at_most = sum(row.seconds for row in _rows(loaded, mean_costs(full), tables))
     return Plan(
         probe=name,
         heading=heading(name, probe, policy, loaded.tokens),
         rows=rows,
         factor=spread(
-            trial, [sum(cost.seconds for cost in one.values()) for one in costs], rates
+            trial,
+            [sum(cost.seconds for cost in one.values()) for one in costs],
+            rates,
+            repeats=any(one.repeats for one in samples),
         ),
         longest=at_most,
         remarks=[
-            *say_trial(trial, memory.scoring.current.block, longest, at_most),
+            *say_trial(trial, samples, memory.scoring.current.block, longest, at_most),
+            *say_repeats(samples, probe),
             *say_memory(memory, probe, policy),
             say_disk(estimate_disk(trial, probe, count, len(loaded.estimators))),
             *say_state(record, probe, count),

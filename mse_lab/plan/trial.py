@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from mse_lab.measure import Bench
 from mse_lab.operations import Counter
-from mse_lab.plan.passes import Pass, Sizes, measure_pass
-from mse_lab.plan.watch import DRAWING, PASSES, PRODUCTS, REFERENCE
+from mse_lab.plan.passes import Pass, Sizes, alike, measure_pass
+from mse_lab.plan.watch import DRAWING, MODEL_STAGES, PASSES, PRODUCTS, REFERENCE
 from mse_lab.prompts import Prompt
 
 # Seconds that a stage of one pass may be expected to take.
@@ -25,8 +25,11 @@ LEAST_SECONDS, SHARE, MOST_SECONDS = 3.0, 0.1, 20.0
 # Prompts of a trial.
 MOST_PROMPTS = 8
 
-# Sizes of the two counted passes: completions of the reference, of the block, and tokens.
+# Sizes of the first counted passes: completions of the reference, of the block, and tokens.
 COUNTED = ((4, 2, 2), (12, 4, None))
+
+# Counted passes at most, where so many completions are equal that more are needed.
+MOST_COUNTED = 5
 
 # How much larger the next pass may be.
 GROWTH = 8
@@ -70,7 +73,7 @@ def _grown(size: int, limit: int, seconds: float) -> int:
 
 def _next_sizes(bench: Bench, last: Pass) -> Sizes:
     """Choose the sizes of the next pass."""
-    most, group = _limits(bench)
+    most, group = _limits(bench, last)
     drawing = last.seconds[DRAWING] + last.seconds[REFERENCE]
     scoring = last.seconds[PASSES] + last.seconds.get(PRODUCTS, 0.0)
     reference = _grown(last.sizes.reference, most, drawing)
@@ -103,7 +106,18 @@ def _count(bench: Bench, prompt: Prompt, tokens: list[int]) -> list[Pass]:
         group = max(2, min(block, bench.probe.largest_group))
         sizes = Sizes(min(reference, pool.reference), group, cut)
         passes.append(measure_pass(bench, prompt, tokens, sizes, Counter()))
+    while len(passes) < MOST_COUNTED and _too_few(passes, most):
+        larger = _next_sizes(bench, passes[-1])
+        if larger == passes[-1].sizes:
+            break
+        passes.append(measure_pass(bench, prompt, tokens, larger, Counter()))
     return passes
+
+
+def _too_few(passes: Sequence[Pass], longest: int) -> bool:
+    """Whether so many completions are equal that the passes' operations tell nothing."""
+    repeats = passes[-1].sample(longest).repeats
+    return repeats and any(alike(passes, stage) for stage in MODEL_STAGES)
 
 
 def _grow(bench: Bench, prompt: Prompt, tokens: list[int], last: Pass) -> Iterator[Pass]:
@@ -115,10 +129,15 @@ def _grow(bench: Bench, prompt: Prompt, tokens: list[int], last: Pass) -> Iterat
         yield last
 
 
-def _limits(bench: Bench) -> tuple[int, int]:
-    """Completions of a reference, and of a block, with which a pass is a run's own."""
+def _limits(bench: Bench, last: Pass) -> tuple[int, int]:
+    """Completions of a reference, and of a block, with which a pass is a run's own.
+
+    Where completions repeat, half the reference pool tells how many of a half are distinct.
+    """
     memory, pool = bench.memory, bench.probe.pool
     at_once = max(memory.drawing.current, 2 * memory.reference.current)
+    if last.sample(bench.probe.sampling.max_new_tokens).repeats:
+        at_once = max(at_once, pool.reference // 2)
     group = min(bench.probe.largest_group, memory.scoring.current.block)
     return min(pool.reference, max(at_once, COUNTED[-1][0])), max(group, 2)
 
@@ -149,7 +168,7 @@ def run_trial(
     counted = _count(bench, prompts[first], tokens[first])
     timed = list(_grow(bench, prompts[first], tokens[first], counted[-1]))
     last, pool = timed[-1], bench.probe.pool
-    most, group = _limits(bench)
+    most, group = _limits(bench, last)
     whole = last.sizes.reference >= most - 1 and last.sizes.block >= group
     if len(timed) == 1 and not whole:
         sizes = _smaller(last.sizes)

@@ -21,6 +21,7 @@ from mse_lab.supplied import Supplied
 DRAWING, REWARDS, REFERENCE = "drawing", "rewards", "reference"
 PASSES, PRODUCTS, KEPT = "passes", "products", "kept"
 RIVALS, REST = "rivals", "rest"
+MODEL_STAGES = (DRAWING, REFERENCE, PASSES)
 
 # Where a run looks up the function of a stage.
 _PLACES: tuple[tuple[Any, str, str], ...] = (

@@ -99,15 +99,16 @@ def error_moments(pools: Pools, yardstick: str) -> Moments:
     gram = np.where(known[:, None, None, None], _centred(whole), whole)
     norms2 = np.diagonal(gram, axis1=-2, axis2=-1)
     size = pools.largest_group
-    # The mean that was taken off is one of a block: G - 1 are free.
-    trace = norms2.mean((-1, -2)) * np.where(known, size / (size - 1), 1)
+    # The mean that was taken off is one of a block: G - 1 are free, of one none.
+    free = size - 1 if size > 1 else math.nan
+    trace = norms2.mean((-1, -2)) * np.where(known, size / free, 1)
     pairs = ((gram**2).sum((-1, -2)) - (norms2**2).sum(-1)).mean(-1)
     norm2, reward_norm2 = np.moveaxis(norm_moments(pools).mean(1), -1, 0)[:2]
     effect = 2 * (pools.value_P * norm2 - reward_norm2)
     return Moments(
         trace=trace,
         norm2_variance=norms2.reshape(pools.prompts, -1).var(-1),
-        square_trace=np.where(known, pairs / (size * (size - 1)), trace**2),
+        square_trace=np.where(known, pairs / (size * free), trace**2),
         value_effect=effect if oracle else np.zeros(pools.prompts),
         value_variance=pools.reward_variance_P,
     )
@@ -178,7 +179,7 @@ class Widths:
 
     @property
     def known(self) -> bool:
-        """Whether they could be told: not where all rewards of the pools are equal."""
+        """Whether they are told: not by single completions, nor by one reward a prompt."""
         return all(np.isfinite(width) for width in self.law.values())
 
     @property

@@ -24,7 +24,8 @@ class Row:
     Attributes:
         stage: What is done.
         completions: Of how many completions; 0 where none are.
-        tokens: Tokens that the model reads, padding included, a shared prompt once.
+        tokens: Tokens that the model reads, padding included; what is shared once, be it
+            the prompt, a beginning or a whole completion.
         operations: Floating-point operations in matrix products and attention.
         memory: Bytes at its peak; None where it is small beside the others.
         seconds: Time.
@@ -183,10 +184,11 @@ def _widths_lines(plan: Plan) -> list[str]:
     if widths is None:
         return []
     if not widths.known:
-        return [
-            f"intervals: {plan.widths_from} does not tell how wide; "
-            "all rewards of a prompt were the same"
-        ]
+        unknown = (
+            f"intervals: the completions behind {plan.widths_from} do not tell how wide: "
+            "they are single completions, or each prompt's have one reward"
+        )
+        return [_wrapped(unknown)]
     laws = ", ".join(f"{name} {percent(width)}" for name, width in widths.law.items())
     level = f"{100 * widths.level:g}%"
     heads = "".join(f"{f'G = {group}':>8}" for group in widths.group_sizes)

@@ -1,15 +1,18 @@
-"""The work of a stage: how many tokens in how many passes, by the completions' lengths.
+"""The work of a stage: how many tokens in how many passes, nothing done twice.
 
 The same functions serve what a trial has done and what a run will do, so both split the
-completions into the same batches.
+completions into the same batches. What a trial has done is known exactly, from its
+completions; of a run it is expected (`repeats.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.completions import Completions
+from mse_lab.reference import in_passes
 from mse_lab.scores import Scoring
 
 Lengths = NDArray[np.int64]
@@ -41,52 +44,99 @@ class Work(NamedTuple):
         return Work(*(factor * part for part in self))
 
 
-def _batches(lengths_N: Lengths, size: int) -> Iterator[Lengths]:
-    for start in range(0, len(lengths_N), size):
-        yield lengths_N[start : start + size]
+class Batch(NamedTuple):
+    """Completions that are drawn at once.
+
+    Attributes:
+        completions: How many.
+        rows: Their distinct beginnings that go on; the model reads a token after each.
+        longest: Tokens of the longest.
+    """
+
+    completions: int
+    rows: float
+    longest: float
 
 
-def drawing_work(lengths_N: Lengths, prompt: float, batch: int) -> Work:
-    """Draw a pool: the prompt once, then a token of each unfinished completion a step.
+def beginnings(completions: Completions) -> list[NDArray[np.int64]]:
+    """Count, step by step, the unfinished completions that have each distinct beginning.
+
+    >>> tokens = np.array([[5, 7, 1], [5, 1, 0], [6, 7, 7]])
+    >>> drawn = Completions(tokens, np.array([3, 2, 3]), np.zeros(3), np.ones(3, bool))
+    >>> [counts.tolist() for counts in beginnings(drawn)]
+    [[3], [2, 1], [1, 1]]
+    """
+    tokens_NT, lengths_N = completions.tokens_NT, completions.lengths_N
+    kinds, row_N = int(tokens_NT.max()) + 1, np.zeros(len(completions), dtype=np.int64)
+    counts = [np.bincount(row_N)]
+    for step in range(1, int(lengths_N.max())):
+        active = lengths_N > step
+        parted = row_N[active] * kinds + tokens_NT[active, step - 1]
+        _, row_N[active], found = np.unique(parted, return_inverse=True, return_counts=True)
+        counts.append(found)
+    return counts
+
+
+def drawn_batches(completions: Completions, size: int) -> list[Batch]:
+    """Split completions into the batches that they were drawn in."""
+    parts = [completions[at : at + size] for at in range(0, len(completions), size)]
+    return [
+        Batch(len(part), sum(map(len, beginnings(part))), int(part.lengths_N.max()))
+        for part in parts
+    ]
+
+
+def in_parts(lengths_D: Lengths, size: int) -> list[Lengths]:
+    """Split the distinct completions of a block into those that are scored together."""
+    return [lengths_D[at : at + size] for at in range(0, len(lengths_D), size)]
+
+
+def drawing_work(batches: Sequence[Batch], prompt: float) -> Work:
+    """Draw a pool: the prompt once, then a token of each distinct beginning a step.
 
     The last token of the prompt is read with the completions.
 
-    >>> drawing_work(np.array([2, 3, 1]), 10, batch=2)
-    Work(completions=3, prompt_tokens=9, tokens=6, steps=5)
+    >>> drawing_work([Batch(2, 4, 3), Batch(1, 1, 1)], 10)
+    Work(completions=3, prompt_tokens=9, tokens=5, steps=5)
     """
-    steps = sum(int(part.max()) for part in _batches(lengths_N, batch))
-    return Work(len(lengths_N), prompt - 1, int(lengths_N.sum()), 1 + steps)
+    completions, rows, longest = (sum(part) for part in zip(*batches, strict=True))
+    return Work(completions, prompt - 1, rows, 1 + longest)
 
 
-def reference_work(lengths_N: Lengths, prompt: float, batch: int) -> Work:
-    """Differentiate two halves: each the prompt once, and batches padded to the longest.
-
-    >>> reference_work(np.array([2, 3, 1, 1]), 10, batch=2)
-    Work(completions=4, prompt_tokens=18, tokens=8, steps=4)
-    """
-    tokens = steps = 0
-    for half in np.split(lengths_N, 2):
-        for part in _batches(half, batch):
-            tokens += len(part) * int(part.max())
-            steps += 1
-    return Work(len(lengths_N), 2 * (prompt - 1), tokens, 2 + steps)
-
-
-def scoring_work(lengths_N: Lengths, prompt: float, how: Scoring, group: int) -> Work:
-    """Score blocks: each completion with its prompt, padded to the longest.
+def reference_work(
+    halves: Sequence[Lengths], completions: int, prompt: float, batch: int
+) -> Work:
+    """Differentiate two halves: each the prompt once, and passes padded to the longest.
 
     Args:
-        lengths_N: The completions' tokens.
+        halves: Tokens of each half's distinct completions.
+        completions: Completions of both, distinct or not.
+        prompt: Tokens of the prompt.
+        batch: Completions in a pass at most.
+
+    >>> reference_work([np.array([2, 3, 1]), np.array([1])], 8, 10, batch=2)
+    Work(completions=8, prompt_tokens=18, tokens=8, steps=5)
+    """
+    passes = [half[part] for half in halves for part in in_passes(half, batch)]
+    tokens = sum(len(part) * int(part.max()) for part in passes)
+    steps = len(halves) + len(passes)
+    return Work(completions, len(halves) * (prompt - 1), tokens, steps)
+
+
+def scoring_work(
+    parts: Sequence[Lengths], completions: int, prompt: float, how: Scoring
+) -> Work:
+    """Score blocks: each distinct completion with its prompt, padded to the longest.
+
+    Args:
+        parts: Tokens of the distinct completions that are scored together.
+        completions: Completions of all blocks, distinct or not.
         prompt: Tokens of the prompt.
         how: How a block is scored.
-        group: The largest group size, that of a block.
 
-    >>> scoring_work(np.array([2, 3, 1, 1]), 10, Scoring(2), group=2)
-    Work(completions=4, prompt_tokens=36, tokens=8, steps=2)
+    >>> scoring_work([np.array([2, 3]), np.array([1])], 4, 10, Scoring(2))
+    Work(completions=4, prompt_tokens=27, tokens=7, steps=2)
     """
-    tokens = steps = 0
-    for block in _batches(lengths_N, group):
-        for part in _batches(block, how.block):
-            tokens += len(part) * int(part.max())
-            steps += 1 if how.layer is None else -(-len(part) // how.layer)
-    return Work(len(lengths_N), len(lengths_N) * (prompt - 1), tokens, steps)
+    tokens = sum(len(part) * int(part.max()) for part in parts)
+    steps = sum(-(-len(part) // (how.layer or len(part))) for part in parts)
+    return Work(completions, sum(map(len, parts)) * (prompt - 1), tokens, steps)
