@@ -144,10 +144,13 @@ def measure(tied, first, second):
         some_completions,
     )
 
+    from mse_lab.completions import draw
     from mse_lab.reference import weighted_gradient
     from mse_lab.scores import Scoring, score_block
 
     policy = random_policy(tied=tied)
+    uniforms = np.random.default_rng(1).random((9, 6))
+    seen = draw(policy, PROMPT, uniforms, "p")
     drawn, reference = some_completions(policy), random_reference(policy)
     expected = autograd_scores(policy, drawn)
     products = expected @ joined(reference)
@@ -165,8 +168,8 @@ def measure(tied, first, second):
         parameters = spread_policy.parameters
         yield "devices", abs(len(spread_policy.devices) - 2)
         there = {name: part.to(parameters[name].device) for name, part in reference.items()}
-        again = some_completions(spread_policy)
-        yield "tokens", float(np.abs(again.tokens_NT - drawn.tokens_NT).max())
+        again = draw(spread_policy, PROMPT, uniforms, "p")
+        yield "tokens", float(np.abs(again.tokens_NT - seen.tokens_NT).max())
         gradient, _ = weighted_gradient(spread_policy, PROMPT, drawn, np.ones(len(drawn)))
         summed = torch.cat([gradient[name].cpu().flatten() for name in parameters])
         yield "reference", relative_gap(summed.numpy(), expected.sum(0))
