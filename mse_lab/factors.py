@@ -37,6 +37,9 @@ LOW_PRECISION = (torch.bfloat16, torch.float16)
 # arithmetic: about this many operations' worth for each element.
 ELEMENTWISE_COST = 64
 
+# A Gram matrix is computed in so many panels where each has this many rows at least.
+PANELS, PANEL_ROWS = 4, 128
+
 # A GPU takes about a millisecond for an orthonormal basis, whatever its size: so many
 # multiplications' time.
 BASIS_COST = {"cuda": 10**11}
@@ -144,29 +147,44 @@ def _reduce_formed(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
     return Reduced(gram, products)
 
 
+def _with_later(each_NTD: Tensor, part: slice) -> Tensor:
+    """<d_t, e_s>, t of some completions, s of these and of the later ones."""
+    return each_NTD[part].flatten(0, 1) @ each_NTD[part.start :].flatten(0, 1).T
+
+
 def _token_products(outer: OuterProducts, part: slice) -> Tensor:
-    """<d_t, e_s> of all tokens t of some completions with all tokens s, (n T, N T)."""
+    """The same of the rows, which may be computed slice by slice."""
     rows = outer.rows_NTR
     if isinstance(rows, Tensor):
-        return rows[part].flatten(0, 1) @ rows.flatten(0, 1).T
+        return _with_later(rows, part)
     table: Tensor | float = 0.0
     for slice_of_rows in _row_slices(outer, 4 * rows.shape[0] * rows.shape[1]):
-        some = _at_least_float32(rows[..., slice_of_rows])
-        table = table + some[part].flatten(0, 1) @ some.flatten(0, 1).T
+        table = table + _with_later(_at_least_float32(rows[..., slice_of_rows]), part)
     return torch.as_tensor(table)
+
+
+def _panel(count: int, tokens: int, bytes_each: int) -> int:
+    """How many completions are multiplied with the later ones at a time.
+
+    A Gram matrix is symmetric: of four panels 10 products in 16 are needed, where they are
+    large enough for matrix products at full speed.
+    """
+    panels = PANELS if count * tokens >= PANELS * PANEL_ROWS else 1
+    return min(-(-count // panels), slice_step(tokens * count * tokens * bytes_each))
 
 
 def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
     columns = outer.columns_NTC
     count, tokens, _ = columns.shape
-    all_columns = columns.flatten(0, 1)
     gram = columns.new_zeros(count, count, dtype=torch.float64)
-    step = slice_step(tokens * count * tokens * columns.element_size())
+    step = _panel(count, tokens, columns.element_size())
     for start in range(0, count, step):
-        part = slice(start, start + step)
+        part = slice(start, min(start + step, count))
         table = _token_products(outer, part)
-        table *= columns[part].flatten(0, 1) @ all_columns.T
-        gram[part] = table.view(-1, tokens, count, tokens).sum((1, 3)).double()
+        table *= _with_later(columns, part)
+        size = len(columns[part])
+        found = table.view(size, tokens, count - start, tokens).sum((1, 3)).double()
+        gram[part, start:], gram[start:, part] = found, found.T
     products = gram.new_zeros(count)
     for part in _row_slices(outer, count * tokens * columns.element_size()):
         pulled = _at_least_float32(outer.rows_NTR[..., part]) @ reference_RC[part]
