@@ -6,7 +6,8 @@ from benchmarks.cases import LARGE_WIDE, MEDIUM, MEDIUM_WIDE, SMALL, SMALL_WIDE,
 
 # Tokens of prompt and completion.
 SHORT, LONG = (60, 8), (200, 64)
-SHAPES = (SHORT, (60, 64), (200, 8), LONG)
+LONGER = ((60, 64), (200, 8), LONG)
+SHAPES = (SHORT, *LONGER)
 ENDS = (SHORT, LONG)
 DIMENSIONS = (
     "completions",
@@ -66,9 +67,12 @@ FULL = Plan(
         Block(TINY),
         *(Block(Case(SMALL, *shape), libraries=shape in ENDS) for shape in SHAPES),
         *(Block(Case(SMALL_WIDE, *shape), libraries=shape == SHORT) for shape in SHAPES),
-        *(Block(Case(MEDIUM, *shape), libraries=shape == SHORT) for shape in ENDS),
-        Block(Case(MEDIUM_WIDE, *SHORT)),
-        Block(Case(MEDIUM_WIDE, 60, 64), libraries=False),
+        *(Block(Case(size, *SHORT)) for size in (MEDIUM, MEDIUM_WIDE)),
+        *(
+            Block(Case(size, *shape), completions=16, libraries=False)
+            for size in (MEDIUM, MEDIUM_WIDE)
+            for shape in LONGER
+        ),
         Block(Case(LARGE_WIDE, *SHORT), completions=16, libraries=False),
     ),
     runs=(
