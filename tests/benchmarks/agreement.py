@@ -10,8 +10,10 @@ from benchmarks import obvious_loop, shared
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES
 from benchmarks.work import Work, errors_of_gram
 
-# In float32 the ways differ by some 1e-6 to 1e-5.
-TOLERANCE = 1e-4
+# In float32 this tool is within 1e-6 of float64, Opacus within 2e-5. One product over all D
+# entries of the stored scores, as with torch.func, loses 1e-4 at 4M parameters and 3e-4 at
+# 25M: that is rounding, not another number.
+TOLERANCE = 1e-3
 
 Products = tuple[np.ndarray, np.ndarray]
 

@@ -1,5 +1,6 @@
 """Scoring one block of completions: this tool, the floor, the libraries."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -85,9 +86,9 @@ def report(blocks: tuple[Block, ...], folder: Path, rounds: int) -> str:
     for block in blocks:
         distinct, found = measure(block, folder, rounds)
         cells = [found.get(name, "") for name in (FLOOR, *LIBRARIES)]
-        rows.append(
-            [block.case.model, block.case.shape, block.completions, distinct, *cells]
-        )
+        row = [block.case.model, block.case.shape, block.completions, distinct, *cells]
+        print(*row, sep=" | ", file=sys.stderr, flush=True)
+        rows.append(row)
         where = f"{block.case.model}, {block.case.shape}"
         if found.pop(FLOOR).median > ABOVE_FLOOR:
             slow.append(where)

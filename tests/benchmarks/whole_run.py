@@ -8,6 +8,7 @@ estimators of the obvious loop cost the same). The obvious loop draws fresh comp
 each of its replicates, 15 N a prompt; `shared` draws the pool once.
 """
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -175,7 +176,9 @@ def report(runs: tuple[tuple[Case, int], ...], folder: Path, rounds: int) -> str
     rows, missed = [], []
     for case, prompts in runs:
         found = measure(case, prompts, folder, rounds)
-        rows.append([case.model, case.shape, *found])
+        row = [case.model, case.shape, *found]
+        print(*row, sep=" | ", file=sys.stderr, flush=True)
+        rows.append(row)
         if found.obvious.median < (OTHERS if case.size else OF_TINY):
             missed.append(f"{case.model}, {case.shape}")
     head = [
