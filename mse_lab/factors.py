@@ -249,11 +249,13 @@ def _splitting_is_cheaper(outer: OuterProducts) -> bool:
 def _split(outer: OuterProducts) -> tuple[OuterProducts, OuterProducts, Tensor]:
     """Split columns by the span of the shared ones: coordinates in it, rest, basis."""
     rows, columns, shared = outer
-    basis_CS = torch.linalg.qr(columns[0, :shared].mT).Q
-    coordinates = columns @ basis_CS
-    coordinates[:, :shared] = coordinates[0, :shared].clone()
+    basis_CS, triangle_SS = torch.linalg.qr(columns[0, :shared].mT)
     own = columns[:, shared:]
-    rest = own - coordinates[:, shared:] @ basis_CS.mT
+    coordinates = own @ basis_CS
+    rest = own - coordinates @ basis_CS.mT
+    # The shared columns' own coordinates are what the decomposition gives with the basis.
+    first = triangle_SS.mT.expand(len(columns), -1, -1)
+    coordinates = torch.cat([first, coordinates], 1)
     return OuterProducts(rows, coordinates), OuterProducts(rows[:, shared:], rest), basis_CS
 
 

@@ -70,6 +70,11 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
     return tensor
 
 
+def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give a product its input in one piece: a cut is multiplied row of a batch by row."""
+    return tuple(map_tensors(Tensor.contiguous, args))
+
+
 class Recorder:
     """The inner products of a block's scores, complete once the backward pass is.
 
@@ -139,6 +144,8 @@ class Recorder:
             hook = partial(self._meet_forward, owner, own)
             module = self._policy.model.get_submodule(owner)
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
+            if is_product(module):
+                handles.append(module.register_forward_pre_hook(_make_contiguous))
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ SHORT, LONG = (60, 8), (200, 64)
 LONGER = ((60, 64), (200, 8), LONG)
 SHAPES = (SHORT, *LONGER)
 ENDS = (SHORT, LONG)
+FEW = 16
 DIMENSIONS = (
     "completions",
     "parameters",
@@ -61,19 +62,24 @@ class Plan:
 
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
+# They store every score, 24 GB and more for 64 completions at 25M: there, they score 16.
 FULL = Plan(
     rounds=5,
     blocks=(
         Block(TINY),
         *(Block(Case(SMALL, *shape), libraries=shape in ENDS) for shape in SHAPES),
         *(Block(Case(SMALL_WIDE, *shape), libraries=shape == SHORT) for shape in SHAPES),
-        *(Block(Case(size, *SHORT)) for size in (MEDIUM, MEDIUM_WIDE)),
         *(
-            Block(Case(size, *shape), completions=16, libraries=False)
+            Block(Case(size, *SHORT), completions, libraries=completions == FEW)
+            for size in (MEDIUM, MEDIUM_WIDE)
+            for completions in (64, FEW)
+        ),
+        *(
+            Block(Case(size, *shape), completions=FEW, libraries=False)
             for size in (MEDIUM, MEDIUM_WIDE)
             for shape in LONGER
         ),
-        Block(Case(LARGE_WIDE, *SHORT), completions=16, libraries=False),
+        Block(Case(LARGE_WIDE, *SHORT), completions=FEW, libraries=False),
     ),
     runs=(
         (TINY, 5),

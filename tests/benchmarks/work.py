@@ -86,9 +86,11 @@ class Work:
         logits = self.model(
             self.inputs(), use_cache=False, logits_to_keep=self.tokens_NT.shape[1]
         ).logits
-        return sum_log_probs(
-            logits / self.temperature, self.tokens_NT, self.lengths_N[:, None]
-        )
+        return sum_log_probs(self.scaled(logits), self.tokens_NT, self.lengths_N[:, None])
+
+    def scaled(self, logits: Tensor) -> Tensor:
+        """Divide logits by the temperature, without another copy of them at 1."""
+        return logits if self.temperature == 1 else logits / self.temperature
 
 
 def sum_log_probs(logits: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:

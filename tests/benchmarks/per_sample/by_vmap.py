@@ -30,7 +30,7 @@ def scores(work: Work) -> Tensor:
     ) -> Tensor:
         keywords = {"use_cache": False, "logits_to_keep": width}
         output = functional_call(work.model, parameters, (inputs[None],), keywords)
-        return sum_log_probs(output.logits[0] / work.temperature, tokens, length)
+        return sum_log_probs(work.scaled(output.logits[0]), tokens, length)
 
     one_each = vmap(grad(log_prob), in_dims=(None, 0, 0, 0))
     inputs = work.inputs()
