@@ -63,12 +63,15 @@ class Policy:
         """D, the numbers in the parameters that count."""
         return sum(parameter.numel() for parameter in self.parameters.values())
 
-    def log_probabilities(self, logits: Tensor) -> Tensor:
-        """Turn logits (..., V) into log pi, in float32 or better."""
+    def scaled(self, logits: Tensor) -> Tensor:
+        """Divide logits (..., V) by the temperature, in float32 or better."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
         # At temperature 1 without another copy of the logits.
-        scaled = exact if self.temperature == 1 else exact / self.temperature
-        return torch.log_softmax(scaled, dim=-1)
+        return exact if self.temperature == 1 else exact / self.temperature
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Turn logits (..., V) into log pi, in float32 or better."""
+        return torch.log_softmax(self.scaled(logits), dim=-1)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Give the text of a completion: up to its first end token, specials skipped."""

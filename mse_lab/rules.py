@@ -60,10 +60,9 @@ def is_product(module: nn.Module) -> bool:
 def _is_as_written(call: Call) -> bool:
     """Whether a call computed what the module's type says, of its parameters as stored."""
     module = call.module
-    # Ours are one each, a product's before it; another may change the result. Accelerate's
-    # moves it between devices.
-    before, after = len(module._forward_pre_hooks), len(module._forward_hooks)
-    hooked = after > 1 or before > is_product(module)
+    # Ours is one; another may change the result. Accelerate's moves it between devices.
+    # What a hook before it changes is in the call's inputs.
+    hooked = len(module._forward_hooks) > 1
     replaced = "forward" in vars(module) and not hasattr(module, "_hf_hook")
     stored = all(
         local in ("weight", "bias") and type(getattr(module, local)) is nn.Parameter

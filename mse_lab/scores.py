@@ -12,9 +12,9 @@ and each layer is run once more when the backward pass reaches it (`layers.py`).
 here: what leaves this file is NumPy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -83,10 +83,33 @@ def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
     return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(1)
 
 
+class _TokenLogProbs(torch.autograd.Function):
+    """log pi of tokens from scaled logits, differentiated once.
+
+    The gradient in the logits, d (1[v = y] - pi(v)), is written over the table of log pi:
+    with a large vocabulary the time goes into touching such tables.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
+        log_probs_NTV = torch.log_softmax(logits_NTV, dim=-1)
+        ctx.save_for_backward(log_probs_NTV, tokens_NT)
+        return log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (d_NT,) = gradients
+        log_probs_NTV, tokens_NT = ctx.saved_tensors
+        gradient = log_probs_NTV.exp_().mul_(-d_NT[..., None])
+        return gradient.scatter_add_(-1, tokens_NT[..., None], d_NT[..., None]), None
+
+
+_token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
+
+
 def token_log_probs(policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
     """Look up each token's log-probability, (N, T)."""
-    tokens = tokens_NT.to(logits_NTV.device)
-    return policy.log_probabilities(logits_NTV).gather(-1, tokens[..., None])[..., 0]
+    return _token_log_probs(policy.scaled(logits_NTV), tokens_NT.to(logits_NTV.device))
 
 
 def _sequences(

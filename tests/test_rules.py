@@ -254,6 +254,12 @@ def with_hook():
     return module
 
 
+def with_hook_before():
+    module = linear()
+    module.register_forward_pre_hook(lambda module, inputs: (inputs[0].sin(),))
+    return module
+
+
 def with_other_forward():
     module = linear()
     module.forward = lambda x: nn.functional.linear(x, module.weight * 2, module.bias)
@@ -263,6 +269,7 @@ def with_other_forward():
 MODULES = {
     "linear subclass": Scaled,
     "linear with a hook": with_hook,
+    "linear with a hook before it": with_hook_before,
     "linear with another forward": with_other_forward,
     "weight norm": lambda: parametrizations.weight_norm(linear()),
     "layer norm": lambda: nn.LayerNorm(H, dtype=torch.float64),
