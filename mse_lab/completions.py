@@ -90,9 +90,50 @@ def concatenate(parts: list[Completions]) -> Completions:
     )
 
 
+# Tokens that keys and values are given room for at a time.
+ROOM = 32
+
 # Of these a batch may share the prompt's part, and gradients come back through it; states
 # of linear attention, convolutions and the like are written over from token to token.
 _SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
+
+
+class _Roomy(DynamicLayer):
+    """Keys and values with room behind them, for drawing.
+
+    The cache it replaces copies all that it holds for every token.
+    """
+
+    def __init__(self, layer: DynamicLayer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        vars(self).update(vars(layer))
+        self._rooms: dict[str, Tensor] = {}
+
+    def _append(self, name: str, states: Tensor) -> Tensor:
+        held, room = getattr(self, name), self._rooms.get(name)
+        length = held.shape[-2] + states.shape[-2]
+        if room is None or room.shape[-2] < length:
+            count, heads, _, width = states.shape
+            room = states.new_empty(count, heads, length + ROOM, width)
+            room[..., : held.shape[-2], :] = held
+            self._rooms[name] = room
+        room[..., held.shape[-2] : length, :] = states
+        return room[..., :length, :]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Take the keys and values of further tokens, and give all."""
+        if not self.get_seq_length():
+            return super().update(key_states, value_states, *args, **kwargs)
+        self.keys = self._append("keys", key_states)
+        self.values = self._append("values", value_states)
+        return self.keys, self.values
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Go on from these rows."""
+        super().reorder_cache(beam_idx)
+        self._rooms.clear()
 
 
 def _is_filled(layer: Any) -> bool:
@@ -226,13 +267,12 @@ def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
     return torch.searchsorted(sums_RV, thresholds, right=True)[row_N, place_N]
 
 
-def _part(row_N: Tensor, drawn_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _part(row_N: Tensor, drawn_N: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
     """Let completions part that began alike: (rows to go on from, tokens, row of each)."""
-    beginnings, row_N = torch.unique(
-        torch.stack([row_N, drawn_N], dim=1), dim=0, return_inverse=True
-    )
-    parents, tokens = beginnings.unbind(1)
-    return parents, tokens, row_N
+    # One number for row and token: pairs would be compared one by one.
+    pair_N = row_N * vocabulary + drawn_N
+    beginnings, row_N = torch.unique(pair_N, return_inverse=True)
+    return beginnings // vocabulary, beginnings % vocabulary, row_N
 
 
 def _refuse_nan(log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, where: str) -> None:
@@ -264,6 +304,9 @@ def _draw_batch(
     active = torch.arange(count, device=device)
     row = torch.zeros_like(active)
     cache = prefix.expand(1)
+    cache.layers = [
+        _Roomy(layer) if type(layer) is DynamicLayer else layer for layer in cache.layers
+    ]
     inputs = torch.full((1,), prefix.last_token, device=device)
     for position in range(positions):
         log_probs_RV = next_log_probabilities(policy, inputs[:, None], cache)
@@ -277,7 +320,8 @@ def _draw_batch(
         if ending.all() or position + 1 == positions:
             break
         active, rows = active[~ending], len(inputs)
-        parents, inputs, row = _part(row[~ending], drawn[~ending])
+        vocabulary = log_probs_RV.shape[-1]
+        parents, inputs, row = _part(row[~ending], drawn[~ending], vocabulary)
         if not torch.equal(parents, torch.arange(rows, device=device)):
             cache.reorder_cache(parents)
     return Completions(

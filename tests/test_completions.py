@@ -8,6 +8,7 @@ import torch
 from enumerated import enumerate_policy
 from models import random_policy
 from scipy import stats
+from transformers.cache_utils import DynamicLayer
 
 from mse_lab import completions as drawing
 from mse_lab.completions import draw, invert
@@ -47,6 +48,29 @@ def test_batches_and_numbers_do_not_matter():
             np.testing.assert_array_equal(
                 one.tokens_NT[row, :length], other.tokens_NT[row, :length]
             )
+
+
+@pytest.mark.parametrize("held", [0, 3])
+def test_keys_with_room_are_those_without(monkeypatch, held):
+    """Through several rooms, and rows that leave and are repeated."""
+    monkeypatch.setattr(drawing, "ROOM", 2)
+    generator = torch.Generator().manual_seed(0)
+    plain = DynamicLayer()
+    if held:
+        plain.update(*torch.randn(2, 1, 2, held, 4, generator=generator))
+    roomy = drawing._Roomy(plain)
+    going_on = [None, [0, 0, 0], None, None, None, [0, 2], [1, 0], None, None]
+    rows = 1
+    for parents in going_on:
+        rows = len(parents or range(rows))
+        states = torch.randn(2, rows, 2, 1, 4, generator=generator)
+        found = []
+        for layer in (roomy, plain):
+            if parents:
+                layer.reorder_cache(torch.tensor(parents))
+            found.append(torch.stack(layer.update(*states)))
+        assert torch.equal(*found)
+    assert roomy.get_seq_length() == held + len(going_on)
 
 
 def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):

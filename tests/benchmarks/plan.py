@@ -83,8 +83,8 @@ FULL = Plan(
     ),
     runs=(
         (TINY, 5),
-        *((Case(size, *shape), 1) for size in (SMALL, SMALL_WIDE) for shape in ENDS),
-        *((Case(size, *SHORT), 1) for size in (MEDIUM, MEDIUM_WIDE)),
+        *((Case(SMALL, *shape), 1) for shape in ENDS),
+        *((Case(size, *SHORT), 1) for size in (SMALL_WIDE, MEDIUM, MEDIUM_WIDE)),
     ),
     precision=(20, (16, 64, 256, 1024)),
     scaling=DIMENSIONS,
