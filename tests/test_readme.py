@@ -10,11 +10,16 @@ from mse_lab.config import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.groups import Groups
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROBES = (ROOT / "probes/README.md").read_text(encoding="utf-8")
+
+# What has no default.
+MUST = (("model", "path"), ("prompts", "source"))
 
 
-def block(language):
-    return re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)[1]
+def block(language, page=README):
+    return re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1]
 
 
 def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
@@ -30,6 +35,13 @@ def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
 
 def test_the_probe_is_a_probe():
     parse_probe(yaml.safe_load(block("yaml")), "README.md")
+
+
+def test_every_key_of_a_probe_is_listed_with_its_default():
+    written = yaml.safe_load(block("yaml", PROBES))
+    model, prompts = ({key: written[name][key]} for name, key in MUST)
+    default = parse_probe({"model": model, "prompts": prompts}, "probes/README.md")
+    assert written == default.model_dump()
 
 
 def test_every_estimator_is_named():

@@ -23,10 +23,10 @@ from benchmarks.pairs import Ratio, ratio, seconds, take_turns, verdict
 
 BLOCK = max(GROUP_SIZES)
 POINTS = len(ESTIMATORS) * len(GROUP_SIZES)
-# The tiny checkpoint has the pools of its probe; the others a quarter of them, as costly
+# The tiny checkpoint has the pools of its probe; the others a half of them, as costly
 # parts keep their proportions.
 TINY_POOLS = {"reference": 1024, "replicate": 256}
-POOLS = {"reference": 256, "replicate": 64}
+POOLS = {"reference": 512, "replicate": 128}
 # Pieces shorter than this many seconds are timed several times over.
 SHORTEST = 0.1
 # The obvious loop is to need so many times this tool's time.
