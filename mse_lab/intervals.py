@@ -68,16 +68,18 @@ class Resamples:
 def covariance_square_trace(pools: Pools) -> Floats:
     """Estimate tr(Sigma^2) of the oracle's score-weighted residuals eps W, (P,).
 
-    For prompts whose products between completions are not known this is its upper bound
-    (E eps^2 ||W||^2)^2, by Cauchy-Schwarz: too large by the number of directions that
-    share the noise.
+    For prompts whose products between completions are not known, and for blocks of one
+    completion, this is its upper bound (E eps^2 ||W||^2)^2, by Cauchy-Schwarz: too large
+    by the number of directions that share the noise.
     """
     residuals = pools.in_blocks(pools.rewards_PN - pools.value_P[:, None])
     terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
     size = pools.largest_group
     pairs = terms.sum((-1, -2)) - np.trace(terms, axis1=-2, axis2=-1)
-    trace_P = pairs.mean(-1) / (size * (size - 1))
     bound_P = (residuals**2 * pools.in_blocks(pools.norms2_PN)).mean((-1, -2)) ** 2
+    if size == 1:
+        return np.asarray(bound_P)
+    trace_P = pairs.mean(-1) / (size * (size - 1))
     return np.where(pools.has_cross_products_P, trace_P, bound_P)
 
 

@@ -137,3 +137,12 @@ def test_covariance_square_trace():
     )
     standard_error = found.std(0, ddof=1) / np.sqrt(len(found))
     assert (abs(found.mean(0) - exact) < 4 * standard_error).all()
+
+
+def test_covariance_square_trace_in_blocks_of_one():
+    """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
+    rng = np.random.default_rng(3)
+    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
+    residuals = pools.rewards_PN - pools.value_P[:, None]
+    bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
+    np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
