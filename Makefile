@@ -17,7 +17,7 @@ test: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-# Speed beside every other way, an hour on two cores; make bench QUICK=1 takes ten minutes.
+# Speed beside every other way, 54 minutes on two cores; make bench QUICK=1 takes eight.
 bench: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
