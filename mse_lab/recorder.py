@@ -71,7 +71,7 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
 
 
 def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give a product its input in one piece: a cut is multiplied row of a batch by row."""
+    """Lay out in one piece what is multiplied: a cut would be taken row by row."""
     return tuple(map_tensors(Tensor.contiguous, args))
 
 

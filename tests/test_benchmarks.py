@@ -58,7 +58,7 @@ def test_a_library_agrees_with_the_tool(name, folder):
 
 
 def test_wrong_numbers_are_seen(scored):
-    """Negative control: one inner product off by a thousandth of the largest norm."""
+    """Negative control: one inner product off by two thousandths of the largest norm."""
     gram_NN, products_N = scored.products()
     wrong = gram_NN.copy()
     wrong[3, 4] += 2e-3 * gram_NN.max()
