@@ -90,7 +90,7 @@ def concatenate(parts: list[Completions]) -> Completions:
     )
 
 
-# Tokens that keys and values are given room for at a time.
+# Tokens that keys and values are given room for at a time, as far as they may come.
 ROOM = 32
 
 # Of these a batch may share the prompt's part, and gradients come back through it; states
@@ -104,9 +104,10 @@ class _Roomy(DynamicLayer):
     The cache it replaces copies all that it holds for every token.
     """
 
-    def __init__(self, layer: DynamicLayer) -> None:
+    def __init__(self, layer: DynamicLayer, longest: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         vars(self).update(vars(layer))
+        self._longest = longest
         self._rooms: dict[str, Tensor] = {}
 
     def _append(self, name: str, states: Tensor) -> Tensor:
@@ -114,7 +115,8 @@ class _Roomy(DynamicLayer):
         length = held.shape[-2] + states.shape[-2]
         if room is None or room.shape[-2] < length:
             count, heads, _, width = states.shape
-            room = states.new_empty(count, heads, length + ROOM, width)
+            tokens = min(length + ROOM, self._longest)
+            room = states.new_empty(count, heads, tokens, width)
             room[..., : held.shape[-2], :] = held
             self._rooms[name] = room
         room[..., held.shape[-2] : length, :] = states
@@ -304,8 +306,10 @@ def _draw_batch(
     active = torch.arange(count, device=device)
     row = torch.zeros_like(active)
     cache = prefix.expand(1)
+    longest = len(prefix.prompt) - 1 + positions
     cache.layers = [
-        _Roomy(layer) if type(layer) is DynamicLayer else layer for layer in cache.layers
+        _Roomy(layer, longest) if type(layer) is DynamicLayer else layer
+        for layer in cache.layers
     ]
     inputs = torch.full((1,), prefix.last_token, device=device)
     for position in range(positions):

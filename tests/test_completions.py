@@ -58,8 +58,8 @@ def test_keys_with_room_are_those_without(monkeypatch, held):
     plain = DynamicLayer()
     if held:
         plain.update(*torch.randn(2, 1, 2, held, 4, generator=generator))
-    roomy = drawing._Roomy(plain)
     going_on = [None, [0, 0, 0], None, None, None, [0, 2], [1, 0], None, None]
+    roomy = drawing._Roomy(plain, held + len(going_on))
     rows = 1
     for parents in going_on:
         rows = len(parents or range(rows))
@@ -71,6 +71,7 @@ def test_keys_with_room_are_those_without(monkeypatch, held):
             found.append(torch.stack(layer.update(*states)))
         assert torch.equal(*found)
     assert roomy.get_seq_length() == held + len(going_on)
+    assert roomy.keys._base.shape[-2] == held + len(going_on)  # and no room beyond
 
 
 def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):

@@ -17,51 +17,17 @@ import transformers
 from torch import nn
 
 from benchmarks.markdown import table
+from benchmarks.qwen import SHAPES, Shapes
 from mse_lab.factors import OuterProducts, RowSums
 from mse_lab.footprint import Footprint, measure_footprint
 from mse_lab.memory import Memory
 from mse_lab.operations import Shape, counting, reduction_operations
-from mse_lab.policy import Policy
 
 GROUP = 64
 # Of one GPU: memory that a run takes, and operations a second that it is assumed to
 # sustain, a tenth of an H100's dense bfloat16 peak: drawing is bound by memory.
 GPU_BYTES, SPEED = 0.85 * 80e9, 100e12
 GPUS = (1, 2, 4, 8)
-
-
-class Shapes(NamedTuple):
-    """A Qwen2 as its config.json has it."""
-
-    hidden: int
-    inner: int
-    layers: int
-    heads: int
-    keys: int
-    vocabulary: int
-    tied: bool
-
-    def build(self, device: str, dtype: torch.dtype) -> Any:
-        """Build it, its weights whatever they are."""
-        config = transformers.Qwen2Config(
-            hidden_size=self.hidden,
-            intermediate_size=self.inner,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.keys,
-            vocab_size=self.vocabulary,
-            tie_word_embeddings=self.tied,
-        )
-        with torch.device(device):
-            model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-        return model.eval().requires_grad_(False)
-
-
-MODELS = {
-    "0.5B": (Shapes(896, 4864, 24, 14, 2, 151_936, True), torch.float32),
-    "1.5B": (Shapes(1536, 8960, 28, 12, 2, 151_936, True), torch.bfloat16),
-    "7B": (Shapes(3584, 18944, 28, 28, 4, 152_064, False), torch.bfloat16),
-}
 
 
 @dataclass(frozen=True)
@@ -84,6 +50,9 @@ class Workload:
     reference: int
     replicate: int
 
+
+# The precision in which they are measured.
+DTYPES = {"0.5B": torch.float32, "1.5B": torch.bfloat16, "7B": torch.bfloat16}
 
 # Lengths as in probes/qwen and probes/gsm8k, four demonstrations included.
 WORKLOADS = (
@@ -208,15 +177,7 @@ def count_operations(shapes: Shapes, work: Workload) -> Operations:
 
 
 def _trial_footprint(shapes: Shapes, dtype: torch.dtype, work: Workload) -> Footprint:
-    model = shapes.build("cpu", dtype)
-    policy = Policy(
-        model=model,
-        tokenizer=None,
-        end_tokens=(1,),
-        temperature=1.0,
-        parameters=dict(model.named_parameters()),
-        batch=1,
-    )
+    policy = shapes.policy("cpu", dtype)
     return measure_footprint(policy, [3] * work.prompt, work.completion)
 
 
@@ -256,7 +217,7 @@ def _digits(value: float) -> str:
 
 
 def _row(name: str, work: Workload) -> list[object]:
-    shapes, dtype = MODELS[name]
+    shapes, dtype = SHAPES[name], DTYPES[name]
     counted = count_operations(shapes, work)
     footprint = find_footprint(shapes, dtype, work)
     gpus, memory = plan_gpus(footprint, work)
@@ -307,4 +268,4 @@ def report(models: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(report(list(MODELS)))
+    print(report(list(SHAPES)))

@@ -1,4 +1,6 @@
-"""Scoring at the shapes of real models: `python tests/benchmarks/real_shapes.py 0.5B`.
+"""Scoring at the shapes of real models.
+
+    PYTHONPATH=tests python -m benchmarks.real_shapes 0.5B
 
 Qwen2.5 of 0.5B, 1.5B or 7B parameters, randomly initialised, on a GPU in bfloat16 and else
 on the CPU in float32: the time of scoring a block over that of one plain forward and
@@ -17,43 +19,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 
+from benchmarks.qwen import SHAPES
 from mse_lab.completions import Completions
 from mse_lab.footprint import measure_footprint
 from mse_lab.memory import scoring_bytes
 from mse_lab.policy import Policy
 from mse_lab.scores import Scoring, score_block, sequence_log_probs
 
-# hidden, inner, layers, heads, key-value heads, vocabulary, tied: as in their config.json.
-SHAPES = {
-    "0.5B": (896, 4864, 24, 14, 2, 151_936, True),
-    "1.5B": (1536, 8960, 28, 12, 2, 151_936, True),
-    "7B": (3584, 18944, 28, 28, 4, 152_064, False),
-}
 PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def build(shape: str, device: torch.device) -> Policy:
-    """Draw a model's weights on the device."""
-    hidden, inner, layers, heads, keys, vocabulary, tied = SHAPES[shape]
-    config = transformers.Qwen2Config(
-        hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=keys, vocab_size=vocabulary,
-        tie_word_embeddings=tied,
-    )  # fmt: skip
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    with device:
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    model.eval().requires_grad_(False)
-    return Policy(
-        model=model,
-        tokenizer=None,
-        end_tokens=(1,),
-        temperature=1.0,
-        parameters=dict(model.named_parameters()),
-        batch=1,
-    )
 
 
 def random_block(policy: Policy, count: int, tokens: int) -> Completions:
@@ -112,7 +86,8 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", metavar="WORD", help="of these names only")
     asked = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    policy = build(asked.shape, device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    policy = SHAPES[asked.shape].policy(device.type, dtype)
     prompt, count = list(range(3, 3 + asked.prompt)), asked.completions
     block = random_block(policy, count, asked.new)
     reference = {

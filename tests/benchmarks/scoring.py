@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks import tool
-from benchmarks.agreement import compare_errors, compare_products
+from benchmarks.agreement import TOLERANCE, compare_errors, compare_products
 from benchmarks.floor import plain_pass
 from benchmarks.markdown import table
 from benchmarks.pairs import Ratio, ratio, seconds, take_turns, verdict
@@ -44,7 +44,8 @@ def _race(
     compare_errors(work, ours)
     ways = {TOOL: partial(seconds, scored.products)}
     for name, library in libraries.items():
-        compare_products(name, work, ours, library.gram(work))
+        tolerance = getattr(library, "TOLERANCE", TOLERANCE)
+        compare_products(name, work, ours, library.gram(work), tolerance)
         ways[name] = partial(seconds, partial(library.gram, work))
     if floor:
         plain_pass(work)

@@ -15,6 +15,10 @@ CHUNK_BYTES = 2**29
 
 PARAMETERS = None
 
+# One float32 product over all D entries of stored scores loses digits: against float64,
+# 1e-4 at 4M parameters and 3e-4 at 25M, where the other ways lose less than 2e-5.
+TOLERANCE = 1e-3
+
 
 def why_not() -> None:
     """Nothing is in the way: it is part of PyTorch."""
