@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 test bench clean
+.PHONY: figure4 test fuzz bench clean
 .DELETE_ON_ERROR:
 
 # The three tiny configurations measured, then the figure. A finished run is left as it is.
@@ -16,6 +16,10 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# Every door with thousands of damaged inputs; the suite itself tries a few hundred.
+fuzz: $(VENV)/installed-test
+	FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz
 
 # Speed beside every other way, 54 minutes on two cores; make bench QUICK=1 takes eight.
 bench: $(VENV)/installed-bench
