@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.binary_laws import is_binary
-from mse_lab.intervals import covariance_square_trace
 from mse_lab.pools import Floats, Pools
+from mse_lab.reference_noise import covariance_square_trace
 
 # Shares of completions, or of prompts, from which on a warning is given.
 MOST, NEARLY_ALL = 0.5, 0.9

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from mse_lab.analysis import Result, analyse_run
 from mse_lab.checks import hold
 from mse_lab.config import InputError, Probe, parse_probe
 from mse_lab.pools import Pools
@@ -100,5 +101,25 @@ def read_finished(folder: Path) -> Finished:
         raise InputError(
             f"{folder}: tables only; measure it again with python run_mse.py run {name}"
         )
-    probe = parse_probe(record.configuration(), str(record.path("config.yaml")))
-    return Finished(name, probe, record.read_pools())
+    return Finished(name, read_probe(folder), record.read_pools())
+
+
+def read_probe(folder: Path) -> Probe:
+    """Read the configuration of a run.
+
+    Raises:
+        InputError: It is not one.
+    """
+    record = Record(folder)
+    return parse_probe(record.configuration(), str(record.path("config.yaml")))
+
+
+def read_result(folder: Path) -> Result:
+    """Read a finished run and analyse it, as it was analysed when it was made.
+
+    Raises:
+        InputError: The folder holds tables only, or nothing.
+    """
+    finished = read_finished(folder)
+    described = read_tables(folder).prompts
+    return analyse_run(finished.name, finished.probe, finished.pools, described)

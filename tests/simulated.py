@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mse_lab.analysis import analyse
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Pools
 
@@ -79,6 +80,11 @@ class Design:
         kinds = (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
         scores = np.take_along_axis(self.score_PCD, kinds[..., None], axis=1)
         return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
+
+
+def analysed(pools, sizes, name="pools", **settings):
+    """Analyse pools by the public door."""
+    return analyse(vars(pools), group_sizes=sizes, name=name, **settings)
 
 
 def _leave_one_out(rewards_PN, scores_PND):

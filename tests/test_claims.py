@@ -12,17 +12,17 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from simulated import DIMENSIONS, Design
+from simulated import DIMENSIONS, Design, analysed
 
 from mse_lab.budget import measure_constants
 from mse_lab.claims import claims_markdown, judge_runs, write_claims
 from mse_lab.claims.baselines import correlations, judge_baselines
 from mse_lab.claims.best_group_size import judge_best_group_size
-from mse_lab.claims.claim import NO_NUMBER, Claim
-from mse_lab.claims.drawn import Drawn, holm, judge_not_larger
-from mse_lab.claims.evidence import Evidence
+from mse_lab.claims.claim import Claim
+from mse_lab.claims.evidence import gather
 from mse_lab.claims.expansion import fit_line, judge_expansion
 from mse_lab.claims.judge import judge_run
+from mse_lab.claims.judgement import holm, judge_not_larger
 from mse_lab.claims.observations import judge_observations, judge_order_of_runs
 from mse_lab.claims.oracle_property import judge_oracle_property
 from mse_lab.claims.random_prompts import gradient_products, judge_random_prompts
@@ -30,6 +30,7 @@ from mse_lab.claims.u_statistic import judge_u_statistic, largest_difference
 from mse_lab.config import InputError, dump_probe, parse_probe
 from mse_lab.estimators.constant import vanilla
 from mse_lab.estimators.leave_one_out import centred
+from mse_lab.intervals import UNKNOWN, Statistic
 from mse_lab.records import Record
 
 SIZES = (4, 8, 16, 32, 64)
@@ -78,11 +79,20 @@ DESIGNS = {
 }
 
 
+def evidence_of(name, pools, sizes, level=0.95, draws=500):
+    return gather(analysed(pools, sizes, name, level=level, resamples=draws))
+
+
+def with_pools(evidence, pools):
+    """The same run with other pools."""
+    return gather(replace(evidence.result, pools=pools))
+
+
 @cache
 def draw(kind, seed=1, sizes=SIZES):
     rng = np.random.default_rng(seed)
     pools = DESIGNS[kind].draw(rng, 1024, 4, max(sizes))
-    return Evidence(f"{kind}-{seed}", pools, sizes, level=LEVEL, draws=1000)
+    return evidence_of(f"{kind}-{seed}", pools, sizes, level=LEVEL)
 
 
 def with_gram(evidence, change):
@@ -91,7 +101,7 @@ def with_gram(evidence, change):
     change(gram)
     index = np.arange(gram.shape[-1])
     gram[..., index, index] = evidence.pools.gram_PKGG[..., index, index]
-    return replace(evidence, pools=replace(evidence.pools, gram_PKGG=gram))
+    return with_pools(evidence, replace(evidence.pools, gram_PKGG=gram))
 
 
 def scores_with_a_mean(evidence):
@@ -150,7 +160,7 @@ def test_theorem_2_and_proposition_3_hold(kind):
 
 def test_the_slope_holds_with_many_replicates():
     pools = DESIGNS["fair"].draw(np.random.default_rng(4), 1024, 32, 16)
-    claims = judge_expansion(Evidence("many", pools, (4, 8, 16), LEVEL, draws=500))
+    claims = judge_expansion(evidence_of("many", pools, (4, 8, 16), LEVEL))
     assert set(verdicts(claims).values()) == {"holds"}
 
 
@@ -168,7 +178,7 @@ def test_the_fitted_line_is_unbiased():
     found = []
     for _ in range(40):
         pools = design.draw(rng, 256, 4, 16)
-        fitted = fit_line(Evidence("line", pools, (4, 8, 16), draws=200))
+        fitted = fit_line(evidence_of("line", pools, (4, 8, 16)))
         found.append([one.value * PROMPTS**2 for one in fitted])
     standard_error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
     assert (abs(np.mean(found, axis=0) - exact) < 4 * standard_error).all()
@@ -289,7 +299,7 @@ def test_p_values_are_uniform_for_correct_statements():
     below = 0
     for index in range(200):
         pools = DESIGNS["fair"].draw(rng, 256, 4, 8)
-        evidence = Evidence(str(index), pools, (8,), draws=200)
+        evidence = evidence_of(str(index), pools, (8,))
         gap = evidence.mse("grpo", 8) - evidence.law("grpo", 8)
         below += gap.p_not_zero() < 0.05
     assert below <= 22
@@ -302,7 +312,7 @@ def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
     if rewards is not None:
         cut = replace(cut, reward_PC=np.full_like(cut.reward_PC, rewards))
     pools = cut.draw(np.random.default_rng(3), 64, 2, max(sizes))
-    return Evidence("degenerate", pools, sizes, draws=200)
+    return evidence_of("degenerate", pools, sizes, draws=200)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +365,7 @@ def test_written_claims(tmp_path):
 
 
 def test_bars_do_not_break_the_page():
-    claim = Claim("S", ("a",), "||W||", "||W||^2 is 1", "holds", "why", 4, NO_NUMBER)
+    claim = Claim("S", ("a",), "||W||", "||W||^2 is 1", "holds", "why", 4, UNKNOWN)
     row = next(line for line in claims_markdown([claim]).splitlines() if "is 1" in line)
     assert row.replace(r"\|", "").count("|") == 6
 

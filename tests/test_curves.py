@@ -18,7 +18,7 @@ from mse_lab.curves import (
 )
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.groups import form_groups
-from mse_lab.intervals import draw_resamples
+from mse_lab.reference_noise import draw_reference_noise
 from mse_lab.replicates import Key, measure_errors
 from mse_lab.tables import _mean_norm2
 
@@ -39,7 +39,7 @@ def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
     pools = design.draw(rng, reference, blocks, largest)
     estimators = find_estimators(names, SIZES)
     errors = measure_errors(pools, estimators, SIZES)
-    curves = Curves(pools, draw_resamples(pools, 300, rng))
+    curves = Curves(pools, draw_reference_noise(pools, 300, rng))
     return pools, curves, estimators, errors
 
 
@@ -117,11 +117,11 @@ def test_agreement_and_its_failure(name):
     for _ in range(20):
         pools, curves, estimators, errors = curves_of(design, rng, [name])
         found = measure_curves(curves, estimators, errors)
-        assert not warn_of_disagreement(pools, found)
+        assert not warn_of_disagreement(found)
     broken = replace(pools, products_PN=pools.products_PN * 0)
     errors = measure_errors(broken, estimators, SIZES)
     found = measure_curves(curves, estimators, errors)
-    warnings = warn_of_disagreement(pools, found)
+    warnings = warn_of_disagreement(found)
     assert any(line.startswith(name) for line in warnings)
 
 

@@ -12,7 +12,8 @@ from mse_lab.checks import Check
 from mse_lab.config import InputError, dump_probe, parse_probe
 from mse_lab.curves import Curves, measure_curves
 from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.intervals import Estimate, draw_resamples
+from mse_lab.intervals import Estimate
+from mse_lab.reference_noise import draw_reference_noise
 from mse_lab.prompts import Prompt
 from mse_lab.records import Record, write_json, write_table, write_text
 from mse_lab.replicates import Key, measure_errors
@@ -65,7 +66,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
     probe = parse_probe(values | changes, "test")
     record, estimators = Record(folder), find_estimators(probe.estimators, sizes)
     errors = measure_errors(pools, estimators, sizes)
-    draws = draw_resamples(pools, 200, stream(probe.seed, "bootstrap"))
+    draws = draw_reference_noise(pools, 200, stream(probe.seed, "reference noise"))
     found = measure_curves(Curves(pools, draws), estimators, errors)
     prompts = [Prompt(f"{index}{EVIL}", "", EVIL, {}) for index in range(pools.prompts)]
     share = np.zeros(pools.prompts)

@@ -43,7 +43,7 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
     """Mark G* and its interval, and write it above the panel."""
-    best, (first, last) = advice.best_group_size, axes.get_xlim()
+    best, (first, last) = advice.best, axes.get_xlim()
     low, high = (min(max(end, first), last) for end in (best.low, best.high))
     axes.axvspan(low, high, color="0.5", alpha=0.18, linewidth=0, zorder=0)
     if advice.unbounded:

@@ -8,7 +8,7 @@ from mse_lab.advice.figure import draw_advice
 from mse_lab.advice.numbers import advise
 from mse_lab.advice.words import advice_table, advice_text
 from mse_lab.config import InputError
-from mse_lab.finished import read_finished
+from mse_lab.finished import read_result
 from mse_lab.records import Record, write_table, write_text
 
 
@@ -28,9 +28,9 @@ def advise_run(folder: Path) -> str:
     Raises:
         InputError: The folder has no pools, or they are too few to advise from.
     """
-    run, record = read_finished(folder), Record(folder)
+    result, record = read_result(folder), Record(folder)
     try:
-        advice = replace(advise(run.pools, run.probe), warning=_warning(record))
+        advice = replace(advise(result), warning=_warning(record))
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     text = advice_text(advice)

@@ -56,6 +56,7 @@ class Estimator:
         reward_only: Its weights depend on the group's rewards and the prompt's value alone,
             so for rewards in {0, 1} its law follows from four numbers.
         knows_value: Its weights depend on the prompt's value, whose estimate varies.
+        learns_baseline: Its weights depend on b*, which is learnt from other groups.
         group_local: It looks at no other prompt, so prompts' errors are independent.
         binary: It needs rewards in {0, 1}.
         smallest_group: The least G it is defined for.
@@ -70,6 +71,7 @@ class Estimator:
     reward_only: bool = False
     group_local: bool = False
     knows_value: bool = False
+    learns_baseline: bool = False
     binary: bool = False
     smallest_group: int = 1
     smallest_batch: int = 1
@@ -89,7 +91,12 @@ _FROM_THE_GROUP = (
         "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
     ),
     Estimator(
-        "best-constant", best_constant, "Greensmith et al. 2004", **_UNBIASED, **_GROUP
+        "best-constant",
+        best_constant,
+        "Greensmith et al. 2004",
+        learns_baseline=True,
+        **_UNBIASED,
+        **_GROUP,
     ),
     Estimator("grpo", grpo, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, **_PAIR),
     Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),

@@ -215,7 +215,7 @@ def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
     samples = [one.sample(longest) for one in trial.largest]
     costs = [run_costs(rates, probe, prompt_tokens, one, rng) for one in samples]
     full = [run_costs(rates, probe, prompt_tokens, one.all_longest, rng) for one in samples]
-    tables = tables_seconds(trial, loaded.prompts, probe, loaded.estimators)
+    tables = tables_seconds(trial, loaded.prompts, probe)
     rows = _rows(loaded, mean_costs(costs), tables)
     pools, source = _pools(loaded, trial, record)
     replicates = memory.scoring.current.block >= probe.largest_group
