@@ -182,6 +182,12 @@ BAD = {
         "no/such/folder: no such folder",
     ),
     "not a model": ({"model": {"path": "tests"}}, "tests: no config.json in it"),
+    "key like a type": ({"list": 1}, "unknown key list; known: "),
+    "long value": ({"seed": "x" * 5000}, "xxx ... xxx"),
+    "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
+    "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
+    "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
+    "endless": ({"parameters": ["(.*)*(.*)*(.*)*(.*)*!"]}, "2 seconds in vain"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},
@@ -224,6 +230,12 @@ def test_bad_probe(case, write_probe, tmp_path, refused):
         changes = {"model": {**values["model"], **changes["model"]}}
     path = write_probe(**changes)
     assert message in refused("run", path, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1b[1m", "not\udcffutf8"], ids=ascii)
+def test_a_probe_s_name_that_would_break_a_line(name, write_probe, tmp_path, refused):
+    path = write_probe(name)
+    assert ".yaml: the file's name holds" in refused("run", path, "--out", tmp_path / "out")
 
 
 BAD_PROMPTS = {
