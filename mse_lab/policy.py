@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2.exceptions import TemplateError
 from torch import Tensor, nn
 
 from mse_lab.adapters import attach_adapter, find_adapter
+from mse_lab.chat import render_chats
 from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.config import InputError, Probe
 from mse_lab.fingerprint import identify
@@ -215,40 +215,45 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
         )
 
 
-def encode_prompt(
-    policy: Policy, prompt: Prompt, *, chat: bool, new_tokens: int
-) -> list[int]:
-    """Tokenize a prompt, through the chat template or as raw text.
+def encode_prompts(
+    policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
+) -> list[list[int]]:
+    """Tokenize prompts, through the chat template or as raw text.
 
     Args:
         policy: The policy whose tokenizer is used.
-        prompt: The prompt.
-        chat: Whether the text is the user's turn of a chat.
+        prompts: The prompts.
+        chat: Whether a text is the user's turn of a chat.
         new_tokens: Room to leave for a completion.
 
     Returns:
-        The token ids, at least one.
+        The token ids of each, at least one.
 
     Raises:
         InputError: There is no chat template, no token, or no room in the context.
     """
+    texts = [prompt.text for prompt in prompts]
     if chat:
         if not policy.tokenizer.chat_template:
             raise InputError(
                 "prompts.chat = true: the tokenizer has no chat template; use false"
             )
-        turn = [{"role": "user", "content": prompt.text}]
-        try:
-            text = policy.tokenizer.apply_chat_template(
-                turn, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise InputError(
-                f"prompts.chat = true: the chat template fails: {error}; use false"
-            ) from None
-    else:
-        text = prompt.text
-    tokens = list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
+        texts = render_chats(policy.tokenizer, [prompt.id for prompt in prompts], texts)
+    # A rendered chat has its special tokens already.
+    tokens = [_tokenize(policy, text, add_special_tokens=not chat) for text in texts]
+    for prompt, one in zip(prompts, tokens, strict=True):
+        _refuse_tokens(policy, prompt, one, new_tokens)
+    return tokens
+
+
+def _tokenize(policy: Policy, text: str, *, add_special_tokens: bool) -> list[int]:
+    return list(policy.tokenizer(text, add_special_tokens=add_special_tokens).input_ids)
+
+
+def _refuse_tokens(
+    policy: Policy, prompt: Prompt, tokens: list[int], new_tokens: int
+) -> None:
+    """See that the model can read a prompt, and has room for a completion."""
     if not tokens:
         raise InputError(
             f"prompt {prompt.id}: no token is left of its text; check the template"
@@ -266,4 +271,3 @@ def encode_prompt(
             f"prompt {prompt.id}: {len(tokens)} tokens and {new_tokens} new ones exceed "
             f"the model's context of {context}; shorten it or lower sampling.max_new_tokens"
         )
-    return tokens
