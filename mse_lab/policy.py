@@ -14,13 +14,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
 
 from mse_lab.adapters import attach_adapter, find_adapter
 from mse_lab.chat import render_chats
 from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.config import InputError, Probe
 from mse_lab.fingerprint import identify
-from mse_lab.hub import Location, locate
+from mse_lab.hub import Location, locate, shorten
+from mse_lab.loading import loading, unseen
 from mse_lab.prompts import Prompt
 
 
@@ -154,12 +156,18 @@ def select_parameters(
     return {name: parameter for name, parameter in named.items() if name in chosen}
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
     ends = model.generation_config.eos_token_id if model.generation_config else None
-    listed = ends if isinstance(ends, list) else [ends]
-    return tuple(
-        sorted({end for end in (*listed, tokenizer.eos_token_id) if end is not None})
-    )
+    listed = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
+    found = [end for end in listed if end is not None]
+    for end in found:
+        # Ids beyond the model's are never drawn, but must be such that can be looked up.
+        if type(end) is not int or not 0 <= end < 2**31:
+            raise location.refuse(
+                f"eos_token_id = {shorten(repr(end))} is no token",
+                "mend generation_config.json or config.json",
+            )
+    return tuple(sorted(set(found)))
 
 
 def load_policy(config: Probe, root: Path) -> Policy:
@@ -188,7 +196,7 @@ def load_policy(config: Probe, root: Path) -> Policy:
     policy = Policy(
         model=model,
         tokenizer=tokenizer,
-        end_tokens=_end_tokens(model, tokenizer),
+        end_tokens=_end_tokens(model, tokenizer, location),
         temperature=config.sampling.temperature,
         parameters=select_parameters(model, config.parameters, trained),
         batch=config.model.batch or max(config.pool.reference, config.pool.replicate),
@@ -203,7 +211,7 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
     """See that a token does not change the logits before it."""
     last = len(policy.model.get_input_embeddings().weight) - 1
     tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
-    logits = policy.model(tokens, use_cache=False).logits.float()
+    logits = _first_logits(policy, location, tokens)
     change = (logits[0] - logits[1]).abs().amax(-1)
     # Not a single bit should change; what a kernel rounds another way is let pass.
     coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
@@ -213,6 +221,20 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
             "predicts before it",
             "give a decoder",
         )
+
+
+def _first_logits(policy: Policy, location: Location, tokens: Tensor) -> Tensor:
+    """Run a model that others described for the first time, also with its past kept."""
+    with loading(location, "config.json"):
+        logits = policy.model(tokens, use_cache=False).logits.float()
+        past = DynamicCache(config=policy.model.config)
+        for part in (tokens[:, :2], tokens[:, 2:]):
+            policy.model(part, past_key_values=past, use_cache=True, logits_to_keep=1)
+    if logits.isnan().any():
+        raise location.refuse(
+            "its logits are not numbers", "give a whole checkpoint, or model.dtype=float32"
+        )
+    return logits
 
 
 def encode_prompts(
@@ -247,7 +269,10 @@ def encode_prompts(
 
 
 def _tokenize(policy: Policy, text: str, *, add_special_tokens: bool) -> list[int]:
-    return list(policy.tokenizer(text, add_special_tokens=add_special_tokens).input_ids)
+    name = str(policy.tokenizer.name_or_path)
+    location = Location("model.path", name, name, None, online=False)
+    with loading(location, "tokenizer.json"), unseen():
+        return list(policy.tokenizer(text, add_special_tokens=add_special_tokens).input_ids)
 
 
 def _refuse_tokens(
