@@ -32,7 +32,7 @@ from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.fingerprint import identify_model
 from mse_lab.measure import Bench, measure_prompt
 from mse_lab.memory import plan_memory
-from mse_lab.policy import Policy, encode_prompt, load_policy
+from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.pools import Pools, stack
 from mse_lab.processes import ALONE, PATIENCE, Processes, wait_until
 from mse_lab.progress import Tally, add_up, progress, tally_prompt
@@ -251,10 +251,7 @@ def _describe_prompts(prompts: list[Prompt], shards: list[Shard]) -> pd.DataFram
 
 def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
     chat, new_tokens = probe.prompts.chat, probe.sampling.max_new_tokens
-    return [
-        encode_prompt(policy, prompt, chat=chat, new_tokens=new_tokens)
-        for prompt in prompts
-    ]
+    return encode_prompts(policy, prompts, chat=chat, new_tokens=new_tokens)
 
 
 class Account(NamedTuple):

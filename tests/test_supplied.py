@@ -14,7 +14,7 @@ import run_mse
 from mse_lab import completions as drawing
 from mse_lab.config import InputError, load_probe
 from mse_lab.input_error import shown
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.policy import encode_prompts, load_policy
 from mse_lab.prompts import load_prompts
 from mse_lab.rewards import integer
 from mse_lab.streams import uniforms
@@ -33,7 +33,7 @@ def drawn(write_probe, tmp_path):
         policy = load_policy(probe, tmp_path)
         lines = []
         for prompt in load_prompts(probe.prompts, tmp_path):
-            tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
+            [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
             for pool in POOLS:
                 numbers = uniforms(0, prompt.id, pool, range(getattr(probe.pool, pool)), 2)
                 found = drawing.draw(policy, tokens, numbers, prompt.id)
