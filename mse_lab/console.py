@@ -12,6 +12,7 @@ Only what Python itself has loaded is imported up here: `take_over` comes before
 import errno
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
 # Characters of a line, of which none but a mistake needs so many, and of a value in it.
 LONGEST, LONGEST_VALUE = 2000, 200
+
+# Seconds in which a screen that is stopped, or that nobody reads, may take the last line.
+COURTESY = 0.5
 
 GO_ON = "interrupted; the same command goes on from here"
 
@@ -101,13 +105,14 @@ def started_by_torchrun() -> bool:
 
 
 def _interrupt(*_: object) -> None:
-    # A second one is not to wait until the screen takes the line.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    # The first is enough.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not started_by_torchrun() or os.environ.get("RANK") == "0":
         begin = "\n" if getattr(sys.stderr, "mid_line", False) else ""
         # Not by way of the stream, in the midst of whose writing this may come.
         with suppress(OSError):
-            os.write(2, f"{begin}run_mse.py: {GO_ON}\n".encode())
+            if select.select([], [2], [], COURTESY)[1]:
+                os.write(2, f"{begin}run_mse.py: {GO_ON}\n".encode())
     os._exit(INTERRUPTED)
 
 
@@ -223,6 +228,9 @@ def conclude(command: Callable[[], int]) -> int:
 
 def _close(status: int) -> int:
     """Say what was not shown; nobody misses what a reader such as `head` did not read."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        # What is done is interrupted no more, while Python takes its time to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout.flush()
     lost = getattr(sys.stdout, "lost", None)
     if lost is None or isinstance(lost, BrokenPipeError):
