@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab import __version__
-from mse_lab.config import InputError, load_probe, probe_file, probe_name
-from mse_lab.console import shorten
+from mse_lab.config import load_probe, probe_file, probe_name
+from mse_lab.input_error import InputError, shorten
 
 if TYPE_CHECKING:
     from mse_lab.processes import Processes
@@ -165,7 +165,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""
-        raise InputError(f"{shorten(message)}; see {self.prog} --help")
+        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
 
 
 def folder_to_write(text: str) -> Path:

@@ -20,10 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
+from mse_lab.input_error import InputError, one_line, shorten
 
-# Characters of a line, of which none but a mistake needs so many, and of a value in it.
-LONGEST, LONGEST_VALUE = 2000, 200
+INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
 # Seconds in which a screen that is stopped, or that nobody reads, may take the last line.
 COURTESY = 0.5
@@ -124,28 +123,6 @@ def take_over() -> None:
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 
 
-def shorten(text: str, most: int = LONGEST_VALUE) -> str:
-    """Leave out the middle of a text of more than so many characters.
-
-    >>> shorten("abcdefghijklmnopqrstuvwxyz", 9)
-    'ab ... yz'
-    """
-    half = (most - 5) // 2
-    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
-
-
-def one_line(text: str) -> str:
-    r"""Make a message one line, all of it visible and not too long.
-
-    >>> one_line("two\n  lines and a \x1b")
-    'two lines and a \\x1b'
-    """
-    line = " ".join(part.strip() for part in text.splitlines())
-    return shorten(
-        "".join(one if one.isprintable() else repr(one)[1:-1] for one in line), LONGEST
-    )
-
-
 def complain(message: str) -> None:
     """Print one line on standard error."""
     print(f"run_mse.py: {one_line(message)}", file=sys.stderr)
@@ -158,8 +135,9 @@ def keep_details(error: BaseException) -> str:
 
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="mse_lab-", suffix=".txt", delete=False, errors="backslashreplace"
-        ) as file:
+            "w", encoding="utf-8", errors="backslashreplace",
+            prefix="mse_lab-", suffix=".txt", delete=False,
+        ) as file:  # fmt: skip
             traceback.print_exception(error, file=file)
     except OSError as failure:
         return f"no file ({failure.strerror}; set TMPDIR)"
@@ -167,28 +145,27 @@ def keep_details(error: BaseException) -> str:
 
 
 def last_words(error: BaseException) -> str:
-    """Give what stands last in an error's traceback, whatever its own text does."""
-    import traceback
-
-    return traceback.format_exception_only(error)[-1].strip()
+    """Give an error's kind and text, whatever its text does."""
+    try:
+        return shorten(f"{type(error).__name__}: {error}", 300)
+    except BaseException:  # What an error says of itself may be a user's code.
+        return f"{type(error).__name__}, whose own text fails"
 
 
 def ending(error: BaseException) -> Ending:
     """Say how a command ends that this error has ended."""
-    from mse_lab.config import InputError
-
     if isinstance(error, InputError):
         return Ending(INPUT_ERROR, str(error))
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED, GO_ON)
     if isinstance(error, MemoryError):
         remedy = "lower pool.replicate or prompts.limit, or use a machine with more"
-        return Ending(INPUT_ERROR, f"out of memory: {shorten(last_words(error))}; {remedy}")
+        return Ending(INPUT_ERROR, f"out of memory: {last_words(error)}; {remedy}")
     if isinstance(error, OSError) and (error.filename or error.errno in REMEDIES):
         remedy = REMEDIES.get(error.errno or 0, "name another")
         where = shorten(str(error.filename or "the disk"))
         return Ending(INPUT_ERROR, f"{where}: {error.strerror}; {remedy}")
-    said, where = shorten(last_words(error), 500), keep_details(error)
+    said, where = last_words(error), keep_details(error)
     return Ending(INTERNAL_ERROR, f"internal error: {said}; details in {where}")
 
 
@@ -199,8 +176,6 @@ def writing(path: Path) -> Iterator[None]:
     Raises:
         InputError: It cannot be written.
     """
-    from mse_lab.config import InputError
-
     try:
         yield
     except OSError as error:
@@ -217,12 +192,13 @@ def conclude(command: Callable[[], int]) -> int:
     """
     try:
         status = command()
-    except SystemExit as asked:
-        status = int(asked.code or 0)
     except BaseException as error:
         # The last door: libraries raise what is no Exception, too.
-        status, line = ending(error)
-        complain(line)
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            status = error.code
+        else:
+            status, line = ending(error)
+            complain(line)
     return _close(status)
 
 

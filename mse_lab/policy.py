@@ -5,7 +5,6 @@ The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
 temperature would make the sampled law another one than the differentiated law.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,8 @@ from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.config import InputError, Probe
 from mse_lab.fingerprint import identify
 from mse_lab.hub import Location, locate
+from mse_lab.input_error import shown
+from mse_lab.patterns import find_matching
 from mse_lab.prompts import Prompt
 
 
@@ -138,17 +139,12 @@ def select_parameters(
         return named
     chosen: set[str] = set()
     for pattern in patterns:
-        try:
-            found = {name for name in named if re.search(pattern, name)}
-        except re.error as error:
-            raise InputError(
-                f"parameters: {pattern!r} is no regular expression: {error}"
-            ) from None
+        found = find_matching(pattern, named)
         if not found:
             some = ", ".join(list(named)[:3])
             whose = "" if trained is None else " of the adapter's"
             raise InputError(
-                f"parameters: {pattern!r} matches none{whose}; names look like {some}"
+                f"parameters: {shown(pattern)} matches none{whose}; names look like {some}"
             )
         chosen |= found
     return {name: parameter for name, parameter in named.items() if name in chosen}

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mse_lab.config import InputError, local_path
 from mse_lab.extras import load_extra
+from mse_lab.plain import parse_json, read_text
 from mse_lab.snapshots import fetch_dataset
 
 # File suffixes that the library datasets reads, and its names for them.
@@ -63,22 +64,12 @@ def _complain(source: Source, key: str, reason: str) -> InputError:
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    try:
-        # With or without a byte order mark. Not splitlines: U+2028 may stand in a text.
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    # Not splitlines: U+2028 may stand in a text.
+    lines = read_text(path).split("\n")
     held = [(at, line) for at, line in enumerate(lines, start=1) if line.strip()]
     for number, (at, line) in enumerate(held):
         where = f"{path}, line {at}"
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            reason = f"not valid JSON ({error.msg}); mend the line"
-            raise InputError(f"{where}: {reason}") from None
-        if not isinstance(values, dict):
-            raise InputError(f"{where}: not a JSON object; give id, problem and answer")
-        yield Row(where, number, values)
+        yield Row(where, number, parse_json(line, where))
 
 
 def _plain(value: Any) -> str:
@@ -93,12 +84,13 @@ def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
     for number, values in enumerate(dataset):
         where = f"{source.name}, row {number}"
         try:
-            yield Row(where, number, json.loads(json.dumps(values, default=_plain)))
+            text = json.dumps(values, default=_plain)
         except TypeError as error:
             raise InputError(
                 f"{where}: holds a value that is no text or number ({error}); "
                 "save the set without that column and give its folder"
             ) from None
+        yield Row(where, number, parse_json(text, where))
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:

@@ -111,7 +111,8 @@ def test_an_error_of_one_process(write_probe, tmp_path):
     done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path, WHAT="fail")
     assert done.returncode != 0
     (line,) = ours(done)
-    assert "reward failed on prompt p" in line
+    assert "reward = plugin:reward" in line
+    assert ": prompt p" in line
     assert "ZeroDivisionError: no such thing" in line
     assert "exitcode  : 2" in done.stderr
     assert list((tmp_path / "out/small/shards").glob("*.npz"))

@@ -251,14 +251,18 @@ def test_one_group_size(tmp_path):
 
 
 def test_an_estimator_that_is_gone_is_named(tmp_path):
-    """A user's own module is not needed for the page."""
+    """A user's own module is not needed for the page, with parameters or without."""
     folder = write_run(tmp_path / "run", simulate(prompts=3))
     path = folder / "config.yaml"
-    text = path.read_text().replace("- oracle", "- oracle\n- gone.module:weights")
+    gone = "- gone.module:weights\n- {name: gone.module:weights, k: {by: [1]}}"
+    text = path.read_text().replace(
+        "- oracle", f"- oracle\n- {{name: grpo-std, eps: 1}}\n{gone}"
+    )
     path.write_text(text)
     write_report([folder], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "gone.module:weights: " in page
+    assert "grpo-std(eps=1.0)" in page
 
 
 @pytest.fixture(scope="module")

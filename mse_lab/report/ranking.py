@@ -98,7 +98,7 @@ def _own(source: Source) -> Iterator[tuple[str, Estimator | None, str]]:
     for name, estimator in ESTIMATORS.items():
         yield name, estimator, ""
     for entry in source.probe.estimators:
-        if entry in ESTIMATORS:
+        if isinstance(entry, str) and entry in ESTIMATORS:
             continue
         try:
             estimator = find_estimator(entry)

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
-from mse_lab.config import InputError
-from mse_lab.console import LONGEST
+from mse_lab.input_error import LONGEST_LINE, InputError
 from mse_lab.records import write_bytes
 
 COMMANDS = ("run", "plan", "figure", "claims", "advise", "report", "list")
@@ -79,7 +78,7 @@ def test_any_words(unusable, command, words):
     assert said.startswith("run_mse.py: ")
     assert said.endswith("\n")
     assert said[:-1].isprintable()
-    assert len(said) < LONGEST + 20
+    assert len(said) < LONGEST_LINE + 20
 
 
 @given(WORDS)
