@@ -14,7 +14,7 @@ from typing import Any
 from mse_lab.input_error import InputError, shown
 
 # For the names of one model, which take far below one.
-SECONDS = 5.0
+SECONDS = 2.0
 
 
 def fault_of_pattern(pattern: str) -> str:

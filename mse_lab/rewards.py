@@ -195,18 +195,22 @@ def _users_own(name: str) -> Reward:
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:
-        with guard(f"{what}: prompt {shorten(str(prompt.get('id')))}:"):
+        where = f"{what}: prompt {shorten(str(prompt.get('id')))}:"
+        with guard(where):
             value = function(text, prompt)
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
-            return float(value)
+            number = float(value)
+        if fault := fault_of_reward(number):
+            raise InputError(f"{where} gave {number:g}; {fault}")
+        return number
 
     return reward
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
     try:
-        value = reward(text, prompt.record)
+        return reward(text, prompt.record)
     except InputError:
         raise
     except ValueError as error:
@@ -214,9 +218,6 @@ def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
         raise InputError(
             f"reward failed on prompt {shorten(prompt.id)}: ValueError: {error}"
         ) from None
-    if fault := fault_of_reward(value):
-        raise InputError(f"reward of prompt {shorten(prompt.id)} is {value:g}; {fault}")
-    return value
 
 
 class Rewards(NamedTuple):

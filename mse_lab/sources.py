@@ -9,6 +9,7 @@ asked for, where the library by itself would take any version that it has seen.
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from mse_lab.config import InputError, local_path
 from mse_lab.extras import load_extra
 from mse_lab.plain import parse_json, read_text
+from mse_lab.plugins import guard
 from mse_lab.snapshots import fetch_dataset
 
 # File suffixes that the library datasets reads, and its names for them.
@@ -79,9 +81,25 @@ def _plain(value: Any) -> str:
     raise TypeError(type(value).__name__)
 
 
+def _guard(source: Source) -> AbstractContextManager[None]:
+    """Of a damaged file the library raises whatever its own libraries do."""
+    return guard(f"{source.section}.source = {source.name}: the library datasets")
+
+
+def _take_all(dataset: Any, source: Source) -> Iterator[Any]:
+    with _guard(source):
+        rows = iter(dataset)
+    while True:
+        with _guard(source):
+            values = next(rows, None)
+        if values is None:
+            return
+        yield values
+
+
 def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
     """Yield the rows with nothing in them but what JSON holds, as a record needs it."""
-    for number, values in enumerate(dataset):
+    for number, values in enumerate(_take_all(dataset, source)):
         where = f"{source.name}, row {number}"
         try:
             text = json.dumps(values, default=_plain)
@@ -111,7 +129,7 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         raise
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         # The library's advice repeats the folder; its first sentences name what there is.
-        reason = " ".join(str(error).partition("Example of usage")[0].split())
+        reason = str(error).partition("Example of usage")[0].strip()
         raise _complain(
             source,
             "source",
@@ -170,5 +188,6 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
         # Said before anything is fetched: the library, then the data.
         load_extra("datasets", "data", f"{source.section}.source = {source.name}")
         path = fetch_dataset(source.name, source.revision, source.section)
-    dataset = _read_dataset(path, source, default_split)
+    with _guard(source):
+        dataset = _read_dataset(path, source, default_split)
     return name, _dataset_rows(dataset, source)

@@ -183,6 +183,12 @@ BAD = {
         "no/such/folder: no such folder",
     ),
     "not a model": ({"model": {"path": "tests"}}, "tests: no config.json in it"),
+    "key like a type": ({"list": 1}, "unknown key list; known: "),
+    "long value": ({"seed": "x" * 5000}, "xxx ... xxx"),
+    "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
+    "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
+    "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
+    "endless": ({"parameters": ["(.*)*(.*)*(.*)*(.*)*!"]}, "2 seconds in vain"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},

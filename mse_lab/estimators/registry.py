@@ -247,7 +247,7 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
         shape, numbers = groups.rewards_PRG.shape, found.dtype.kind in "biuf"
         if found.shape != shape or not numbers or not (abs(found) <= LARGEST).all():
             raise InputError(
-                f"{what} gave weights of shape {found.shape} and type {found.dtype}; they "
+                f"{what}: gave weights of shape {found.shape} and type {found.dtype}; they "
                 f"must be finite and of the rewards' shape {shape}, numbers of size "
                 f"{LARGEST:g} at most"
             )
