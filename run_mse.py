@@ -17,6 +17,7 @@ from mse_lab.console import complain, conclude, started_by_torchrun, take_over
 if __name__ == "__main__":
     take_over()
 
+# What the commands need beyond this they import themselves: late, and within `conclude`.
 import argparse
 import sys
 from collections.abc import Sequence
@@ -24,16 +25,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab import __version__
-from mse_lab.config import load_probe, probe_file, probe_name
 from mse_lab.input_error import InputError, shorten
 
 if TYPE_CHECKING:
+    from mse_lab.config import Probe
     from mse_lab.processes import Processes
     from mse_lab.run import Outcome
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
+
+
+def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
+    """Read the probes that are named, before any is measured; give the name of each."""
+    from mse_lab.config import load_probe, probe_file, probe_name
+
+    paths = [probe_file(name, ROOT) for name in arguments.probes]
+    return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,14 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measure(arguments: argparse.Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
-    paths = [probe_file(name, ROOT) for name in arguments.probes]
-    probes = [load_probe(path, arguments.set) for path in paths]
+    probes = load_probes(arguments)
     from mse_lab.checks import hold
     from mse_lab.run import run_probe  # imports torch, which the other commands do without
 
     held = []
-    for path, probe in zip(paths, probes, strict=True):
-        name = probe_name(path, ROOT)
+    for name, probe in probes:
         folder, fresh = arguments.out / name, arguments.fresh
         outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
         held.append(hold(outcome.checks))
@@ -85,16 +92,14 @@ def plan(arguments: argparse.Namespace) -> int:
     """Say what a run of each probe will take; write nothing."""
     if started_by_torchrun():
         raise InputError("plan needs one process; start it without torchrun")
-    paths = [probe_file(name, ROOT) for name in arguments.probes]
-    probes = [load_probe(path, arguments.set) for path in paths]
+    probes = load_probes(arguments)
     from mse_lab.plan import plan_json, plan_probe, plan_text
 
     plans = []
-    for path, probe in zip(paths, probes, strict=True):
-        name = probe_name(path, ROOT)
+    for name, probe in probes:
         plans.append(plan_probe(name, probe, arguments.out / name, ROOT))
         if not arguments.json:
-            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(paths)))
+            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(probes)))
     if arguments.json:
         print(plan_json(plans))
     return 0

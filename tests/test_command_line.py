@@ -404,7 +404,7 @@ def test_version(capsys):
 def test_help_imports_nothing_heavy():
     code = (
         "import sys, run_mse; run_mse.main(['--help']); "
-        "print([name for name in ('numpy', 'pandas', 'torch') if name in sys.modules])"
+        "print([name for name in ('numpy', 'pydantic', 'torch') if name in sys.modules])"
     )
     words = [sys.executable, "-c", code]
     assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")
