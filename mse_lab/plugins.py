@@ -19,7 +19,7 @@ def guard(what: str) -> Iterator[None]:
     """Turn whatever foreign code raises into one line; Ctrl-C stays what it is.
 
     Args:
-        what: The probe's key, the function and its file, and what it was doing.
+        what: The probe's key, the function and its file, and what has failed.
 
     Raises:
         InputError: It has failed.
@@ -30,7 +30,7 @@ def guard(what: str) -> Iterator[None]:
         raise
     except BaseException as error:  # The one place: foreign code may raise SystemExit, too.
         reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
-        raise InputError(f"{what} failed: {reason}") from None
+        raise InputError(f"{what}: {reason}") from None
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
@@ -53,7 +53,7 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     # A user's module lies where the command is started, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")
-    with guard(f"{what}: importing {module_name}"):
+    with guard(f"{what}: cannot import {module_name}"):
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:

@@ -195,14 +195,14 @@ def _users_own(name: str) -> Reward:
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:
-        where = f"{what}: prompt {shorten(str(prompt.get('id')))}:"
-        with guard(where):
+        where = f"prompt {shorten(str(prompt.get('id')))}"
+        with guard(f"{what}: failed on {where}"):
             value = function(text, prompt)
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
             number = float(value)
         if fault := fault_of_reward(number):
-            raise InputError(f"{where} gave {number:g}; {fault}")
+            raise InputError(f"{what}: gave {number:g} on {where}; {fault}")
         return number
 
     return reward

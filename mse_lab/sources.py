@@ -83,7 +83,7 @@ def _plain(value: Any) -> str:
 
 def _guard(source: Source) -> AbstractContextManager[None]:
     """Of a damaged file the library raises whatever its own libraries do."""
-    return guard(f"{source.section}.source = {source.name}: the library datasets")
+    return guard(f"{source.section}.source = {source.name}: cannot be read")
 
 
 def _take_all(dataset: Any, source: Source) -> Iterator[Any]:

@@ -233,6 +233,12 @@ def test_bad_probe(case, write_probe, tmp_path, refused):
     assert message in refused("run", path, "--out", tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1b[1m", "not\udcffutf8"], ids=ascii)
+def test_a_probe_s_name_that_would_break_a_line(name, write_probe, tmp_path, refused):
+    path = write_probe(name)
+    assert ".yaml: the file's name holds" in refused("run", path, "--out", tmp_path / "out")
+
+
 BAD_PROMPTS = {
     "broken line": (
         '{"id": 1, "problem": "1", "answer": 1}\n{"id": 2,\n',

@@ -87,7 +87,7 @@ def test_a_reward_that_fails(line, module):
     with pytest.raises(InputError) as caught:
         reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
     message = str(caught.value)
-    assert message.startswith(f"reward = theirs:reward ({path}): prompt q7: failed: ")
+    assert message.startswith(f"reward = theirs:reward ({path}): failed on prompt q7: ")
     assert CALLS[line] in message
     assert "Traceback" in kept_traceback(message)
 
@@ -96,7 +96,7 @@ def test_a_reward_that_fails(line, module):
 def test_a_reward_that_cannot_be_measured_with(value, module):
     module(f"def reward(text, prompt):\n    return {value}\n")
     reward = load_reward("theirs:reward")
-    with pytest.raises(InputError, match=r"prompt q7: .*it must be a finite|OverflowErr"):
+    with pytest.raises(InputError, match=r"prompt q7.*(it must be a finite|OverflowErr)"):
         reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
 
 
@@ -113,6 +113,6 @@ def test_ctrl_c_in_foreign_code_is_ctrl_c():
 
 def test_no_place_for_the_traceback(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    expected = "theirs failed: KeyError: 1; its traceback is in no file"
+    expected = "theirs: KeyError: 1; its traceback is in no file"
     with pytest.raises(InputError, match=expected), guard("theirs"):
         raise KeyError(1)

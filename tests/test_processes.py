@@ -112,7 +112,7 @@ def test_an_error_of_one_process(write_probe, tmp_path):
     assert done.returncode != 0
     (line,) = ours(done)
     assert "reward = plugin:reward" in line
-    assert ": prompt p" in line
+    assert "failed on prompt p" in line
     assert "ZeroDivisionError: no such thing" in line
     assert "exitcode  : 2" in done.stderr
     assert list((tmp_path / "out/small/shards").glob("*.npz"))

@@ -242,7 +242,7 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
 
     @wraps(function)
     def weights(groups: Groups, **parameters: Any) -> Floats:
-        with guard(what):
+        with guard(f"{what}: failed"):
             found = np.asarray(function(groups, **parameters))
         shape, numbers = groups.rewards_PRG.shape, found.dtype.kind in "biuf"
         if found.shape != shape or not numbers or not (abs(found) <= LARGEST).all():
@@ -281,7 +281,7 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
         declared = {key: given.pop(key) for key in _DECLARATIONS if key in given}
         estimator = _users_own(name, declared)
         # Its signature and its annotations are the user's, too.
-        with guard(f"estimators = {name}: reading its parameters"):
+        with guard(f"estimators = {name}: cannot read its parameters"):
             estimator = _with_parameters(estimator, given)
     else:
         estimator = _with_parameters(_built_in(name), given)

@@ -90,7 +90,7 @@ def reward(loaded: Loaded, index: int, completions: Completions) -> np.ndarray:
     """Reward completions of a prompt, (N,)."""
     function = load_reward(loaded.probe.reward)
     texts = completions.texts(loaded.policy)
-    return reward_completions(function, texts, loaded.prompts[index])
+    return reward_completions(function, texts, loaded.prompts[index]).values_N
 
 
 def reference(loaded: Loaded, index: int, completions: Completions) -> Gradient:
