@@ -11,7 +11,6 @@ from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -80,13 +79,8 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
 
 
 def _compose(folders: Sequence[Path], names: Sequence[str]) -> Figure:
-    figure, panels = plt.subplots(
-        1,
-        len(folders),
-        figsize=(1.9 + 2.6 * len(folders), 3.2),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(1.9 + 2.6 * len(folders), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(folders), squeeze=False)
     for axes, folder in zip(panels[0], folders, strict=True):
         _draw_panel(axes, folder, _styles(names))
     panels[0][0].set_ylabel("Scale-free MSE")

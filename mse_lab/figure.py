@@ -13,7 +13,6 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -140,13 +139,8 @@ def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
 
 
 def _compose(folders: Sequence[Path]) -> Figure:
-    figure, panels = plt.subplots(
-        1,
-        len(folders),
-        figsize=(0.4 + 2.25 * len(folders), 2.7),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(0.4 + 2.25 * len(folders), 2.7), layout="constrained")
+    panels = figure.subplots(1, len(folders), squeeze=False)
     for axes, folder in zip(panels[0], folders, strict=True):
         draw_panel(axes, folder)
     panels[0][0].set_ylabel("MSE of the gradient")
@@ -176,7 +170,7 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     """Compose a figure in the house style and write it.
 
     Args:
-        compose: Makes the figure.
+        compose: Makes the figure, without pyplot, which would keep it for good.
         output: The file; `.png`, `.pdf` or `.svg` by its suffix.
 
     Raises:
@@ -184,11 +178,8 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     """
     if output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
-    mpl.use("agg")
     with mpl.rc_context(STYLE):
-        figure = compose()
-        write_figure(figure, output)
-    plt.close(figure)
+        write_figure(compose(), output)
 
 
 def write_figure(figure: Figure, output: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mse_lab.checks import hold
 from mse_lab.config import InputError, Probe, load_probe, probe_files
+from mse_lab.console import ending
 from mse_lab.records import Record
 
 
@@ -39,7 +40,7 @@ def list_probes(root: Path, results: Path) -> str:
         try:
             probe = load_probe(path)
             rows.append((name, _standing(probe, Record(results / name)), _needs(probe)))
-        except InputError as error:
-            rows.append((name, "unusable", str(error)))
+        except (InputError, OSError) as error:
+            rows.append((name, "unusable", ending(error).line))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

@@ -6,35 +6,12 @@ that its author needs lies in a file.
 
 import importlib
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from mse_lab.config import InputError
-from mse_lab.input_error import shorten
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return shorten(f"{type(error).__name__}: {error}", 300)
-    except BaseException:  # What an error says of itself is foreign code, too.
-        return f"{type(error).__name__}, whose own text fails"
-
-
-def _keep_traceback(error: BaseException) -> str:
-    """Write the traceback to a file; say where it lies."""
-    lines = traceback.format_exception(error)
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", errors="backslashreplace",
-            prefix="mse_lab-", suffix=".txt", delete=False,
-        ) as file:  # fmt: skip
-            file.writelines(lines)
-    except OSError:
-        return "its traceback could not be kept"
-    return f"its traceback is in {file.name}"
+from mse_lab.console import keep_details, last_words
 
 
 @contextmanager
@@ -52,7 +29,7 @@ def guard(what: str) -> Iterator[None]:
     except (KeyboardInterrupt, InputError):
         raise
     except BaseException as error:  # The one place: foreign code may raise SystemExit, too.
-        reason = f"{_words(error)}; {_keep_traceback(error)}"
+        reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
         raise InputError(f"{what}: {reason}") from None
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
+from mse_lab.console import writing
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
 
@@ -57,17 +58,16 @@ def write_bytes(path: Path, content: bytes) -> None:
         InputError: The folder cannot be written, or the disk is full.
     """
     temporary = path.with_name(f".{path.name}.part")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}; free it or choose another --out"
-        ) from None
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -113,6 +113,6 @@ def test_ctrl_c_in_foreign_code_is_ctrl_c():
 
 def test_no_place_for_the_traceback(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    expected = "theirs: KeyError: 1; its traceback could not be kept"
+    expected = "theirs: KeyError: 1; its traceback is in no file"
     with pytest.raises(InputError, match=expected), guard("theirs"):
         raise KeyError(1)

@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import YAxis
 from matplotlib.figure import Figure
@@ -79,7 +78,8 @@ def _add_relative_scale(axes: Axes, advice: Advice) -> None:
 
 
 def _compose(advice: Advice) -> Figure:
-    figure, axes = plt.subplots(figsize=(4.2, 3.2), layout="constrained")
+    figure = Figure(figsize=(4.2, 3.2), layout="constrained")
+    axes = figure.subplots()
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)
