@@ -6,7 +6,6 @@ about 1e-4 each, a little more for skewed figures. All seeds are fixed.
 """
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from scipy import stats
-from simulated import Design, make_design
+from simulated import Design, make_design, write_tables
 
 from mse_lab.advice import (
     BUDGET,
@@ -39,6 +38,7 @@ from mse_lab.advice.numbers import (
 )
 from mse_lab.advice.prompt_means import silent_share
 from mse_lab.budget import Constants, measure_constants
+from mse_lab.checks import Check
 from mse_lab.config import InputError, parse_probe
 from mse_lab.kinds import KINDS
 from mse_lab.laws import LAWS, pool_moments
@@ -495,10 +495,12 @@ def write_run(folder, pools, ok=True):
     record = Record(folder)
     record.write_pools(pools)
     values = probe(resamples=100).model_dump(mode="json")
+    sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
+    values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
+    values["group_sizes"] = [pools.largest_group]
     record.path("config.yaml").write_text(yaml.safe_dump(values))
-    record.path("checks.json").write_text(json.dumps({"ok": ok, "checks": []}))
-    for name in ("mse.csv", "prompts.csv"):
-        record.path(name).write_text("probe,mse\ntest,1\n")
+    record.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
+    write_tables(record, "test", pools.prompts)
     return record
 
 

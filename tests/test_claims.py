@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from simulated import DIMENSIONS, Design
+from simulated import DIMENSIONS, Design, write_tables
 
 from mse_lab.budget import measure_constants
 from mse_lab.claims import claims_markdown, judge_runs, write_claims
@@ -332,8 +332,7 @@ def write_run(folder, kind, seed):
     record.path(".").mkdir(parents=True)
     record.path("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
     record.write_pools(evidence.pools)
-    record.path("mse.csv").write_text(f"probe,mse\n{kind},1\n")
-    record.path("prompts.csv").write_text("prompt\n")
+    write_tables(record, kind, PROMPTS)
     return folder
 
 

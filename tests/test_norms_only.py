@@ -26,8 +26,9 @@ from mse_lab.config import parse_probe
 from mse_lab.curves import Curves, measure_curves, warn_of_norms_only
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
+from mse_lab.intact import read_arrays
 from mse_lab.intervals import covariance_square_trace, draw_resamples
-from mse_lab.records import Record, read_arrays
+from mse_lab.records import Record
 from mse_lab.replicates import measure_errors
 from mse_lab.scores import Scoring, score_block
 
@@ -115,7 +116,9 @@ def read(folder, name, *index):
 
 
 def warnings_of(folder):
-    return [one for one in Record(folder).read_warnings() if one.startswith("norms only")]
+    return [
+        one for one in Record(folder).read_checks().warnings if one.startswith("norms only")
+    ]
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
@@ -170,7 +173,7 @@ def test_the_run_says_so_and_is_finished(folders, kind, capsys):
 
 def test_the_mean_score_is_checked_where_it_can_be(folders):
     made = {
-        kind: {check.name: check.ok for check in Record(folder).read_checks()}
+        kind: {check.name: check.ok for check in Record(folder).read_checks().checks}
         for kind, folder in folders.items()
     }
     assert made["none"]["mean score zero"] is None

@@ -172,7 +172,7 @@ def read_evidence(folder: Path) -> Evidence:
     Raises:
         InputError: The folder holds tables only, or nothing; or no group of two.
     """
-    name, probe, pools = read_finished(folder)
+    name, probe, pools, _ = read_finished(folder)
     sizes = tuple(size for size in probe.group_sizes if size > 1)
     if not sizes:
         raise InputError(

@@ -1,6 +1,5 @@
 """Source: a finished run, as the page reads it."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curve, Curves, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.finished import read_finished, read_tables
+from mse_lab.finished import read_finished
 from mse_lab.intervals import draw_resamples
 from mse_lab.pools import Pools
 from mse_lab.records import Record
@@ -96,20 +95,20 @@ def read_source(folder: Path, key: str) -> Source:
     """
     finished, record = read_finished(folder), Record(folder)
     for needed in _NEEDED:
-        if not record.path(needed).exists():
+        if not record.has(needed):
             raise InputError(
                 f"{folder}: {needed} is missing; measure it again with "
                 f"python run_mse.py run {finished.name} --fresh"
             )
-    environment = record.path("environment.json").read_text(encoding="utf-8")
+    judged = record.read_checks()
     return Source(
         key=key,
         name=finished.name,
         folder=folder,
         probe=finished.probe,
         pools=finished.pools,
-        prompts=read_tables(folder).prompts,
-        checks=record.read_checks(),
-        warnings=record.read_warnings(),
-        environment=json.loads(environment),
+        prompts=finished.prompts,
+        checks=judged.checks,
+        warnings=judged.warnings,
+        environment=record.read_environment(),
     )
