@@ -14,37 +14,10 @@ from mse_lab.listing import list_probes
 from mse_lab.records import Record, write_arrays, write_json, write_table
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory, checkpoint):
-    """A project of one probe and its finished run."""
-    folder = tmp_path_factory.mktemp("project")
-    probe = write_small_probe(folder / "probes", checkpoint)
-    assert run_mse.main(["run", str(probe), "--out", str(folder / "results")]) == 0
-    return folder
-
-
 @pytest.fixture
-def copy(root, tmp_path):
+def copy(project, tmp_path):
     """A copy of the finished run, to be damaged."""
-    return Record(shutil.copytree(root / "results/small", tmp_path / "results/small"))
-
-
-def write_small_probe(folder, checkpoint):
-    folder.mkdir()
-    prompts, probe = folder / "prompts.jsonl", folder / "small.yaml"
-    prompts.write_text(
-        "".join(f'{{"id": "{one}", "problem": "1 {one}", "answer": 2}}\n' for one in "123")
-    )
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu"},
-        "prompts": {"source": str(prompts), "template": "none"},
-        "sampling": {"max_new_tokens": 2},
-        "pool": {"reference": 16, "replicate": 8},
-        "group_sizes": [2, 4],
-        "interval": {"resamples": 100},
-    }
-    probe.write_text(json.dumps(values))
-    return probe
+    return Record(shutil.copytree(project / "results/small", tmp_path / "results/small"))
 
 
 def in_its_place(path):
@@ -99,18 +72,18 @@ def test_the_manifest_knows_every_file_and_what_is_absent_is_no_damage(copy):
 COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
 
 
-def put(command, root, copy):
+def put(command, project, copy):
     """Put a run to a command."""
     if command in ("run", "plan"):
-        probe = root / "probes/small.yaml"
+        probe = project / "probes/small.yaml"
         return run_mse.main([command, str(probe), "--out", str(copy.folder.parent)])
     out = ["--out", str(copy.folder / "f.svg")] if command == "figure" else []
     return run_mse.main([command, str(copy.folder), *out])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_reads_a_whole_run(command, root, copy, capsys):
-    assert put(command, root, copy) == 0
+def test_every_command_reads_a_whole_run(command, project, copy, capsys):
+    assert put(command, project, copy) == 0
     assert "damaged" not in str(capsys.readouterr())
 
 
@@ -126,31 +99,31 @@ def test_every_command_reads_a_whole_run(command, root, copy, capsys):
         ("report", "environment.json"),
     ],
 )
-def test_commands_name_what_is_damaged(command, name, root, copy, capsys):
+def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
     DAMAGES["cut"](copy.path(name))
-    assert put(command, root, copy) == 2
+    assert put(command, project, copy) == 2
     said = capsys.readouterr().err
     assert f"{copy.path(name)}: damaged" in said
     assert said.count("\n") == 1
 
 
-def test_a_plan_of_a_damaged_run_says_so(root, copy, capsys):
+def test_a_plan_of_a_damaged_run_says_so(project, copy, capsys):
     DAMAGES["cut"](copy.path("pools.npz"))
-    assert put("plan", root, copy) == 0
+    assert put("plan", project, copy) == 0
     assert "pools.npz: damaged" in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_list_says_so_and_goes_on(root, copy):
-    assert " finished " in list_probes(root, copy.folder.parent)
+def test_the_list_says_so_and_goes_on(project, copy):
+    assert " finished " in list_probes(project, copy.folder.parent)
     DAMAGES["cut"](copy.path("errors.npz"))
-    assert "  damaged  " in list_probes(root, copy.folder.parent)
+    assert "  damaged  " in list_probes(project, copy.folder.parent)
 
 
-def test_a_fresh_start_measures_again(root, copy, capsys):
+def test_a_fresh_start_measures_again(project, copy, capsys):
     expected = copy.path("mse.csv").read_bytes()
     DAMAGES["cut"](copy.path("mse.csv"))
     DAMAGES["cut"](copy.path("config.yaml"))
-    words = ["run", str(root / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
     assert run_mse.main([*words, "--fresh"]) == 0
     assert copy.path("mse.csv").read_bytes() == expected
     assert not copy.damage()
@@ -159,13 +132,13 @@ def test_a_fresh_start_measures_again(root, copy, capsys):
     assert "mse.csv: cannot be removed: Is a directory" in capsys.readouterr().err
 
 
-def test_damage_beside_shards_is_mended_from_them(root, copy, monkeypatch):
+def test_damage_beside_shards_is_mended_from_them(project, copy, monkeypatch):
     """The shards of a run that was stopped after its tables, before it dropped them."""
     from mse_lab import run
 
     expected = copy.path("mse.csv").read_bytes()
     monkeypatch.setattr(Record, "drop_shards", lambda record: None)
-    words = ["run", str(root / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
     assert run_mse.main([*words, "--fresh"]) == 0
     DAMAGES["cut"](copy.path("mse.csv"))
     monkeypatch.setattr(run, "measure_prompt", None)
