@@ -73,6 +73,9 @@ def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
     """
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
+        if path.exists() and not path.is_file():
+            # To open a pipe would be to wait for somebody to write into it.
+            raise ValueError("it is no file")
         with warnings.catch_warnings(), path.open("rb") as file:
             # A parser that warns has met something that no run writes.
             warnings.simplefilter("error")
@@ -80,6 +83,8 @@ def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
             yield file
     except FileNotFoundError:
         raise InputError(f"{path}: missing; {remedy}") from None
+    except PermissionError:
+        raise InputError(f"{path}: may not be read; allow it, or {remedy}") from None
     # Parsers of zip, arrays, CSV, JSON and YAML fail in whatever way a damaged file makes
     # them: by their own errors, by those of what they are built on, or out of memory.
     except Exception as error:

@@ -1,7 +1,9 @@
 """A damaged file of a result is named in one line, whoever reads it and whatever it is."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,11 +27,17 @@ def in_its_place(path):
     path.mkdir()
 
 
+def pipe_in_its_place(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
 DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "binary": lambda path: path.write_bytes(bytes(range(256))),
     "a folder": in_its_place,
+    "a pipe": pipe_in_its_place,
 }
 
 
@@ -242,6 +250,23 @@ def test_wide_rewards_are_refused_in_a_sentence(copy, capsys):
         said = capsys.readouterr().err
         assert "rewards_PN: holds 1e+300" in said
         assert said.count("\n") == 1
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """Root may read everything, so it is refused by hand."""
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    write_json(tmp_path / "checks.json", {})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"checks\.json: may not be read; allow it"):
+        read(tmp_path / "checks.json")
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(
+        InputError, match=r"checks\.json: cannot be read: Permission denied"
+    ):
+        is_there(tmp_path / "checks.json")
 
 
 def test_a_missing_file_is_called_missing(copy):
