@@ -199,10 +199,12 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     if output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
     mpl.use("agg")
-    with mpl.rc_context(STYLE):
-        figure = compose()
-        write_figure(figure, output)
-    plt.close(figure)
+    try:
+        with mpl.rc_context(STYLE):
+            write_figure(compose(), output)
+    finally:
+        # One that was begun and could not be finished, too.
+        plt.close("all")
 
 
 def write_figure(figure: Figure, output: Path) -> None:
