@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from numpy.typing import NDArray
+from pandas.errors import DtypeWarning, ParserWarning
 from pydantic import TypeAdapter, ValidationError
 
 from mse_lab.checks import Checks
@@ -38,6 +39,9 @@ TEXTS = ("probe", "estimator", "prompt", "category")
 COUNTS = {"group_size": 1, "replicates": 0}
 
 SCALE_FREE = ("scale_free_mse", "scale_free_mse_low", "scale_free_mse_high")
+
+# What a parser warns of where it meets something that no run writes; not of its own future.
+_OF_CONTENT = (UserWarning, RuntimeWarning, ParserWarning, DtypeWarning)
 
 # Numbers in environment.json, where there are any.
 AMOUNTS = ("seconds", "peak_memory_bytes", "peak_device_memory_bytes")
@@ -77,8 +81,8 @@ def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
             # To open a pipe would be to wait for somebody to write into it.
             raise ValueError("it is no file")
         with warnings.catch_warnings(), path.open("rb") as file:
-            # A parser that warns has met something that no run writes.
-            warnings.simplefilter("error")
+            for one in _OF_CONTENT:
+                warnings.simplefilter("error", one)
             _see_digest(file, digests.get(path.name))
             yield file
     except FileNotFoundError:
