@@ -40,7 +40,7 @@ class Result:
     Attributes:
         name: The run's name; runs of other names are independent of it.
         pools: The pools.
-        estimators: The estimators.
+        entries: The estimators, as in a probe.
         group_sizes: Group sizes G.
         level: Coverage of intervals; tests are at one less it.
         resamples: Draws of the reference's noise, and of random prompts.
@@ -51,12 +51,24 @@ class Result:
 
     name: str
     pools: Pools
-    estimators: tuple[Estimator, ...]
+    entries: tuple[EstimatorEntry, ...]
     group_sizes: tuple[int, ...]
     level: float
     resamples: int
     seed: int
     described: pd.DataFrame
+
+    @cached_property
+    def estimators(self) -> tuple[Estimator, ...]:
+        """The estimators.
+
+        Raises:
+            InputError: One is not to be had, or does not apply to these sizes.
+        """
+        found = find_estimators(
+            list(self.entries), list(self.group_sizes), self.pools.prompts
+        )
+        return tuple(found)
 
     @cached_property
     def errors(self) -> dict[Key, Floats]:
@@ -178,10 +190,13 @@ def analyse(
         raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
     if resamples < 2:
         raise InputError(f"resamples: {resamples} is too few; take 2000")
-    found = find_estimators(list(estimators), list(sizes), pools.prompts)
     if described is None:
         described = _describe(pools)
-    return Result(name, pools, tuple(found), sizes, level, resamples, seed, described)
+    entries = tuple(estimators)
+    result = Result(name, pools, entries, sizes, level, resamples, seed, described)
+    if not result.estimators:  # those that are not to be had are named here
+        raise InputError("estimators: none given; give one or more")
+    return result
 
 
 def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) -> Result:
@@ -189,9 +204,7 @@ def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) 
     return Result(
         name=name,
         pools=pools,
-        estimators=tuple(
-            find_estimators(probe.estimators, probe.group_sizes, pools.prompts)
-        ),
+        entries=tuple(probe.estimators),
         group_sizes=tuple(probe.group_sizes),
         level=probe.interval.level,
         resamples=probe.interval.resamples,

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +56,20 @@ class Check:
     ok: bool | None
     meaning: str
 
-    def as_dict(self) -> dict[str, object]:
-        """Give the entry of `checks.json`."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Checks:
+    """What `checks.json` holds.
+
+    Attributes:
+        ok: Whether none of the checks failed.
+        checks: The built-in checks.
+        warnings: What a reader should know before using the numbers, a sentence each.
+    """
+
+    ok: bool
+    checks: list[Check]
+    warnings: list[str] = field(default_factory=list)
 
 
 def hold(checks: Iterable[Check]) -> bool:

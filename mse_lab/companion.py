@@ -22,6 +22,7 @@ from mse_lab.figure import (
     collect_handles,
     draw_band,
     finish_panel,
+    reach,
     save_figure,
 )
 from mse_lab.finished import read_laws, read_tables
@@ -63,11 +64,10 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
         if tables.law_only:
             draw_band(axes, curve, "scale_free_mse", colour, label)
             continue
-        value, low, high = (curve[f"scale_free_mse{end}"] for end in ("", "_low", "_high"))
         axes.errorbar(
             curve["group_size"],
-            value,
-            yerr=[value - low, high - value],
+            curve["scale_free_mse"],
+            yerr=reach(curve, "scale_free_mse"),
             marker=mark,
             color=colour,
             markersize=4,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from mse_lab.binary_laws import is_binary
 from mse_lab.pools import Floats, Pools
@@ -114,8 +115,7 @@ def restore(values: Mapping[str, Any]) -> Diagnostics | None:
     names = {field.name for field in fields(Diagnostics)}
     if {*values, "given_up"} != names:
         return None
-    ends = tuple(EndToken(**one) for one in values["end_tokens"])
-    return Diagnostics(**{**values, "end_tokens": ends})
+    return TypeAdapter(Diagnostics).validate_python(values)
 
 
 def _percent(share: float | None) -> str:

@@ -6,6 +6,7 @@ has no replicates: its laws are drawn as lines with the bands of their intervals
 """
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def _draw_curve(
     axes.errorbar(
         sizes * shift,
         curve["mse"],
-        yerr=[curve["mse"] - curve["mse_low"], curve["mse_high"] - curve["mse"]],
+        yerr=reach(curve, "mse"),
         fmt=mark,
         color=colour,
         markersize=4,
@@ -76,6 +77,15 @@ def _draw_curve(
         label=label,
         zorder=3,
     )
+
+
+def reach(curve: pd.DataFrame, column: str) -> list["pd.Series[float]"]:
+    """How far the intervals reach below and above their points.
+
+    Where one misses its point, as at a level near zero, it reaches no way on that side.
+    """
+    value, low, high = (curve[f"{column}{end}"] for end in ("", "_low", "_high"))
+    return [(value - low).clip(lower=0), (high - value).clip(lower=0)]
 
 
 def draw_band(
@@ -116,15 +126,19 @@ def draw_panel(axes: Axes, folder: Path) -> None:
 def finish_panel(axes: Axes, tables: Tables) -> None:
     """Set the scales of a panel and its title."""
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log", nonpositive="clip")
+    # Nothing at or below zero has a place on a logarithmic scale.
+    nothing = -math.inf < axes.dataLim.y1 <= 0
+    if not nothing:
+        axes.set_yscale("log", nonpositive="clip")
     sizes = sorted(set(tables.mse["group_size"]))
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
     law_only = "\nlaw only, no replicates" if tables.law_only else ""
+    zero = "\nno error above zero" if nothing else ""
     failed = "" if tables.held else "\nA CHECK FAILED"
     accuracy = f"{tables.prompts['value'].mean():.2f}"
-    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{failed}")
+    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{zero}{failed}")
 
 
 def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:

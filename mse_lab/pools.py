@@ -19,9 +19,17 @@ Arrays = Mapping[str, NDArray[Any]]
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
 
-# The largest number of any array. An error is a product of three of them, and what is
-# computed has at most eight factors: 1e240 fits into float64, whose largest is 1.8e308.
+# The largest reward and squared score norm. The largest of the other arrays are products
+# of as many of these as they have factors, an error of three; what is computed squares
+# them: 1e180 fits into float64, whose largest is 1.8e308.
 LARGEST = 1e30
+_FACTORS = {
+    "rewards_PN": 1,
+    "reference_rewards_PN": 1,
+    "gram_PKGG": 1,
+    "kind_norms2_PNM": 1,
+    "products_PN": 2,
+}
 
 # What pools of no run may do without: which kinds of module their scores lie in.
 KINDS = ("kind_norms2_PNM", "kind_products_PM")
@@ -188,10 +196,10 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
     if unknown.any():
         raise InputError(f"{name}: holds NaN; measure it again")
     largest = np.nanmax(np.abs(numbers), initial=0)
-    if largest > LARGEST:
+    limit = LARGEST ** _FACTORS.get(name, 3)
+    if largest > limit:
         raise InputError(
-            f"{name}: holds {largest:.3g}, whose powers no float64 can hold; the largest "
-            f"number may be {LARGEST:g}: scale the rewards"
+            f"{name}: holds {largest:.3g}; to be squared, no number may exceed {limit:.3g}"
         )
     return numbers
 

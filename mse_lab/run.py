@@ -3,8 +3,8 @@
 import hashlib
 import json
 import sys
-import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +26,11 @@ from mse_lab.checks import (
     warn_of_unmade,
 )
 from mse_lab.config import InputError, Probe, dump_probe
-from mse_lab.diagnostics import Diagnostics, diagnose, restore, warn_of_completions
+from mse_lab.diagnostics import Diagnostics, diagnose, warn_of_completions
 from mse_lab.environment import describe_environment, device_model, peak_memory_bytes
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.fingerprint import identify_model
+from mse_lab.intact import read_arrays
 from mse_lab.measure import Bench, measure_prompt
 from mse_lab.memory import plan_memory
 from mse_lab.policy import Policy, encode_prompts, load_policy
@@ -37,7 +38,7 @@ from mse_lab.pools import Pools, stack
 from mse_lab.processes import ALONE, PATIENCE, Processes, wait_until
 from mse_lab.progress import Tally, add_up, progress, tally_prompt
 from mse_lab.prompts import Prompt, load_prompts
-from mse_lab.records import Record, read_arrays, write_arrays, write_json, write_table
+from mse_lab.records import Record, write_arrays, write_json, write_table
 from mse_lab.rewards import load_reward, try_reward
 from mse_lab.rivals import warn_of_rival
 from mse_lab.supplied import Supplied, find_completions
@@ -97,13 +98,10 @@ def _digest(prompts: list[Prompt], supplied: Supplied | None) -> str:
 
 
 def _is_current(path: Path) -> bool:
-    """Whether a shard is there, can be read and is of this version."""
-    try:
-        # Opened here, because `np.load` leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return int(arrays["version"]) == SHARD_VERSION
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        return False
+    """Whether a shard is there, intact to its last array, and of this version."""
+    with suppress(InputError):
+        return np.array_equal(read_arrays(path).get("version", 0), SHARD_VERSION)
+    return False
 
 
 def _find_finished(
@@ -113,11 +111,15 @@ def _find_finished(
     record.refuse_other(probe, digest, identity)
     if not record.is_complete():
         return None
+    damage = record.damage()
+    if damage:
+        if not record.finished_prompts():
+            raise InputError(damage)
+        record.mark_incomplete()
+        return None
     record.drop_shards()
-    path = record.path("diagnostics.json")
-    diagnostics = restore(json.loads(path.read_text("utf-8"))) if path.exists() else None
-    checks, warnings = record.read_checks(), record.read_warnings()
-    return Outcome(checks, warnings, found=True, diagnostics=diagnostics)
+    found, diagnostics = record.read_checks(), record.read_diagnostics()
+    return Outcome(found.checks, found.warnings, found=True, diagnostics=diagnostics)
 
 
 def _claim(run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool) -> list[int]:
@@ -212,7 +214,8 @@ def _read_shards(run: Run) -> list[Shard]:
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
         missing = next(path for path in paths if not path.exists())
         raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [read_arrays(path) for path in paths]
+    remedy = "start again: its prompt is measured again"
+    return [read_arrays(path, remedy) for path in paths]
 
 
 def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) -> Outcome:
@@ -301,6 +304,7 @@ def _finish(run: Run, root: Path, bench: Bench, accounts: list[Account]) -> Outc
         for token in policy.end_tokens
     }
     outcome = _write_results(run, shards, end_tokens)
+    run.record.write_manifest()
     run.record.drop_shards()
     return outcome
 

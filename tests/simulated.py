@@ -7,10 +7,12 @@ dimensions and rewards; right completions have smaller scores, as in language mo
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from mse_lab.analysis import analyse
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Pools
+from mse_lab.records import write_table
 
 KINDS, DIMENSIONS = 12, 6
 
@@ -103,3 +105,14 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
     score -= (probability[..., None] * score).sum(1, keepdims=True)
     return Design(probability, score, right.astype(float))
+
+
+def write_tables(record, name, prompts):
+    """Write the least tables that a run of so many prompts leaves."""
+    numbers = ["replicates", "mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
+    point = {"probe": [name], "estimator": ["grpo"], "group_size": [4]}
+    ids = {"prompt": range(prompts), "category": "", "value": 0.5}
+    write_table(
+        record.path("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+    )
+    write_table(record.path("prompts.csv"), pd.DataFrame(ids))

@@ -11,22 +11,24 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from scipy import stats
-from simulated import make_design
-from test_claims import DESIGNS, draw, evidence_of, verdicts, with_pools
+from simulated import analysed, make_design
+from test_claims import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
 
 import run_mse
 from mse_lab import companion, figure, measure, memory
 from mse_lab.advice import LAW_ONLY, advice_text, advise
 from mse_lab.claims.baselines import PROMPT_ONLY, judge_baselines
+from mse_lab.claims.evidence import gather
 from mse_lab.claims.judge import judge_run
 from mse_lab.claims.observations import judge_order_of_runs
 from mse_lab.claims.u_statistic import judge_u_statistic
-from mse_lab.config import parse_probe
 from mse_lab.curves import Curves, measure_curves, warn_of_norms_only
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
+from mse_lab.intact import read_arrays
+from mse_lab.intervals import Statistic
+from mse_lab.records import Record
 from mse_lab.reference_noise import covariance_square_trace, draw_reference_noise
-from mse_lab.records import Record, read_arrays
 from mse_lab.replicates import measure_errors
 from mse_lab.scores import Scoring, score_block
 
@@ -114,7 +116,9 @@ def read(folder, name, *index):
 
 
 def warnings_of(folder):
-    return [one for one in Record(folder).read_warnings() if one.startswith("norms only")]
+    return [
+        one for one in Record(folder).read_checks().warnings if one.startswith("norms only")
+    ]
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
@@ -169,7 +173,7 @@ def test_the_run_says_so_and_is_finished(folders, kind, capsys):
 
 def test_the_mean_score_is_checked_where_it_can_be(folders):
     made = {
-        kind: {check.name: check.ok for check in Record(folder).read_checks()}
+        kind: {check.name: check.ok for check in Record(folder).read_checks().checks}
         for kind, folder in folders.items()
     }
     assert made["none"]["mean score zero"] is None
@@ -385,7 +389,7 @@ def test_claims_are_decided_by_the_law():
         verdicts(judge_baselines(by_law(draw(kind)))) for kind in ("fair", "quiet")
     )
     assert set(fair.values()) == {"holds"}
-    assert set(quiet.values()) == {"fails"}
+    assert set(quiet.values()) == {"fails", "premise fails"}
 
 
 def test_a_bound_on_a_distance_refutes_nothing():

@@ -117,5 +117,7 @@ def test_one_block_is_enough_for_a_trial():
 
 
 def test_the_largest_number_is_taken(arrays):
-    arrays["products_PN"] = at_first(LARGEST)(arrays["products_PN"])
-    assert Pools.from_arrays(arrays).products_PN[0, 0] == LARGEST
+    arrays["rewards_PN"] = at_first(LARGEST)(arrays["rewards_PN"])
+    arrays["products_PN"] = at_first(LARGEST**2)(arrays["products_PN"])
+    pools = Pools.from_arrays(arrays)
+    assert (pools.rewards_PN[0, 0], pools.products_PN[0, 0]) == (LARGEST, LARGEST**2)

@@ -14,9 +14,10 @@ import run_mse
 from mse_lab import several
 from mse_lab.config import InputError, load_probe
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
+from mse_lab.intact import read_arrays
 from mse_lab.processes import LOCK, Processes, lock, wait_until
 from mse_lab.progress import Tally
-from mse_lab.records import read_arrays, write_arrays
+from mse_lab.records import write_arrays
 from mse_lab.run import run_probe
 from mse_lab.several import Several
 
@@ -295,10 +296,17 @@ def older(path):
     write_arrays(path, {name: arrays[name] for name in arrays if name != "version"})
 
 
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[content.index(b"gram_KGG") + 200] ^= 1
+    path.write_bytes(content)
+
+
 SPOILT = {
     "older version": older,
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:100]),
     "empty": lambda path: path.write_bytes(b""),
+    "one byte": flip,
 }
 
 

@@ -8,23 +8,19 @@ import pandas as pd
 import pytest
 from simulated import make_design
 
+from mse_lab.analysis import analyse_run
 from mse_lab.checks import Check
 from mse_lab.config import InputError, dump_probe, parse_probe
-from mse_lab.curves import Curves, measure_curves
-from mse_lab.estimators import ESTIMATORS, find_estimators
+from mse_lab.estimators import ESTIMATORS
 from mse_lab.intervals import Estimate
-from mse_lab.reference_noise import draw_reference_noise
-from mse_lab.prompts import Prompt
 from mse_lab.records import Record, write_json, write_table, write_text
-from mse_lab.replicates import Key, measure_errors
+from mse_lab.replicates import Key
 from mse_lab.report import write_report
 from mse_lab.report.markup import Html, element
 from mse_lab.report.ranking import middle_size, rank_estimators
 from mse_lab.report.source import read_source
 from mse_lab.report.vector import embed
 from mse_lab.report.wording import interval, number, percent, typeset
-from mse_lab.streams import stream
-from mse_lab.tables import mse_table, prompts_table
 
 SIZES = [2, 4, 8, 16, 32]
 SECTIONS = [
@@ -64,16 +60,20 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
         "interval": {"resamples": 200},
     }
     probe = parse_probe(values | changes, "test")
-    record, estimators = Record(folder), find_estimators(probe.estimators, sizes)
-    errors = measure_errors(pools, estimators, sizes)
-    draws = draw_reference_noise(pools, 200, stream(probe.seed, "reference noise"))
-    found = measure_curves(Curves(pools, draws), estimators, errors)
-    prompts = [Prompt(f"{index}{EVIL}", "", EVIL, {}) for index in range(pools.prompts)]
-    share = np.zeros(pools.prompts)
+    record = Record(folder)
+    described = pd.DataFrame(
+        {
+            "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
+            "category": EVIL,
+            "mean_length": 0.0,
+            "truncated": 0.0,
+        }
+    )
+    result = analyse_run(name, probe, pools, described)
     write_text(record.path("config.yaml"), dump_probe(probe))
     record.write_pools(pools)
-    write_table(record.path("mse.csv"), mse_table(name, pools, errors, found, 0.95))
-    write_table(record.path("prompts.csv"), prompts_table(prompts, pools, share, share))
+    for table in ("mse.csv", "prompts.csv"):
+        write_table(record.path(table), result.tables[table])
     check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
     record.write_checks([check], [f"a warning {EVIL}"])
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}

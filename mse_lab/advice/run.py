@@ -1,6 +1,5 @@
 """Advise from a finished run, and write the advice beside it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from mse_lab.records import Record, write_table, write_text
 
 
 def _warning(record: Record) -> str:
-    path = record.path("checks.json")
-    if path.exists() and not json.loads(path.read_text(encoding="utf-8"))["ok"]:
+    if not record.read_checks().ok:
         return "A BUILT-IN CHECK OF THIS RUN FAILED; do not rely on these numbers."
     return ""
 

@@ -40,7 +40,7 @@ class _Budget:
     @property
     def known(self) -> bool:
         """Whether c1 is told from zero, so that G* has an upper bound."""
-        return not np.isinf(self.best.high)
+        return bool(np.isfinite(self.best.high))
 
     @cached_property
     def best(self) -> Estimate:

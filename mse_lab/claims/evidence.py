@@ -9,7 +9,7 @@ import numpy as np
 from mse_lab.analysis import Result
 from mse_lab.budget import Population
 from mse_lab.config import InputError
-from mse_lab.estimators import find_estimator, find_estimators
+from mse_lab.estimators import find_estimator
 from mse_lab.finished import read_result
 from mse_lab.intervals import Statistic
 from mse_lab.laws import Moments
@@ -163,8 +163,7 @@ def gather(result: Result) -> Evidence:
         raise InputError(
             f"group_sizes = {list(result.group_sizes)}: claims need one of two or more"
         )
-    estimators = find_estimators(ESTIMATORS, sizes, result.pools.prompts)
-    return Evidence(replace(result, group_sizes=sizes, estimators=tuple(estimators)))
+    return Evidence(replace(result, group_sizes=sizes, entries=ESTIMATORS))
 
 
 def read_evidence(folder: Path) -> Evidence:

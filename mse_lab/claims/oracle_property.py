@@ -5,9 +5,10 @@ whether it lies within 5% of one: once for the replicates, paired, and once for 
 the pool's moments, which is far narrower but takes Theorem 2 for granted. Holm's correction
 runs over both and all group sizes.
 
-A limit is no statement about a small G. It holds where the replicates are inside the margin
-at the largest G; it fails where they are outside while the law says inside; else the run is
-too small for it, and the law says which G would do.
+A limit is no statement about a small G. It holds where replicates, or the law that they
+do not contradict, are inside the margin at the largest G; it fails where replicates are
+outside while the law says inside; else the run is too small for it, and the law says which
+G would do. Without replicates nothing is decided.
 """
 
 from collections.abc import Sequence
@@ -161,11 +162,8 @@ def _decide_limit(
     if measured.verdict == "fails" and law.verdict == "holds":
         return "fails", "Outside the margin where the law is inside.", measured
     if law.verdict == "holds":
-        return (
-            "undecided",
-            "Within the margin by the law; replicates are too few.",
-            measured,
-        )
+        reason = "Within the margin by the law, which the replicates do not contradict."
+        return "holds", reason, law
     return "undecided", "Too small a G to speak of the limit.", measured
 
 

@@ -1,6 +1,5 @@
 """Source: a finished run, as the page reads it."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,12 +97,12 @@ def read_source(folder: Path, key: str) -> Source:
     """
     result, record = read_result(folder), Record(folder)
     for needed in _NEEDED:
-        if not record.path(needed).exists():
+        if not record.has(needed):
             raise InputError(
                 f"{folder}: {needed} is missing; measure it again with "
                 f"python run_mse.py run {result.name} --fresh"
             )
-    environment = record.path("environment.json").read_text(encoding="utf-8")
+    judged = record.read_checks()
     return Source(
         key=key,
         name=result.name,
@@ -111,7 +110,7 @@ def read_source(folder: Path, key: str) -> Source:
         probe=read_probe(folder),
         result=result,
         prompts=result.described,
-        checks=record.read_checks(),
-        warnings=record.read_warnings(),
-        environment=json.loads(environment),
+        checks=judged.checks,
+        warnings=judged.warnings,
+        environment=record.read_environment(),
     )
