@@ -30,7 +30,7 @@ Notation, used in formulas, names and column heads alike:
 | zeta    | Var(Z) S + ||g||^2, the coefficient of 1/(G(G-1)) in the GRPO-type error |
 
 Array names end in their axes, one capital an axis, in order: P prompts, N completions
-of a pool, G completions of a group, R replicates, E estimators, B bootstrap resamples,
+of a pool, G completions of a group, R replicates, E estimators, B bootstrap draws,
 K blocks of the largest group, T tokens, D parameters.
 """
 

@@ -44,7 +44,7 @@ class Result:
         entries: The estimators, as in a probe.
         group_sizes: Group sizes G.
         level: Coverage of intervals; tests are at one less it.
-        resamples: Draws of the reference's noise, and of random prompts.
+        resamples: Draws of the reference's noise.
         seed: Of all draws.
         described: Of each prompt what pools do not know: `prompt`, `category`,
             `mean_length`, `truncated`.

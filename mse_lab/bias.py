@@ -124,7 +124,7 @@ def aggregate(
     ones = np.ones(gradient2_P.shape[-1])
     count = len(ones) ** 2
     if (slope_P == 1).all():
-        slope_P = ones  # the same in every resample: no product over all of them
+        slope_P = ones  # the same in every draw: no product over all of them
 
     def form(left: Floats, right: Floats) -> Floats:
         diagonal = (left * right * gradient2_P).sum(-1)

@@ -27,7 +27,7 @@ from mse_lab.groups import Groups
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Floats
 
-# Values at which laws are tabulated for resamples; evenly spaced in arcsin sqrt(p), in
+# Values at which laws are tabulated for draws; evenly spaced in arcsin sqrt(p), in
 # which a binomial has the same width everywhere.
 GRID = np.sin(np.linspace(0, np.pi / 2, 2049)) ** 2
 
@@ -121,7 +121,7 @@ class BinaryLaw:
         return _coefficients(self.sums, self.size, GRID)
 
     def _at(self, values: Floats) -> _Coefficients:
-        """Evaluate at the values: exactly for few, from a table for resamples."""
+        """Evaluate at the values: exactly for few, from a table for draws."""
         flat = values.ravel()
         if len(flat) <= len(GRID):
             found = _coefficients(self.sums, self.size, flat)

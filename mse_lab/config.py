@@ -237,7 +237,7 @@ class Interval(_Section):
 
     Attributes:
         level: Coverage, between 0 and 1.
-        resamples: Bootstrap resamples.
+        resamples: Draws of the parametric bootstrap of the reference's noise.
         width: The half-width that is wanted, relative to the MSE, of every point of the
             MSE curves: `plan` says whether the pools are large enough. Changes no result.
     """
