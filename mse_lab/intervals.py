@@ -152,6 +152,12 @@ class Statistic:
         return self.spread.degrees
 
     @property
+    def least_degrees(self) -> float:
+        """Degrees of freedom of its groups in a single prompt."""
+        counts = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
+        return float(min(counts, default=math.inf))
+
+    @property
     def is_positive(self) -> bool:
         """Whether it is above zero by more than its standard error."""
         return self.value > self.error
@@ -223,9 +229,22 @@ class Statistic:
 
     def p_above_zero(self) -> float:
         """Test whether it is positive: the one-sided p-value."""
+        return self._tail(self.degrees)
+
+    def _tail(self, degrees: float) -> float:
         if self.error == 0:
             return float(self.value <= 0)
-        return float(stats.t.sf(self.value / self.error, self.degrees))
+        return float(stats.t.sf(self.value / self.error, degrees))
+
+    def p_refuted(self) -> float:
+        """Test whether what should be zero is not, where a wrong yes is the worse error.
+
+        The two-sided p-value at the degrees of a single prompt, if those are fewer: how
+        many prompts carry the spread is estimated too, and chance may make them many.
+        """
+        degrees = min(self.degrees, self.least_degrees)
+        ends = (one._tail(degrees) for one in (self, self * -1.0))
+        return min(1.0, 2 * min(ends))
 
     def p_not_zero(self) -> float:
         """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
