@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.config import InputError, nearest
+from mse_lab.limits import LARGEST
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -19,10 +20,7 @@ Arrays = Mapping[str, NDArray[Any]]
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
 
-# The largest reward and squared score norm. The largest of the other arrays are products
-# of as many of these as they have factors, an error of three; what is computed squares
-# them: 1e180 fits into float64, whose largest is 1.8e308.
-LARGEST = 1e30
+# Of how many rewards and squared score norms the numbers are products; three if not here.
 _FACTORS = {
     "rewards_PN": 1,
     "reference_rewards_PN": 1,

@@ -7,7 +7,8 @@ import pytest
 from simulated import make_design
 
 from mse_lab.config import InputError
-from mse_lab.pools import LARGEST, Pools
+from mse_lab.limits import LARGEST
+from mse_lab.pools import Pools
 
 
 @pytest.fixture
