@@ -8,7 +8,6 @@ earlier versions wrote none.
 
 import hashlib
 import io
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
-import yaml
 from numpy.typing import NDArray
 from pandas.errors import DtypeWarning, ParserWarning
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +24,10 @@ from pydantic import TypeAdapter, ValidationError
 from mse_lab.checks import Checks
 from mse_lab.config import InputError
 from mse_lab.diagnostics import Diagnostics, restore
-from mse_lab.pools import LARGEST, Pools
+from mse_lab.input_error import in_short
+from mse_lab.limits import LARGEST
+from mse_lab.plain import parse_yaml
+from mse_lab.pools import Pools
 
 MANIFEST = "manifest.json"
 
@@ -92,22 +93,7 @@ def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
     # Parsers of zip, arrays, CSV, JSON and YAML fail in whatever way a damaged file makes
     # them: by their own errors, by those of what they are built on, or out of memory.
     except Exception as error:
-        raise InputError(f"{path}: damaged ({_in_short(error)}); {remedy}") from None
-
-
-def _in_short(error: Exception) -> str:
-    """Put an error in a few words.
-
-    >>> _in_short(IsADirectoryError(21, "Is a directory", "mse.csv"))
-    'Is a directory'
-    """
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        text = " ".join([*map(str, first["loc"]), first["msg"]])
-    else:
-        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    plain = "".join(one if one.isprintable() else " " for one in text)
-    return textwrap.shorten(plain[:200], 100, placeholder=" ...")
+        raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
 
 
 def _see_digest(file: BinaryIO, expected: str | None) -> None:
@@ -156,7 +142,11 @@ def _pools(file: BinaryIO) -> Pools:
 
 
 def _json(file: BinaryIO, schema: Any) -> Any:
-    return TypeAdapter(schema).validate_json(file.read())
+    try:
+        return TypeAdapter(schema).validate_json(file.read())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(" ".join([*map(str, first["loc"]), first["msg"]])) from None
 
 
 def _diagnostics(file: BinaryIO) -> Diagnostics | None:
@@ -180,7 +170,7 @@ def _text(file: BinaryIO) -> str:
 
 
 def _configuration(file: BinaryIO) -> dict[str, Any]:
-    values = yaml.safe_load(_text(file))
+    values = parse_yaml(_text(file), "its text")
     if not isinstance(values, dict):
         raise TypeError("it holds no keys")
     return values

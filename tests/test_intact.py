@@ -172,7 +172,7 @@ def test_a_runs_name_stays_what_it_is(copy, name, capsys):
     table = copy.read_table("mse.csv").assign(probe=name)
     write_table(copy.path("mse.csv"), table)
     assert run_mse.main(["claims", str(copy.folder)]) == 0
-    assert f"| statement | {name} |" in capsys.readouterr().out
+    assert f"| statement | kind | {name} |" in capsys.readouterr().out
     assert copy.read_table("mse.csv")["probe"].unique().tolist() == [name]
 
 
@@ -230,6 +230,21 @@ def test_values_of_another_shape_are_refused(tmp_path, name, value):
     write_json(tmp_path / name, value)
     with pytest.raises(InputError, match=rf"{name}: damaged \("):
         read(tmp_path / name)
+
+
+BOMBS = {
+    "aliases": "\n".join(["a0: &a0 [x, x]", *(
+        f"a{one}: &a{one} [*a{one - 1}, *a{one - 1}]" for one in range(1, 40)
+    )]) + "\n",
+    "depth": f"a: {'[' * 900}{']' * 900}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_configuration_that_grows_is_refused(tmp_path, bomb):
+    (tmp_path / "config.yaml").write_text(BOMBS[bomb])
+    with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*more than"):
+        read(tmp_path / "config.yaml")
 
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
