@@ -11,6 +11,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +31,9 @@ from mse_lab.plain import parse_yaml
 from mse_lab.pools import Pools
 
 MANIFEST = "manifest.json"
+
+# What can be made again from `pools.npz`, without a model.
+FROM_POOLS = ("mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv", "errors.npz")
 
 REMEDY = "restore it, or measure again with python run_mse.py run PROBE --fresh"
 
@@ -65,17 +69,24 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def _remedy(path: Path) -> str:
+    if path.name in FROM_POOLS and is_there(path.with_name("pools.npz")):
+        return "python run_mse.py run PROBE makes it again from pools.npz"
+    return REMEDY
+
+
 @contextmanager
-def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
+def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """Open a file to parse it, in the body of a `with` that may fail in any way.
 
     Args:
         path: The file; if its folder has a manifest that knows it, it must agree.
-        remedy: What to do if it is damaged.
+        remedy: What to do if it is damaged; by default what a run's files need.
 
     Raises:
         InputError: It is damaged; the message names it and says in what way.
     """
+    remedy = remedy or _remedy(path)
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
         if path.exists() and not path.is_file():
@@ -122,7 +133,7 @@ def make_manifest(folder: Path, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_arrays(path: Path, remedy: str = REMEDY) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
     """Read all arrays of an `.npz`, and thereby the checksum it keeps of each.
 
     Raises:
@@ -216,6 +227,20 @@ def _see_numbers(column: "pd.Series[float]") -> None:
         raise ValueError(f"column {column.name} holds {column.abs().max():.3g}")
 
 
+@dataclass(frozen=True)
+class _Completion:
+    """What is read of a line of `completions.jsonl`; earlier versions lack `truncated`."""
+
+    prompt: str
+    length: int
+    truncated: bool | None = None
+
+
+def _completions(file: BinaryIO) -> pd.DataFrame:
+    line = TypeAdapter(_Completion)
+    return pd.DataFrame(map(line.validate_json, file)).astype({"truncated": float})
+
+
 _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 
@@ -231,10 +256,12 @@ READERS: dict[str, Callable[[BinaryIO], Any]] = {
     ),
     "laws.csv": partial(_table, columns=(*_POINT, *_LAW), later=SCALE_FREE, rows=0),
     "prompts.csv": partial(_table, columns=("prompt", "category", "value")),
+    "by_prompt.csv": partial(_table, columns=("prompt", *_POINT[1:])),
     "checks.json": partial(_json, schema=Checks),
     "diagnostics.json": _diagnostics,
     "environment.json": _environment,
     "errors.npz": _arrays,
+    "completions.jsonl": _completions,
     "pools.npz": _pools,
 }
 
