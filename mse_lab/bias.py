@@ -13,6 +13,7 @@ prompts' biases add up as vectors, by the products Gamma between prompts.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -85,22 +86,31 @@ class Between:
     Attributes:
         products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
         halves_PP: <r_A(x) - r_B(x), rbar(x')>.
-        noise_BP: Standard normals; rbar(x) varies by half of r_A(x) - r_B(x) times one of
-            them. None for the estimate itself.
+        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this; None for the
+            estimate itself.
+        scale_BP: By what rbar(x) is scaled besides.
     """
 
     products_PP: Floats
     halves_PP: Floats
     noise_BP: Floats | None = None
+    scale_BP: Floats | float = 1.0
 
     def form(self, left: Floats, right: Floats) -> Floats:
         """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
+        left, right = left * self.scale_BP, right * self.scale_BP
         value = ((left @ _without_diagonal(self.products_PP)) * right).sum(-1)
         if self.noise_BP is not None:
             halves = _without_diagonal(self.halves_PP).T
             varied = left * (right @ halves) + right * (left @ halves)
             value = value + (self.noise_BP * varied).sum(-1) / 2
         return np.asarray(value)
+
+    @cached_property
+    def whole(self) -> Floats:
+        """sum_{x != x'} Gamma_xx', which all estimators share."""
+        ones = np.ones(len(self.products_PP))
+        return self.form(ones, ones)
 
 
 def aggregate(
@@ -118,15 +128,23 @@ def aggregate(
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
     """
-    ones = np.ones(gradient2_P.shape[-1])
-    count = len(ones) ** 2
+    count = gradient2_P.shape[-1] ** 2
+    whole = between.whole
     if (slope_P == 1).all():
-        slope_P = ones  # the same in every resample: no product over all of them
+        with_one = with_itself = whole
+    else:
+        with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
+        with_itself = between.form(slope_P, slope_P)
 
-    def form(left: Floats, right: Floats) -> Floats:
-        diagonal = (left * right * gradient2_P).sum(-1)
-        return np.asarray((diagonal + between.form(left, right)) / count)
+    def product(weights_P: Floats | float, of_different: Floats) -> Floats:
+        own = (weights_P * gradient2_P).sum(-1)
+        return np.asarray((own + of_different) / count)
 
-    cross = between.form(1 - slope_P, 1 - slope_P)
+    cross = whole - 2 * with_one + with_itself
     mse = np.asarray((mse_P.sum(-1) + cross) / count)
-    return decompose(mse, form(slope_P, slope_P), form(slope_P, ones), form(ones, ones))
+    return decompose(
+        mse,
+        product(slope_P**2, with_itself),
+        product(slope_P, with_one),
+        product(1.0, whole),
+    )
