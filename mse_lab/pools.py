@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.config import InputError, nearest
-from mse_lab.limits import LARGEST
+from mse_lab.limits import LARGEST, LEAST
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -75,7 +75,8 @@ class Pools:
 
         Raises:
             InputError: One is missing, of another shape than its axes say, or holds what
-                no run can have measured; the message names it.
+                no run can have measured; the message names it. What is too small to be
+                computed with is none of these: it is taken as zero.
         """
         names = [field.name for field in fields(cls)]
         for name in arrays:
@@ -193,13 +194,14 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         unknown = np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1))
     if unknown.any():
         raise InputError(f"{name}: holds NaN; measure it again")
-    largest = np.nanmax(np.abs(numbers), initial=0)
-    limit = LARGEST ** _FACTORS.get(name, 3)
+    sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
+    largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors
     if largest > limit:
         raise InputError(
-            f"{name}: holds {largest:.3g}; to be squared, no number may exceed {limit:.3g}"
+            f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
-    return numbers
+    tiny = (sizes > 0) & (sizes < LEAST**factors)
+    return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
 
 
 def _name_of_one(name: str) -> str:

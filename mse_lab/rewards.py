@@ -181,7 +181,7 @@ def fault_of_reward(value: float) -> str:
     """Say why a reward cannot be measured with; empty if it can.
 
     >>> fault_of_reward(float("nan"))
-    'it must be a finite number of size 1e+30 at most'
+    'it must be a finite number of size 1e+25 at most'
     """
     usable = abs(value) <= LARGEST
     return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
