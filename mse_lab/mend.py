@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mse_lab.analysis import analyse_run
-from mse_lab.config import InputError, Probe
+from mse_lab.config import Probe
 from mse_lab.finished import Finished
-from mse_lab.intact import FROM_POOLS, REMEDY
+from mse_lab.intact import FROM_POOLS
 from mse_lab.prompts import Prompt
 from mse_lab.records import BESIDE, COMPLETE, Record
+from mse_lab.tables import describe_prompts
 
 # What only a model can give; the checks are written last of it.
 MEASURED = tuple(name for name in (*COMPLETE, *BESIDE) if name not in FROM_POOLS)
@@ -43,11 +44,7 @@ def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> 
         else record.read_table("prompts.csv")
     )
     finished = Finished(name, probe, record.read_pools(), described)
-    if not finished.is_of_one_piece:
-        raise InputError(
-            f"{record.folder}: pools.npz and the prompts' completions are not of one run; "
-            f"{REMEDY}"
-        )
+    finished.see_of_one_run(record.folder)
     record.write_tables(analyse_run(*finished), lost)
     record.write_manifest()
     return lost
@@ -60,12 +57,5 @@ def _describe(
     groups = completions.groupby("prompt")[["length", "truncated"]]
     size, counts = probe.pool.reference + probe.pool.replicate, groups.size()
     known = [prompt for prompt in prompts if counts.get(prompt.id) == size]
-    found = groups.mean().loc[[prompt.id for prompt in known]].reset_index()
-    return pd.DataFrame(
-        {
-            "prompt": found["prompt"],
-            "category": [prompt.category for prompt in known],
-            "mean_length": found["length"],
-            "truncated": found["truncated"],
-        }
-    )
+    means = groups.mean().loc[[prompt.id for prompt in known]]
+    return describe_prompts(known, means["length"].tolist(), means["truncated"].tolist())

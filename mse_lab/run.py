@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -43,6 +42,7 @@ from mse_lab.records import Record, write_arrays, write_json
 from mse_lab.rewards import load_reward, try_reward
 from mse_lab.rivals import warn_of_rival
 from mse_lab.supplied import Supplied, find_completions
+from mse_lab.tables import describe_prompts
 
 Shard = dict[str, NDArray[Any]]
 
@@ -226,7 +226,11 @@ def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) ->
     name, probe, record = run.name, run.probe, run.record
     record.mark_incomplete()
     pools = stack(shards)
-    result = analyse_run(name, probe, pools, _describe_prompts(run.prompts, shards))
+    lengths, truncated = (
+        [float(shard[key]) for shard in shards] for key in ("mean_length", "truncated")
+    )
+    described = describe_prompts(run.prompts, lengths, truncated)
+    result = analyse_run(name, probe, pools, described)
     outcomes = _run_checks(probe, pools, shards)
     record.write_completions(shard["lines"].tobytes().decode() for shard in shards)
     record.write_pools(pools)
@@ -239,18 +243,6 @@ def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) ->
     warnings += _warn_of_supplied(run.supplied, shards)
     record.write_checks(outcomes, warnings)
     return Outcome(outcomes, warnings, found=False, diagnostics=diagnostics)
-
-
-def _describe_prompts(prompts: list[Prompt], shards: list[Shard]) -> pd.DataFrame:
-    """Say of each prompt what its pools do not know."""
-    return pd.DataFrame(
-        {
-            "prompt": [prompt.id for prompt in prompts],
-            "category": [prompt.category for prompt in prompts],
-            "mean_length": [float(shard["mean_length"]) for shard in shards],
-            "truncated": [float(shard["truncated"]) for shard in shards],
-        }
-    )
 
 
 def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
