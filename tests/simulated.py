@@ -5,11 +5,17 @@ dimensions and rewards; right completions have smaller scores, as in language mo
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
+from mse_lab import tables
+from mse_lab.curves import Curves, law_curves, measure_curves
+from mse_lab.estimators import find_estimators
+from mse_lab.intervals import draw_resamples
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Pools
+from mse_lab.replicates import measure_errors
 
 KINDS, DIMENSIONS = 12, 6
 
@@ -97,3 +103,21 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
     score -= (probability[..., None] * score).sum(1, keepdims=True)
     return Design(probability, score, right.astype(float))
+
+
+def tables_of(pools, names, sizes, resamples=20, level=0.95, seed=0):
+    """Make the tables of a run from its pools: `mse`, `laws`, `prompts`, `by_prompt`."""
+    estimators = find_estimators(names, sizes, pools.prompts)
+    errors = measure_errors(pools, estimators, sizes)
+    rng = np.random.default_rng(seed)
+    curves = Curves(pools, draw_resamples(pools, resamples, rng))
+    found = measure_curves(curves, estimators, errors)
+    laws = list(law_curves(curves, estimators, sizes))
+    prompts = [SimpleNamespace(id=str(x), category="") for x in range(pools.prompts)]
+    zeros = np.zeros(pools.prompts)
+    return SimpleNamespace(
+        mse=tables.mse_table("simulated", pools, errors, found, level),
+        laws=tables.laws_table("simulated", laws, level),
+        prompts=tables.prompts_table(prompts, pools, zeros, zeros),
+        by_prompt=tables.by_prompt_table(prompts, curves, estimators, errors),
+    )
