@@ -1,0 +1,192 @@
+"""Intervals have the width of what they stand for: no narrower, no wider.
+
+Coverage on one kind of design sees neither an interval that is too wide nor a source of
+noise that is small there. So each source is made the largest once: the few completions of
+the reference, in which prompts share a gradient or not, the value, the slope. Over 200
+runs the mean square of the standard errors is set against the variance of the estimates. A
+ratio has a standard error of 0.1 (0.15 where tails are heavy); bounds leave four, and the
+first-order formulas their 20%. A false alarm has a probability below 1e-3 for all together,
+once for the fixed seeds.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+from simulated import Design, make_design
+
+from mse_lab.curves import Curves, disagreement, measure_curves
+from mse_lab.estimators import find_estimators
+from mse_lab.intervals import covariance_square_trace, draw_resamples
+from mse_lab.replicates import measure_errors
+
+RUNS, LEVEL, QUANTILE = 200, 0.95, 1.96
+
+
+def make_common(prompts, values, along=1.0, noise=0.8):
+    """Make prompts with one gradient direction, W = (along (Z - V) + noise s, s), s = +-1.
+
+    Args:
+        prompts: P.
+        values: Least and largest V.
+        along: How far the reward moves the score; g = (along V (1 - V), 0).
+        noise: How far s does.
+    """
+    value_P = np.random.default_rng(1).uniform(*values, prompts)[:, None]
+    z, s = np.array([1, 1, 0, 0.0]), np.array([1, -1, 1, -1.0])
+    reward_PC = np.tile(z, (prompts, 1))
+    score_PC = along * (z - value_P) + noise * s
+    return Design(
+        np.where(z == 1, value_P, 1 - value_P) / 2,
+        np.stack([score_PC, np.tile(s, (prompts, 1))], -1),
+        reward_PC,
+    )
+
+
+class Case(NamedTuple):
+    """What is drawn, and what is read of it.
+
+    Attributes:
+        design: The prompts.
+        names: Estimators.
+        sizes: Group sizes.
+        pools: Completions of the reference, blocks, and completions of a block.
+    """
+
+    design: Design
+    names: list[str]
+    sizes: list[int]
+    pools: tuple[int, int, int]
+
+
+CASES = {
+    "apart": Case(
+        make_design(np.random.default_rng(0), 6, (0.3, 0.7)),
+        ["vanilla", "grpo", "oracle"], [2, 8], (16, 32, 8),
+    ),
+    "common": Case(
+        make_common(3, (0.3, 0.8)), ["vanilla", "grpo", "centred"], [2, 8], (256, 128, 8)
+    ),
+    "alone": Case(
+        make_common(1, (0.5, 0.7)), ["vanilla", "centred"], [2], (128, 2048, 2)
+    ),
+    "rare": Case(
+        make_common(3, (0.12, 0.2), noise=0.3), ["maxrl", "grpo"], [2, 8], (256, 256, 8)
+    ),
+}  # fmt: skip
+
+
+@cache
+def runs_of(case):
+    """Run a case: {(estimator, G, part): the three rows of `read` over the runs}."""
+    rng, case, found = np.random.default_rng(5), CASES[case], {}
+    estimators = find_estimators(case.names, case.sizes, case.design.prompts)
+    for _ in range(RUNS):
+        pools = case.design.draw(rng, *case.pools)
+        curves = Curves(pools, draw_resamples(pools, 60, rng))
+        errors = measure_errors(pools, estimators, case.sizes)
+        for key, (measured, law) in measure_curves(curves, estimators, errors).items():
+            for part, row in read(measured, law).items():
+                found.setdefault((*key, part), []).append(row)
+    return {key: np.array(rows).T for key, rows in found.items()}
+
+
+def read(measured, law):
+    """Give estimate, standard error and centre of both curves.
+
+    Of their gap the p-value of the disagreement takes the centre's place.
+    """
+    found = {}
+    for part, curve in (("mse", measured), ("law", law)):
+        value, low, high = curve.interval("mse", LEVEL)
+        found[part] = value, (high - low) / 2 / QUANTILE, (high + low) / 2
+    gaps_B = measured.draws.mse - law.draws.mse
+    gap = float(measured.point.mse - law.point.mse)
+    found["gap"] = gap, gaps_B.std(ddof=1), disagreement(measured, law, 10**6)
+    return found
+
+
+# In each case what its largest noise moves, and what must not be moved by it.
+POINTS = {
+    "apart": [
+        ("vanilla", 8, "mse"), ("grpo", 8, "mse"), ("oracle", 2, "mse"),
+        ("grpo", 2, "law"), ("oracle", 2, "law"), ("oracle", 2, "gap"),
+    ],
+    "common": [
+        ("vanilla", 8, "mse"), ("centred", 2, "mse"), ("centred", 2, "law"),
+        ("centred", 8, "mse"), ("grpo", 2, "gap"),
+    ],
+    "alone": [("vanilla", 2, "law"), ("centred", 2, "law"), ("centred", 2, "mse")],
+    "rare": [("grpo", 2, "law"), ("grpo", 2, "gap")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "point"), [(case, point) for case in POINTS for point in POINTS[case]], ids=str
+)
+def test_standard_errors_are_the_spread_of_estimates(case, point):
+    values, errors, _ = runs_of(case)[point]
+    assert 0.6 < (errors**2).mean() / values.var(ddof=1) < 1.6
+
+
+def test_the_noise_of_a_slope_is_common_to_replicates_and_law():
+    """MaxRL's slope is about 1/V: half as wide again as it need be, not four times."""
+    values, errors, _ = runs_of("rare")["maxrl", 8, "gap"]
+    assert 0.8 < (errors**2).mean() / values.var(ddof=1) < 2.8
+
+
+@pytest.mark.parametrize("name", ["grpo", "oracle"])
+def test_intervals_of_laws_lie_about_them(name):
+    """Within a quarter of a standard error on average, V from 16 rewards."""
+    values, errors, centres = runs_of("apart")[name, 2, "law"]
+    assert abs((centres - values).mean()) < 0.25 * errors.mean()
+
+
+@pytest.mark.parametrize("name", ["vanilla", "grpo"])
+def test_p_values_of_disagreements_are_uniform(name):
+    """Half of them are below one half: 200 runs, within four standard errors of 0.035."""
+    p_values = runs_of("apart")[name, 2, "gap"][2]
+    assert abs((p_values < 0.5).mean() - 0.5) < 0.14
+    assert p_values.max() > 0.9
+
+
+def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
+    """Blocks of two: one pair each, (eps_1 eps_2 K_12)^2."""
+    pools = make_design(np.random.default_rng(0), 2).draw(np.random.default_rng(1), 8, 5, 2)
+    expected = []
+    for x in range(2):
+        centred = (pools.rewards_PN[x] - pools.reference_rewards_PN[x].mean()).reshape(5, 2)
+        pairs = [
+            (centred[k, 0] * centred[k, 1] * pools.gram_PKGG[x, k, 0, 1]) ** 2
+            for k in range(5)
+        ]
+        expected.append(np.mean(pairs))
+    np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
+
+
+def make_active():
+    """Make 60 prompts of which five have nearly all the noise."""
+    design = make_design(np.random.default_rng(0), 60)
+    scale = np.where(np.arange(60) < 5, 1.0, 0.02)
+    return replace(design, score_PCD=design.score_PCD * scale[:, None, None])
+
+
+@pytest.mark.xfail(strict=True, reason="percentiles take 5 active prompts for 60")
+def test_coverage_with_five_active_prompts():
+    """Two blocks, hence five degrees of freedom: at least 0.92 of 200, false alarm 1e-3."""
+    rng, design, inside = np.random.default_rng(1), make_active(), Counter()
+    estimators = find_estimators(["vanilla", "grpo"], [16])
+    for _ in range(200):
+        pools = design.draw(rng, 256, 2, 16)
+        curves = Curves(pools, draw_resamples(pools, 100, rng))
+        errors = measure_errors(pools, estimators, [16])
+        for key, (measured, _) in measure_curves(curves, estimators, errors).items():
+            _, low, high = measured.interval("mse", LEVEL)
+            inside[key] += low <= design.mse(key.estimator, key.group_size) <= high
+    for key, covered in inside.items():
+        test = stats.binomtest(covered, 200, 0.92, alternative="less")
+        assert test.pvalue > 1e-3, (key, covered / 200)
