@@ -62,3 +62,13 @@ def test_ratios_are_paired(table):
     row = table.loc["grpo", 32]
     alone = (row.mse_high - row.mse_low) / row.mse
     assert row.ratio_high - row.ratio_low < 0.3 * row.ratio * alone
+
+
+def test_moments_take_the_whole_reference(pools):
+    """V and Var(Z) from all its rewards, norms from the replicates."""
+    found = tables_of(pools, NAMES, SIZES).prompts
+    rewards, norms2 = pools.reference_rewards_PN, pools.norms2_PN.mean(-1)
+    np.testing.assert_allclose(found.value, rewards.mean(-1), rtol=1e-12)
+    np.testing.assert_allclose(found.score_norm2, norms2, rtol=1e-12)
+    zeta = rewards.var(-1, ddof=1) * norms2 + pools.reference_product_P
+    np.testing.assert_allclose(found.zeta, zeta, rtol=1e-9)

@@ -101,7 +101,7 @@ def first_failure(tree: Path, tests: Sequence[str]) -> str | None:
         capture_output=True,
         text=True,
     )
-    found = re.search(r"^(?:FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (\S+?::\S+)", done.stdout, re.MULTILINE)
     if done.returncode not in (0, 1) or bool(done.returncode) != bool(found):
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return found[1] if found else None
@@ -130,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.together and not chosen.only:
         mutations = mutations[:10]
     rounds = [mutations] if chosen.together else [[one] for one in mutations]
+    print("| mutation | breaks | noticed by | time |\n|---|---|---|---|", flush=True)
     with copied_tree() as tree:
         tests = sorted({name for one in mutations for name in one.tests})
         if failed := first_failure(tree, tests):
@@ -142,10 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(tree: Path, mutations: Sequence[Mutation]) -> str:
     start = time.monotonic()
     outcome = judge(tree, mutations)
-    what = "; ".join(f"{one.name} | {one.breaks}" for one in mutations[:1])
-    if len(mutations) > 1:
-        what = f"{len(mutations)} at once | {', '.join(one.name for one in mutations)}"
-    print(f"| {what} | {outcome} | {time.monotonic() - start:.0f} s |", flush=True)
+    names = ", ".join(one.name for one in mutations)
+    breaks = mutations[0].breaks if len(mutations) == 1 else f"{len(mutations)} at once"
+    cells = names, breaks, outcome, f"{time.monotonic() - start:.0f} s"
+    print("|", " | ".join(cell.replace("|", r"\|") for cell in cells), "|", flush=True)
     return outcome
 
 
