@@ -12,30 +12,44 @@ python run_mse.py list                 the probes and their results
 
 from __future__ import annotations
 
+from mse_lab.console import complain, conclude, started_by_torchrun, take_over
+
+if __name__ == "__main__":
+    take_over()
+
+# What the commands need beyond this they import themselves: late, and within `conclude`.
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from mse_lab.checks import hold, summary
-from mse_lab.config import InputError, load_probe, probe_file, probe_name
-from mse_lab.listing import list_probes
-from mse_lab.processes import ALONE, Processes, started_by_torchrun
+from mse_lab import __version__
+from mse_lab.input_error import InputError, shorten
 
 if TYPE_CHECKING:
+    from mse_lab.config import Probe
+    from mse_lab.processes import Processes
     from mse_lab.run import Outcome
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
-INTERRUPTED = 130
+
+
+def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
+    """Read the probes that are named, before any is measured; give the name of each."""
+    from mse_lab.config import load_probe, probe_file, probe_name
+
+    paths = [probe_file(name, ROOT) for name in arguments.probes]
+    return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
     if not started_by_torchrun():
+        from mse_lab.processes import ALONE
+
         return measure(arguments, ALONE)
     from mse_lab.several import join
 
@@ -45,13 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measure(arguments: argparse.Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
-    paths = [probe_file(name, ROOT) for name in arguments.probes]
-    probes = [load_probe(path, arguments.set) for path in paths]
+    probes = load_probes(arguments)
+    from mse_lab.checks import hold
     from mse_lab.run import run_probe  # imports torch, which the other commands do without
 
     held = []
-    for path, probe in zip(paths, probes, strict=True):
-        name = probe_name(path, ROOT)
+    for name, probe in probes:
         folder, fresh = arguments.out / name, arguments.fresh
         outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
         held.append(hold(outcome.checks))
@@ -62,6 +75,8 @@ def measure(arguments: argparse.Namespace, processes: Processes) -> int:
 
 def announce(folder: Path, outcome: Outcome) -> None:
     """Say on the screen what became of a run."""
+    from mse_lab.checks import hold, summary
+
     state = "finished before, left as it is (--fresh starts over)"
     print(f"{folder}: {state if outcome.found else 'results written'}")
     print(summary(outcome.checks))
@@ -77,16 +92,14 @@ def plan(arguments: argparse.Namespace) -> int:
     """Say what a run of each probe will take; write nothing."""
     if started_by_torchrun():
         raise InputError("plan needs one process; start it without torchrun")
-    paths = [probe_file(name, ROOT) for name in arguments.probes]
-    probes = [load_probe(path, arguments.set) for path in paths]
+    probes = load_probes(arguments)
     from mse_lab.plan import plan_json, plan_probe, plan_text
 
     plans = []
-    for path, probe in zip(paths, probes, strict=True):
-        name = probe_name(path, ROOT)
+    for name, probe in probes:
         plans.append(plan_probe(name, probe, arguments.out / name, ROOT))
         if not arguments.json:
-            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(paths)))
+            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(probes)))
     if arguments.json:
         print(plan_json(plans))
     return 0
@@ -146,28 +159,57 @@ def report(arguments: argparse.Namespace) -> int:
 
 def show_list(arguments: argparse.Namespace) -> int:
     """List the probes."""
+    from mse_lab.listing import list_probes
+
     print(list_probes(ROOT, arguments.out))
     return 0
 
 
-def complain(message: str) -> None:
-    """Print one line on standard error."""
-    print(f"run_mse.py: {message}", file=sys.stderr)
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
 
 
-def parse(words: Sequence[str] | None) -> argparse.Namespace:
+def folder_to_write(text: str) -> Path:
+    """Read the name of a folder, which need not exist."""
+    if not text or Path(text).is_file():
+        raise argparse.ArgumentTypeError(
+            f"results cannot be written to {text!r}; name a folder"
+        )
+    return Path(text)
+
+
+def file_to_write(text: str) -> Path:
+    """Read the name of a file, which need not exist."""
+    if not text or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file; name one")
+    return Path(text)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="run_mse.py", description=__doc__.splitlines()[0])
+    if any("\0" in word for word in words):
+        raise InputError("the command line holds a NUL byte; remove it")
+    parser = Parser(prog="run_mse.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"mse_lab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     results: dict[str, Any] = {
-        "type": Path, "default": RESULTS, "metavar": "DIR", "help": "instead of results/"
-    }  # fmt: skip
+        "type": folder_to_write,
+        "default": RESULTS,
+        "metavar": "DIR",
+        "help": "instead of results/",
+    }
     runs: dict[str, Any] = {
         "metavar": "RUN",
         "help": "a folder of results, or a probe's name",
     }
 
-    measured = argparse.ArgumentParser(add_help=False)
+    written: dict[str, Any] = {"type": file_to_write, "metavar": "FILE"}
+
+    measured = Parser(add_help=False)
     measured.add_argument(
         "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
     )
@@ -191,7 +233,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
     one = commands.add_parser("figure", help="Figure 4 from finished runs")
     one.add_argument("runs", nargs="*", **runs)
-    one.add_argument("--out", type=Path, metavar="FILE", help=".png, .pdf or .svg")
+    one.add_argument("--out", **written, help=".png, .pdf or .svg")
     one.set_defaults(command=figure)
 
     one = commands.add_parser("claims", help="the paper's statements, put to runs")
@@ -204,7 +246,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
     one = commands.add_parser("report", help="one page about runs, in HTML")
     one.add_argument("runs", nargs="+", **runs)
-    one.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/report.html")
+    one.add_argument("--out", **written, help="default: RUN/report.html")
     one.set_defaults(command=report)
 
     one = commands.add_parser("list", help="the probes, and whether their results stand")
@@ -213,21 +255,15 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def execute(words: Sequence[str]) -> int:
+    """Carry out the command that the words name."""
+    arguments = parse(words)
+    return int(arguments.command(arguments))
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit status."""
-    arguments = parse(words)
-    try:
-        return int(arguments.command(arguments))
-    except InputError as error:
-        complain(str(error))
-        return 2
-    except BrokenPipeError:
-        # The reader, such as `head`, has gone; what it did not read is not missed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        complain("interrupted; the same command goes on from here")
-        return INTERRUPTED
+    return conclude(lambda: execute(sys.argv[1:] if words is None else words))
 
 
 if __name__ == "__main__":

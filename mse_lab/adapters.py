@@ -20,11 +20,15 @@ from transformers.pytorch_utils import Conv1D
 from mse_lab.config import FreshAdapter, InputError, Model, nearest
 from mse_lab.extras import load_extra
 from mse_lab.fingerprint import identify
-from mse_lab.hub import Location, loading, locate
+from mse_lab.hub import Location, locate
+from mse_lab.loading import limited, loading
 from mse_lab.streams import stream
 
 SAVED = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+
+# A rank beyond the base's width adds nothing; up to this one it is let pass.
+LEAST_MOST_RANK = 1024
 
 
 def _peft() -> Any:
@@ -102,6 +106,12 @@ def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
         target_modules=adapter.target,
         task_type="CAUSAL_LM",
     )
+    widest = max(max(parameter.shape, default=0) for parameter in model.parameters())
+    if adapter.rank > max(widest, LEAST_MOST_RANK):
+        raise InputError(
+            f"model.adapter.rank = {adapter.rank}: the base is {widest} wide; "
+            "give a smaller one"
+        )
     with _undisturbed():
         attached = peft.get_peft_model(model, settings).get_base_model()
     for name, parameter in attached.named_parameters():
@@ -137,13 +147,14 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
 def _attach_saved(model: Any, location: Location) -> Any:
     """Load a saved adapter, and see that nothing of it is missing or left over."""
     peft, folder = _peft(), _fetch(location)
-    with loading(location), _undisturbed():
+    with _undisturbed(), loading(location, SAVED):
         settings = peft.PeftConfig.from_pretrained(folder)
-        if settings.peft_type != peft.PeftType.LORA:
-            raise location.refuse(
-                f"a {settings.peft_type.value} adapter", "give a LoRA adapter"
-            )
-        settings.inference_mode = False
+    if settings.peft_type != peft.PeftType.LORA:
+        raise location.refuse(
+            f"a {settings.peft_type.value} adapter", "give a LoRA adapter"
+        )
+    settings.inference_mode = False
+    with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
         wrapper = peft.PeftModel(model, settings)
         found = wrapper.load_adapter(folder, "default", is_trainable=True)
     wrong = [*found.missing_keys, *found.unexpected_keys]
@@ -160,7 +171,7 @@ def _fetch(location: Location) -> str:
     """Give the folder of a saved adapter, fetched from the Hub where it lies there."""
     folder = location.where
     if not location.is_local:
-        with loading(location):
+        with loading(location, SAVED):
             folder = huggingface_hub.snapshot_download(
                 location.where,
                 revision=location.revision,

@@ -21,7 +21,10 @@ from mse_lab.pools import Floats
 
 
 class Decomposition(NamedTuple):
-    """An estimator's mean square, taken apart; numbers or arrays of one shape."""
+    """An estimator's mean square, taken apart; numbers or arrays of one shape.
+
+    Beside the parts, by how much the scale-free MSE grows with the MSE, all else equal.
+    """
 
     mse: Floats
     bias2: Floats
@@ -29,6 +32,11 @@ class Decomposition(NamedTuple):
     slope: Floats
     cosine: Floats
     scale_free_mse: Floats
+    scale_free_growth: Floats
+
+
+# Those that tables show.
+PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
@@ -62,6 +70,7 @@ def decompose(
         slope=_ratio(inner, norm2),
         cosine=_ratio(inner, np.sqrt(product)),
         scale_free_mse=np.where(norm2 > 0, norm2 - _ratio(inner**2, second), np.nan),
+        scale_free_growth=_ratio(inner, second) ** 2,
     )
 
 

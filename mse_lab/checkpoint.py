@@ -7,8 +7,9 @@ completions.
 
 import inspect
 import logging
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from transformers import cache_utils
 from mse_lab.config import InputError, Model
 from mse_lab.extras import load_extra
 from mse_lab.fingerprint import identify
-from mse_lab.hub import Location, incomplete, loading
+from mse_lab.hub import Location, incomplete
+from mse_lab.loading import check_object, limited, loading, unseen
 
 # What a language model's forward pass must take, beside the token ids.
 ARGUMENTS = ("past_key_values", "logits_to_keep")
@@ -41,15 +43,16 @@ SHARED_PAST = (cache_utils.DynamicLayer, cache_utils.DynamicSlidingWindowLayer)
 
 
 @contextmanager
-def _quiet(location: Location) -> Iterator[None]:
-    """Leave the screen to one bar, ours, and to those of downloads."""
+def _quiet(location: Location, file: str) -> Iterator[None]:
+    """Load a file; leave the screen to one bar, ours, and to those of downloads."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for library in ("huggingface_hub", "accelerate"):
         logging.getLogger(library).setLevel(logging.ERROR)
     if location.online and not constants.HF_HUB_DISABLE_PROGRESS_BARS:
         enable_progress_bars()
-    with loading(location):
+    with warnings.catch_warnings(), loading(location, file):
+        warnings.simplefilter("ignore")
         yield
 
 
@@ -66,7 +69,8 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     Raises:
         InputError: It is no causal language model, or cannot be loaded.
     """
-    with _quiet(location):
+    check_object(location, "config.json")
+    with _quiet(location, "config.json"):
         settings = transformers.AutoConfig.from_pretrained(
             location.where, **location.options
         )
@@ -90,16 +94,19 @@ def load_tokenizer(location: Location) -> Any:
         InputError: There is none, or it cannot be loaded.
     """
     try:
-        with _quiet(location):
+        # The bars of a download are to be seen.
+        screen = nullcontext() if location.online else unseen()
+        with _quiet(location, "tokenizer_config.json"), screen:
             tokenizer = transformers.AutoTokenizer.from_pretrained(
                 location.where, **location.options
             )
+            empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     except InputError:
         if any(location.file(name) for name in VOCABULARIES):
             raise
         raise incomplete(location, "no tokenizer in it") from None
     # Without any file, transformers makes an empty tokenizer for some architectures.
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+    if empty:
         raise incomplete(location, "no tokenizer in it")
     return tokenizer
 
@@ -127,7 +134,7 @@ def load_model(
         )
     quantised = _is_quantised(location, settings, config)
     placement = _placement(config, device, quantised=quantised)
-    with _quiet(location):
+    with _quiet(location, "config.json"), limited(location, "config.json"):
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             location.where,
             dtype=getattr(torch, config.dtype),
@@ -143,6 +150,8 @@ def load_model(
         model, report = loaded
         if "device_map" not in placement:
             model.to(device)
+    # transformers goes on without this one where it cannot be read, and end tokens with it.
+    check_object(location, "generation_config.json")
     _refuse_random_weights(location, report)
     _refuse_forward(location, model)
     if config.device_map is not None:
@@ -209,7 +218,7 @@ def _refuse_forward(location: Location, model: Any) -> None:
             raise location.refuse(
                 f"{name} takes no {argument}", "give a decoder-only attention model"
             )
-    with loading(location):
+    with loading(location, "config.json"):
         past = cache_utils.DynamicCache(config=model.config).layers
     for layer in past:
         if type(layer) not in SHARED_PAST:

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,11 @@ SCORE_BOUNDS = {"float64": 1e-4, "float32": 5e-3, "float16": 0.1, "bfloat16": 0.
 
 # Least size of scores that `mean score zero` brings to one scale, over the median.
 LEAST_SIZE = 0.1
+
+MEAN_SCORE = "mean score zero"
+
+# Squared distance of two scores that counts as none, over the sum of their squared norms.
+EQUAL = 1e-5
 
 # Probability of a false alarm of `mean score zero` and of `completions are the policy's`.
 FALSE_ALARM = 1e-6
@@ -51,9 +56,20 @@ class Check:
     ok: bool | None
     meaning: str
 
-    def as_dict(self) -> dict[str, object]:
-        """Give the entry of `checks.json`."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Checks:
+    """What `checks.json` holds.
+
+    Attributes:
+        ok: Whether none of the checks failed.
+        checks: The built-in checks.
+        warnings: What a reader should know before using the numbers, a sentence each.
+    """
+
+    ok: bool
+    checks: list[Check]
+    warnings: list[str] = field(default_factory=list)
 
 
 def hold(checks: Iterable[Check]) -> bool:
@@ -108,23 +124,26 @@ def check_mean_score(pools: Pools) -> Check:
     Weights bring prompts to one scale, but none depends on its own block: where a policy is
     nearly sure, most blocks hold one completion again and again, whose small score is
     balanced by that of a rare one in another block, and on a scale of their own the former
-    would count for more. A block whose scores all point the same way has met no such rare
-    one, and says nothing. Pairs that were not scored together are NaN and left out; where
-    there are no others, the check is not made.
+    would count for more. A block that holds one distinct completion has met no such rare
+    one, and says nothing, nor does a pool in which all blocks do. Pairs that were not
+    scored together are NaN and left out; where there are no others, the check is not made.
     """
     rows, columns = np.triu_indices(pools.largest_group, 1)
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
     formed = ~np.isnan(pairs)
-    balanced_PK = ~((pairs > 0) | ~formed).all(-1)
+    own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
+    both = own[..., rows] + own[..., columns]
+    # ||W_i - W_j||^2, zero to the rounding of float32, in which scores are, where equal.
+    varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
     weighted = np.where(formed, pairs, 0) * _weights(pools.gram_PKGG)[..., None]
-    weighted = weighted[balanced_PK]
+    weighted = weighted[varied_PK]
     squares = (weighted**2).sum(-1)
     total = squares.sum()
     figure = float(weighted.sum() / np.sqrt(total)) if total != 0 else 0.0
     count = max(1.0, total**2 / (squares**2).sum()) if total != 0 else 1.0
     bound = float((stats.chi2.isf(FALSE_ALARM, count) - count) / np.sqrt(2 * count))
-    name, meaning = "mean score zero", "standardised ||mean score||^2, off-diagonal"
-    if not formed.any():
+    name, meaning = MEAN_SCORE, "standardised ||mean score||^2, off-diagonal"
+    if not varied_PK.any():
         return Check(name, None, bound, None, meaning)
     return _check(name, figure, bound, meaning)
 
@@ -157,6 +176,16 @@ def check_invariance(difference: float, dtype: str) -> Check:
         SCORE_BOUNDS[dtype],
         "largest relative difference of a completion's score alone, padded and batched",
     )
+
+
+def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
+    """Say that scores could not be tested, where all blocks hold one completion each."""
+    return [
+        f"{check.name} could not be checked: no block holds two different completions, "
+        "as if they were not sampled; see sampling.temperature"
+        for check in checks
+        if check.name == MEAN_SCORE and check.ok is None
+    ]
 
 
 def summary(checks: Sequence[Check]) -> str:

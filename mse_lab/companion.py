@@ -11,7 +11,6 @@ from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,6 +22,7 @@ from mse_lab.figure import (
     collect_handles,
     draw_band,
     finish_panel,
+    reach,
     save_figure,
 )
 from mse_lab.finished import read_laws, read_tables
@@ -64,11 +64,10 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
         if tables.law_only:
             draw_band(axes, curve, "scale_free_mse", colour, label)
             continue
-        value, low, high = (curve[f"scale_free_mse{end}"] for end in ("", "_low", "_high"))
         axes.errorbar(
             curve["group_size"],
-            value,
-            yerr=[value - low, high - value],
+            curve["scale_free_mse"],
+            yerr=reach(curve, "scale_free_mse"),
             marker=mark,
             color=colour,
             markersize=4,
@@ -80,13 +79,8 @@ def _draw_panel(axes: Axes, folder: Path, styles: dict[str, tuple[str, str]]) ->
 
 
 def _compose(folders: Sequence[Path], names: Sequence[str]) -> Figure:
-    figure, panels = plt.subplots(
-        1,
-        len(folders),
-        figsize=(1.9 + 2.6 * len(folders), 3.2),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(1.9 + 2.6 * len(folders), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(folders), squeeze=False)
     for axes, folder in zip(panels[0], folders, strict=True):
         _draw_panel(axes, folder, _styles(names))
     panels[0][0].set_ylabel("Scale-free MSE")

@@ -24,16 +24,27 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-
-class InputError(ValueError):
-    """The user's input is at fault; the message is one line with the remedy."""
+from mse_lab.input_error import InputError as InputError
+from mse_lab.input_error import shorten, shown
+from mse_lab.patterns import fault_of_pattern
+from mse_lab.plain import (
+    fault_of_text,
+    parse_yaml,
+    read_text,
+    reading,
+    refuse_unusable,
+)
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-Positive = Annotated[int, Field(ge=1)]
+# What an array can be long.
+Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+# Names and paths.
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class FreshAdapter(_Section):
@@ -47,7 +58,7 @@ class FreshAdapter(_Section):
 
     rank: Positive = 8
     alpha: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)] = 16.0
-    target: str | Annotated[list[str], Field(min_length=1)] = "all-linear"
+    target: str | Annotated[list[Text], Field(min_length=1)] = "all-linear"
 
     @field_validator("target")
     @classmethod
@@ -67,7 +78,7 @@ def _kind_of_adapter(value: Any) -> str | None:
 
 # The tags are such that `_one_line` leaves them out of the key.
 AdapterEntry = Annotated[
-    Annotated[str | None, Tag("str-or-null")] | Annotated[FreshAdapter, Tag("dict")],
+    Annotated[Text | None, Tag("str-or-null")] | Annotated[FreshAdapter, Tag("dict")],
     Discriminator(_kind_of_adapter),
 ]
 
@@ -90,16 +101,16 @@ class Model(_Section):
             holds.
     """
 
-    path: str
-    revision: str | None = None
+    path: Text
+    revision: Text | None = None
     adapter: AdapterEntry = None
-    adapter_revision: str | None = None
+    adapter_revision: Text | None = None
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
     device_map: Literal["auto"] | None = None
     memory: (
-        Annotated[str, Field(pattern=r"(?i)^\s*\d+(\.\d+)?\s*([kmgt]i?b)?\s*$")]
-        | int
+        Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]
+        | Annotated[int, Field(ge=1, lt=2**63)]
         | None
     ) = None
     batch: Positive | None = None
@@ -129,10 +140,10 @@ class Fields(_Section):
         category: For tables; may be missing.
     """
 
-    problem: str = "problem"
-    answer: str = "answer"
-    id: str = "id"
-    category: str = "category"
+    problem: Text = "problem"
+    answer: Text = "answer"
+    id: Text = "id"
+    category: Text = "category"
 
 
 class Shots(_Section):
@@ -150,11 +161,11 @@ class Shots(_Section):
         revision: Like `prompts.revision`.
     """
 
-    count: Annotated[int, Field(ge=0)] = 0
-    source: str | None = None
-    subset: str | None = None
-    split: str | None = None
-    revision: str | None = None
+    count: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    source: Text | None = None
+    subset: Text | None = None
+    split: Text | None = None
+    revision: Text | None = None
 
     @model_validator(mode="after")
     def _says_how_many(self) -> Self:
@@ -185,13 +196,13 @@ class Prompts(_Section):
         chat: Whether the text goes through the tokenizer's chat template.
     """
 
-    source: str
-    subset: str | None = None
-    split: str | None = None
-    revision: str | None = None
+    source: Text
+    subset: Text | None = None
+    split: Text | None = None
+    revision: Text | None = None
     fields: Fields = Fields()
     limit: Positive | None = None
-    template: str = "plain"
+    template: Text = "plain"
     shots: Shots = Shots()
     chat: bool = False
 
@@ -217,7 +228,7 @@ class Pool(_Section):
             largest group size.
     """
 
-    reference: Annotated[int, Field(ge=4, multiple_of=2)] = 1024
+    reference: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 1024
     replicate: Positive = 256
 
 
@@ -232,7 +243,7 @@ class Interval(_Section):
     """
 
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    resamples: Annotated[int, Field(ge=100)] = 2000
+    resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
     width: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)] = 0.1
 
 
@@ -248,9 +259,9 @@ class Probe(_Section):
 
     model: Model
     prompts: Prompts
-    reward: str = "integer"
+    reward: Text = "integer"
     sampling: Sampling = Sampling()
-    completions: str | None = None
+    completions: Text | None = None
     pool: Pool = Pool()
     group_sizes: Annotated[list[Positive], Field(min_length=1)] = [4, 8, 16, 32, 64]
     estimators: Annotated[list[EstimatorEntry], Field(min_length=1)] = [
@@ -258,9 +269,9 @@ class Probe(_Section):
         "grpo",
         "oracle",
     ]
-    parameters: Literal["all"] | Annotated[list[str], Field(min_length=1)] = "all"
+    parameters: Literal["all"] | Annotated[list[Text], Field(min_length=1)] = "all"
     interval: Interval = Interval()
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
 
     @property
     def largest_group(self) -> int:
@@ -270,12 +281,13 @@ class Probe(_Section):
     @field_validator("group_sizes")
     @classmethod
     def _each_divides_the_largest(cls, sizes: list[int]) -> list[int]:
+        largest = max(sizes)
         for size in sizes:
-            if max(sizes) % size:
+            if largest % size:
                 raise PydanticCustomError(
                     "group_sizes",
                     "{size} does not divide the largest, {largest}; use divisors of it",
-                    {"size": size, "largest": max(sizes)},
+                    {"size": size, "largest": largest},
                 )
         if len(set(sizes)) < len(sizes):
             raise PydanticCustomError("group_sizes", "a size stands twice; name each once")
@@ -291,6 +303,18 @@ class Probe(_Section):
                     "an entry with parameters needs a name: {{name: ..., k: 4}}",
                 )
         return entries
+
+    @field_validator("parameters")
+    @classmethod
+    def _each_is_a_pattern(cls, patterns: str | list[str]) -> str | list[str]:
+        for pattern in [] if isinstance(patterns, str) else patterns:
+            if fault := fault_of_pattern(pattern):
+                raise PydanticCustomError(
+                    "parameters",
+                    "{pattern} is no regular expression: {fault}",
+                    {"pattern": shown(pattern), "fault": fault},
+                )
+        return patterns
 
     @model_validator(mode="after")
     def _rewards_are_supplied_with_completions(self) -> Self:
@@ -332,30 +356,47 @@ def _sections_in(annotation: Any) -> Iterator[Any]:
         yield from _sections_in(part)
 
 
+def _keys(section: type[_Section]) -> Iterator[str]:
+    """Yield the names of all keys of a section and those below."""
+    for name, field in section.model_fields.items():
+        yield name
+        for below in _sections_in(field.annotation):
+            yield from _keys(below)
+
+
+_KEYS = frozenset(_keys(Probe))
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Name the known word nearest to a misspelt one, for an error message.
 
     >>> nearest("grop", ["vanilla", "grpo"])
     'did you mean grpo?'
     """
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.5)
+    some = shorten(", ".join(known), 500)
+    return f"did you mean {close[0]}?" if close else f"known: {some}"
 
 
 def _one_line(error: ValidationError, source: str) -> InputError:
     """Turn the first complaint of pydantic into the one line a user reads."""
     first = error.errors(include_url=False)[0]
-    path = [key for key in first["loc"] if not str(key).startswith(("str", "list", "dict"))]
-    key = ".".join(str(part) for part in path)
+    *above, last = first["loc"] or [""]
+    # Beside keys and places in lists pydantic names the alternatives of a type.
+    path = [part for part in above if part in _KEYS or isinstance(part, int)]
     if first["type"] == "extra_forbidden":
-        hint = nearest(str(path[-1]), _fields_at(path[:-1]))
+        key = ".".join(map(str, [*path, shorten(str(last))]))
+        hint = nearest(str(last), _fields_at(path))
         return InputError(f"{source}: unknown key {key}; {hint}")
+    if last in _KEYS or isinstance(last, int):
+        path.append(last)
+    key = ".".join(map(str, path))
     if first["type"] == "missing":
         return InputError(f"{source}: {key} is missing; add it")
     if not key:
         return InputError(f"{source}: {first['msg']}")
     message = first["msg"].removeprefix("Input ")
-    return InputError(f"{source}: {key} = {first['input']!r}: {message}")
+    return InputError(f"{source}: {key} = {shown(first['input'])}: {message}")
 
 
 def parse_probe(values: Any, source: str) -> Probe:
@@ -375,34 +416,26 @@ def parse_probe(values: Any, source: str) -> Probe:
         raise InputError(
             f"{source}: not a mapping of keys to values; see probes/tiny/base.yaml"
         )
+    refuse_unusable(values, source)
     try:
         return Probe.model_validate(dict(values))
     except ValidationError as error:
         raise _one_line(error, source) from None
 
 
-def _read_yaml(text: str, source: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{source}: not valid YAML: {reason}") from None
-
-
 def _assign(values: dict[str, Any], assignment: str) -> None:
     """Carry out one `--set dotted.key=value`; the value is YAML."""
     key, equals, text = assignment.partition("=")
+    where = f"--set {shorten(assignment)}"
     if not equals:
-        raise InputError(
-            f"--set {assignment}: not KEY=VALUE; write pool.replicate=128, say"
-        )
+        raise InputError(f"{where}: not KEY=VALUE; write pool.replicate=128, say")
     *sections, last = key.strip().split(".")
     target = values
     for section in sections:
         if not isinstance(target.setdefault(section, {}), dict):
-            raise InputError(f"--set {assignment}: {section} holds no keys; set it whole")
+            raise InputError(f"{where}: {section} holds no keys; set it whole")
         target = target[section]
-    target[last] = _read_yaml(text, f"--set {assignment}")
+    target[last] = parse_yaml(text, where)
 
 
 def probe_file(name: str, root: Path) -> Path:
@@ -414,9 +447,11 @@ def probe_file(name: str, root: Path) -> Path:
     path = (
         Path(name) if name.endswith((".yaml", ".yml")) else root / "probes" / f"{name}.yaml"
     )
-    if not path.is_file():
+    with reading(path):
+        found = "\0" not in name and path.is_file()
+    if not found:
         known = [known_name for known_name, _ in probe_files(root)]
-        raise InputError(f"no probe {name}; {nearest(name, known)}")
+        raise InputError(f"no probe {shorten(name)}; {nearest(name, known)}")
     return path
 
 
@@ -428,12 +463,18 @@ def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def probe_name(path: Path, root: Path) -> str:
-    """Name the results folder: the path below `probes/`, else the file's own name."""
+    """Name the results folder: the path below `probes/`, else the file's own name.
+
+    Raises:
+        InputError: The name would break the lines of tables, or cannot stand in one.
+    """
     folder = (root / "probes").resolve()
-    resolved = path.resolve()
+    resolved, name = path.resolve(), path.stem
     if resolved.is_relative_to(folder):
-        return resolved.relative_to(folder).with_suffix("").as_posix()
-    return path.stem
+        name = resolved.relative_to(folder).with_suffix("").as_posix()
+    if fault := fault_of_text(name):
+        raise InputError(f"{path}: the file's name {fault}")
+    return name
 
 
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
@@ -446,11 +487,7 @@ def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
     Raises:
         InputError: The file cannot be read, or its content cannot be used.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    values = _read_yaml(text, str(path))
+    values = parse_yaml(read_text(path), str(path))
     if isinstance(values, dict):
         for assignment in assignments:
             _assign(values, assignment)
@@ -484,8 +521,12 @@ def local_path(name: str, root: Path) -> Path | None:
 
     Returns:
         The existing path, or None.
+
+    Raises:
+        InputError: It cannot be known whether it exists.
     """
     for candidate in (Path(name), root / name):
-        if candidate.exists():
-            return candidate
+        with reading(candidate):
+            if candidate.exists():
+                return candidate
     return None

@@ -1,11 +1,12 @@
 """Curves: every estimator at every group size, measured and by its law, with intervals.
 
 The aggregate is the mean over P fixed prompts, each with a group of its own. Its measured
-MSE comes from the replicates, its law from the pool's moments; both from the same draws, so
-that their difference can be tested. Where products between completions are not known, there
-are no replicates and the law stands alone.
+MSE comes from the replicates, its law from the pool's moments; both know which completions
+each of their parts comes from, so that their difference can be tested. Where products
+between completions are not known, there are no replicates and the law stands alone.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,37 +17,63 @@ from scipy import stats
 from mse_lab.bias import Between, Decomposition, aggregate
 from mse_lab.binary_laws import Law, find_law, is_binary
 from mse_lab.estimators import Estimator
-from mse_lab.intervals import Estimate, Resamples, percentile_interval, resample_moments
-from mse_lab.laws import Moments, pool_moments
+from mse_lab.intervals import Estimate, Statistic
+from mse_lab.laws import Moments, completion_moments, pool_moments
 from mse_lab.pools import Floats, Pools
-from mse_lab.replicates import Key, block_means
+from mse_lab.reference_noise import ReferenceNoise, draw_moments
+from mse_lab.replicates import Key
 
 # Probability that any correct curve of a run is warned of.
 FAMILY_WISE = 1e-4
 
 LARGEST_LAW = 1024
 
+# With fewer effective degrees of freedom a run is warned of: on simulated pools the 95%
+# intervals of heavy-tailed prompts covered 88 to 90% there (tests/benchmarks/coverage.py).
+FEW_DEGREES = 5
+
+# Figures that are positive by nature.
+POSITIVE = ("mse", "variance", "scale_free_mse")
+
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve's point: the aggregate's figures, each with its draws.
+    """A curve's point: the aggregate's figures, and what they are made of.
 
     Attributes:
         point: The estimates.
-        draws: The same for every resample, arrays (B,).
+        noise: The same in every draw of the reference's noise, arrays (B,).
+        run: Names the run, which other runs are independent of.
+        errors_PR: Gives the error of each group, whose means over groups and prompts make
+            the MSE, up to a constant; made when asked for, since there are many curves.
+        reference_degrees: Degrees of freedom of the reference's noise.
     """
 
     point: Decomposition
-    draws: Decomposition
+    noise: Decomposition
+    run: str
+    errors_PR: Callable[[], Floats]
+    reference_degrees: float
+
+    def statistic(self, part: str = "mse") -> Statistic:
+        """Give a part of the decomposition with what it is made of."""
+        value = float(getattr(self.point, part))
+        growth = {
+            "mse": 1.0,
+            "variance": 1.0,
+            "scale_free_mse": float(self.point.scale_free_growth),
+        }.get(part, 0.0)
+        shift_B = np.broadcast_to(getattr(self.noise, part), np.shape(self.noise.mse))
+        groups = {}
+        if growth:
+            errors_PR = self.errors_PR()
+            groups[self.run] = growth / len(errors_PR) ** 2 * errors_PR
+        shifts = {self.run: shift_B - value}
+        return Statistic(value, groups, shifts, self.reference_degrees)
 
     def interval(self, part: str, level: float) -> Estimate:
         """Give a part of the decomposition its interval."""
-        value, draws = float(getattr(self.point, part)), getattr(self.draws, part)
-        kept = np.broadcast_to(draws, np.shape(self.draws.mse))
-        kept = kept[np.isfinite(kept)]
-        if not np.isfinite(value) or not kept.size:
-            return Estimate(value, np.nan, np.nan)
-        return percentile_interval(value, kept, level)
+        return self.statistic(part).interval(level, positive=part in POSITIVE)
 
 
 def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
@@ -60,11 +87,13 @@ class Curves:
 
     Attributes:
         pools: The pools.
-        resamples: The draws.
+        noise: Draws of the reference's noise.
+        run: Names the run, which other runs are independent of.
     """
 
     pools: Pools
-    resamples: Resamples
+    noise: ReferenceNoise
+    run: str = ""
 
     @cached_property
     def moments(self) -> Moments:
@@ -73,8 +102,13 @@ class Curves:
 
     @cached_property
     def drawn_moments(self) -> Moments:
-        """The prompts' moments in every resample, (B, P)."""
-        return resample_moments(self.pools, self.resamples)
+        """The prompts' moments in every draw of the reference's noise, (B, P)."""
+        return draw_moments(self.pools, self.noise)
+
+    @cached_property
+    def completion_moments(self) -> Moments:
+        """Every completion's part in the moments, (N, P)."""
+        return completion_moments(self.pools)
 
     @cached_property
     def binary(self) -> bool:
@@ -93,8 +127,8 @@ class Curves:
 
     @cached_property
     def drawn_between(self) -> Between:
-        """Products between prompts in every resample."""
-        return replace(self.between, noise_BP=self.resamples.reference_noise_BP)
+        """Products between prompts in every draw of the reference's noise."""
+        return replace(self.between, noise_BP=self.noise.normals_BP)
 
     def by_law(self, estimator: Estimator, size: int) -> Curve | None:
         """Evaluate the aggregate's law; None where the estimator has none."""
@@ -109,7 +143,12 @@ class Curves:
             found = law(moments)
             mse = _mse_of_prompts(found, moments)
             parts.append(aggregate(mse, found.slope, moments.gradient2, between))
-        return Curve(*parts)
+        point, noise = parts
+
+        def errors_PN() -> Floats:
+            return law(self.completion_moments).second.T
+
+        return Curve(point, noise, self.run, errors_PN, self.noise.degrees)
 
     def prompts_by_law(self, estimator: Estimator, size: int) -> Floats:
         """Evaluate the law of each prompt's MSE, (P,); NaN where the estimator has none."""
@@ -146,20 +185,21 @@ class Curves:
             slope, drawn_slope = law(self.moments).slope, law(self.drawn_moments).slope
         else:
             return None
-        means_PK = block_means(errors_PR, self.pools.blocks)
-        draws = self.resamples
+        means_P = errors_PR.mean(-1)
+        draws = self.noise
         shift_BP = (
             drawn_slope * draws.error_shift_BP + (1 - drawn_slope) * draws.gradient_shift_BP
         )
         if estimator.knows_value:
             shift_BP = shift_BP + self._value_shift(estimator, size)
-        drawn_mse = draws.mean_of_blocks(means_PK) + shift_BP
-        return Curve(
-            aggregate(means_PK.mean(-1), slope, self.moments.gradient2, self.between),
-            aggregate(
-                drawn_mse, drawn_slope, self.drawn_moments.gradient2, self.drawn_between
-            ),
+        point = aggregate(means_P, slope, self.moments.gradient2, self.between)
+        noise = aggregate(
+            means_P + shift_BP,
+            drawn_slope,
+            self.drawn_moments.gradient2,
+            self.drawn_between,
         )
+        return Curve(point, noise, self.run, lambda: errors_PR, draws.degrees)
 
 
 def measure_curves(
@@ -214,35 +254,29 @@ def warn_of_norms_only(
     ]
 
 
-def disagreement(measured: Curve, law: Curve, degrees: int) -> float:
-    """Test replicates minus law on the paired draws.
+def disagreement(measured: Curve, law: Curve) -> float:
+    """Test whether replicates and law agree, paired; the two-sided p-value.
 
-    Args:
-        measured: The point from the replicates.
-        law: The same point from the moments.
-        degrees: Degrees of freedom of the spread: prompts times (blocks - 1).
-
-    Returns:
-        The two-sided p-value.
+    So far out the tails are Student's at the degrees of one prompt, if those are fewer: how
+    many prompts carry the difference is estimated too, and chance may make them many.
     """
-    spread = float(np.std(measured.draws.mse - law.draws.mse, ddof=1))
-    difference = abs(float(measured.point.mse - law.point.mse))
-    if spread == 0:
-        return 1.0 if difference == 0 else 0.0
-    return float(2 * stats.t.sf(difference / spread, degrees))
+    gap = measured.statistic().exceeding(law.statistic())
+    if gap.error == 0:
+        return float(gap.value == 0)
+    degrees = min(gap.degrees, measured.errors_PR().shape[-1] - 1)
+    return float(2 * stats.t.sf(abs(gap.value) / gap.error, degrees))
 
 
 def warn_of_disagreement(
-    pools: Pools, found: Mapping[Key, tuple[Curve | None, Curve | None]]
+    found: Mapping[Key, tuple[Curve | None, Curve | None]],
 ) -> list[str]:
     """Name the estimators whose replicates and law disagree, family-wise at 1e-4."""
-    degrees = pools.prompts * (pools.blocks - 1)
     both = {key: pair for key, pair in found.items() if None not in pair}
     warnings = []
     for key, (measured, law) in both.items():
         if measured is None or law is None:
             continue
-        p_value = disagreement(measured, law, degrees)
+        p_value = disagreement(measured, law)
         if p_value < FAMILY_WISE / len(both):
             warnings.append(
                 f"{key.estimator} at G = {key.group_size}: replicates give "
@@ -250,3 +284,27 @@ def warn_of_disagreement(
                 f"(p = {p_value:.1g}); one of them is wrong"
             )
     return warnings
+
+
+def warn_of_few_degrees(
+    pools: Pools, found: Mapping[Key, tuple[Curve | None, Curve | None]]
+) -> list[str]:
+    """Say where a few prompts or completions carry an MSE, and what pool would do."""
+    degrees = {
+        key: measured.statistic().degrees
+        for key, (measured, _) in found.items()
+        if measured is not None
+    }
+    if not degrees or min(degrees.values()) >= FEW_DEGREES:
+        return []
+    key = min(degrees, key=degrees.__getitem__)
+    replicates = pools.rewards_PN.shape[1] // key.group_size
+    # Degrees plus two grow as replicates plus one: exact for one prompt's normal errors.
+    wanted = (FEW_DEGREES + 2) / (degrees[key] + 2) * (replicates + 1) - 1
+    blocks = math.ceil(wanted * key.group_size / pools.largest_group)
+    return [
+        f"too few effective degrees of freedom ({degrees[key]:.1f}, {key.estimator} at "
+        f"G = {key.group_size}): a few prompts, or a few completions, carry the MSE, and "
+        "intervals may cover less than they say; more prompts like these would do, or "
+        f"pool.replicate={blocks * pools.largest_group}"
+    ]

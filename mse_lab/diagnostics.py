@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from mse_lab.binary_laws import is_binary
-from mse_lab.intervals import covariance_square_trace
 from mse_lab.pools import Floats, Pools
+from mse_lab.reference_noise import covariance_square_trace
 
 # Shares of completions, or of prompts, from which on a warning is given.
 MOST, NEARLY_ALL = 0.5, 0.9
@@ -63,6 +64,7 @@ class Diagnostics:
         end_tokens: Every token that ends completions.
         gradient_norm2: The aggregate's ||g||^2, unbiased.
         gradient_norm2_error: Its standard error where g is zero.
+        given_up: Completions whose comparison with the answer was given up: reward 0.
     """
 
     prompts: int
@@ -80,6 +82,7 @@ class Diagnostics:
     end_tokens: tuple[EndToken, ...]
     gradient_norm2: float
     gradient_norm2_error: float
+    given_up: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `diagnostics.json`."""
@@ -109,10 +112,10 @@ class Diagnostics:
 
 def restore(values: Mapping[str, Any]) -> Diagnostics | None:
     """Read back `diagnostics.json`; None where another version wrote it."""
-    if set(values) != {field.name for field in fields(Diagnostics)}:
+    names = {field.name for field in fields(Diagnostics)}
+    if {*values, "given_up"} != names:
         return None
-    ends = tuple(EndToken(**one) for one in values["end_tokens"])
-    return Diagnostics(**{**values, "end_tokens": ends})
+    return TypeAdapter(Diagnostics).validate_python(values)
 
 
 def _percent(share: float | None) -> str:
@@ -207,6 +210,7 @@ def diagnose(
         end_tokens=_count_ends(shards, names, size * pools.prompts),
         gradient_norm2=pools.aggregate_norm2,
         gradient_norm2_error=gradient_norm2_error(pools),
+        given_up=sum(int(shard["given_up"]) for shard in shards),
     )
 
 
@@ -271,6 +275,15 @@ def _warn_of_variety(found: Diagnostics) -> str | None:
     return None
 
 
+def _warn_of_given_up(found: Diagnostics) -> str | None:
+    if not found.given_up:
+        return None
+    return (
+        f"{found.given_up} comparisons with the answer took too long and were given up: "
+        "these completions have reward 0, which another machine may see otherwise"
+    )
+
+
 def _warn_of_gradient(found: Diagnostics) -> str | None:
     error = found.gradient_norm2_error
     # Where every prompt has one reward there is no gradient, and that is said already.
@@ -288,6 +301,7 @@ def warn_of_completions(found: Diagnostics) -> list[str]:
     """Say in words what would make the measurement mean little."""
     warnings = (
         _warn_of_rewards(found),
+        _warn_of_given_up(found),
         _warn_of_ends(found),
         _warn_of_variety(found),
         _warn_of_gradient(found),

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from mse_lab import __version__
+
 PACKAGES = (
-    "mse_lab",
     "torch",
     "transformers",
     "numpy",
@@ -82,7 +83,9 @@ def describe_environment(
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _commit(root),
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in PACKAGES},
+        # Ours may be used without being installed.
+        "versions": {"mse_lab": __version__}
+        | {name: metadata.version(name) for name in PACKAGES},
         "device": device.type,
         "device_model": device_model(device),
         "threads": torch.get_num_threads(),

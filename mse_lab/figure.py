@@ -6,6 +6,7 @@ has no replicates: its laws are drawn as lines with the bands of their intervals
 """
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -66,7 +66,7 @@ def _draw_curve(
     axes.errorbar(
         sizes * shift,
         curve["mse"],
-        yerr=[curve["mse"] - curve["mse_low"], curve["mse_high"] - curve["mse"]],
+        yerr=reach(curve, "mse"),
         fmt=mark,
         color=colour,
         markersize=4,
@@ -77,6 +77,15 @@ def _draw_curve(
         label=label,
         zorder=3,
     )
+
+
+def reach(curve: pd.DataFrame, column: str) -> list["pd.Series[float]"]:
+    """How far the intervals reach below and above their points.
+
+    Where one misses its point, as at a level near zero, it reaches no way on that side.
+    """
+    value, low, high = (curve[f"{column}{end}"] for end in ("", "_low", "_high"))
+    return [(value - low).clip(lower=0), (high - value).clip(lower=0)]
 
 
 def draw_band(
@@ -117,15 +126,19 @@ def draw_panel(axes: Axes, folder: Path) -> None:
 def finish_panel(axes: Axes, tables: Tables) -> None:
     """Set the scales of a panel and its title."""
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log", nonpositive="clip")
+    # Nothing at or below zero has a place on a logarithmic scale.
+    nothing = -math.inf < axes.dataLim.y1 <= 0
+    if not nothing:
+        axes.set_yscale("log", nonpositive="clip")
     sizes = sorted(set(tables.mse["group_size"]))
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
     law_only = "\nlaw only, no replicates" if tables.law_only else ""
+    zero = "\nno error above zero" if nothing else ""
     failed = "" if tables.held else "\nA CHECK FAILED"
     accuracy = f"{tables.prompts['value'].mean():.2f}"
-    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{failed}")
+    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{zero}{failed}")
 
 
 def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
@@ -140,13 +153,8 @@ def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
 
 
 def _compose(folders: Sequence[Path]) -> Figure:
-    figure, panels = plt.subplots(
-        1,
-        len(folders),
-        figsize=(0.4 + 2.25 * len(folders), 2.7),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(0.4 + 2.25 * len(folders), 2.7), layout="constrained")
+    panels = figure.subplots(1, len(folders), squeeze=False)
     for axes, folder in zip(panels[0], folders, strict=True):
         draw_panel(axes, folder)
     panels[0][0].set_ylabel("MSE of the gradient")
@@ -176,7 +184,7 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     """Compose a figure in the house style and write it.
 
     Args:
-        compose: Makes the figure.
+        compose: Makes the figure, without pyplot, which would keep it for good.
         output: The file; `.png`, `.pdf` or `.svg` by its suffix.
 
     Raises:
@@ -184,11 +192,8 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     """
     if output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
-    mpl.use("agg")
     with mpl.rc_context(STYLE):
-        figure = compose()
-        write_figure(figure, output)
-    plt.close(figure)
+        write_figure(compose(), output)
 
 
 def write_figure(figure: Figure, output: Path) -> None:

@@ -9,11 +9,12 @@ everywhere, so that a sample sees it.
 import hashlib
 import json
 from collections.abc import Iterator
+from operator import index
 from pathlib import Path
 from typing import BinaryIO
 
-from mse_lab.config import Model, local_path
-from mse_lab.hub import Location
+from mse_lab.config import Model
+from mse_lab.hub import Location, look_up
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
@@ -60,23 +61,28 @@ def _spans(file: BinaryIO, path: Path, *, whole: bool) -> Iterator[Span]:
         for start in range(0, size, 2**20):
             yield start, min(start + 2**20, size)
     elif path.suffix == ".safetensors":
-        try:
-            yield from list(_spans_of_tensors(file))
-        except (ValueError, LookupError, TypeError, MemoryError, OverflowError):
-            yield from _pieces(0, size)  # a broken file; loading it will say so
+        yield from _spans_of_tensors(file, size) or _pieces(0, size)
     else:
         yield from _pieces(0, size)
 
 
-def _spans_of_tensors(file: BinaryIO) -> Iterator[Span]:
-    """Yield the header of a safetensors file and pieces of each of its tensors."""
+def _spans_of_tensors(file: BinaryIO, size: int) -> list[Span]:
+    """List the header of a safetensors file and pieces of each of its tensors.
+
+    Nothing is listed of a broken file: loading it will say so.
+    """
     first = 8 + int.from_bytes(file.read(8), "little")
-    header = json.loads(file.read(first - 8))
-    yield 0, first
-    for name, tensor in sorted(header.items()):
-        if name != "__metadata__":
-            start, end = tensor["data_offsets"]
-            yield from _pieces(first + start, first + end)
+    try:
+        header = json.loads(file.read(first - 8)) if first <= size else {}
+        spans = [(0, first)]
+        for name, tensor in sorted(header.items()):
+            if name != "__metadata__":
+                start, end = (index(offset) for offset in tensor["data_offsets"])
+                spans += _pieces(first + start, first + end)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
+    sound = all(0 <= start <= end <= size for start, end in spans)
+    return spans if sound else []
 
 
 def _pieces(start: int, end: int) -> Iterator[Span]:
@@ -100,7 +106,13 @@ def identify(location: Location, file: str = "config.json") -> str:
         The name; empty for a Hub name that is not in the cache.
     """
     if location.is_local:
-        return fingerprint(Path(location.where))
+        try:
+            return fingerprint(Path(location.where))
+        except OSError as error:
+            name = Path(error.filename or "a file").name
+            raise location.refuse(
+                f"{name}: {error.strerror}", "give files that may be read"
+            ) from None
     cached = location.file(file)
     # The cache keeps a commit's files in `snapshots/<commit>`.
     return cached.parent.name if cached is not None else ""
@@ -117,12 +129,10 @@ def identify_model(config: Model, root: Path) -> dict[str, str]:
         `model`, and `adapter` where one is saved -> name; empty where neither folder nor
         cache has it.
     """
-    named = {"model": (config.path, config.revision, "config.json")}
+    model = look_up("model.path", config.path, config.revision, root)
+    identities = {"model": identify(model)}
     if isinstance(config.adapter, str):
-        named["adapter"] = (config.adapter, config.adapter_revision, "adapter_config.json")
-    identities = {}
-    for part, (name, revision, file) in named.items():
-        path = local_path(name, root)
-        location = Location(part, name, str(path or name), revision, online=False)
-        identities[part] = identify(location, file)
+        name, revision = config.adapter, config.adapter_revision
+        adapter = look_up("model.adapter", name, revision, root)
+        identities["adapter"] = identify(adapter, "adapter_config.json")
     return identities

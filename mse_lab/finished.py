@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mse_lab.checks import hold
+from mse_lab.analysis import Result, analyse_run
 from mse_lab.config import InputError, Probe, parse_probe
+from mse_lab.intact import REMEDY
 from mse_lab.pools import Pools
 from mse_lab.records import Record
 
@@ -18,11 +19,24 @@ class Finished(NamedTuple):
         name: The probe's name, as in the tables.
         probe: Its configuration.
         pools: Its pools.
+        prompts: `prompts.csv`.
     """
 
     name: str
     probe: Probe
     pools: Pools
+    prompts: pd.DataFrame
+
+    @property
+    def is_of_one_piece(self) -> bool:
+        """Whether the parts agree on how much was measured."""
+        pools, size = self.pools, self.probe.pool
+        return (
+            pools.prompts == len(self.prompts)
+            and pools.largest_group == self.probe.largest_group
+            and pools.rewards_PN.shape[1] == size.replicate
+            and pools.reference_rewards_PN.shape[1] == size.reference
+        )
 
 
 class Tables(NamedTuple):
@@ -51,20 +65,19 @@ def read_tables(folder: Path) -> Tables:
     """Read the tables of a run, committed or just made.
 
     Raises:
-        InputError: The folder holds none.
+        InputError: The folder holds none, or a damaged one.
     """
     record = Record(folder)
     if not record.has_tables():
         raise InputError(
             f"{folder}: no finished run; make it with python run_mse.py run PROBE"
         )
-    mse = pd.read_csv(record.path("mse.csv"))
-    texts = {"prompt": str, "category": str}
+    mse = record.read_table("mse.csv")
     return Tables(
         name=str(mse["probe"].iloc[0]),
         mse=mse,
-        prompts=pd.read_csv(record.path("prompts.csv"), converters=texts),
-        held=not record.has_checks() or hold(record.read_checks()),
+        prompts=record.read_table("prompts.csv"),
+        held=record.read_checks().ok,
     )
 
 
@@ -72,12 +85,9 @@ def read_laws(folder: Path) -> pd.DataFrame:
     """Read `laws.csv` of a run.
 
     Raises:
-        InputError: It is missing.
+        InputError: It is missing or damaged.
     """
-    path = Record(folder).path("laws.csv")
-    if not path.exists():
-        raise InputError(f"{path}: missing; make it with python run_mse.py run PROBE")
-    return pd.read_csv(path)
+    return Record(folder).read_table("laws.csv")
 
 
 def read_run_name(folder: Path) -> str:
@@ -93,12 +103,38 @@ def read_finished(folder: Path) -> Finished:
     """Read a finished run.
 
     Raises:
-        InputError: The folder holds tables only, or nothing.
+        InputError: The folder holds tables only, or nothing, or what is damaged or of
+            several runs.
     """
-    name, record = read_run_name(folder), Record(folder)
-    if not record.path("pools.npz").exists():
+    tables, record = read_tables(folder), Record(folder)
+    name = tables.name
+    if not record.has("pools.npz"):
         raise InputError(
             f"{folder}: tables only; measure it again with python run_mse.py run {name}"
         )
-    probe = parse_probe(record.configuration(), str(record.path("config.yaml")))
-    return Finished(name, probe, record.read_pools())
+    finished = Finished(name, read_probe(folder), record.read_pools(), tables.prompts)
+    if not finished.is_of_one_piece:
+        raise InputError(
+            f"{folder}: config.yaml, prompts.csv and pools.npz are not of one run; {REMEDY}"
+        )
+    return finished
+
+
+def read_probe(folder: Path) -> Probe:
+    """Read the configuration of a run.
+
+    Raises:
+        InputError: It is not one.
+    """
+    record = Record(folder)
+    return parse_probe(record.configuration(), str(record.path("config.yaml")))
+
+
+def read_result(folder: Path) -> Result:
+    """Read a finished run and analyse it, as it was analysed when it was made.
+
+    Raises:
+        InputError: The folder holds tables only, or nothing, or a damaged file.
+    """
+    name, probe, pools, prompts = read_finished(folder)
+    return analyse_run(name, probe, pools, prompts)

@@ -6,9 +6,7 @@ cache alone is used.
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import huggingface_hub
@@ -16,7 +14,6 @@ from huggingface_hub import constants, errors
 
 # The base of the HTTP client's errors, whichever client this version of the Hub's uses.
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-from safetensors import SafetensorError
 
 from mse_lab.config import InputError, local_path
 
@@ -62,6 +59,12 @@ class Location:
             "trust_remote_code": False,
         }
 
+    @property
+    def folder(self) -> Path:
+        """The folder that holds its files, the cache's where it lies on the Hub."""
+        known = (self.file(name) for name in ("config.json", "adapter_config.json"))
+        return next((path.parent for path in known if path), Path(self.where))
+
     def file(self, name: str) -> Path | None:
         """Find one of its files on this machine, or None."""
         if self.is_local:
@@ -77,7 +80,7 @@ class Location:
 
     def refuse(self, reason: str, remedy: str) -> InputError:
         """Say in one line what is wrong with it."""
-        return InputError(f"{self.key} = {self.name}: {reason}; {remedy}")
+        return InputError(f"{self.key} = {shorten(self.name)}: {reason}; {remedy}")
 
 
 def locate(
@@ -98,13 +101,11 @@ def locate(
     Raises:
         InputError: It is not to be had; the line says what to do.
     """
-    path = local_path(name, root)
-    if path is not None:
-        location = Location(key, name, str(path), None, online=False)
+    location = look_up(key, name, revision, root)
+    if location.is_local:
         if location.file(file) is None:
             raise location.refuse(f"no {file} in it", _folder_wanted(location))
         return location
-    location = Location(key, name, name, revision, online=True)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise location.refuse("no such folder", "give a checkpoint or Hub name")
     obstacle = _obstacle(location, file)
@@ -113,7 +114,26 @@ def locate(
             f"no such folder, not in the local cache, and {obstacle}",
             f"where there is a network, fetch it with: {location.download}",
         )
-    return Location(key, name, name, revision, online=not obstacle)
+    return replace(location, online=not obstacle)
+
+
+def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
+    """Say whether a name is that of a folder, without asking the Hub.
+
+    Raises:
+        InputError: The folder may not be read or entered.
+    """
+    try:
+        path = local_path(name, root)
+        if path is None:
+            return Location(key, name, name, revision, online=True)
+        next(path.iterdir(), None)  # may it be read
+        (path / "config.json").is_file()  # may it be entered
+    except OSError as error:
+        raise InputError(
+            f"{key} = {shorten(name)}: {error.strerror}; give a folder that may be read"
+        ) from None
+    return Location(key, name, str(path), None, online=False)
 
 
 def _folder_wanted(location: Location) -> str:
@@ -173,56 +193,19 @@ def _answer(location: Location, error: Exception, file: str) -> InputError:
 
 
 def one_line(error: BaseException) -> str:
-    """Give an error's message in one line, cut where it is long."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """Give an error's message in one line, cut where it is long.
+
+    >>> one_line(KeyError("rope"))
+    "KeyError 'rope'"
+    """
+    words = str(error).split()
+    # A single word says little without the kind of the error.
+    return shorten(" ".join(words if len(words) > 1 else [type(error).__name__, *words]))
+
+
+def shorten(text: str) -> str:
+    """Cut a text where it is long."""
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
-
-
-@contextmanager
-def loading(location: Location) -> Iterator[None]:
-    """Turn what goes wrong inside the block into one line about the checkpoint."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        LookupError,
-        MemoryError,
-        SafetensorError,
-    ) as error:
-        raise _failure(location, error) from None
-    except ImportError as error:
-        raise location.refuse(
-            f"cannot be loaded: {one_line(error)}", "install it"
-        ) from None
-    except Exception as error:
-        # The tokenizers library raises plain exceptions for files that it cannot read.
-        if type(error) is not Exception:
-            raise
-        raise _failure(location, error) from None
-
-
-def _failure(location: Location, error: Exception) -> InputError:
-    reason = f"cannot be loaded: {one_line(error)}"
-    if re.search(r"out of memory|allocate memory", str(error)):
-        return location.refuse(
-            "does not fit into memory",
-            "use model.dtype=bfloat16, or several GPUs with model.device_map=auto",
-        )
-    if "trust_remote_code" in str(error):
-        return location.refuse(
-            "it brings code of its own, which is not run",
-            "use a checkpoint whose architecture transformers has",
-        )
-    if "sentencepiece" in str(error) or "tiktoken" in str(error):
-        return location.refuse(
-            "its tokenizer has to be converted",
-            "install the converters: pip install sentencepiece tiktoken",
-        )
-    return incomplete(location, reason)
 
 
 def incomplete(location: Location, reason: str) -> InputError:

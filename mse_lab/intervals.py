@@ -1,34 +1,41 @@
-"""Intervals: one draw of resampled blocks for every estimator, group size and law.
+"""Intervals: a number, how it varies, and how well that is known.
 
-For an unbiased estimator E[error | reference] = MSE + <r_A - g, r_B - g>, so a reported MSE
-varies for two reasons:
+Every number that a run gives is, to first order, a sum over prompts of means over the
+independent groups of a prompt, plus what the finite reference does to it. So its variance
+is a sum,
 
-- the replicates, given the reference. Inside each prompt K - 1 of its K blocks of the
-  largest group size are drawn with replacement; K - 1, because a stratified bootstrap of K
-  from K is too narrow by the factor (K-1)/K. The draw is the same for all curves, which
-  keeps them paired.
-- the reference. <r_A - g, r_B - g> has variance tr(Sigma^2) / n^2 with n completions a
-  half; one normal shift a prompt, common to all curves, so that it cancels in differences.
-  tr(Sigma^2) is the mean of (eps_i eps_j K_ij)^2 over i != j, slightly conservative.
+    V = sum_x s_x^2 / R_x + V_reference,
 
-The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
-about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards. The oracle's
-measured MSE depends on V in the same way; without that its interval covered 88% where many
-small groups left little other noise. An estimator with E g_hat = slope g has
-E[error | reference] shifted by the slope's share of the first and the rest of the second.
+of terms that are estimated apart. The first part is what a bootstrap that resamples R - 1
+of the R groups of each prompt tends to with the number of its resamples; it is taken in its
+closed form, at the finest groups that a number is made of, so that numbers at one group
+size are paired group by group, and numbers at two sizes in what both are multiples of.
 
-Where products K_ij between completions are not known, there are no replicates, and
-tr(Sigma^2) is bounded by tr(Sigma)^2: the laws' intervals are then wider than they need be,
-as far as ||g||^2 matters to them.
+Where prompts are unlike, a few of them carry V, and V itself is uncertain. Its effective
+degrees of freedom are those of a chi-square as uncertain (Satterthwaite 1946, in the form
+of Welch 1947, exact for one prompt and for many alike):
+
+    degrees = 2 V^2 / U - 2,   U the estimated variance of the estimate of V,
+
+for normal contributions U = sum_x 2 v_x^2 / (R_x + 1), and more where their fourth moments
+say so. Intervals and tests take Student's tails at these degrees. A number that is positive
+by nature, such as an MSE, is skewed the more, the less is known of it: its interval is
+symmetric in its logarithm. `tests/benchmarks/coverage.py` measures how often they cover.
 """
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from mse_lab.laws import Moments, norm_moments, pool_moments
-from mse_lab.pools import Floats, Pools
+from mse_lab.pools import Floats
+
+# exp of more is not a number.
+LARGEST_LOG = 700.0
 
 
 class Estimate(NamedTuple):
@@ -39,128 +46,187 @@ class Estimate(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """The bootstrap draws that everything shares.
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+class Spread(NamedTuple):
+    """A variance, and how well it is known.
 
     Attributes:
-        shares_BPK: Weight of each block in each resample; sums to 1 over K.
-        error_shift_BP: Shift of a prompt's squared errors by the reference.
-        gradient_shift_BP: Shift of a prompt's <r_A, r_B> by the reference.
-        value_shift_BP: Shift of a prompt's V by the reference.
-        variance_shift_BP: Shift of a prompt's Var(Z) by the reference.
-        reference_noise_BP: The standard normals behind the gradient's shift, by which
-            rbar(x) varies along r_A(x) - r_B(x).
+        variance: V.
+        uncertainty: The variance of V's own estimate.
     """
 
-    shares_BPK: Floats
-    error_shift_BP: Floats
-    gradient_shift_BP: Floats
-    value_shift_BP: Floats
-    variance_shift_BP: Floats
-    reference_noise_BP: Floats
+    variance: float
+    uncertainty: float
 
-    def mean_of_blocks(self, values_PK: Floats) -> Floats:
-        """Resample the mean over blocks: (P, K) -> (B, P)."""
-        return np.einsum("bpk,pk->bp", self.shares_BPK, values_PK)
+    @property
+    def degrees(self) -> float:
+        """Effective degrees of freedom, at least one; infinite where V is known.
+
+        >>> Spread(1.0, 2 / (5 + 1)).degrees  # five normal numbers of one variance
+        4.0
+        """
+        if self.uncertainty <= 0:
+            return math.inf
+        return max(2 * self.variance**2 / self.uncertainty - 2, 1.0)
 
 
-def covariance_square_trace(pools: Pools) -> Floats:
-    """Estimate tr(Sigma^2) of the oracle's score-weighted residuals eps W, (P,).
+def spread_of_means(groups_PR: Floats) -> Spread:
+    """Estimate how a sum over prompts of means over R >= 2 groups varies.
 
-    For prompts whose products between completions are not known, and for blocks of one
-    completion, this is its upper bound (E eps^2 ||W||^2)^2, by Cauchy-Schwarz: too large
-    by the number of directions that share the noise.
+    >>> spread_of_means(np.array([[0.0, 2.0]]))  # s^2 = 2 of two: V = 1, U = 2 V^2 / 3
+    Spread(variance=1.0, uncertainty=0.6666666666666666)
     """
-    residuals = pools.in_blocks(pools.rewards_PN - pools.value_P[:, None])
-    terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
-    size = pools.largest_group
-    pairs = terms.sum((-1, -2)) - np.trace(terms, axis1=-2, axis2=-1)
-    bound_P = (residuals**2 * pools.in_blocks(pools.norms2_PN)).mean((-1, -2)) ** 2
-    if size == 1:
-        return np.asarray(bound_P)
-    trace_P = pairs.mean(-1) / (size * (size - 1))
-    return np.where(pools.has_cross_products_P, trace_P, bound_P)
+    count = groups_PR.shape[-1]
+    apart = groups_PR - groups_PR.mean(-1, keepdims=True)
+    square_P = (apart**2).sum(-1) / (count - 1)
+    normal_P = 2 * square_P**2 / (count + 1)
+    # Var(s^2) for any distribution, from the fourth moment; too small where groups are few.
+    fourth_P = (apart**4).mean(-1)
+    any_P = (fourth_P - square_P**2 * (count - 3) / (count - 1)) / count
+    uncertain_P = np.maximum(normal_P, any_P)
+    return Spread(float(square_P.sum() / count), float(uncertain_P.sum() / count**2))
 
 
-def _gradient_variance(pools: Pools) -> Floats:
-    """Variance of <r_A, r_B> to first order in the reference's noise, (P,)."""
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    spread = (residuals * pools.products_PN).var(-1, ddof=1)
-    return np.asarray(2 * spread / pools.reference_half)
+def _coarsen(groups_PR: Floats, count: int) -> Floats:
+    """Average neighbouring groups until `count` are left of each prompt."""
+    return groups_PR.reshape(len(groups_PR), count, -1).mean(-1)
 
 
-def _draw_reward_shifts(
-    pools: Pools, shape: tuple[int, int], rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Draw the shifts of V and of Var(Z) by the reference's rewards, (B, P) each.
+def _add(one: Floats, other: Floats) -> Floats:
+    """Add two numbers' contributions, in groups that both can be averaged to."""
+    count = math.gcd(one.shape[-1], other.shape[-1])
+    return _coarsen(one, count) + _coarsen(other, count)
 
-    With central moments m2, m3, m4 of the rewards the two have the variances m2/N and
-    (m4 - m2^2)/N and the covariance m3/N; for binary rewards one follows from the other.
+
+Parts = Mapping[str, Floats]
+
+
+def _sum_by_run(
+    one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
+) -> dict[str, Floats]:
+    """Add what is known of the same run; keep the rest."""
+    both = {run: add(one[run], other[run]) for run in one if run in other}
+    return {**one, **other, **both}
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number and what it is made of; sums and ratios of them stay paired.
+
+    Attributes:
+        value: The estimate.
+        groups: By run, what every group contributes, (P, R): the value is, to first order
+            and up to a constant, the sum over prompts of their means over groups. Runs are
+            independent of one another.
+        reference: By run, the value's shift in every draw of the reference's noise, (B,).
+        reference_degrees: Degrees of freedom of that noise's own size.
     """
-    centred = pools.reference_rewards_PN - pools.value_P[:, None]
-    count = centred.shape[-1]
-    m2, m3, m4 = ((centred**power).mean(-1) for power in (2, 3, 4))
-    varying = np.maximum(m2, np.finfo(float).tiny)
-    own = np.maximum(m4 - m2**2 - m3**2 / varying, 0)
-    value_shift = np.sqrt(m2 / count) * rng.standard_normal(shape)
-    rest = np.sqrt(own / count) * rng.standard_normal(shape)
-    return value_shift, m3 / varying * value_shift + rest
 
+    value: float
+    groups: Parts
+    reference: Parts
+    reference_degrees: float = math.inf
 
-def draw_resamples(
-    pools: Pools, resamples: int, rng: np.random.Generator, blocks_drawn: int | None = None
-) -> Resamples:
-    """Draw the bootstrap.
+    @cached_property
+    def spread(self) -> Spread:
+        """How the value varies."""
+        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
+        shifts = (shift_B[np.isfinite(shift_B)] for shift_B in self.reference.values())
+        noises = [float(shift_B.var(ddof=1)) for shift_B in shifts if len(shift_B) > 1]
+        return Spread(
+            sum(part.variance for part in parts) + sum(noises),
+            sum(part.uncertainty for part in parts)
+            + sum(2 * noise**2 / self.reference_degrees for noise in noises),
+        )
 
-    Args:
-        pools: The pools.
-        resamples: B.
-        rng: Source of randomness.
-        blocks_drawn: Blocks drawn of each prompt's K; by default K - 1, the number that
-            gives the right variance. Tests draw K to see the interval fail.
-    """
-    drawn = blocks_drawn or pools.blocks - 1
-    uniform = np.full(pools.blocks, 1 / pools.blocks)
-    counts = rng.multinomial(drawn, uniform, size=(resamples, pools.prompts))
-    shape = (resamples, pools.prompts)
-    error_scale = np.sqrt(covariance_square_trace(pools)) / pools.reference_half
-    error_shift = error_scale * rng.standard_normal(shape)
-    noise = rng.standard_normal(shape)
-    # rbar varies by noise (r_A - r_B)/2, so ||g||^2 by noise <r_A - r_B, rbar>: its sign.
-    sign = np.where(np.diag(pools.halves_PP) < 0, -1.0, 1.0)
-    first_order = sign * np.sqrt(_gradient_variance(pools)) * noise
-    value_shift, variance_shift = _draw_reward_shifts(pools, shape, rng)
-    return Resamples(
-        shares_BPK=counts / drawn,
-        error_shift_BP=error_shift,
-        gradient_shift_BP=error_shift + first_order,
-        value_shift_BP=value_shift,
-        variance_shift_BP=variance_shift,
-        reference_noise_BP=noise,
-    )
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return math.sqrt(self.spread.variance)
 
+    @property
+    def degrees(self) -> float:
+        """Effective degrees of freedom of the standard error."""
+        return self.spread.degrees
 
-def resample_moments(pools: Pools, resamples: Resamples) -> Moments:
-    """Resample the moments that the laws need, with the very same draws; arrays (B, P)."""
-    norms_BP3 = np.einsum("bpk,pkm->bpm", resamples.shares_BPK, norm_moments(pools))
-    moments = pool_moments(
-        pools, norms_BP3, pools.reference_product_P + resamples.gradient_shift_BP
-    )
-    # V stays in the range of the rewards, where laws are defined.
-    lowest = pools.reference_rewards_PN.min(-1)
-    highest = pools.reference_rewards_PN.max(-1)
-    return replace(
-        moments,
-        value=np.clip(moments.value + resamples.value_shift_BP, lowest, highest),
-        variance=np.maximum(moments.variance + resamples.variance_shift_BP, 0),
-        # The draw varies about an estimate that varies itself: V^2 is lifted twice.
-        value_variance=2 * moments.value_variance,
-    )
+    @property
+    def is_positive(self) -> bool:
+        """Whether it is above zero by more than its standard error."""
+        return self.value > self.error
 
+    def _scaled(self, value: float, factor: float) -> "Statistic":
+        """Take another value that moves `factor` times as much."""
+        groups, reference = (
+            {run: factor * part for run, part in parts.items()}
+            for parts in (self.groups, self.reference)
+        )
+        return Statistic(value, groups, reference, self.reference_degrees)
 
-def percentile_interval(value: float, draws_B: Floats, level: float) -> Estimate:
-    """Give a value its percentile interval of the stated level."""
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws_B, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high))
+    def __mul__(self, factor: float) -> "Statistic":
+        """Scale by a number that is not random."""
+        return self._scaled(factor * self.value, factor)
+
+    def __add__(self, other: "Statistic") -> "Statistic":
+        """Add."""
+        return Statistic(
+            self.value + other.value,
+            _sum_by_run(self.groups, other.groups, _add),
+            _sum_by_run(self.reference, other.reference, np.add),
+            min(self.reference_degrees, other.reference_degrees),
+        )
+
+    def __sub__(self, other: "Statistic") -> "Statistic":
+        """Subtract."""
+        return self + other * -1.0
+
+    def __truediv__(self, base: "Statistic") -> "Statistic":
+        """Divide; NaN unless the base is above zero by more than its standard error."""
+        if not base.is_positive:
+            return Statistic(math.nan, {}, {})
+        ratio = self.value / base.value
+        return self._scaled(ratio, 1 / base.value) + base._scaled(0.0, -ratio / base.value)
+
+    def log(self) -> "Statistic":
+        """Take the logarithm of a positive number."""
+        return self._scaled(math.log(self.value), 1 / self.value)
+
+    def exceeding(self, other: "Statistic") -> "Statistic":
+        """Give a number that is positive where this one is larger than the other.
+
+        The logarithm of their ratio where both are measurably positive, which is less
+        skewed than their difference; else the difference.
+        """
+        if self.is_positive and other.is_positive:
+            return self.log() - other.log()
+        return self - other
+
+    def interval(
+        self, level: float, *, positive: bool = False, most_degrees: float = math.inf
+    ) -> Estimate:
+        """Give the value its interval of the stated level.
+
+        Args:
+            level: Nominal coverage.
+            positive: Whether what is estimated is positive by nature.
+            most_degrees: A bound on the degrees of freedom from elsewhere.
+        """
+        if not math.isfinite(self.value):
+            return UNKNOWN
+        degrees = min(self.degrees, most_degrees)
+        reach = float(stats.t.ppf((1 + level) / 2, degrees)) * self.error
+        if positive and self.is_positive:
+            factor = math.exp(min(reach / self.value, LARGEST_LOG))
+            return Estimate(self.value, self.value / factor, self.value * factor)
+        return Estimate(self.value, self.value - reach, self.value + reach)
+
+    def p_above_zero(self) -> float:
+        """Test whether it is positive: the one-sided p-value."""
+        if self.error == 0:
+            return float(self.value <= 0)
+        return float(stats.t.sf(self.value / self.error, self.degrees))
+
+    def p_not_zero(self) -> float:
+        """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
+        return min(1.0, 2 * min(self.p_above_zero(), (self * -1.0).p_above_zero()))

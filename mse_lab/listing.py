@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mse_lab.checks import hold
 from mse_lab.config import InputError, Probe, load_probe, probe_files
+from mse_lab.console import ending
 from mse_lab.records import Record
 
 
@@ -11,9 +11,12 @@ def _standing(probe: Probe, record: Record) -> str:
     """Say in a few words what there is of a probe's result."""
     if not record.has_tables() and not record.finished_prompts():
         return "not run"
+    damage = record.damage()
+    if damage:
+        raise InputError(damage)
     if record.differences(probe):
         return "of another configuration"
-    if record.has_tables() and not hold(record.read_checks()):
+    if record.has_tables() and not record.read_checks().ok:
         return "a check failed"
     if record.is_complete():
         return "finished"
@@ -38,8 +41,12 @@ def list_probes(root: Path, results: Path) -> str:
     for name, path in probe_files(root):
         try:
             probe = load_probe(path)
+        except (InputError, OSError) as error:
+            rows.append((name, "unusable", ending(error).line))
+            continue
+        try:
             rows.append((name, _standing(probe, Record(results / name)), _needs(probe)))
-        except InputError as error:
-            rows.append((name, "unusable", str(error)))
+        except (InputError, OSError) as error:
+            rows.append((name, "damaged", ending(error).line))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

@@ -67,12 +67,16 @@ class Bench:
 
 @dataclass(frozen=True)
 class Pool:
-    """A prompt's pool of completions with their texts and rewards."""
+    """A prompt's pool of completions with their texts and rewards.
+
+    Of so many the reward is 0 because its comparison was given up.
+    """
 
     name: str
     completions: Completions
     texts: list[str]
     rewards_N: NDArray[np.float64]
+    given_up: int = 0
 
     def lines(self, prompt: Prompt) -> list[str]:
         """Give the pool's lines of `completions.jsonl`."""
@@ -113,7 +117,7 @@ def _draw_pool(
         lambda size: draw(bench.with_batch(size), tokens, numbers, prompt.id),
     )
     texts = completions.texts(bench.policy)
-    return Pool(name, completions, texts, reward_completions(bench.reward, texts, prompt))
+    return Pool(name, completions, texts, *reward_completions(bench.reward, texts, prompt))
 
 
 def _take_pool(bench: Bench, supplied: Supplied, prompt: Prompt, name: str) -> Pool:
@@ -122,7 +126,7 @@ def _take_pool(bench: Bench, supplied: Supplied, prompt: Prompt, name: str) -> P
     texts = completions.texts(bench.policy)
     if bench.probe.reward == "supplied":
         return Pool(name, completions, texts, supplied.rewards(prompt.id, name))
-    return Pool(name, completions, texts, reward_completions(bench.reward, texts, prompt))
+    return Pool(name, completions, texts, *reward_completions(bench.reward, texts, prompt))
 
 
 def _law_arrays(
@@ -208,6 +212,7 @@ def _completion_arrays(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
     return {
         "mean_length": np.mean([len(tokens) for tokens in own_tokens]),
         "truncated": 1 - ended_N.mean(),
+        "given_up": sum(pool.given_up for pool in pools),
         "lines": np.frombuffer("\n".join(lines).encode(), np.uint8),
         **describe_tokens(own_tokens, ended_N),
     }

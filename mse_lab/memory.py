@@ -17,6 +17,7 @@ import torch
 from mse_lab.config import InputError, Probe
 from mse_lab.factors import SLICE_BYTES
 from mse_lab.footprint import Footprint, measure_footprint
+from mse_lab.input_error import shown
 from mse_lab.policy import Policy
 from mse_lab.scores import Scoring
 
@@ -39,10 +40,12 @@ def parse_bytes(text: str | int) -> int:
     >>> parse_bytes("1.5 GiB")
     1610612736
     """
-    found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(text).strip().lower())
+    found = re.fullmatch(
+        r"([0-9]{1,19}(?:[.][0-9]+)?) *([a-z]*)", str(text).strip().lower()
+    )
     if found and found[2] in UNITS:
         return int(float(found[1]) * UNITS[found[2]])
-    raise InputError(f"model.memory = {text}: not a size; write 12GB or 40 GiB, say")
+    raise InputError(f"model.memory = {shown(text)}: not a size; write 12GB or 40 GiB, say")
 
 
 def _host_bytes() -> int:

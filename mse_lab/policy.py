@@ -5,7 +5,6 @@ The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
 temperature would make the sampled law another one than the differentiated law.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2.exceptions import TemplateError
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
 
 from mse_lab.adapters import attach_adapter, find_adapter
+from mse_lab.chat import render_chats
 from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.config import InputError, Probe
 from mse_lab.fingerprint import identify
-from mse_lab.hub import Location, locate
+from mse_lab.hub import Location, locate, shorten
+from mse_lab.input_error import shown
+from mse_lab.loading import loading, unseen
+from mse_lab.patterns import find_matching
 from mse_lab.prompts import Prompt
 
 
@@ -138,28 +141,29 @@ def select_parameters(
         return named
     chosen: set[str] = set()
     for pattern in patterns:
-        try:
-            found = {name for name in named if re.search(pattern, name)}
-        except re.error as error:
-            raise InputError(
-                f"parameters: {pattern!r} is no regular expression: {error}"
-            ) from None
+        found = find_matching(pattern, named)
         if not found:
             some = ", ".join(list(named)[:3])
             whose = "" if trained is None else " of the adapter's"
             raise InputError(
-                f"parameters: {pattern!r} matches none{whose}; names look like {some}"
+                f"parameters: {shown(pattern)} matches none{whose}; names look like {some}"
             )
         chosen |= found
     return {name: parameter for name, parameter in named.items() if name in chosen}
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
     ends = model.generation_config.eos_token_id if model.generation_config else None
-    listed = ends if isinstance(ends, list) else [ends]
-    return tuple(
-        sorted({end for end in (*listed, tokenizer.eos_token_id) if end is not None})
-    )
+    listed = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
+    found = [end for end in listed if end is not None]
+    for end in found:
+        # Ids beyond the model's are never drawn, but must be such that can be looked up.
+        if type(end) is not int or not 0 <= end < 2**31:
+            raise location.refuse(
+                f"eos_token_id = {shorten(repr(end))} is no token",
+                "mend generation_config.json or config.json",
+            )
+    return tuple(sorted(set(found)))
 
 
 def load_policy(config: Probe, root: Path) -> Policy:
@@ -188,7 +192,7 @@ def load_policy(config: Probe, root: Path) -> Policy:
     policy = Policy(
         model=model,
         tokenizer=tokenizer,
-        end_tokens=_end_tokens(model, tokenizer),
+        end_tokens=_end_tokens(model, tokenizer, location),
         temperature=config.sampling.temperature,
         parameters=select_parameters(model, config.parameters, trained),
         batch=config.model.batch or max(config.pool.reference, config.pool.replicate),
@@ -203,7 +207,7 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
     """See that a token does not change the logits before it."""
     last = len(policy.model.get_input_embeddings().weight) - 1
     tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
-    logits = policy.model(tokens, use_cache=False).logits.float()
+    logits = _first_logits(policy, location, tokens)
     change = (logits[0] - logits[1]).abs().amax(-1)
     # Not a single bit should change; what a kernel rounds another way is let pass.
     coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
@@ -215,40 +219,62 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
         )
 
 
-def encode_prompt(
-    policy: Policy, prompt: Prompt, *, chat: bool, new_tokens: int
-) -> list[int]:
-    """Tokenize a prompt, through the chat template or as raw text.
+def _first_logits(policy: Policy, location: Location, tokens: Tensor) -> Tensor:
+    """Run a model that others described for the first time, also with its past kept."""
+    with loading(location, "config.json"):
+        logits = policy.model(tokens, use_cache=False).logits.float()
+        past = DynamicCache(config=policy.model.config)
+        for part in (tokens[:, :2], tokens[:, 2:]):
+            policy.model(part, past_key_values=past, use_cache=True, logits_to_keep=1)
+    if logits.isnan().any():
+        raise location.refuse(
+            "its logits are not numbers", "give a whole checkpoint, or model.dtype=float32"
+        )
+    return logits
+
+
+def encode_prompts(
+    policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
+) -> list[list[int]]:
+    """Tokenize prompts, through the chat template or as raw text.
 
     Args:
         policy: The policy whose tokenizer is used.
-        prompt: The prompt.
-        chat: Whether the text is the user's turn of a chat.
+        prompts: The prompts.
+        chat: Whether a text is the user's turn of a chat.
         new_tokens: Room to leave for a completion.
 
     Returns:
-        The token ids, at least one.
+        The token ids of each, at least one.
 
     Raises:
         InputError: There is no chat template, no token, or no room in the context.
     """
+    texts = [prompt.text for prompt in prompts]
     if chat:
         if not policy.tokenizer.chat_template:
             raise InputError(
                 "prompts.chat = true: the tokenizer has no chat template; use false"
             )
-        turn = [{"role": "user", "content": prompt.text}]
-        try:
-            text = policy.tokenizer.apply_chat_template(
-                turn, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise InputError(
-                f"prompts.chat = true: the chat template fails: {error}; use false"
-            ) from None
-    else:
-        text = prompt.text
-    tokens = list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
+        texts = render_chats(policy.tokenizer, [prompt.id for prompt in prompts], texts)
+    # A rendered chat has its special tokens already.
+    tokens = [_tokenize(policy, text, add_special_tokens=not chat) for text in texts]
+    for prompt, one in zip(prompts, tokens, strict=True):
+        _refuse_tokens(policy, prompt, one, new_tokens)
+    return tokens
+
+
+def _tokenize(policy: Policy, text: str, *, add_special_tokens: bool) -> list[int]:
+    name = str(policy.tokenizer.name_or_path)
+    location = Location("model.path", name, name, None, online=False)
+    with loading(location, "tokenizer.json"), unseen():
+        return list(policy.tokenizer(text, add_special_tokens=add_special_tokens).input_ids)
+
+
+def _refuse_tokens(
+    policy: Policy, prompt: Prompt, tokens: list[int], new_tokens: int
+) -> None:
+    """See that the model can read a prompt, and has room for a completion."""
     if not tokens:
         raise InputError(
             f"prompt {prompt.id}: no token is left of its text; check the template"
@@ -266,4 +292,3 @@ def encode_prompt(
             f"prompt {prompt.id}: {len(tokens)} tokens and {new_tokens} new ones exceed "
             f"the model's context of {context}; shorten it or lower sampling.max_new_tokens"
         )
-    return tokens

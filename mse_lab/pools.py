@@ -6,15 +6,33 @@ size that divides the largest, can be evaluated on them without the model.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.config import InputError, nearest
+
 Floats = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
 
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
+
+# The largest reward and squared score norm. The largest of the other arrays are products
+# of as many of these as they have factors, an error of three; what is computed squares
+# them: 1e180 fits into float64, whose largest is 1.8e308.
+LARGEST = 1e30
+_FACTORS = {
+    "rewards_PN": 1,
+    "reference_rewards_PN": 1,
+    "gram_PKGG": 1,
+    "kind_norms2_PNM": 1,
+    "products_PN": 2,
+}
+
+# What pools of no run may do without: which kinds of module their scores lie in.
+KINDS = ("kind_norms2_PNM", "kind_products_PM")
 
 
 @dataclass(frozen=True)
@@ -49,12 +67,33 @@ class Pools:
     kind_norms2_PNM: Floats
     kind_products_PM: Floats
 
-    def __post_init__(self) -> None:
-        prompts, blocks, group, _ = self.gram_PKGG.shape
-        expected = (prompts, blocks * group)
-        for name in ("rewards_PN", "lengths_PN", "products_PN"):
-            if getattr(self, name).shape != expected:
-                raise ValueError(f"{name}: {getattr(self, name).shape}, not {expected}")
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
+        """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
+
+        Args:
+            arrays: By the names of the attributes; the two `kind_*` may be absent.
+            least_blocks: How many blocks K a prompt must have; a bootstrap needs two.
+
+        Raises:
+            InputError: One is missing, of another shape than its axes say, or holds what
+                no run can have measured; the message names it.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in arrays:
+            if name not in names:
+                raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
+        if not set(KINDS) & set(arrays):
+            names = [name for name in names if name not in KINDS]
+        for name in names:
+            if not isinstance(arrays.get(name), np.ndarray):
+                raise InputError(f"{name}: no array of this name; give one")
+        given = {name: arrays[name] for name in names}
+        _see_shapes(given, least_blocks)
+        found = {name: _as_numbers(name, array) for name, array in given.items()}
+        shape = found["rewards_PN"].shape
+        none = (np.zeros((*shape, 0)), np.zeros((shape[0], 0)))
+        return cls(**{**dict(zip(KINDS, none, strict=True)), **found})
 
     @property
     def prompts(self) -> int:
@@ -113,6 +152,58 @@ class Pools:
         return values_PN.reshape(self.prompts, self.blocks, self.largest_group)
 
 
+def _see_shapes(arrays: Arrays, least_blocks: int) -> None:
+    """See that an axis, a letter of the names, is as long in every array."""
+    lengths: dict[str, int] = {}
+    for name, array in arrays.items():
+        axes = name.rpartition("_")[2]
+        if name == "reference_rewards_PN":
+            axes = "Pn"
+        if array.ndim != len(axes):
+            raise InputError(f"{name}: of shape {array.shape}, not of {len(axes)} axes")
+        for axis, length in zip(axes, array.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise InputError(
+                    f"{name}: of shape {array.shape}, with {axis} = {length}; in the "
+                    f"arrays before it {axis} is {lengths[axis]}"
+                )
+    blocks, group = lengths["K"], lengths["G"]
+    if lengths["N"] != blocks * group or blocks < least_blocks or not lengths["P"] * group:
+        raise InputError(
+            f"gram_PKGG: of shape {arrays['gram_PKGG'].shape} for {lengths['N']} "
+            f"completions; give K >= {least_blocks} blocks of G, K G = N"
+        )
+    if lengths["n"] % 2 or lengths["n"] < 2:
+        raise InputError(
+            f"reference_rewards_PN: {lengths['n']} rewards a prompt; give two halves"
+        )
+
+
+def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """See that an array holds what can be measured and computed with."""
+    if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+        raise InputError(f"{name}: holds {array.dtype}, not numbers of 64 bits or less")
+    numbers = array.astype(np.float64, copy=False)
+    if name == "lengths_PN":
+        # No length is beyond what a float64 can count.
+        if not ((numbers >= 1) & (numbers < 2**53) & (np.trunc(numbers) == numbers)).all():
+            raise InputError(f"{name}: give the whole numbers of tokens, one or more")
+        return numbers.astype(np.int64)
+    unknown = np.isnan(numbers)
+    if name == "gram_PKGG":
+        # Norms are always known, products between completions not always.
+        unknown = np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1))
+    if unknown.any():
+        raise InputError(f"{name}: holds NaN; measure it again")
+    largest = np.nanmax(np.abs(numbers), initial=0)
+    limit = LARGEST ** _FACTORS.get(name, 3)
+    if largest > limit:
+        raise InputError(
+            f"{name}: holds {largest:.3g}; to be squared, no number may exceed {limit:.3g}"
+        )
+    return numbers
+
+
 def _name_of_one(name: str) -> str:
     """Drop the prompt axis from a name: rewards_PN -> rewards_N."""
     return name.replace("_P", "_", 1).rstrip("_")
@@ -154,4 +245,7 @@ def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
         [prompt[name] for prompt in prompts] for name in ("mean_D", "difference_D")
     )
     between_PP, halves_PP = (inner_products(rows, means) for rows in (means, differences))
-    return Pools(between_PP=between_PP, halves_PP=halves_PP, **stacked)
+    # A trial has a single block of each prompt.
+    return Pools.from_arrays(
+        {**stacked, "between_PP": between_PP, "halves_PP": halves_PP}, least_blocks=1
+    )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mse_lab.config import InputError, Probe
+from mse_lab.console import writing
 from mse_lab.progress import Tally
 
 T = TypeVar("T")
@@ -26,11 +27,6 @@ PATIENCE = 120.0
 PAUSE = 0.05
 
 LOCK = ".lock"
-
-
-def started_by_torchrun() -> bool:
-    """Whether torchrun started this process, and others with it."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE") != "1"
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
@@ -72,21 +68,17 @@ def lock(folder: Path) -> Iterator[str]:
         InputError: Another start is at work there, or the folder cannot be written.
     """
     path, mark = folder / LOCK, str(time.time_ns())
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written: {error.strerror}; free it or choose "
-            "another --out"
-        ) from None
+        # Without a buffer, which would be written once more when it is closed.
+        file = path.open("ab", buffering=0)
     with file:
         _lock_file(file.fileno(), path)
         try:
-            file.truncate(0)
-            file.write(mark)
-            file.flush()
-            os.fsync(file.fileno())
+            with writing(folder):
+                file.truncate(0)
+                file.write(mark.encode())
+                os.fsync(file.fileno())
             yield mark
         finally:
             path.unlink(missing_ok=True)

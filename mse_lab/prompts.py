@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.config import Fields, InputError, Prompts
+from mse_lab.input_error import shorten, shown
+from mse_lab.plain import fault_of_text
 from mse_lab.sources import Row, Source, read_rows
 from mse_lab.templates import load_template
 
 Record = dict[str, Any]
+
+# Characters of an id or a category.
+LONGEST_NAME = 500
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ def _take(row: Row, name: str, fields: Fields) -> Any:
     if _blank(value):
         remedy = "fill it in"
         if field not in row.values:
-            there = ", ".join(row.values) or "nothing"
+            there = shorten(", ".join(row.values), 500) or "nothing"
             remedy += f", or set prompts.fields.{name} to one of {there}"
         raise InputError(f"{row.where}: {field} is missing or empty; {remedy}")
     return value
@@ -58,12 +63,26 @@ def _make_record(row: Row, fields: Fields, identity: str) -> Record:
     if fields.category in row.values:
         record["category"] = row.values[fields.category]
     elif fields.category != "category":
-        there = ", ".join(row.values)
+        there = shorten(", ".join(row.values), 500)
         raise InputError(
             f"{row.where}: has no {fields.category}; set prompts.fields.category to one of "
             f"{there}"
         )
     return record
+
+
+def _category(record: Record) -> str:
+    category = record.get("category")
+    return "" if category is None else str(category)
+
+
+def _refuse_unwritable(where: str, name: str, text: str) -> None:
+    """See that an id or a category can stand in a line of a table."""
+    fault = fault_of_text(text)
+    if len(text) > LONGEST_NAME:
+        fault = f"is longer than {LONGEST_NAME} characters; shorten it"
+    if fault:
+        raise InputError(f"{where}: {name} {shown(text)} {fault}")
 
 
 def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Record]:
@@ -80,7 +99,10 @@ def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Re
             )
         else:
             identity = f"{name}-{row.number:04d}"
-        yield _make_record(row, fields, identity)
+        record = _make_record(row, fields, identity)
+        _refuse_unwritable(row.where, "id", identity)
+        _refuse_unwritable(row.where, "category", _category(record))
+        yield record
 
 
 def read_records(config: Prompts, root: Path) -> list[Record]:
@@ -108,7 +130,7 @@ def read_records(config: Prompts, root: Path) -> list[Record]:
     ):
         if record["id"] in records:
             raise InputError(
-                f"{row.where}: id {record['id']} stands twice; make the ids unique"
+                f"{row.where}: id {shorten(record['id'])} stands twice; make the ids unique"
             )
         records[record["id"]] = record
     if not records:
@@ -200,7 +222,7 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
         Prompt(
             id=record["id"],
             text=template.render(str(record["problem"]), shots),
-            category=str(record.get("category") or ""),
+            category=_category(record),
             record=record,
         )
         for record in records

@@ -11,23 +11,25 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from numpy.typing import NDArray
 
-from mse_lab.checks import Check, hold
+from mse_lab.checks import Check, Checks, hold
 from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
+from mse_lab.console import writing
+from mse_lab.diagnostics import Diagnostics
+from mse_lab.intact import MANIFEST, is_there, make_manifest, read, see_intact
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# What a finished run consists of; the last is written last.
+# What a finished run consists of; after the last only the manifest is written.
 COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
 
 # What stands beside them.
@@ -40,6 +42,10 @@ BESIDE = (
     "completions.jsonl",
     "laws.csv",
     "by_prompt.csv",
+)
+
+# What other commands make of them.
+DERIVED = (
     "claims.csv",
     "claims.md",
     "advice.csv",
@@ -57,17 +63,16 @@ def write_bytes(path: Path, content: bytes) -> None:
         InputError: The folder cannot be written, or the disk is full.
     """
     temporary = path.with_name(f".{path.name}.part")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}; free it or choose another --out"
-        ) from None
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -93,10 +98,13 @@ def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None
     write_bytes(path, buffer.getvalue())
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an `.npz`."""
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be removed: {error.strerror}; remove it yourself"
+        ) from None
 
 
 class Record:
@@ -113,10 +121,14 @@ class Record:
         """Name a file of the folder."""
         return self.folder / name
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return is_there(self.path(name))
+
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        for name in (*COMPLETE, *BESIDE):
-            self.path(name).unlink(missing_ok=True)
+        for name in (*COMPLETE, MANIFEST, *BESIDE, *DERIVED):
+            _remove(self.path(name))
         shutil.rmtree(self.path("shards"), ignore_errors=True)
 
     def refuse_other(
@@ -153,25 +165,23 @@ class Record:
 
     def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts and its checkpoint."""
+        _remove(self.path(MANIFEST))
         write_text(self.path("config.yaml"), dump_probe(probe))
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")
         write_json(self.path("checkpoint.json"), dict(identity))
 
     def _identity(self) -> dict[str, str]:
-        path = self.path("checkpoint.json")
-        return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+        return (
+            dict(read(self.path("checkpoint.json"))) if self.has("checkpoint.json") else {}
+        )
 
     def _prompts_digest(self) -> str:
-        path = self.path("prompts.sha256")
-        return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+        name = "prompts.sha256"
+        return str(read(self.path(name))).strip() if self.has(name) else ""
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
-        path = self.path("config.yaml")
-        if not path.exists():
-            return {}
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return values if isinstance(values, dict) else {}
+        return dict(read(self.path("config.yaml"))) if self.has("config.yaml") else {}
 
     def differences(self, probe: Probe) -> str:
         """Say in what the folder's configuration differs from a probe; empty if in nothing.
@@ -186,25 +196,37 @@ class Record:
 
     def is_complete(self) -> bool:
         """Whether the run is finished, its raw errors there."""
-        return all(self.path(name).exists() for name in COMPLETE)
+        return all(self.has(name) for name in COMPLETE)
+
+    def damage(self) -> str:
+        """Say which file of the result is damaged; empty if none is."""
+        try:
+            see_intact(self.folder, (*COMPLETE, *BESIDE))
+        except InputError as error:
+            return str(error)
+        return ""
 
     def has_tables(self) -> bool:
         """Whether the tables that the figure needs are there."""
-        return self.path("mse.csv").exists() and self.path("prompts.csv").exists()
+        return self.has("mse.csv") and self.has("prompts.csv")
 
-    def has_checks(self) -> bool:
-        """Whether the built-in checks are written."""
-        return self.path("checks.json").exists()
+    def read_table(self, name: str) -> pd.DataFrame:
+        """Read `mse.csv`, `prompts.csv` or `laws.csv`, names and ids as texts."""
+        return read(self.path(name))
 
-    def read_checks(self) -> list[Check]:
-        """Read the built-in checks of a written result."""
-        text = self.path("checks.json").read_text(encoding="utf-8")
-        return [Check(**entry) for entry in json.loads(text)["checks"]]
+    def read_checks(self) -> Checks:
+        """Read the built-in checks and the warnings; none if they are not written."""
+        name = "checks.json"
+        return read(self.path(name)) if self.has(name) else Checks(True, [])
 
-    def read_warnings(self) -> list[str]:
-        """Read the warnings of a written result."""
-        text = self.path("checks.json").read_text(encoding="utf-8")
-        return [str(warning) for warning in json.loads(text)["warnings"]]
+    def read_diagnostics(self) -> Diagnostics | None:
+        """Read what the completions are like; None if an earlier version made the run."""
+        name = "diagnostics.json"
+        return read(self.path(name)) if self.has(name) else None
+
+    def read_environment(self) -> dict[str, Any]:
+        """Read where the run was made."""
+        return read(self.path("environment.json"))
 
     def shard(self, index: int) -> Path:
         """Name the file of one prompt."""
@@ -221,38 +243,33 @@ class Record:
 
     def write_pools(self, pools: Pools) -> None:
         """Write the pools, from which all tables follow."""
-        write_arrays(
-            self.path("pools.npz"),
-            {field.name: getattr(pools, field.name) for field in fields(pools)},
-        )
+        write_arrays(self.path("pools.npz"), vars(pools))
 
     def read_pools(self) -> Pools:
         """Read the pools of a finished run.
 
         Raises:
-            InputError: They are of a version that kept something else.
+            InputError: They are damaged, or of a version that kept something else.
         """
-        arrays = read_arrays(self.path("pools.npz"))
-        if set(arrays) != {field.name for field in fields(Pools)}:
-            raise InputError(
-                f"{self.folder}: pools.npz is of another version; run it again with --fresh"
-            )
-        return Pools(**arrays)
+        return read(self.path("pools.npz"))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
-        held = hold(checks)
-        entries = [check.as_dict() for check in checks]
-        content = {"ok": held, "checks": entries, "warnings": list(warnings)}
-        write_json(self.path("checks.json"), content)
+        content = Checks(hold(checks), list(checks), list(warnings))
+        write_json(self.path("checks.json"), asdict(content))
 
     def write_completions(self, lines: Iterable[str]) -> None:
         """Write the completions, one JSON object a line."""
         write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
+    def write_manifest(self) -> None:
+        """Write the checksums of what the run has written."""
+        write_json(self.path(MANIFEST), make_manifest(self.folder, (*COMPLETE, *BESIDE)))
+
     def mark_incomplete(self) -> None:
         """Take away what is written last, before the first file is written anew."""
-        self.path(COMPLETE[-1]).unlink(missing_ok=True)
+        for name in (COMPLETE[-1], MANIFEST):
+            _remove(self.path(name))
 
     def drop_shards(self) -> None:
         """Remove the shards of a run that is written."""

@@ -6,6 +6,10 @@ for g_hat = (1/G) sum_i w_i W_i. For an unbiased estimator its mean over everyth
 is the MSE exactly; a single error may be negative. Groups are disjoint, and the same for
 all estimators, so that differences and ratios of their errors are paired.
 
+A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
+S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
+`laws.py`. It is taken off, for it is the price of a finite pool, not of the baseline b*.
+
 Without the products between completions, K off its diagonal, there are no replicates;
 what is left are norms, <r_A, r_B> and the exact laws, which need no more.
 """
@@ -17,6 +21,7 @@ import numpy as np
 
 from mse_lab.estimators import Estimator
 from mse_lab.groups import Groups, form_groups, group_grams
+from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
 
 
@@ -58,12 +63,23 @@ def _errors_at(
     size = groups.rewards_PRG.shape[-1]
     gram_PRGG = group_grams(pools, size)
     products_PRG = pools.products_PN.reshape(groups.rewards_PRG.shape)
-    return {
+    errors = {
         estimator.name: squared_errors(
             estimator.weights(groups), gram_PRGG, products_PRG, pools.reference_product_P
         )
         for estimator in estimators
     }
+    for estimator in estimators:
+        if estimator.learns_baseline:
+            errors[estimator.name] -= _cost_of_learning(pools, size)[:, None]
+    return errors
+
+
+def _cost_of_learning(pools: Pools, size: int) -> Floats:
+    """What learning b* from the other groups adds to each prompt's MSE, (P,)."""
+    completions = pools.rewards_PN.shape[1]
+    share = completions / (completions - size)
+    return np.asarray(share * pool_moments(pools).learning / size)
 
 
 def measure_errors(
@@ -86,8 +102,3 @@ def measure_errors(
         for one in estimators
         for size in group_sizes
     }
-
-
-def block_means(errors_PR: Floats, blocks: int) -> Floats:
-    """Average the errors of each block of the largest group size, (P, K)."""
-    return errors_PR.reshape(len(errors_PR), blocks, -1).mean(-1)

@@ -4,21 +4,21 @@ A reward is a pure function. The text is the completion up to its first end toke
 decoded with special tokens skipped.
 """
 
-import logging
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
-from functools import lru_cache
-from math import isfinite
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.config import InputError, nearest
 from mse_lab.extras import load_extra
-from mse_lab.plugins import load_function
+from mse_lab.input_error import shorten
+from mse_lab.mathematics import GaveUp, are_equal
+from mse_lab.plugins import guard, load_function
 from mse_lab.prompts import Prompt
 
 Reward = Callable[[str, Mapping[str, Any]], float]
@@ -30,7 +30,10 @@ _NUMBER = re.compile(
     r"(?P<minus>(?<![\w)\]])[-\u2212])?\+?(?:\\?\$\s?)?(?P<minus_inside>(?<=\$)[-\u2212])?"
     r"(?P<digits>\d[\d,]*(?:\.\d+)?|(?<!\d)\.\d+)"
 )
-_MARKED = re.compile(r"####\s*(?:\*\*|\$?\\boxed\{)?\s*" + _NUMBER.pattern)
+_MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
+
+# Squares of squares of errors, times score norms, are to be numbers still.
+LARGEST = 1e50
 
 
 def integer(text: str, prompt: Mapping[str, Any]) -> float:
@@ -115,28 +118,6 @@ def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
     return float(_stated_number(text) == answer)
 
 
-def _math_verify() -> Any:
-    return load_extra("math_verify", "math", "reward = math")
-
-
-def _seconds() -> int | None:
-    """Give math-verify's time limit: a signal, which only the main thread may set."""
-    return 5 if threading.current_thread() is threading.main_thread() else None
-
-
-@lru_cache(maxsize=64)
-def _reference_mathematics(answer: str) -> tuple[Any, ...]:
-    if marked := re.search(r"####\s*(.+)", answer):
-        answer = marked[1]
-    # Bare LaTeX is put in a box: without one, 11\sqrt{2} would be read as its first number.
-    delimited = re.search(r"\\boxed|(?<!\\)\$|\\\(|\\\[", answer)
-    text = answer if delimited else rf"\boxed{{{answer}}}"
-    parsed = _math_verify().parse(text, parsing_timeout=_seconds())
-    if not parsed:
-        raise ValueError("math-verify finds no mathematics in the answer")
-    return tuple(parsed)
-
-
 def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
     r"""1 if math-verify finds the text's final answer equal to the reference, else 0.
 
@@ -144,9 +125,8 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
     a set), or else LaTeX or a number behind words such as "the answer is", or else the last
     of either. Equality is mathematical: `\frac{1}{2}` is 0.5.
 
-    A comparison is given up after 5 seconds and counts as unequal, which is the only way
-    in which a reward may depend on the machine. The limit is a signal, which Python allows
-    in the main thread alone; elsewhere there is none.
+    A comparison that takes 5 seconds of a processor is given up and counts as unequal,
+    which is the only way in which a reward may depend on the machine.
 
     Args:
         text: The completion.
@@ -158,11 +138,12 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
 
     Raises:
         ValueError: Nothing can be extracted from the answer.
+        GaveUp: The comparison is given up.
     """
-    library, limit = _math_verify(), _seconds()
-    reference = list(_reference_mathematics(str(prompt["answer"])))
-    parsed = library.parse(text, parsing_timeout=limit)
-    return float(library.verify(reference, parsed, timeout_seconds=limit))
+    equal = are_equal(text, str(prompt["answer"]))
+    if equal is None:
+        raise ValueError("math-verify finds no mathematics in the answer")
+    return float(equal)
 
 
 def supplied(text: str, prompt: Mapping[str, Any]) -> float:
@@ -190,33 +171,68 @@ def load_reward(name: str) -> Reward:
         InputError: There is no such reward, or its library is not installed.
     """
     if ":" in name:
-        return load_function(name, "reward")
+        return _users_own(name)
     if name not in REWARDS:
         raise InputError(f"reward = {name}: no such reward; {nearest(name, list(REWARDS))}")
     if name == "math":
-        _math_verify()
-        # Its warnings print whole completions.
-        logging.getLogger("math_verify").setLevel(logging.ERROR)
+        load_extra("math_verify", "math", "reward = math")
     return REWARDS[name]
+
+
+def fault_of_reward(value: float) -> str:
+    """Say why a reward cannot be measured with; empty if it can.
+
+    >>> fault_of_reward(float("nan"))
+    'it must be a finite number of size 1e+50 at most'
+    """
+    usable = abs(value) <= LARGEST
+    return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
+
+
+def _users_own(name: str) -> Reward:
+    """Load a user's function, guarded at every call."""
+    function, what = load_function(name, "reward")
+
+    @wraps(function)
+    def reward(text: str, prompt: Mapping[str, Any]) -> float:
+        where = f"prompt {shorten(str(prompt.get('id')))}"
+        with guard(f"{what}: failed on {where}"):
+            value = function(text, prompt)
+            if isinstance(value, str | bytes):
+                raise TypeError(f"it gave the text {value!r}, not a number")
+            number = float(value)
+        if fault := fault_of_reward(number):
+            raise InputError(f"{what}: gave {number:g} on {where}; {fault}")
+        return number
+
+    return reward
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
     try:
-        value = float(reward(text, prompt.record))
-    except Exception as error:
-        # A user's function may raise anything; the prompt is what they need to know.
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"reward failed on prompt {prompt.id}: {reason}") from error
-    if not isfinite(value):
+        return reward(text, prompt.record)
+    except InputError:
+        raise
+    except ValueError as error:
+        # A built-in's, of a reference answer that it cannot read.
         raise InputError(
-            f"reward of prompt {prompt.id} is {value}; it must be a finite number"
-        )
-    return value
+            f"reward failed on prompt {shorten(prompt.id)}: ValueError: {error}"
+        ) from None
 
 
-def reward_completions(
-    reward: Reward, texts: Sequence[str], prompt: Prompt
-) -> NDArray[np.float64]:
+class Rewards(NamedTuple):
+    """What the completions of a prompt are rewarded with.
+
+    Attributes:
+        values_N: Rewards (N,).
+        given_up: How many of them are 0 because their comparison was given up.
+    """
+
+    values_N: NDArray[np.float64]
+    given_up: int
+
+
+def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
     """Reward the completions of a prompt.
 
     Args:
@@ -225,17 +241,22 @@ def reward_completions(
         prompt: Their prompt.
 
     Returns:
-        Rewards (N,). Equal texts are rewarded once: a reward is pure.
+        The rewards. Equal texts are rewarded once: a reward is pure.
 
     Raises:
         InputError: The reward fails or is not finite; the message names the prompt.
     """
-    rewards = {text: _reward_one(reward, text, prompt) for text in dict.fromkeys(texts)}
-    return np.array([rewards[text] for text in texts])
+    rewards: dict[str, float] = {}
+    for text in dict.fromkeys(texts):
+        # What is given up stays without one.
+        with suppress(GaveUp):
+            rewards[text] = _reward_one(reward, text, prompt)
+    values_N = np.array([rewards.get(text, 0.0) for text in texts])
+    return Rewards(values_N, sum(text not in rewards for text in texts))
 
 
 def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
-    """Reward an empty completion of every prompt, before anything is spent.
+    """Reward a completion of every prompt, before anything is spent.
 
     What fails on a prompt's reference answer fails now, not hours later at that prompt. A
     user's own function is not called before there is something to reward: it may be slow.
@@ -250,4 +271,11 @@ def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
     if reward is supplied or reward not in REWARDS.values():
         return
     for prompt in prompts:
-        _reward_one(reward, "", prompt)
+        try:
+            # Something to compare with: an answer alone is read, but not worked out.
+            _reward_one(reward, "0", prompt)
+        except GaveUp:
+            raise InputError(
+                f"reward failed on prompt {shorten(prompt.id)}: math-verify takes too long "
+                "over the answer; give it worked out"
+            ) from None

@@ -3,17 +3,19 @@
 import hashlib
 import json
 import sys
-import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mse_lab import between, tables
+from mse_lab import between
+from mse_lab.analysis import analyse_run
 from mse_lab.binary_laws import is_binary
 from mse_lab.checks import (
     Check,
@@ -21,39 +23,31 @@ from mse_lab.checks import (
     check_invariance,
     check_mean_score,
     check_rivals,
+    warn_of_unmade,
 )
 from mse_lab.config import InputError, Probe, dump_probe
-from mse_lab.curves import (
-    Curves,
-    law_curves,
-    measure_curves,
-    warn_of_disagreement,
-    warn_of_norms_only,
-)
-from mse_lab.diagnostics import Diagnostics, diagnose, restore, warn_of_completions
+from mse_lab.diagnostics import Diagnostics, diagnose, warn_of_completions
 from mse_lab.environment import describe_environment, device_model, peak_memory_bytes
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.fingerprint import identify_model
-from mse_lab.intervals import draw_resamples
+from mse_lab.intact import read_arrays
 from mse_lab.measure import Bench, measure_prompt
 from mse_lab.memory import plan_memory
-from mse_lab.policy import Policy, encode_prompt, load_policy
+from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.pools import Pools, stack
 from mse_lab.processes import ALONE, PATIENCE, Processes, wait_until
 from mse_lab.progress import Tally, add_up, progress, tally_prompt
 from mse_lab.prompts import Prompt, load_prompts
-from mse_lab.records import Record, read_arrays, write_arrays, write_json, write_table
-from mse_lab.replicates import measure_errors
+from mse_lab.records import Record, write_arrays, write_json, write_table
 from mse_lab.rewards import load_reward, try_reward
 from mse_lab.rivals import warn_of_rival
-from mse_lab.streams import stream
 from mse_lab.supplied import Supplied, find_completions
 
 Shard = dict[str, NDArray[Any]]
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-SHARD_VERSION = 2
+SHARD_VERSION = 3
 
 
 class Outcome(NamedTuple):
@@ -104,13 +98,10 @@ def _digest(prompts: list[Prompt], supplied: Supplied | None) -> str:
 
 
 def _is_current(path: Path) -> bool:
-    """Whether a shard is there, can be read and is of this version."""
-    try:
-        # Opened here, because `np.load` leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return int(arrays["version"]) == SHARD_VERSION
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        return False
+    """Whether a shard is there, intact to its last array, and of this version."""
+    with suppress(InputError):
+        return np.array_equal(read_arrays(path).get("version", 0), SHARD_VERSION)
+    return False
 
 
 def _find_finished(
@@ -120,11 +111,15 @@ def _find_finished(
     record.refuse_other(probe, digest, identity)
     if not record.is_complete():
         return None
+    damage = record.damage()
+    if damage:
+        if not record.finished_prompts():
+            raise InputError(damage)
+        record.mark_incomplete()
+        return None
     record.drop_shards()
-    path = record.path("diagnostics.json")
-    diagnostics = restore(json.loads(path.read_text("utf-8"))) if path.exists() else None
-    checks, warnings = record.read_checks(), record.read_warnings()
-    return Outcome(checks, warnings, found=True, diagnostics=diagnostics)
+    found, diagnostics = record.read_checks(), record.read_diagnostics()
+    return Outcome(found.checks, found.warnings, found=True, diagnostics=diagnostics)
 
 
 def _claim(run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool) -> list[int]:
@@ -219,7 +214,8 @@ def _read_shards(run: Run) -> list[Shard]:
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
         missing = next(path for path in paths if not path.exists())
         raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [read_arrays(path) for path in paths]
+    remedy = "start again: its prompt is measured again"
+    return [read_arrays(path, remedy) for path in paths]
 
 
 def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) -> Outcome:
@@ -227,45 +223,38 @@ def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) ->
     name, probe, record = run.name, run.probe, run.record
     record.mark_incomplete()
     pools = stack(shards)
-    errors = measure_errors(pools, run.estimators, probe.group_sizes)
-    resamples = draw_resamples(
-        pools, probe.interval.resamples, stream(probe.seed, "bootstrap")
-    )
+    result = analyse_run(name, probe, pools, _describe_prompts(run.prompts, shards))
     outcomes = _run_checks(probe, pools, shards)
-    lengths, truncated = (
-        np.array([float(shard[column]) for shard in shards])
-        for column in ("mean_length", "truncated")
-    )
     record.write_completions(shard["lines"].tobytes().decode() for shard in shards)
-    record.write_errors(errors if pools.has_cross_products else {})
+    record.write_errors(result.errors if pools.has_cross_products else {})
     record.write_pools(pools)
-    level, curves = probe.interval.level, Curves(pools, resamples)
-    found = measure_curves(curves, run.estimators, errors)
-    laws = list(law_curves(curves, run.estimators, probe.group_sizes))
-    for table_name, table in {
-        "mse.csv": tables.mse_table(name, pools, errors, found, level),
-        "laws.csv": tables.laws_table(name, laws, level),
-        "prompts.csv": tables.prompts_table(run.prompts, pools, lengths, truncated),
-        "by_prompt.csv": tables.by_prompt_table(
-            run.prompts, curves, run.estimators, errors
-        ),
-    }.items():
+    for table_name, table in result.tables.items():
         write_table(record.path(table_name), table)
     diagnostics = diagnose(pools, shards, end_tokens)
     write_json(record.path("diagnostics.json"), diagnostics.as_dict())
-    warnings = warn_of_norms_only(pools, found) + warn_of_disagreement(pools, found)
-    warnings += warn_of_completions(diagnostics)
+    warnings = result.warnings + warn_of_completions(diagnostics)
+    if pools.has_cross_products:
+        warnings += warn_of_unmade(outcomes)
     warnings += _warn_of_supplied(run.supplied, shards)
     record.write_checks(outcomes, warnings)
     return Outcome(outcomes, warnings, found=False, diagnostics=diagnostics)
 
 
+def _describe_prompts(prompts: list[Prompt], shards: list[Shard]) -> pd.DataFrame:
+    """Say of each prompt what its pools do not know."""
+    return pd.DataFrame(
+        {
+            "prompt": [prompt.id for prompt in prompts],
+            "category": [prompt.category for prompt in prompts],
+            "mean_length": [float(shard["mean_length"]) for shard in shards],
+            "truncated": [float(shard["truncated"]) for shard in shards],
+        }
+    )
+
+
 def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
     chat, new_tokens = probe.prompts.chat, probe.sampling.max_new_tokens
-    return [
-        encode_prompt(policy, prompt, chat=chat, new_tokens=new_tokens)
-        for prompt in prompts
-    ]
+    return encode_prompts(policy, prompts, chat=chat, new_tokens=new_tokens)
 
 
 class Account(NamedTuple):
@@ -315,6 +304,7 @@ def _finish(run: Run, root: Path, bench: Bench, accounts: list[Account]) -> Outc
         for token in policy.end_tokens
     }
     outcome = _write_results(run, shards, end_tokens)
+    run.record.write_manifest()
     run.record.drop_shards()
     return outcome
 

@@ -26,10 +26,9 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from mse_lab.config import InputError, Probe
+from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
 from mse_lab.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.progress import Tally, add_up
-
-INPUT_ERROR, INTERRUPTED = 2, 130
 
 # A wait ends when what is waited for comes, or when a connection is lost: one prompt of a
 # large model may take hours. In milliseconds it has to fit 32 bits.
@@ -171,7 +170,7 @@ class Several(Processes):
             self.meet()
             yield
 
-    def complain(self, say: Callable[[str], None], message: str) -> None:
+    def complain(self, say: Callable[[str], None], end: Ending) -> None:
         """Say what is at fault, unless another process says what is."""
         # The store may be gone, together with torchrun.
         with suppress(RuntimeError):
@@ -181,9 +180,9 @@ class Several(Processes):
         if not self.first:
             # The line may hold the first one's progress bar.
             print(file=sys.stderr)
-        say(message)
+        say(end.line)
         with suppress(RuntimeError):
-            self._store.set("said", "")
+            self._store.set("said", str(end.status))
 
     def _heed_complaints(self) -> None:
         """End where another process has complained, but not before it has said so.
@@ -192,11 +191,12 @@ class Several(Processes):
         """
         with _noticing_loss():
             if self._store.add("complaints", 0):
-                self._await_said()
-                raise SystemExit(INPUT_ERROR)
+                raise SystemExit(self._await_said())
 
-    def _await_said(self) -> None:
-        wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
+    def _await_said(self) -> int:
+        """Wait until the other has said so; return the exit status that it ends with."""
+        said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
+        return int(self._store.get("said")) if said else INPUT_ERROR
 
     def _set(self, key: str, value: object) -> None:
         with _noticing_loss():
@@ -224,7 +224,7 @@ def _connect() -> Several:
 def join(say: Callable[[str], None]) -> Iterator[Several]:
     """Join the processes that torchrun started.
 
-    The user's errors end all of them; one process says what is at fault.
+    An error of one ends all of them; one process says what is at fault.
 
     Args:
         say: Prints one line.
@@ -232,13 +232,16 @@ def join(say: Callable[[str], None]) -> Iterator[Several]:
     processes = _connect()
     try:
         yield processes
-    except InputError as error:
-        processes.complain(say, str(error))
-        raise SystemExit(INPUT_ERROR) from None
-    except (ProcessLost, KeyboardInterrupt) as error:
+    except SystemExit:
+        raise
+    except ProcessLost:
         if processes.first:
-            what = "a process was lost" if isinstance(error, ProcessLost) else "interrupted"
-            say(f"{what}; the same command goes on from here")
+            say("a process was lost; the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
+    except BaseException as error:
+        # The last door of the processes, see `console.conclude`.
+        end = ending(error)
+        processes.complain(say, end)
+        raise SystemExit(end.status) from None
     finally:
         distributed.destroy_process_group()

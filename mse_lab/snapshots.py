@@ -33,6 +33,11 @@ def _is_in_reach(hub: Any, name: str, revision: str | None, section: str) -> boo
             f"{section}.source = {name}: no such file or folder, and no such data set on "
             "the Hub; check the name; if it is private, log in with: hf auth login"
         ) from None
+    except hub.errors.HFValidationError as error:
+        raise InputError(
+            f"{section}.source = {name}: no such file or folder, and no name for the Hub: "
+            f"{error}"
+        ) from None
     except (hub.errors.HTTPError, OSError):
         return False
     return True
@@ -62,7 +67,7 @@ def fetch_dataset(name: str, revision: str | None, section: str) -> Path:
             name, repo_type="dataset", revision=revision, local_files_only=not online
         )
     except (hub.errors.HTTPError, OSError, RuntimeError) as error:
-        reason = f"cannot be fetched ({' '.join(str(error).split())})"
+        reason = f"cannot be fetched ({error})"
         if not online:
             reason = "not in the local cache, and the Hub cannot be reached"
         at = f" --revision {revision}" if revision else ""

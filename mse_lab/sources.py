@@ -9,6 +9,7 @@ asked for, where the library by itself would take any version that it has seen.
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 
 from mse_lab.config import InputError, local_path
 from mse_lab.extras import load_extra
+from mse_lab.plain import parse_json, read_text
+from mse_lab.plugins import guard
 from mse_lab.snapshots import fetch_dataset
 
 # File suffixes that the library datasets reads, and its names for them.
@@ -63,22 +66,12 @@ def _complain(source: Source, key: str, reason: str) -> InputError:
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    try:
-        # With or without a byte order mark. Not splitlines: U+2028 may stand in a text.
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    # Not splitlines: U+2028 may stand in a text.
+    lines = read_text(path).split("\n")
     held = [(at, line) for at, line in enumerate(lines, start=1) if line.strip()]
     for number, (at, line) in enumerate(held):
         where = f"{path}, line {at}"
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            reason = f"not valid JSON ({error.msg}); mend the line"
-            raise InputError(f"{where}: {reason}") from None
-        if not isinstance(values, dict):
-            raise InputError(f"{where}: not a JSON object; give id, problem and answer")
-        yield Row(where, number, values)
+        yield Row(where, number, parse_json(line, where))
 
 
 def _plain(value: Any) -> str:
@@ -88,17 +81,34 @@ def _plain(value: Any) -> str:
     raise TypeError(type(value).__name__)
 
 
+def _guard(source: Source) -> AbstractContextManager[None]:
+    """Of a damaged file the library raises whatever its own libraries do."""
+    return guard(f"{source.section}.source = {source.name}: cannot be read")
+
+
+def _take_all(dataset: Any, source: Source) -> Iterator[Any]:
+    with _guard(source):
+        rows = iter(dataset)
+    while True:
+        with _guard(source):
+            values = next(rows, None)
+        if values is None:
+            return
+        yield values
+
+
 def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
     """Yield the rows with nothing in them but what JSON holds, as a record needs it."""
-    for number, values in enumerate(dataset):
+    for number, values in enumerate(_take_all(dataset, source)):
         where = f"{source.name}, row {number}"
         try:
-            yield Row(where, number, json.loads(json.dumps(values, default=_plain)))
+            text = json.dumps(values, default=_plain)
         except TypeError as error:
             raise InputError(
                 f"{where}: holds a value that is no text or number ({error}); "
                 "save the set without that column and give its folder"
             ) from None
+        yield Row(where, number, parse_json(text, where))
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
@@ -119,7 +129,7 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         raise
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         # The library's advice repeats the folder; its first sentences name what there is.
-        reason = " ".join(str(error).partition("Example of usage")[0].split())
+        reason = str(error).partition("Example of usage")[0].strip()
         raise _complain(
             source,
             "source",
@@ -178,5 +188,6 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
         # Said before anything is fetched: the library, then the data.
         load_extra("datasets", "data", f"{source.section}.source = {source.name}")
         path = fetch_dataset(source.name, source.revision, source.section)
-    dataset = _read_dataset(path, source, default_split)
+    with _guard(source):
+        dataset = _read_dataset(path, source, default_split)
     return name, _dataset_rows(dataset, source)

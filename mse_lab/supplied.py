@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from mse_lab.completions import Completions
 from mse_lab.config import InputError, Pool, Probe, local_path
+from mse_lab.input_error import one_line, shorten, shown
+from mse_lab.plain import reading
 from mse_lab.policy import Policy
 from mse_lab.prompts import Prompt
 from mse_lab.supplied_line import (
@@ -54,7 +56,7 @@ class Supplied:
 
     def _lines(self, prompt_id: str, pool: str) -> Iterator[tuple[str, Line]]:
         """Yield of each completion where it stands, in words, and its line."""
-        with self.path.open("rb") as file:
+        with reading(self.path), self.path.open("rb") as file:
             for number, place in enumerate(self.places[prompt_id][pool]):
                 file.seek(place)
                 where = f"{self.path}: prompt {prompt_id}, {pool} completion {number}"
@@ -127,7 +129,7 @@ class Supplied:
                 "give tokens"
             )
         if self.strangers:
-            some = ", ".join(self.strangers[:3])
+            some = one_line(", ".join(map(shorten, self.strangers[:3])))
             warnings.append(
                 f"{self.path.name} has completions of {len(self.strangers)} more prompts, "
                 f"which are not measured: {some}{', ...' if self.strangers[3:] else ''}"
@@ -142,7 +144,7 @@ def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
         InputError: A line is broken or of another form than the first.
     """
     place, form = 0, None
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
                 where = f"{path}, line {number}"
@@ -220,8 +222,8 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
         raise InputError(f"completions = {probe.completions}: holds no line; draw some")
     if len(strangers) and not any(len(pools["reference"]) for pools in places.values()):
         raise InputError(
-            f"{path}: its prompts, such as {next(iter(strangers))!r}, are not those of the "
-            f"prompt set, such as {prompts[0].id!r}; give the prompt set's ids"
+            f"{path}: its prompts, such as {shown(next(iter(strangers)))}, are not those "
+            f"of the prompt set, such as {shown(prompts[0].id)}; give the prompt set's ids"
         )
     _refuse_few(path, places, form, probe.pool)
     return Supplied(path, digest_completions(path), form, places, list(strangers))
@@ -229,5 +231,5 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
 
 def digest_completions(path: Path) -> str:
     """Hash a file."""
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,7 +12,6 @@
 Other keys are ignored.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.config import InputError
+from mse_lab.input_error import shown
+from mse_lab.plain import parse_json
 from mse_lab.policy import Policy
+from mse_lab.rewards import fault_of_reward
+
+# Minus the log-probability of a token: beyond it nothing was ever drawn.
+_LEAST_LIKELY = 1e9
 
 POOLS = ("reference", "replicate")
 
@@ -64,16 +69,13 @@ def parse_line(raw: bytes, where: str) -> dict[str, Any]:
     Raises:
         InputError: It is no completion.
     """
-    try:
-        line = json.loads(raw)
-    except ValueError as error:
-        raise InputError(f"{where}: not valid JSON ({error}); mend the line") from None
-    if not isinstance(line, dict) or "prompt" not in line:
-        raise InputError(f"{where}: no JSON object with a prompt's id as prompt; give one")
+    line = parse_json(raw, where)
+    if "prompt" not in line:
+        raise InputError(f"{where}: prompt is missing; give the id of its prompt")
     if "tokens" not in line and not isinstance(line.get("text"), str):
         raise InputError(f"{where}: neither tokens nor text; give token ids as tokens")
     if line.get("pool", POOLS[0]) not in POOLS:
-        raise InputError(f"{where}: pool = {line['pool']}: use {' or '.join(POOLS)}")
+        raise InputError(f"{where}: pool = {shown(line['pool'])}: use {' or '.join(POOLS)}")
     return line
 
 
@@ -105,7 +107,7 @@ def read_log_prob(line: Line, where: str, length: int) -> float:
     if given is None:
         return float("nan")
     numbers = _numbers(given if isinstance(given, list) else [given], "if")
-    if numbers is None or not np.isfinite(numbers).all():
+    if numbers is None or not (abs(numbers) < _LEAST_LIKELY).all():
         raise InputError(f"{where}: log_probs: give finite numbers")
     if isinstance(given, list) and "tokens" in line and len(given) != length:
         raise InputError(
@@ -119,14 +121,16 @@ def read_reward(line: Line, where: str) -> float:
     """Read the reward of a completion.
 
     Raises:
-        InputError: It is missing or no finite number.
+        InputError: It is missing or no number that can be measured with.
     """
     value = line.get("reward")
-    if not isinstance(value, int | float) or not np.isfinite(value):
+    if not isinstance(value, int | float):
         raise InputError(
-            f"{where}: reward = {value!r}, and the probe says reward: supplied; give a "
-            "finite number, or name a reward in the probe"
+            f"{where}: reward = {shown(value)}, and the probe says reward: supplied; give "
+            "a number, or name a reward in the probe"
         )
+    if fault := fault_of_reward(value):
+        raise InputError(f"{where}: reward = {shown(value)}: {fault}")
     return float(value)
 
 

@@ -1,19 +1,17 @@
 """Tables: pools and curves -> the rows of the `.csv` files of a result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from mse_lab.bias import Decomposition, decompose
+from mse_lab.bias import PARTS, Decomposition, decompose
 from mse_lab.curves import Curve, Curves
 from mse_lab.estimators import Estimator
 from mse_lab.groups import form_groups, group_grams
-from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.intervals import Estimate
 from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
-from mse_lab.prompts import Prompt
 from mse_lab.replicates import Key
 
 BASE = "oracle"
@@ -30,12 +28,18 @@ def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
     return None if curve is None else curve.interval(part, level)
 
 
-def _ratio(curve: Curve | None, base: Curve | None, level: float) -> Estimate | None:
-    """Estimate the ratio of two MSEs, paired: both see the same draws."""
-    if curve is None or base is None or float(base.point.mse) == 0:
+def ratio(
+    curve: Curve | None, base: Curve | None, level: float, part: str = "mse"
+) -> Estimate | None:
+    """Estimate a ratio to another curve, paired: both see the same groups.
+
+    None where either is missing or the base is not measurably positive.
+    """
+    if curve is None or base is None:
         return None
-    value = float(curve.point.mse / base.point.mse)
-    return percentile_interval(value, curve.draws.mse / base.draws.mse, level)
+    found = curve.statistic(part) / base.statistic(part)
+    estimate = found.interval(level, positive=True)
+    return estimate if np.isfinite(estimate.value) else None
 
 
 def mse_table(
@@ -69,7 +73,7 @@ def mse_table(
             "mse_plain": None if measured is None else float(measured.point.mse) + excess,
             **_columns("law", _interval(law, "mse", level)),
             "relative_mse": _relative(measured, pools),
-            **_columns("ratio", _ratio(measured, base, level)),
+            **_columns("ratio", ratio(measured, base, level)),
             **_parts(measured),
             **_columns("scale_free_mse", _interval(measured, "scale_free_mse", level)),
         }
@@ -98,7 +102,7 @@ def _law_columns(curve: Curve | None, level: float) -> Columns:
 
 
 def laws_table(
-    name: str, points: Sequence[tuple[Key, Curve]], level: float
+    name: str, points: Iterable[tuple[Key, Curve]], level: float
 ) -> pd.DataFrame:
     """Make `laws.csv`: laws at the probe's group sizes and the powers of two to 1024."""
     rows = [
@@ -115,33 +119,26 @@ def laws_table(
     return pd.DataFrame(rows, columns=heads)
 
 
-def prompts_table(
-    prompts: Sequence[Prompt],
-    pools: Pools,
-    lengths: NDArray[np.float64],
-    truncated: NDArray[np.float64],
-) -> pd.DataFrame:
+def prompts_table(described: pd.DataFrame, pools: Pools) -> pd.DataFrame:
     """Make `prompts.csv`: one row a prompt, in file order.
 
     Args:
-        prompts: The prompts.
-        pools: Their pools.
-        lengths: Mean tokens of a completion, both pools (P,).
-        truncated: Share of completions cut at the token limit, both pools (P,).
+        described: Of each prompt `prompt`, `category`, `mean_length` and `truncated`.
+        pools: The pools.
     """
     moments = pool_moments(pools)
     return pd.DataFrame(
         {
-            "prompt": [prompt.id for prompt in prompts],
-            "category": [prompt.category for prompt in prompts],
+            "prompt": described["prompt"],
+            "category": described["category"],
             "value": moments.value,
             "score_norm2": moments.norm2,
             "grad_norm2": moments.gradient2,
             "trace_oracle": moments.trace_oracle,
             "zeta": moments.zeta,
             "best_baseline": moments.best_baseline,
-            "mean_length": lengths,
-            "truncated": truncated,
+            "mean_length": described["mean_length"],
+            "truncated": described["truncated"],
         }
     )
 
@@ -182,7 +179,7 @@ def _decompose_prompts(
 
 
 def by_prompt_table(
-    prompts: Sequence[Prompt],
+    names: Iterable[str],
     curves: Curves,
     estimators: Sequence[Estimator],
     errors: Mapping[Key, Floats],
@@ -202,10 +199,10 @@ def by_prompt_table(
             tables.append(
                 pd.DataFrame(
                     {
-                        "prompt": [prompt.id for prompt in prompts],
+                        "prompt": list(names),
                         "estimator": key.estimator,
                         "group_size": key.group_size,
-                        **parts._asdict(),
+                        **{name: getattr(parts, name) for name in PARTS},
                         "law": curves.prompts_by_law(estimator, key.group_size),
                     }
                 )

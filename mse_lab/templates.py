@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.config import InputError, local_path, nearest
+from mse_lab.plain import read_text
 
 PLAIN = "Solve the arithmetic problem. Return ONLY the final integer.\n{problem}"
 
@@ -157,7 +158,4 @@ def load_template(name: str, root: Path) -> Template:
         raise InputError(
             f"prompts.template = {name}: neither a template nor a file; {hint}"
         )
-    try:
-        return parse_template(path.read_text(encoding="utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"prompts.template = {name}: cannot be read: {error}") from None
+    return parse_template(read_text(path), name)

@@ -6,6 +6,8 @@ import pytest
 import yaml
 from models import write_checkpoint
 
+import run_mse
+
 PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 
 
@@ -13,6 +15,28 @@ PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 def checkpoint(tmp_path_factory):
     """A random four-token Qwen2 checkpoint, read-only."""
     return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory, checkpoint):
+    """A folder of one probe and its finished run, `small`, of three prompts; read-only."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "probes").mkdir()
+    prompts, probe = folder / "probes/prompts.jsonl", folder / "probes/small.yaml"
+    prompts.write_text(
+        "".join(f'{{"id": "{one}", "problem": "1 {one}", "answer": 2}}\n' for one in "123")
+    )
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu"},
+        "prompts": {"source": str(prompts), "template": "none"},
+        "sampling": {"max_new_tokens": 2},
+        "pool": {"reference": 16, "replicate": 8},
+        "group_sizes": [2, 4],
+        "interval": {"resamples": 100},
+    }
+    probe.write_text(json.dumps(values))
+    assert run_mse.main(["run", str(probe), "--out", str(folder / "results")]) == 0
+    return folder
 
 
 @pytest.fixture

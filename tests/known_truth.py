@@ -15,7 +15,7 @@ from models import write_checkpoint
 
 from mse_lab.config import load_probe
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.policy import encode_prompts, load_policy
 from mse_lab.prompts import load_prompts
 from mse_lab.rewards import integer
 from mse_lab.run import run_probe
@@ -61,7 +61,7 @@ def enumerate_prompts(probe, root):
     policy = load_policy(probe, root)
 
     def enumerate_one(prompt):
-        tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
+        [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
 
         def reward(own):
             return integer(policy.decode(list(own)), prompt.record)

@@ -1,7 +1,9 @@
 """Randomly initialised tiny models and checkpoints for the tests; nothing is downloaded."""
 
+import warnings
 from pathlib import Path
 
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -125,4 +127,15 @@ def write_checkpoint(folder: Path, seed=0, **options) -> Path:
     model = random_model("qwen2", vocabulary=4, **(sizes | options))
     randomise(model, seed)
     model.save_pretrained(folder)
+    return folder
+
+
+def write_adapter(base: Path, folder: Path) -> Path:
+    """Write a LoRA adapter of a checkpoint, as PEFT draws it."""
+    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peft.get_peft_model(model, config).save_pretrained(folder)
     return folder

@@ -5,17 +5,14 @@ dimensions and rewards; right completions have smaller scores, as in language mo
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 
-from mse_lab import tables
-from mse_lab.curves import Curves, law_curves, measure_curves
-from mse_lab.estimators import find_estimators
-from mse_lab.intervals import draw_resamples
+from mse_lab.analysis import analyse
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Pools
-from mse_lab.replicates import measure_errors
+from mse_lab.records import write_table
 
 KINDS, DIMENSIONS = 12, 6
 
@@ -87,6 +84,11 @@ class Design:
         return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
 
 
+def analysed(pools, sizes, name="pools", **settings):
+    """Analyse pools by the public door."""
+    return analyse(vars(pools), group_sizes=sizes, name=name, **settings)
+
+
 def _leave_one_out(rewards_PN, scores_PND):
     centred = rewards_PN - rewards_PN.mean(-1, keepdims=True)
     return np.einsum("pn,pnd->pd", centred, scores_PND) / (rewards_PN.shape[1] - 1)
@@ -105,19 +107,12 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     return Design(probability, score, right.astype(float))
 
 
-def tables_of(pools, names, sizes, resamples=20, level=0.95, seed=0):
-    """Make the tables of a run from its pools: `mse`, `laws`, `prompts`, `by_prompt`."""
-    estimators = find_estimators(names, sizes, pools.prompts)
-    errors = measure_errors(pools, estimators, sizes)
-    rng = np.random.default_rng(seed)
-    curves = Curves(pools, draw_resamples(pools, resamples, rng))
-    found = measure_curves(curves, estimators, errors)
-    laws = list(law_curves(curves, estimators, sizes))
-    prompts = [SimpleNamespace(id=str(x), category="") for x in range(pools.prompts)]
-    zeros = np.zeros(pools.prompts)
-    return SimpleNamespace(
-        mse=tables.mse_table("simulated", pools, errors, found, level),
-        laws=tables.laws_table("simulated", laws, level),
-        prompts=tables.prompts_table(prompts, pools, zeros, zeros),
-        by_prompt=tables.by_prompt_table(prompts, curves, estimators, errors),
+def write_tables(record, name, prompts):
+    """Write the least tables that a run of so many prompts leaves."""
+    numbers = ["replicates", "mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
+    point = {"probe": [name], "estimator": ["grpo"], "group_size": [4]}
+    ids = {"prompt": range(prompts), "category": "", "value": 0.5}
+    write_table(
+        record.path("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
     )
+    write_table(record.path("prompts.csv"), pd.DataFrame(ids))

@@ -1,6 +1,7 @@
 """LoRA: scores equal autograd in every parameter of the adapter, saved or fresh."""
 
 import json
+import pickle
 import shutil
 import sys
 import warnings
@@ -318,6 +319,11 @@ def change_settings(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def become_a_pickle(folder):
+    (folder / "adapter_model.safetensors").unlink()
+    (folder / "adapter_model.bin").write_bytes(pickle.dumps(shutil.rmtree, 2))
+
+
 SPOILT = {
     "other kind": (
         lambda f: change_settings(f, peft_type="PREFIX_TUNING"),
@@ -347,7 +353,23 @@ SPOILT = {
     ),
     "broken": (
         lambda f: (f / "adapter_config.json").write_text("{"),
-        "cannot be loaded",
+        "adapter_config.json cannot be loaded: not valid JSON",
+    ),
+    "kind of value": (
+        lambda f: change_settings(f, r="2"),
+        "adapter_config.json cannot be loaded: ",
+    ),
+    "large": (
+        lambda f: change_settings(f, r=10**9),
+        "more than the weights hold|does not fit into memory",
+    ),
+    "cut weights": (
+        lambda f: (f / "adapter_model.safetensors").write_bytes(b"x" * 20),
+        "adapter_model.safetensors cannot be loaded",
+    ),
+    "pickle": (
+        become_a_pickle,
+        "adapter_model.bin cannot be loaded: damaged, or holds more than weights",
     ),
 }
 
@@ -363,6 +385,11 @@ def test_a_spoilt_adapter_is_refused_in_one_line(bases, tmp_path, capfd, name):
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
     assert "\n" not in str(refused.value)
     assert capfd.readouterr().err == ""
+
+
+def test_a_fresh_adapter_larger_than_its_base_is_refused(bases):
+    with pytest.raises(InputError, match=r"rank = 10000000000: the base is \d+ wide"):
+        load(bases["qwen2"], {"rank": 10**10})
 
 
 def test_an_adapter_of_another_base_is_refused(bases, tmp_path):

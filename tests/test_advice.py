@@ -6,15 +6,15 @@ about 1e-4 each, a little more for skewed figures. All seeds are fixed.
 """
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import yaml
+from designs import scaled
 from scipy import stats
-from simulated import Design, make_design
+from simulated import Design, analysed, make_design, write_tables
 
 from mse_lab.advice import (
     BUDGET,
@@ -24,22 +24,17 @@ from mse_lab.advice import (
     advise_run,
     draw_advice,
 )
-from mse_lab.advice.evidence import (
-    Evidence,
-    Numbers,
-    gather_evidence,
-    mse_times_budget,
-    widened_level,
-)
 from mse_lab.advice.numbers import (
     CURVE_SIZES,
     SIZES,
-    estimate_beats_vanilla_from,
-    estimate_best_group_size,
+    beats_vanilla_from,
+    mse_times_budget,
 )
 from mse_lab.advice.prompt_means import silent_share
-from mse_lab.budget import Constants, measure_constants
+from mse_lab.budget import Constants, Population, measure_constants
+from mse_lab.checks import Check
 from mse_lab.config import InputError, parse_probe
+from mse_lab.intervals import Statistic
 from mse_lab.kinds import KINDS
 from mse_lab.laws import LAWS, pool_moments
 from mse_lab.records import Record
@@ -122,7 +117,7 @@ def known():
     rng = np.random.default_rng(0)
     design = population(rng)
     pools = sample(design, rng, blocks=4, largest=64)
-    return design, pools, advise(pools, probe())
+    return design, pools, advise(analysed(pools, [4]))
 
 
 @pytest.mark.parametrize("size", [2, 4, 16])
@@ -142,7 +137,7 @@ def test_the_exact_mse_is_that_of_estimates_on_random_prompts(known, size):
 
 def test_finds_the_brute_force_optimum(known):
     design, _, found = known
-    best = found.best_group_size
+    best = found.best
     assert math.floor(best.low) <= brute_force(design) <= math.ceil(best.high)
     assert standard_errors(best, exact_best(design)) < 4
     assert best.high - best.low < 2
@@ -209,33 +204,32 @@ def test_the_best_baseline_is_not_learnt_from_the_completions_it_serves():
     moments = design.moments()
     truth = moments.constant_baseline(moments.best_baseline).mean()
     found = np.array(
-        [
-            gather_evidence(design.draw(rng, 256, 2, 8), probe(0, 100)).point.best_constant
-            for _ in range(200)
-        ]
+        [measure_constants(design.draw(rng, 256, 2, 8)).best_constant for _ in range(200)]
     )
     assert found.mean() > truth - 4 * found.std(ddof=1) / math.sqrt(200)
     # Learnt from 8 completions it costs more by a share of the order of 1/8.
     assert found.mean() < 1.3 * truth
 
 
-def test_the_best_baseline_is_resampled_with_the_rest(known):
-    drawn = gather_evidence(known[1], probe()).drawn
-    assert np.corrcoef(drawn.best_constant, drawn.constants.oracle)[0, 1] > 0.5
+def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL):
+    """Count runs whose interval holds G* and ||g||^2.
 
-
-def covered(trials, squeeze=1.0):
-    """Count runs whose interval holds G*, ||g||^2 and the gain over vanilla."""
+    Args:
+        trials: Runs.
+        prompts: P of each.
+        scale: Prompts' scores differ by factors e^(scale N).
+        level: Nominal coverage of the intervals.
+    """
     rng = np.random.default_rng(1)
-    design = population(rng)
+    design = scaled(population(rng), np.exp(scale * rng.standard_normal(POPULATION)))
     truths = {"best": exact_best(design), "gradient2": exact(design)[1]}
     counts = dict.fromkeys(truths, 0)
-    for trial in range(trials):
-        evidence = gather_evidence(sample(design, rng), probe(trial, 400))
-        evidence = replace(evidence, level=squeeze * evidence.level)
+    for _ in range(trials):
+        index = rng.integers(0, design.prompts, prompts)
+        run = Population(choose(design, index).draw(rng, 256, 2, 16))
         found = {
-            "best": estimate_best_group_size(evidence),
-            "gradient2": evidence.estimate(lambda one: one.constants.gradient2),
+            "best": run.best_group_size(level),
+            "gradient2": run.estimate(lambda one: one.gradient2, level),
         }
         for name, estimate in found.items():
             counts[name] += estimate.low <= truths[name] <= estimate.high
@@ -246,42 +240,26 @@ def shortfall(count, trials):
     return stats.binomtest(count, trials, LEVEL, alternative="less").pvalue
 
 
-def test_coverage():
-    """300 runs; false alarm 1e-3 each if the coverage is 0.95.
+@pytest.mark.parametrize(("prompts", "scale"), [(60, 0.0), (8, 0.8), (20, 0.8), (60, 0.8)])
+def test_coverage_of_the_best_group_size(prompts, scale):
+    """300 runs each, prompts alike and unlike; false alarm 1e-3 if the coverage is 0.95.
 
-    Measured over 1000 runs: 93.4 percent for G*, 95 to 96 for ||g||^2. The misses of G* lie
-    below the interval, for c1 is skewed: over 1000 runs each, 92.5 and 90.3 percent where
-    the prompts' scores vary by a factor of e^0.3 and e^0.5, 91.5 with 20 prompts, 92.3 with
-    a reference of 32, 93.0 with 200 prompts at e^0.3. Plain percentiles: 92.8, 91.6, 89.4,
-    89.0, 91.6, 92.8. So a coverage of 0.903 need not be a fault, yet fails here.
+    With plain percentiles over prompts it was 80 to 93 percent. `benchmarks/coverage.py`
+    measures it with more runs.
     """
-    for name, count in covered(300).items():
-        assert shortfall(count, 300) > 1e-3, (name, count / 300)
+    count = covered(300, prompts, scale)["best"]
+    assert shortfall(count, 300) > 1e-3, count / 300
+
+
+def test_coverage_of_the_squared_gradient():
+    count = covered(300)["gradient2"]
+    assert shortfall(count, 300) > 1e-3, count / 300
 
 
 def test_a_narrow_interval_fails_the_coverage_test():
-    """Negative control: percentiles of a level 0.77 in the place of 0.957."""
-    for name, count in covered(300, squeeze=0.8).items():
+    """Negative control: a nominal level of 0.77."""
+    for name, count in covered(300, level=0.77).items():
         assert shortfall(count, 300) < 1e-6, (name, count / 300)
-
-
-def test_percentiles_are_wider_for_few_prompts():
-    # Student's quantile with 9 degrees of freedom 2.262, times sqrt(10/9) = 2.384.
-    assert widened_level(0.95, 10) == pytest.approx(1 - 2 * stats.norm.sf(2.384), abs=1e-4)
-    assert widened_level(0.95, 10**6) == pytest.approx(0.95, abs=1e-5)
-
-
-def test_resampled_gradient_is_not_lifted_by_the_spread_between_prompts(known):
-    """Within four standard errors of the resamples, false alarm 6e-5.
-
-    Left as it is, the lift c1/P would be more than ten of them.
-    """
-    pools = known[1]
-    evidence = gather_evidence(pools, probe(resamples=20000))
-    drawn, point = evidence.drawn.constants.gradient2, evidence.point.constants
-    standard_error = drawn.std() / math.sqrt(len(drawn))
-    assert abs(drawn.mean() - point.gradient2.item()) < 4 * standard_error
-    assert point.between.item() / pools.prompts > 10 * standard_error
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +274,7 @@ def alike():
 
 def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
     rng = np.random.default_rng(3)
-    found = advise(sample(alike, rng), probe())
+    found = advise(analysed(sample(alike, rng), [4]))
     assert found.unbounded
     assert found.between.low <= 0
     text = advice_text(found)
@@ -315,9 +293,8 @@ def test_no_upper_bound_in_nearly_all_runs_without_spread_between_prompts(alike)
     """
     rng = np.random.default_rng(4)
     bounded = 0
-    for trial in range(60):
-        evidence = gather_evidence(sample(alike, rng), probe(trial, 200))
-        bounded += math.isfinite(estimate_best_group_size(evidence).high)
+    for _ in range(60):
+        bounded += math.isfinite(Population(sample(alike, rng)).best_group_size(0.95).high)
     assert bounded <= 8
 
 
@@ -328,7 +305,7 @@ def test_an_evident_spread_bounds_the_size(known):
     assert found.between.low > 0
     text = advice_text(found)
     assert "no upper bound" not in text
-    assert f"sqrt(c3/c1) = {found.best_group_size.value:.3g} (" in text
+    assert f"sqrt(c3/c1) = {found.best_group_size:.3g} (" in text
 
 
 def test_beats_vanilla_from(known):
@@ -340,7 +317,7 @@ def test_beats_vanilla_from(known):
         if exact_mse(design, "grpo", size) < exact_mse(design, "vanilla", size)
     )
     low, high = found.beats_vanilla_from[1:]
-    assert 2 <= low <= truth <= high < 1000
+    assert 2 <= low <= truth <= high
     assert f"beats vanilla (no baseline) from G = {found.beats_vanilla_from.value}" in (
         advice_text(found)
     )
@@ -367,35 +344,44 @@ def test_never_beats_vanilla_where_right_completions_have_small_scores():
         exact_mse(design, "grpo", size) > exact_mse(design, "vanilla", size)
         for size in sizes
     )
-    found = advise(sample(design, rng), probe())
+    found = advise(analysed(sample(design, rng), [4]))
     assert all(map(math.isinf, found.beats_vanilla_from))
     assert "never beats vanilla" in advice_text(found)
     assert found.vanilla_saving.low > 0
 
 
-def ones(*figures):
-    """Evidence without spread: the same figures in every resample."""
-    names = ("between", "oracle", "pairs", "vanilla", "gradient2")
-    numbers = Numbers(
-        Constants(**dict(zip(names, np.array(figures)[:, None], strict=True))),
-        np.ones(1),
-    )
-    return Evidence(numbers, numbers, LEVEL)
+class Alike(Population):
+    """Prompts without spread: the same figures whichever is left out."""
+
+    def __init__(self, *figures):
+        names = ("between", "oracle", "pairs", "vanilla", "gradient2")
+        values = np.array(figures)[:, None]
+        one = Constants(best_constant=np.ones(1), **dict(zip(names, values, strict=True)))
+        self.__dict__ |= {
+            "pools": None, "constants": one, "without_one": one, "effective_prompts": 9
+        }  # fmt: skip
+
+    def statistic(self, figure):
+        return Statistic(float(figure(self.constants).item()), {}, {})
+
+    def knows_between(self, level):
+        return self.constants.between.item() > 0
 
 
 def test_hand_arithmetic():
     # c1 = 1, c2 = 2, c3 = 9, c_vanilla = 5: G* = 1 + 3, beats vanilla above 1 + 9/3 = 4.
-    evidence = ones(1.0, 2.0, 9.0, 5.0, 1.0)
-    assert estimate_best_group_size(evidence) == (4, 4, 4)
-    assert estimate_beats_vanilla_from(evidence) == (5, 5, 5)
+    known = Alike(1.0, 2.0, 9.0, 5.0, 1.0)
+    assert known.best_group_size(LEVEL) == pytest.approx((4, 4, 4))
+    assert beats_vanilla_from(known, LEVEL) == (5, 5, 5)
     # N MSE at G = 4: 1 * 4 + 2 + 9/3 = 9 and 4 + 5 = 9; a negative c1 counts as zero.
-    assert mse_times_budget("grpo", evidence.point, 4) == 9
-    assert mse_times_budget("vanilla", evidence.point, 4) == 9
-    negative = ones(-1.0, 2.0, 9.0, 5.0, 1.0)
-    assert mse_times_budget("grpo", negative.point, 4) == 5
-    assert estimate_best_group_size(negative).value == math.inf
+    assert mse_times_budget("grpo", known.constants, 4) == 9
+    assert mse_times_budget("vanilla", known.constants, 4) == 9
+    negative = Alike(-1.0, 2.0, 9.0, 5.0, 1.0)
+    assert mse_times_budget("grpo", negative.constants, 4) == 5
+    assert negative.best_group_size(LEVEL).value == math.inf
     # Vanilla's constant equal to the oracle's: never, for c3 > 0.
-    assert estimate_beats_vanilla_from(ones(1.0, 2.0, 9.0, 2.0, 1.0)).value == math.inf
+    never = Alike(1.0, 2.0, 9.0, 2.0, 1.0)
+    assert beats_vanilla_from(never, LEVEL).value == math.inf
 
 
 def test_silent_share_by_enumeration():
@@ -426,11 +412,11 @@ def test_silent_share_of_a_run(known):
         # Of larger groups a few rare prompts decide.
         assert standard_errors(row.silent_share, truth) < 4 or row.group_size > 16
     few = replace(pools, reference_rewards_PN=pools.reference_rewards_PN[:, :-240])
-    few = advise(few, probe())
+    few = advise(analysed(few, [4]))
     shares = {row.group_size: row.silent_share for row in few.rows}
     assert shares[256] is not None
     rng = np.random.default_rng(0)
-    short = advise(sample(design, rng, reference=64, blocks=2, largest=16), probe())
+    short = advise(analysed(sample(design, rng, reference=64, blocks=2, largest=16), [4]))
     shares = {row.group_size: row.silent_share for row in short.rows}
     assert shares[64] is not None
     assert shares[128] is None
@@ -446,7 +432,7 @@ def test_kinds_share_out_the_noise(known):
         kind_norms2_PNM=pools.kind_norms2_PNM * parts,
         kind_products_PM=pools.kind_products_PM * parts,
     )
-    found = advise(cut, probe())
+    found = advise(analysed(cut, [4]))
     assert [kind.name for kind in found.kinds] == list(KINDS)[:4]
     for kind, part in zip(found.kinds, parts, strict=False):
         for share in kind[1:]:
@@ -463,7 +449,7 @@ def test_kinds_of_uneven_prompts(known):
         kind_norms2_PNM=pools.kind_norms2_PNM * weights[:, None],
         kind_products_PM=pools.kind_products_PM * weights,
     )
-    found = advise(cut, probe()).kinds[0].trace_oracle
+    found = advise(analysed(cut, [4])).kinds[0].trace_oracle
     traces = pool_moments(pools).trace_oracle
     assert found.value == pytest.approx((part * traces).sum() / traces.sum(), rel=1e-9)
     assert found.low < found.value < found.high
@@ -484,7 +470,7 @@ def test_words(known):
 def test_an_unmeasurable_gradient_has_bounds_only():
     """Gradients without a common part: no relative error is claimed."""
     rng = np.random.default_rng(6)
-    found = advise(sample(population(rng, shared=0.0), rng), probe())
+    found = advise(analysed(sample(population(rng, shared=0.0), rng), [4]))
     assert math.isinf(found.noise_scale.high)
     text = advice_text(found)
     assert "covers zero" in text
@@ -495,10 +481,12 @@ def write_run(folder, pools, ok=True):
     record = Record(folder)
     record.write_pools(pools)
     values = probe(resamples=100).model_dump(mode="json")
+    sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
+    values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
+    values["group_sizes"] = [pools.largest_group]
     record.path("config.yaml").write_text(yaml.safe_dump(values))
-    record.path("checks.json").write_text(json.dumps({"ok": ok, "checks": []}))
-    for name in ("mse.csv", "prompts.csv"):
-        record.path(name).write_text("probe,mse\ntest,1\n")
+    record.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
+    write_tables(record, "test", pools.prompts)
     return record
 
 
@@ -538,7 +526,7 @@ def test_figure(tmp_path, known, suffix):
 
 def test_figure_without_upper_bound_or_relative_scale(tmp_path, alike):
     rng = np.random.default_rng(7)
-    found = advise(sample(with_gradient(alike, 0.0), rng), probe())
+    found = advise(analysed(sample(with_gradient(alike, 0.0), rng), [4]))
     assert found.unbounded
     assert math.isinf(found.noise_scale.high)
     draw_advice(found, tmp_path / "one.png")
@@ -569,7 +557,7 @@ def test_one_prompt(tmp_path):
     rng = np.random.default_rng(8)
     pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
     record = write_run(tmp_path / "one", pools)
-    with pytest.raises(InputError, match=r"one: one prompt: advice needs two or more"):
+    with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
         advise_run(record.folder)
 
 
@@ -578,11 +566,12 @@ def test_equal_rewards(tmp_path):
     design = make_design(rng, prompts=3)
     design = replace(design, reward_PC=np.ones_like(design.reward_PC))
     with pytest.raises(InputError, match="nothing to advise on"):
-        advise(design.draw(rng, 32, 2, 4), probe())
+        advise(analysed(design.draw(rng, 32, 2, 4), [4]))
 
 
-def test_two_prompts():
-    """The fewest: intervals reach from the least resample to the largest."""
+def test_two_prompts_are_too_few():
+    """Without one of them nothing is left to tell how gradients differ."""
     rng = np.random.default_rng(10)
-    found = advise(make_design(rng, prompts=2).draw(rng, 64, 2, 8), probe())
-    assert "num_generations=" in advice_text(found)
+    pools = make_design(rng, prompts=2).draw(rng, 64, 2, 8)
+    with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
+        advise(analysed(pools, [4]))

@@ -1,6 +1,7 @@
 """What cannot be loaded or measured is refused at once, in one line with its remedy."""
 
 import json
+import pickle
 import shutil
 
 import pytest
@@ -11,7 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from mse_lab import checkpoint as module
 from mse_lab.config import InputError, parse_probe
-from mse_lab.policy import load_policy
+from mse_lab.policy import encode_prompts, load_policy
+from mse_lab.prompts import Prompt
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def load(folder, **model):
     return load_policy(probe, folder.parent)
 
 
-def change_config(folder, **changes):
-    path = folder / "config.json"
+def change_config(folder, name="config.json", **changes):
+    path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -63,8 +65,89 @@ def become_an_adapter(folder):
     (folder / "config.json").rename(folder / "adapter_config.json")
 
 
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def index_what_is_not_there(folder):
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "gone.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def become_a_pickle(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(shutil.rmtree))
+
+
+def lose_the_numbers(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][:] = torch.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+NESTED = b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"
+
+NO_CHARACTERS = {"precompiled_charsmap": ""}
+
 SPOILT = {
-    "config": (lambda f: (f / "config.json").write_text("{"), "valid JSON"),
+    "config": (write("config.json", b"{"), "config.json cannot be .*valid JSON"),
+    "list": (write("config.json", b"[]"), "config.json .*not a JSON object"),
+    "nested": (write("config.json", NESTED), "config.json .*nested too deeply"),
+    "not text": (write("config.json", b'{"a": "\xff"}'), "config.json .*not UTF-8"),
+    "empty": (write("config.json", b""), "config.json .*not valid JSON"),
+    "kind of value": (lambda f: change_config(f, num_attention_heads="4"), "config.json"),
+    "division": (lambda f: change_config(f, num_key_value_heads=0), "config.json"),
+    "forward": (lambda f: change_config(f, return_dict=False), "config.json .*tuple"),
+    "many layers": (
+        lambda f: change_config(f, num_hidden_layers=10**12),
+        "config.json .*no model has num_hidden_layers = 1000000000000;",
+    ),
+    "layers": (
+        lambda f: change_config(f, num_hidden_layers=9999, layer_types=None),
+        "config.json .*more than the weights hold",
+    ),
+    "wide": (
+        lambda f: change_config(f, hidden_size=10**9),
+        "config.json .*more than the weights hold",
+    ),
+    "vocabulary": (
+        lambda f: change_config(f, vocab_size=10**12),
+        "config.json .*more than the weights hold",
+    ),
+    "end token": (
+        write("generation_config.json", b'{"eos_token_id": ["x"]}'),
+        "eos_token_id = 'x' is no token; mend generation_config.json",
+    ),
+    "cut generation": (
+        write("generation_config.json", b'{"eos_token_id": 3'),
+        "generation_config.json .*not valid JSON",
+    ),
+    "generation": (
+        write("generation_config.json", b'{"compile_config": 3}'),
+        "generation_config.json cannot be loaded",
+    ),
+    "tokenizer settings": (
+        write("tokenizer_config.json", b'{"added_tokens_decoder": 3}'),
+        "tokenizer_config.json cannot be loaded",
+    ),
+    "special tokens": (
+        write("special_tokens_map.json", b"{"),
+        "special_tokens_map.json .*valid JSON",
+    ),
+    "empty weights": (write("model.safetensors", b""), "model.safetensors cannot"),
+    "other weights": (write("model.safetensors", b"x" * 99), "model.safetensors cannot"),
+    "index": (index_what_is_not_there, "index.json .*names gone.safetensors, which"),
+    "pickle": (become_a_pickle, "pytorch_model.bin .*holds more than weights"),
+    "panic": (
+        lambda f: change_config(
+            f,
+            "tokenizer.json",
+            normalizer={"type": "Precompiled", "precompiled_charsmap": ""},
+        ),
+        "tokenizer.json .*charsmap",
+    ),
+    "no numbers": (lose_the_numbers, "its logits are not numbers"),
     "no config": (lambda f: (f / "config.json").unlink(), "no config.json in it"),
     "adapter": (become_an_adapter, "named by model.adapter"),
     "weight missing": (drop_weight, "1 weights are missing.*mlp.up_proj.weight"),
@@ -73,15 +156,15 @@ SPOILT = {
         "6 weights are missing or of another shape",
     ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no file named model"),
-    "truncated": (truncate, "cannot be loaded"),
+    "truncated": (truncate, "model.safetensors cannot be loaded"),
     "no tokenizer": (drop_tokenizer, "no tokenizer in it"),
     "broken tokenizer": (
-        lambda f: (f / "tokenizer.json").write_text("{"),
-        "cannot be loaded",
+        write("tokenizer.json", b"{"),
+        "tokenizer.json cannot be loaded",
     ),
     "wrong tokenizer": (
-        lambda f: (f / "tokenizer.json").write_text('{"added_tokens": [], "model": {}}'),
-        "cannot be loaded",
+        write("tokenizer.json", b'{"added_tokens": [], "model": {}}'),
+        "tokenizer.json cannot be loaded",
     ),
     "unknown type": (lambda f: change_config(f, model_type="new"), "model type `new`"),
     "own code": (bring_code, "brings code of its own, which is not run"),
@@ -102,6 +185,31 @@ def test_a_spoilt_checkpoint_is_refused_in_one_line(copy, capfd, name):
     assert "; " in str(refused.value)
     assert "\n" not in str(refused.value)
     assert capfd.readouterr().err == ""
+
+
+def test_a_panic_while_a_prompt_is_read_is_one_line(copy, capfd):
+    piece = {"SpecialToken": {"id": "q", "type_id": 0}}
+    template = {"single": [piece], "pair": [], "special_tokens": {}}
+    change_config(
+        copy, "tokenizer.json", post_processor={"type": "TemplateProcessing", **template}
+    )
+    policy, prompt = load(copy), Prompt(id="p", text="1", category="", record={})
+    with pytest.raises(InputError, match=r"tokenizer.json cannot be loaded: no entry"):
+        encode_prompts(policy, [prompt], chat=False, new_tokens=1)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [KeyError("ours"), KeyboardInterrupt()], ids=repr)
+def test_an_error_of_ours_or_an_interruption_is_no_damage(copy, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("mse_lab.policy.select_parameters", fail)
+    with pytest.raises(type(error)):
+        load(copy)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    with pytest.raises(KeyboardInterrupt if error.args == () else InputError):
+        load(copy)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mse_lab.checks import (
     hold,
     law_gap,
     summary,
+    warn_of_unmade,
 )
 from mse_lab.completions import draw
 from mse_lab.invariance import score_difference
@@ -144,7 +145,8 @@ def test_mean_score_of_a_nearly_sure_policy_is_zero(rare):
     rng = np.random.default_rng(0)
     for prompts in (1, 20):
         for _ in range(150):
-            assert check_mean_score(blocks_of(nearly_sure(rng, prompts, rare))).ok
+            check = check_mean_score(blocks_of(nearly_sure(rng, prompts, rare)))
+            assert check.ok is not False
 
 
 def test_mean_score_of_a_nearly_sure_policy_is_caught():
@@ -166,8 +168,23 @@ def test_mean_score_brings_prompts_to_one_scale():
     assert check_mean_score(blocks_of(w)).ok
 
 
-def test_mean_score_where_nothing_moves():
-    assert check_mean_score(only_gram(np.zeros((2, 2, 8, 8)))).ok
+def test_mean_score_catches_scores_that_all_point_the_same_way():
+    """The strongest violation: no product between different completions is negative."""
+    w = 1 + 0.1 * np.random.default_rng(0).standard_normal((6, 4, 32, 131))
+    assert (blocks_of(w).gram_PKGG > 0).all()
+    assert check_mean_score(blocks_of(w)).ok is False
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_mean_score_is_not_made_where_each_block_holds_one_completion(size):
+    """As by greedy decoding: nothing can be told, so nothing is said to be well."""
+    once = size * np.random.default_rng(0).standard_normal((6, 4, 1, 8))
+    w = np.repeat(once, 32, axis=2)
+    rounded = w.astype(np.float32) * (1 + 1e-7)
+    for scores in (w, rounded.astype(float)):
+        check = check_mean_score(blocks_of(scores))
+        assert (check.figure, check.ok) == (None, None)
+        assert "mean score zero" in warn_of_unmade([check])[0]
 
 
 def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
@@ -227,8 +244,8 @@ def test_summary_names_what_failed():
 
 def test_a_check_that_cannot_be_made_neither_holds_nor_fails():
     unmade, made = check_drawn_law([], "float32"), check_drawn_law([0.0], "float32")
-    assert unmade.as_dict()["ok"] is None
-    assert unmade.as_dict()["figure"] is None
+    assert unmade.ok is None
+    assert unmade.figure is None
     assert hold([unmade, made])
     assert not hold([unmade, check_drawn_law([1.0], "float32")])
     assert summary([unmade]) == "checks: drawn law equals differentiated law not made"

@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simulated import Design, make_design
-from test_claims import DESIGNS
+from test_claims import DESIGNS, evidence_of
 from test_claims import make_design as make_orthogonal
 
 from mse_lab.claims.baselines import judge_baselines
-from mse_lab.claims.evidence import Evidence
 from mse_lab.claims.expansion import judge_expansion
 from mse_lab.claims.random_prompts import judge_random_prompts
 
@@ -39,18 +38,15 @@ FEW = {
     "two prompts": take(DESIGNS["fair"], 2),
     "unlike prompts": make_unlike(),
 }
-TODAY = pytest.mark.xfail(strict=True, reason="three active prompts count as 40")
 
 
-@pytest.mark.parametrize(
-    "kind", [*list(FEW)[:2], pytest.param("unlike prompts", marks=TODAY)]
-)
+@pytest.mark.parametrize("kind", list(FEW))
 def test_theorem_2_is_refused_no_more_often_than_stated(kind):
     """Two blocks a prompt, the fewest that there may be."""
     rng, p_values = np.random.default_rng(3), []
     for run in range(RUNS):
         pools = FEW[kind].draw(rng, 256, 2, 8)
-        claims = judge_expansion(Evidence(str(run), pools, (8,), draws=200))
+        claims = judge_expansion(evidence_of(str(run), pools, (8,), draws=200))
         p_values.append(claims[0].p_value)
     for alpha in (0.05, 0.01):
         error = np.sqrt(alpha * (1 - alpha) / RUNS)
@@ -61,7 +57,7 @@ def test_theorem_2_is_refused_no_more_often_than_stated(kind):
 def test_prompt_only_baselines_are_set_against_the_limit():
     """Under Assumption 2 the best constant is the oracle, and zeta/(G(G-1)) is no loss."""
     pools = DESIGNS["fair"].draw(np.random.default_rng(4), 1024, 32, 16)
-    claims = judge_baselines(Evidence("many", pools, (4, 8, 16), draws=500))
+    claims = judge_baselines(evidence_of("many", pools, (4, 8, 16)))
     rows = [one for one in claims if "prompt-only" in one.statement]
     assert [(one.group_size, one.verdict) for one in rows] == [
         (None, "holds"), (4, "holds"), (8, "holds"), (16, "holds")
@@ -76,6 +72,6 @@ def test_proposition_3_of_three_prompts():
     """
     design = take(make_orthogonal((0.4, 0.6), signal=0.39), 3)
     pools = design.draw(np.random.default_rng(4), 2**15, 64, 64)
-    claims = judge_random_prompts(Evidence("three", pools, (64,), draws=500))
+    claims = judge_random_prompts(evidence_of("three", pools, (64,)))
     assert {one.verdict for one in claims} == {"holds"}
     assert abs(claims[0].estimate.value - 1) < 0.15

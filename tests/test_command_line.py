@@ -14,6 +14,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
+import mse_lab
 from mse_lab.records import Record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -182,6 +183,12 @@ BAD = {
         "no/such/folder: no such folder",
     ),
     "not a model": ({"model": {"path": "tests"}}, "tests: no config.json in it"),
+    "key like a type": ({"list": 1}, "unknown key list; known: "),
+    "long value": ({"seed": "x" * 5000}, "xxx ... xxx"),
+    "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
+    "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
+    "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
+    "endless": ({"parameters": ["(.*)*(.*)*(.*)*(.*)*!"]}, "2 seconds in vain"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},
@@ -207,7 +214,7 @@ def refused(tmp_path, capsys):
 
     def attempt(*words):
         assert run_mse.main([*map(str, words)]) == 2
-        printed = capsys.readouterr().err.strip().splitlines()
+        printed = capsys.readouterr().err.splitlines()
         lines = [line for line in printed if line.startswith("run_mse.py: ")]
         assert len(lines) == 1
         assert "Traceback" not in "".join(printed)
@@ -224,6 +231,12 @@ def test_bad_probe(case, write_probe, tmp_path, refused):
         changes = {"model": {**values["model"], **changes["model"]}}
     path = write_probe(**changes)
     assert message in refused("run", path, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1b[1m", "not\udcffutf8"], ids=ascii)
+def test_a_probe_s_name_that_would_break_a_line(name, write_probe, tmp_path, refused):
+    path = write_probe(name)
+    assert ".yaml: the file's name holds" in refused("run", path, "--out", tmp_path / "out")
 
 
 BAD_PROMPTS = {
@@ -372,8 +385,32 @@ def test_a_run_that_never_began_leaves_the_folder_free(write_probe, tmp_path, re
         (["run", "tiny/base", "--set", "seed=[1"], "not valid YAML"),
         (["figure", "nowhere"], "nowhere: no finished run"),
         (["figure", "--out", "f.jpg"], "the suffix must be one of"),
+        (["figure", "nowhere", "--out", "."], "'.' names no file"),
+        (["report", "nowhere", "--out", ""], "'' names no file"),
+        (["list", "--out", ""], "cannot be written to ''"),
+        (["list", "--out", __file__], "cannot be written to"),
+        (["advise", "x" * 5000], "x: File name too long; shorten it"),
+        (["claims", "a\0b"], "holds a NUL byte"),
+        (["draw"], "invalid choice: 'draw'"),
+        ([], "required: COMMAND; see run_mse.py --help"),
     ],
-    ids=lambda value: value[-1] if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_bad_words(words, message, refused):
     assert message in refused(*words)
+
+
+def test_version(capsys):
+    import run_mse
+
+    assert run_mse.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, run_mse; run_mse.main(['--help']); "
+        "print([name for name in ('numpy', 'pydantic', 'torch') if name in sys.modules])"
+    )
+    words = [sys.executable, "-c", code]
+    assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")

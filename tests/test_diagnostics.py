@@ -46,6 +46,7 @@ def make_shards(prompts, **changes):
         "distinct": 0.5,
         "commonest": 0.125,
         "empty": 0.0,
+        "given_up": 0,
         "end_ids": np.array([2, 5]),
         "end_counts": np.array([60, 12]),
     }
@@ -156,6 +157,7 @@ def test_gradient_is_told_from_zero_where_there_is_one(signal):
 CUT = (EndToken(2, "<end>", 0.4),)
 SILENT = (EndToken(2, "<end>", 0.0),)
 MEANINGLESS = {
+    "given up": ({"given_up": 3}, "3 comparisons with the answer took too long"),
     "truncated": ({"truncated": 0.6, "end_tokens": CUT}, "60% of the completions were cut"),
     "no end": ({"truncated": 1.0, "end_tokens": SILENT}, "(known: <end> (2))"),
     "no end known": ({"truncated": 1.0, "end_tokens": ()}, "(known: none)"),
@@ -180,6 +182,15 @@ def test_warning(case):
     warnings = warn_of_completions(replace(HEALTHY, **changes))
     assert len(warnings) == 1
     assert message in warnings[0]
+
+
+def test_given_up_comparisons_are_counted_over_prompts():
+    design = make_design(np.random.default_rng(3), 5)
+    pools = design.draw(np.random.default_rng(4), 256, 4, 8)
+    found = diagnose(pools, make_shards(5, given_up=2), {2: "<end>"})
+    assert found.given_up == 10
+    without = {key: one for key, one in found.as_dict().items() if key != "given_up"}
+    assert restore(without) == replace(found, given_up=0)
 
 
 def test_no_warning_of_a_healthy_run():

@@ -50,9 +50,28 @@ def test_every_decisive_file_is_seen(folder, name):
     assert len({before, longer, fingerprint(folder)}) == 3
 
 
-def test_a_broken_file_has_one_too(folder):
-    (folder / "model.safetensors").write_bytes(b"\xff" * 100)
-    assert fingerprint(folder) != ""
+def with_header(text):
+    return len(text).to_bytes(8, "little") + text + bytes(100)
+
+
+BROKEN = {
+    "no length": b"\xff" * 100,
+    "cut": b"\x00",
+    "list": with_header(b"[1]"),
+    "nested": with_header(b"[" * 50000),
+    "no offsets": with_header(b'{"a": 1}'),
+    "negative": with_header(b'{"a": {"data_offsets": [-99, 1]}}'),
+    "beyond": with_header(b'{"a": {"data_offsets": [0, 99999999999999999999]}}'),
+    "fractions": with_header(b'{"a": {"data_offsets": [0.5, 1.5]}}'),
+    "not text": with_header(b"\xff\xfe"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_has_one_too(folder, name):
+    before = fingerprint(folder)
+    (folder / "model.safetensors").write_bytes(BROKEN[name])
+    assert fingerprint(folder) != before
 
 
 def test_a_large_file_is_sampled_from_end_to_end():

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 from enumerated import random_enumerated
-from simulated import Design, tables_of
+from simulated import Design, analysed
 
 from mse_lab.estimators import ESTIMATORS
 
@@ -28,13 +28,14 @@ LAW_SIZES = [2, 4, 8, 32]
 ENDS = ("mse", "law", "ratio", "scale_free_mse")
 INTERVALS = {f"{name}_{end}" for name in ENDS for end in ("low", "high")}
 LABELS = {"probe", "estimator", "group_size", "replicates", "prompt", "category"}
+LABELS |= {"truncated"}  # which pools do not know
 PARTS = {"mse", "bias2", "variance", "slope", "cosine", "scale_free_mse", "law"}
 COLUMNS = {
     "mse": PARTS | {"mse_plain", "relative_mse", "ratio"},
     "laws": PARTS - {"mse"},
     "by_prompt": PARTS,
     "prompts": {"value", "score_norm2", "grad_norm2", "trace_oracle", "zeta"}
-    | {"best_baseline", "mean_length", "truncated"},
+    | {"best_baseline", "mean_length"},
 }
 
 
@@ -58,24 +59,14 @@ def design_of(prompts):
     return Design(*(np.stack([getattr(one, part) for one in prompts]) for part in parts))
 
 
-def learnt_baselines(prompt, blocks, count=20000):
-    """b* as it is learnt from the other blocks of a pool, so many times."""
-    rng, others = np.random.default_rng(7), (blocks - 1) * LARGEST
-    numbers_RC = rng.multinomial(others, prompt.probabilities, size=count)
-    norms2 = np.diag(prompt.gram)
-    return numbers_RC @ (prompt.rewards * norms2) / (numbers_RC @ norms2)
+def excess(prompt, name, size, reference):
+    """What V of a small reference adds to the oracle's MSE: S Var(V_hat) / G.
 
-
-def excess(prompt, name, size, reference, blocks):
-    """What a baseline that is estimated adds to the MSE, with the square of its error."""
+    What a learnt b* adds is taken off again.
+    """
     norm2 = prompt.mean(np.diag(prompt.gram))
-    if name == "oracle":
-        return prompt.moments().variance[0] * norm2 / (reference * size)
-    if name == "best-constant":
-        best = prompt.moments().best_baseline[0]
-        found = learnt_baselines(prompt, blocks)
-        return norm2 * ((found - best) ** 2).mean() / size
-    return 0.0
+    added = prompt.moments().variance[0] * norm2 / (reference * size)
+    return added if name == "oracle" else 0.0
 
 
 def trace_and_zeta(prompt):
@@ -122,14 +113,14 @@ def aggregate(prompts, name, size, added=(0.0, 0.0, 0.0)):
     return parts(mse, mean, gradient, variance + mean @ mean)
 
 
-def truths(kind, names, reference, blocks):
+def truths(kind, names, reference):
     """{(table, row, column): value} of every number but intervals."""
     prompts, found = prompts_of(kind), {}
     gradient = np.mean([one.gradient for one in prompts], axis=0)
     plain = sum(reference_noise(one, reference // 2) for one in prompts) / 9
 
     def added(name, size):
-        return [excess(one, name, size, reference, blocks) for one in prompts]
+        return [excess(one, name, size, reference) for one in prompts]
 
     oracle = {
         size: aggregate(prompts, "oracle", size, added("oracle", size))["mse"]
@@ -167,8 +158,7 @@ def truths(kind, names, reference, blocks):
             "trace_oracle": trace,
             "zeta": zeta,
             "best_baseline": moments.best_baseline[0],
-            "mean_length": 0.0,
-            "truncated": 0.0,
+            "mean_length": 1.0,
         }
         found |= {("prompts", str(x), key): value for key, value in row.items()}
     return found
@@ -199,10 +189,10 @@ def measure(kind, names, reference, runs, blocks=6):
     """Read the numbers of many runs: (truths, numbers of every run)."""
     rng = np.random.default_rng(11)
     design, places = design_of(prompts_of(kind)), None
-    truth, found = truths(kind, names, reference, blocks), []
+    truth, found = truths(kind, names, reference), []
     for _ in range(runs):
         pools = design.draw(rng, reference, blocks, LARGEST)
-        tables = tables_of(pools, names, SIZES, resamples=5)
+        tables = analysed(pools, SIZES, estimators=names, resamples=5)
         places = places or find(tables, truth)
         arrays = {table: getattr(tables, table).to_numpy() for table in HEADS}
         found.append([arrays[table][row, column] for table, row, column in places])
@@ -248,7 +238,7 @@ def test_no_number_is_without_a_truth():
     """Intervals are met elsewhere, by their coverage and their width."""
     design = design_of(prompts_of("binary"))
     pools = design.draw(np.random.default_rng(0), SMALL, 6, LARGEST)
-    found = tables_of(pools, NAMES, SIZES)
+    found = analysed(pools, SIZES, estimators=NAMES)
     for table, columns in COLUMNS.items():
         assert set(getattr(found, table).columns) - LABELS - INTERVALS == columns, table
 
@@ -257,7 +247,7 @@ def test_laws_beyond_enumeration_continue_the_line():
     """G x law is constant in G for vanilla and oracle, a line in 1/(G-1) for GRPO-type."""
     design = design_of(prompts_of("graded"))
     pools = design.draw(np.random.default_rng(0), SMALL, 6, LARGEST)
-    laws = tables_of(pools, ["vanilla", "oracle", "grpo"], SIZES).laws
+    laws = analysed(pools, SIZES).laws
     assert laws["group_size"].max() == 1024
     for name, rows in laws.groupby("estimator"):
         size, scaled = rows["group_size"].to_numpy(), rows["group_size"] * rows["law"]

@@ -7,8 +7,9 @@ import pytest
 import torch
 from models import random_policy
 
+from mse_lab.chat import render_chats
 from mse_lab.config import InputError, parse_probe
-from mse_lab.policy import encode_prompt, load_policy, pick_device, select_parameters
+from mse_lab.policy import encode_prompts, load_policy, pick_device, select_parameters
 from mse_lab.prompts import Prompt
 
 
@@ -105,11 +106,49 @@ def prompt(text):
     return Prompt(id="p", text=text, category="", record={"id": "p"})
 
 
-def test_a_chat_template_that_fails_is_refused(copy):
+TEMPLATES = {
+    "raises": ("{{ raise_exception('no user turn') }}", "fails on prompt p: no user turn"),
+    "divides by zero": ("{{ 1 / 0 }}", "division by zero"),
+    "recurses": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion depth"),
+    "towers": ("{{ 9 ** (9 ** (9 ** 9)) }}", "not done after"),
+    "long": ("{{ 'a' * 5000000 }}", "makes 5000000 characters"),
+    "no memory": ("{{ 'a' * 100000000000 }}", "MemoryError"),
+    "no text": (["x"], "fails on prompt p: "),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_chat_template_that_fails_is_refused(copy, monkeypatch, capfd, name):
+    """Nothing that it does hangs, or reaches this process."""
+    if name == "towers":
+        monkeypatch.setattr("mse_lab.chat.SECONDS", 2.0)
     policy = load(copy)
-    policy.tokenizer.chat_template = "{{ raise_exception('no user turn') }}"
-    with pytest.raises(InputError, match="the chat template fails: no user turn"):
-        encode_prompt(policy, prompt("1"), chat=True, new_tokens=1)
+    policy.tokenizer.chat_template, expected = TEMPLATES[name]
+    with pytest.raises(InputError, match=expected) as refused:
+        encode_prompts(policy, [prompt("1")], chat=True, new_tokens=1)
+    assert str(refused.value).startswith("prompts.chat = true: ")
+    assert "\n" not in str(refused.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_chat_is_what_transformers_makes_of_it(copy):
+    policy = load(copy)
+    policy.tokenizer.chat_template = (
+        "{{ eos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %} 3{% endif %}"
+    )
+    texts = ["1 2", "3", "2\n1"]
+    expected = [
+        policy.tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}],
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        for text in texts
+    ]
+    assert render_chats(policy.tokenizer, ["a", "b", "c"], texts) == expected
+    found = encode_prompts(policy, [prompt("1 2")], chat=True, new_tokens=1)
+    assert found == [[0, 1, 2, 3]]
 
 
 def test_another_models_tokenizer_is_refused(copy):
@@ -119,6 +158,6 @@ def test_another_models_tokenizer_is_refused(copy):
     values["model"]["vocab"]["9"] = 4
     path.write_text(json.dumps(values))
     policy = load(copy)
-    assert encode_prompt(policy, prompt("1 2"), chat=False, new_tokens=1) == [1, 2]
+    assert encode_prompts(policy, [prompt("1 2")], chat=False, new_tokens=1) == [[1, 2]]
     with pytest.raises(InputError, match="token 4 is beyond the 4 of the model"):
-        encode_prompt(policy, prompt("1 9"), chat=False, new_tokens=1)
+        encode_prompts(policy, [prompt("1 9")], chat=False, new_tokens=1)

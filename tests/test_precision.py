@@ -8,7 +8,7 @@ import torch
 
 from mse_lab.completions import draw
 from mse_lab.config import load_probe
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.policy import encode_prompts, load_policy
 from mse_lab.prompts import load_prompts
 from mse_lab.reference import leave_one_out, weighted_gradient
 from mse_lab.scores import score_block
@@ -31,7 +31,7 @@ def measured(dtype, completions=None):
     probe = load_probe(ROOT / "probes/tiny/base.yaml", [f"model.dtype={dtype}"])
     policy = load_policy(probe, ROOT)
     prompt = load_prompts(probe.prompts, ROOT)[0]
-    tokens = encode_prompt(policy, prompt, chat=False, new_tokens=8)
+    [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=8)
     if completions is None:
         numbers = uniforms(0, prompt.id, "replicate", range(64), 8)
         completions = draw(policy, tokens, numbers, prompt.id)

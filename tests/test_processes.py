@@ -13,9 +13,11 @@ from torch import distributed
 import run_mse
 from mse_lab import several
 from mse_lab.config import InputError, load_probe
-from mse_lab.processes import LOCK, Processes, lock, started_by_torchrun, wait_until
+from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
+from mse_lab.intact import read_arrays
+from mse_lab.processes import LOCK, Processes, lock, wait_until
 from mse_lab.progress import Tally
-from mse_lab.records import read_arrays, write_arrays
+from mse_lab.records import write_arrays
 from mse_lab.run import run_probe
 from mse_lab.several import Several
 
@@ -110,7 +112,8 @@ def test_an_error_of_one_process(write_probe, tmp_path):
     done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path, WHAT="fail")
     assert done.returncode != 0
     (line,) = ours(done)
-    assert "reward failed on prompt p" in line
+    assert "reward = plugin:reward" in line
+    assert "failed on prompt p" in line
     assert "ZeroDivisionError: no such thing" in line
     assert "exitcode  : 2" in done.stderr
     assert list((tmp_path / "out/small/shards").glob("*.npz"))
@@ -166,10 +169,24 @@ def test_the_first_decides(pair):
 def test_one_complains_and_all_end(pair, monkeypatch):
     monkeypatch.setattr(several, "COURTESY", 0.1)
     said = []
-    pair[1].complain(said.append, "this is wrong")
-    pair[0].complain(said.append, "that is wrong")
+    pair[1].complain(said.append, Ending(INTERNAL_ERROR, "this is wrong"))
+    pair[0].complain(said.append, Ending(2, "that is wrong"))
     assert said == ["this is wrong"]
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match="70"):
+        next(pair[0].deal([1]))
+
+
+def test_nobody_foresaw_it_in_one_process(pair, monkeypatch):
+    """The others are told, instead of waiting for what will not come."""
+    monkeypatch.setattr(several, "_connect", lambda: pair[1])
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: None)
+    said = []
+    with pytest.raises(SystemExit, match="70"), several.join(said.append):
+        raise ZeroDivisionError("by zero")
+    (line,) = said
+    assert "internal error: ZeroDivisionError: by zero" in line
+    Path(line.rpartition("details in ")[2]).unlink()
+    with pytest.raises(SystemExit, match="70"):
         next(pair[0].deal([1]))
 
 
@@ -233,6 +250,16 @@ def test_lock_keeps_others_out_and_lets_go(tmp_path):
     assert not (tmp_path / "run" / LOCK).exists()
 
 
+def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left"), lock(tmp_path):
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
 def test_lock_of_a_killed_start_is_free(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; "
@@ -269,10 +296,17 @@ def older(path):
     write_arrays(path, {name: arrays[name] for name in arrays if name != "version"})
 
 
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[content.index(b"gram_KGG") + 200] ^= 1
+    path.write_bytes(content)
+
+
 SPOILT = {
     "older version": older,
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:100]),
     "empty": lambda path: path.write_bytes(b""),
+    "one byte": flip,
 }
 
 

@@ -103,6 +103,37 @@ def test_lines_are_ended_by_line_feeds_alone(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["id", "category"])
+@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\u0085b", "a\u2028b", "\0", "x" * 501])
+def test_what_cannot_stand_in_a_line_of_a_table(tmp_path, name, value):
+    row = {"id": 1, "problem": "1", "answer": 1, name: value}
+    expected = rf"p.jsonl, line 1: {name} '.*' (holds a control|is longer than 500)"
+    with pytest.raises(InputError, match=expected):
+        load(source=write_lines(tmp_path / "p.jsonl", [row]))
+
+
+def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
+    values = ["nan", "NA", "none", "001", "true", "1e5", " a", 'a,"b"']
+    rows = [{"id": one, "problem": "1", "answer": 1, "category": one} for one in values]
+    rows.append({"id": False, "problem": "1", "answer": 1, "category": 0})
+    found = load(source=write_lines(tmp_path / "p.jsonl", rows))
+    assert [prompt.id for prompt in found] == [*values, "False"]
+    assert [prompt.category for prompt in found] == [*values, "0"]
+
+
+def test_carriage_returns_end_lines_too(tmp_path):
+    row = '{"id": %d, "problem": "1", "answer": 1}'
+    path = tmp_path / "p.jsonl"
+    path.write_bytes("\r".join([row % 1, row % 2]).encode())
+    assert [prompt.id for prompt in load(source=path)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "-a/b"])
+def test_no_name_for_the_hub(name):
+    with pytest.raises(InputError, match="no such file or folder, and no name for the Hub"):
+        load(source=name)
+
+
 # Templates
 
 

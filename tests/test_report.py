@@ -8,22 +8,19 @@ import pandas as pd
 import pytest
 from simulated import make_design
 
+from mse_lab.analysis import analyse_run
 from mse_lab.checks import Check
 from mse_lab.config import InputError, dump_probe, parse_probe
-from mse_lab.curves import Curves, measure_curves
-from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.intervals import Estimate, draw_resamples
-from mse_lab.prompts import Prompt
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.intervals import Estimate
 from mse_lab.records import Record, write_json, write_table, write_text
-from mse_lab.replicates import Key, measure_errors
+from mse_lab.replicates import Key
 from mse_lab.report import write_report
 from mse_lab.report.markup import Html, element
 from mse_lab.report.ranking import middle_size, rank_estimators
 from mse_lab.report.source import read_source
 from mse_lab.report.vector import embed
 from mse_lab.report.wording import interval, number, percent, typeset
-from mse_lab.streams import stream
-from mse_lab.tables import mse_table, prompts_table
 
 SIZES = [2, 4, 8, 16, 32]
 SECTIONS = [
@@ -63,16 +60,20 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
         "interval": {"resamples": 200},
     }
     probe = parse_probe(values | changes, "test")
-    record, estimators = Record(folder), find_estimators(probe.estimators, sizes)
-    errors = measure_errors(pools, estimators, sizes)
-    draws = draw_resamples(pools, 200, stream(probe.seed, "bootstrap"))
-    found = measure_curves(Curves(pools, draws), estimators, errors)
-    prompts = [Prompt(f"{index}{EVIL}", "", EVIL, {}) for index in range(pools.prompts)]
-    share = np.zeros(pools.prompts)
+    record = Record(folder)
+    described = pd.DataFrame(
+        {
+            "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
+            "category": EVIL,
+            "mean_length": 0.0,
+            "truncated": 0.0,
+        }
+    )
+    result = analyse_run(name, probe, pools, described)
     write_text(record.path("config.yaml"), dump_probe(probe))
     record.write_pools(pools)
-    write_table(record.path("mse.csv"), mse_table(name, pools, errors, found, 0.95))
-    write_table(record.path("prompts.csv"), prompts_table(prompts, pools, share, share))
+    for table in ("mse.csv", "prompts.csv"):
+        write_table(record.path(table), result.tables[table])
     check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
     record.write_checks([check], [f"a warning {EVIL}"])
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
@@ -251,14 +252,18 @@ def test_one_group_size(tmp_path):
 
 
 def test_an_estimator_that_is_gone_is_named(tmp_path):
-    """A user's own module is not needed for the page."""
+    """A user's own module is not needed for the page, with parameters or without."""
     folder = write_run(tmp_path / "run", simulate(prompts=3))
     path = folder / "config.yaml"
-    text = path.read_text().replace("- oracle", "- oracle\n- gone.module:weights")
+    gone = "- gone.module:weights\n- {name: gone.module:weights, k: {by: [1]}}"
+    text = path.read_text().replace(
+        "- oracle", f"- oracle\n- {{name: grpo-std, eps: 1}}\n{gone}"
+    )
     path.write_text(text)
     write_report([folder], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "gone.module:weights: " in page
+    assert "grpo-std(eps=1.0)" in page
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,16 @@
 """Rewards: what each takes for the answer, and what it must not."""
 
 import threading
+from dataclasses import replace
 from decimal import Decimal
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mse_lab import rewards
+from mse_lab import mathematics as comparisons
 from mse_lab.config import InputError
 from mse_lab.prompts import Prompt
 from mse_lab.rewards import (
@@ -77,6 +79,7 @@ GSM8K = [
     ("", 18, 0),
     ("eighteen", 18, 0),
     ("9" * 5000, 18, 0),
+    ("####" + " " * 200_000, 18, 0),
     (f"-{10**28 + 1}", -(10**28), 0),
 ]
 
@@ -183,9 +186,36 @@ def test_every_prompt_is_tried_before_the_run():
 
 def test_a_comparison_without_end_is_given_up(monkeypatch):
     """9^9^9^9 has more digits than there is memory for."""
-    monkeypatch.setattr(rewards, "_seconds", lambda: 1)
+    monkeypatch.setattr(comparisons, "SECONDS", 0.5)
     load_reward("math")
-    assert mathematics("9^9^9^9", {"answer": "5"}) == 0
+    prompt = Prompt(id="q7", text="", category="", record={"answer": "5"})
+    texts = ["9^9^9^9", "5", "9^9^9^9", r"\boxed{1000000000!}"]
+    found = reward_completions(mathematics, texts, prompt)
+    assert found.values_N.tolist() == [0, 1, 0, 0]
+    assert found.given_up == 3
+    with pytest.raises(InputError, match="prompt q8: math-verify takes too long"):
+        try_reward(
+            mathematics, [replace(prompt, id="q8", record={"answer": "1000000000!"})]
+        )
+
+
+def test_an_answer_that_nobody_waits_for_is_not_the_next_one_s(monkeypatch):
+    """Ctrl-C while math-verify is at work, in a program that goes on."""
+    process = comparisons._verifier()
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "_read", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            comparisons.are_equal("6", "5")
+    assert mathematics("5", {"answer": "5"}) == 1
+
+
+def test_a_library_that_does_not_start(monkeypatch):
+    """It is not taken for comparisons that are all given up."""
+    comparisons._verifier().close()
+    comparisons._verifier.cache_clear()
+    monkeypatch.setattr(comparisons, "_START", "import no_such_module")
+    with pytest.raises(InputError, match="math-verify does not start"):
+        mathematics("5", {"answer": "5"})
 
 
 def test_mathematics_in_a_thread():
@@ -206,6 +236,8 @@ def test_mathematics_in_a_thread():
         ("maths", "did you mean math?"),
         ("nowhere:f", "cannot import nowhere"),
         ("json:no_such", "json has no function no_such"),
+        (".a:b", "write package.module:function"),
+        ("a\0b:c", "write package.module:function"),
     ],
 )
 def test_no_such_reward(name, message):
@@ -228,23 +260,31 @@ def is_infinite(text, prompt):
     return float("inf")
 
 
+def is_huge(text, prompt):
+    return 1e300
+
+
+def is_text(text, prompt):
+    return "1"
+
+
 def counts_letters(text, prompt):
     counts_letters.calls += 1
     return len(text) * prompt["weight"]
 
 
 counts_letters.calls = 0
-WEIGHTED = Prompt(id="q7", text="", category="", record={"weight": 0.5})
+WEIGHTED = Prompt(id="q7", text="", category="", record={"id": "q7", "weight": 0.5})
 
 
 @pytest.mark.parametrize(
     ("reward", "message"),
-    [(fails, "first line second line"), (is_infinite, "it must be a finite number")],
-    ids=["raises", "infinite"],
-)
+    [("fails", "first line second line"), ("is_infinite", "it must be a finite number"),
+     ("is_huge", "must be a finite number"), ("is_text", "gave the text '1'")],
+)  # fmt: skip
 def test_a_failing_reward_names_the_prompt(reward, message):
     with pytest.raises(InputError, match=message) as caught:
-        reward_completions(reward, ["a"], WEIGHTED)
+        reward_completions(load_reward(f"test_rewards:{reward}"), ["a"], WEIGHTED)
     assert "prompt q7" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -254,11 +294,12 @@ def test_a_reward_of_ones_own(tmp_path, monkeypatch):
         "def reward(text, prompt):\n    return len(text) * prompt['weight']\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = reward_completions(load_reward("letters:reward"), ["a", "", "abc"], WEIGHTED)
+    reward = load_reward("letters:reward")
+    found, _ = reward_completions(reward, ["a", "", "abc"], WEIGHTED)
     np.testing.assert_array_equal(found, [0.5, 0, 1.5])
 
 
 def test_equal_texts_are_rewarded_once():
-    found = reward_completions(counts_letters, ["ab", "a", "ab"], WEIGHTED)
+    found, _ = reward_completions(counts_letters, ["ab", "a", "ab"], WEIGHTED)
     np.testing.assert_array_equal(found, [1, 0.5, 1])
     assert counts_letters.calls == 2

@@ -9,7 +9,8 @@ from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
 
 from mse_lab.config import load_probe
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.records import Record, read_arrays
+from mse_lab.intact import read_arrays
+from mse_lab.records import Record
 
 
 @pytest.fixture(scope="module")

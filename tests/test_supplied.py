@@ -13,7 +13,8 @@ from test_checks import top_p
 import run_mse
 from mse_lab import completions as drawing
 from mse_lab.config import InputError, load_probe
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.input_error import shown
+from mse_lab.policy import encode_prompts, load_policy
 from mse_lab.prompts import load_prompts
 from mse_lab.rewards import integer
 from mse_lab.streams import uniforms
@@ -32,7 +33,7 @@ def drawn(write_probe, tmp_path):
         policy = load_policy(probe, tmp_path)
         lines = []
         for prompt in load_prompts(probe.prompts, tmp_path):
-            tokens = encode_prompt(policy, prompt, chat=False, new_tokens=2)
+            [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
             for pool in POOLS:
                 numbers = uniforms(0, prompt.id, pool, range(getattr(probe.pool, pool)), 2)
                 found = drawing.draw(policy, tokens, numbers, prompt.id)
@@ -255,12 +256,12 @@ def test_further_prompts_and_completions_are_left_out(drawn, write, run):
 
 LINES = {
     "not JSON": ("{", "not valid JSON"),
-    "no object": ("[1]", "no JSON object with a prompt's id"),
-    "no prompt": ('{"tokens": [1]}', "no JSON object with a prompt's id"),
+    "no object": ("[1]", "not a JSON object"),
+    "no prompt": ('{"tokens": [1]}', "prompt is missing; give the id"),
     "no tokens": ('{"prompt": "a", "ids": [1]}', "neither tokens nor text"),
     "unknown pool": (
         '{"prompt": "a", "tokens": [1], "pool": "x"}',
-        "pool = x: use reference or replicate",
+        "pool = 'x': use reference or replicate",
     ),
 }
 
@@ -331,7 +332,7 @@ def test_log_probabilities_are_summed(given, total):
 
 @pytest.mark.parametrize(
     "given",
-    [[-0.5], [-0.5, None], [-0.5, float("nan")], float("-inf"), "low", ["a", "b"]],
+    [[-0.5], [-0.5, None], [-0.5, float("nan")], float("-inf"), -1e308, "low", ["a", "b"]],
     ids=str,
 )
 def test_log_probabilities_that_are_none(given):
@@ -340,9 +341,9 @@ def test_log_probabilities_that_are_none(given):
         read_log_prob(line, "here", 2)
 
 
-@pytest.mark.parametrize("given", [None, "1", float("nan")], ids=str)
+@pytest.mark.parametrize("given", [None, "1", float("nan"), 1e300, 10**400], ids=shown)
 def test_rewards_that_are_none(given):
-    with pytest.raises(InputError, match="reward: supplied"):
+    with pytest.raises(InputError, match=r"reward: supplied|must be a finite number"):
         read_reward({"prompt": "a", "text": "", "reward": given}, "here")
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from simulated import make_design, tables_of
+from simulated import analysed, make_design
 
 from mse_lab.estimators import find_estimators
 from mse_lab.replicates import measure_errors
@@ -20,7 +20,7 @@ def pools():
 @pytest.fixture(scope="module")
 def table(pools):
     """`mse.csv` by estimator and group size."""
-    made = tables_of(pools, NAMES, SIZES, resamples=1000).mse
+    made = analysed(pools, SIZES, estimators=NAMES, resamples=1000).mse
     return made.set_index(["estimator", "group_size"])
 
 
@@ -66,7 +66,7 @@ def test_ratios_are_paired(table):
 
 def test_moments_take_the_whole_reference(pools):
     """V and Var(Z) from all its rewards, norms from the replicates."""
-    found = tables_of(pools, NAMES, SIZES).prompts
+    found = analysed(pools, SIZES, estimators=NAMES).prompts
     rewards, norms2 = pools.reference_rewards_PN, pools.norms2_PN.mean(-1)
     np.testing.assert_allclose(found.value, rewards.mean(-1), rtol=1e-12)
     np.testing.assert_allclose(found.score_norm2, norms2, rtol=1e-12)

@@ -9,19 +9,16 @@ first-order formulas their 20%. A false alarm has a probability below 1e-3 for a
 once for the fixed seeds.
 """
 
-from collections import Counter
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
 from simulated import Design, make_design
 
 from mse_lab.curves import Curves, disagreement, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.intervals import covariance_square_trace, draw_resamples
+from mse_lab.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.replicates import measure_errors
 
 RUNS, LEVEL, QUANTILE = 200, 0.95, 1.96
@@ -88,12 +85,12 @@ CASES = {
 
 @cache
 def runs_of(case):
-    """Run a case: {(estimator, G, part): the three rows of `read` over the runs}."""
+    """Run a case: {(estimator, G, part): the rows of `read` over the runs}."""
     rng, case, found = np.random.default_rng(5), CASES[case], {}
     estimators = find_estimators(case.names, case.sizes, case.design.prompts)
     for _ in range(RUNS):
         pools = case.design.draw(rng, *case.pools)
-        curves = Curves(pools, draw_resamples(pools, 60, rng))
+        curves = Curves(pools, draw_reference_noise(pools, 60, rng))
         errors = measure_errors(pools, estimators, case.sizes)
         for key, (measured, law) in measure_curves(curves, estimators, errors).items():
             for part, row in read(measured, law).items():
@@ -102,18 +99,17 @@ def runs_of(case):
 
 
 def read(measured, law):
-    """Give estimate, standard error and centre of both curves.
+    """Give estimate and standard error of both curves and of their gap.
 
-    Of their gap the p-value of the disagreement takes the centre's place.
+    Of the gap, the p-value of the disagreement too.
     """
-    found = {}
-    for part, curve in (("mse", measured), ("law", law)):
-        value, low, high = curve.interval("mse", LEVEL)
-        found[part] = value, (high - low) / 2 / QUANTILE, (high + low) / 2
-    gaps_B = measured.draws.mse - law.draws.mse
-    gap = float(measured.point.mse - law.point.mse)
-    found["gap"] = gap, gaps_B.std(ddof=1), disagreement(measured, law, 10**6)
-    return found
+    one, other = measured.statistic(), law.statistic()
+    gap = one - other
+    return {
+        "mse": (one.value, one.error),
+        "law": (other.value, other.error),
+        "gap": (gap.value, gap.error, disagreement(measured, law)),
+    }
 
 
 # In each case what its largest noise moves, and what must not be moved by it.
@@ -140,21 +136,14 @@ POINTS = {
     ],
 )
 def test_standard_errors_are_the_spread_of_estimates(case, point):
-    values, errors, _ = runs_of(case)[point]
+    values, errors = runs_of(case)[point][:2]
     assert 0.6 < (errors**2).mean() / values.var(ddof=1) < 1.6
 
 
 def test_the_noise_of_a_slope_is_common_to_replicates_and_law():
     """MaxRL's slope is about 1/V: half as wide again as it need be, not four times."""
-    values, errors, _ = runs_of("rare")["maxrl", 8, "gap"]
+    values, errors = runs_of("rare")["maxrl", 8, "gap"][:2]
     assert 0.8 < (errors**2).mean() / values.var(ddof=1) < 2.8
-
-
-@pytest.mark.parametrize("name", ["grpo", "oracle"])
-def test_intervals_of_laws_lie_about_them(name):
-    """Within a quarter of a standard error on average, V from 16 rewards."""
-    values, errors, centres = runs_of("apart")[name, 2, "law"]
-    assert abs((centres - values).mean()) < 0.25 * errors.mean()
 
 
 @pytest.mark.parametrize("name", ["vanilla", "grpo"])
@@ -177,27 +166,3 @@ def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
         ]
         expected.append(np.mean(pairs))
     np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
-
-
-def make_active():
-    """Make 60 prompts of which five have nearly all the noise."""
-    design = make_design(np.random.default_rng(0), 60)
-    scale = np.where(np.arange(60) < 5, 1.0, 0.02)
-    return replace(design, score_PCD=design.score_PCD * scale[:, None, None])
-
-
-@pytest.mark.xfail(strict=True, reason="percentiles take 5 active prompts for 60")
-def test_coverage_with_five_active_prompts():
-    """Two blocks, hence five degrees of freedom: at least 0.92 of 200, false alarm 1e-3."""
-    rng, design, inside = np.random.default_rng(1), make_active(), Counter()
-    estimators = find_estimators(["vanilla", "grpo"], [16])
-    for _ in range(200):
-        pools = design.draw(rng, 256, 2, 16)
-        curves = Curves(pools, draw_resamples(pools, 100, rng))
-        errors = measure_errors(pools, estimators, [16])
-        for key, (measured, _) in measure_curves(curves, estimators, errors).items():
-            _, low, high = measured.interval("mse", LEVEL)
-            inside[key] += low <= design.mse(key.estimator, key.group_size) <= high
-    for key, covered in inside.items():
-        test = stats.binomtest(covered, 200, 0.92, alternative="less")
-        assert test.pvalue > 1e-3, (key, covered / 200)

@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import YAxis
 from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
     """Mark G* and its interval, and write it above the panel."""
-    best, (first, last) = advice.best_group_size, axes.get_xlim()
+    best, (first, last) = advice.best, axes.get_xlim()
     low, high = (min(max(end, first), last) for end in (best.low, best.high))
     axes.axvspan(low, high, color="0.5", alpha=0.18, linewidth=0, zorder=0)
     if advice.unbounded:
@@ -79,7 +78,8 @@ def _add_relative_scale(axes: Axes, advice: Advice) -> None:
 
 
 def _compose(advice: Advice) -> Figure:
-    figure, axes = plt.subplots(figsize=(4.2, 3.2), layout="constrained")
+    figure = Figure(figsize=(4.2, 3.2), layout="constrained")
+    axes = figure.subplots()
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)

@@ -12,27 +12,23 @@ which it is one, is the gradient noise scale of arXiv 1812.06162.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.advice.evidence import (
-    Evidence,
-    Numbers,
-    gather_evidence,
-    mse_times_budget,
-    ratio_of,
+from mse_lab.advice.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
+from mse_lab.analysis import Result
+from mse_lab.budget import (
+    Constants,
+    Population,
+    divide,
+    falling,
+    grpo_mse_times_budget,
+    vanilla_mse_times_budget,
 )
-from mse_lab.advice.prompt_means import (
-    Kind,
-    PromptMeans,
-    resample_prompt_means,
-    share_by_kind,
-    silent_share,
-)
-from mse_lab.config import Probe
+from mse_lab.config import InputError
 from mse_lab.intervals import Estimate
 from mse_lab.pools import Floats, Pools
 
@@ -76,7 +72,7 @@ class Advice:
         vanilla: c_vanilla.
         best_constant: The same for b*.
         gradient2: ||E g(X)||^2.
-        best_group_size: G*; infinite above where c1's interval reaches zero.
+        best: G*; infinite above where c1 is not told from zero.
         reference_size: The G that `more_samples` counts from: G*, or the best of SIZES.
         recommended: A power of two.
         rows: A row for each of SIZES.
@@ -103,7 +99,7 @@ class Advice:
     vanilla: Estimate
     best_constant: Estimate
     gradient2: Estimate
-    best_group_size: Estimate
+    best: Estimate
     reference_size: float
     recommended: int
     rows: tuple[Row, ...]
@@ -122,62 +118,92 @@ class Advice:
     @property
     def unbounded(self) -> bool:
         """Whether G* has no upper bound on this evidence."""
-        return math.isinf(self.best_group_size.high)
+        return math.isinf(self.best.high)
+
+    @property
+    def best_group_size(self) -> float:
+        """G*."""
+        return self.best.value
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval of G*."""
+        return self.best.low
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval of G*; infinite where there is none."""
+        return self.best.high
 
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
 
-def _falling(ratio: Estimate, power: float) -> Estimate:
-    """Raise an estimate to a negative power; infinite where it is not positive."""
-    ends = (ratio.value, ratio.high, ratio.low)
-    return Estimate(*(end**power if end > 0 else math.inf for end in ends))
+def mse_times_budget(name: str, constants: Constants, size: float) -> Floats:
+    """N MSE at group size G; c1, a mean square, is taken as zero where negative."""
+    constants = constants._replace(between=np.maximum(constants.between, 0.0))
+    if name == "grpo":
+        return grpo_mse_times_budget(constants, size)
+    constant = {
+        "vanilla": constants.vanilla,
+        "oracle": constants.oracle,
+        "best-constant": constants.best_constant,
+    }[name]
+    return vanilla_mse_times_budget(constants._replace(vanilla=constant), size)
 
 
-def estimate_best_group_size(evidence: Evidence) -> Estimate:
-    """G* = 1 + sqrt(c3/c1), by way of c1/c3, which is finite whatever c1."""
+@dataclass(frozen=True)
+class _Evidence:
+    """The population of prompts, and the level of its intervals."""
 
-    def ratio(one: Numbers) -> Floats:
-        return ratio_of(one.constants.between, one.constants.pairs)
+    population: Population
+    level: float
 
-    sizes = _falling(evidence.estimate(ratio), -0.5)
-    return Estimate(*(1 + end for end in sizes))
+    def estimate(self, figure: Callable[[Constants], Floats]) -> Estimate:
+        """Give a figure its interval."""
+        return self.population.estimate(figure, self.level)
+
+    def positive(self, figure: Callable[[Constants], Floats]) -> Estimate:
+        """Give a figure that is positive by nature its interval."""
+        return self.population.estimate_positive(figure, self.level)
 
 
-def estimate_beats_vanilla_from(evidence: Evidence) -> Estimate:
+def beats_vanilla_from(population: Population, level: float) -> Estimate:
     """Smallest whole G above 1 + c3 / (c_vanilla - c2)."""
 
-    def gain(one: Numbers) -> Floats:
-        constants = one.constants
-        return ratio_of(constants.vanilla - constants.oracle, constants.pairs)
+    def gain(one: Constants) -> Floats:
+        return divide(one.vanilla - one.oracle, one.pairs)
 
-    sizes = _falling(evidence.estimate(gain), -1)
+    sizes = falling(population.estimate(gain, level), -1)
     return Estimate(*(end if math.isinf(end) else math.floor(1 + end) + 1 for end in sizes))
 
 
 def _saving(
-    evidence: Evidence, one: tuple[str, float], over: tuple[str, float]
+    evidence: _Evidence, one: tuple[str, float], over: tuple[str, float]
 ) -> Estimate:
     """Share of samples saved by one (estimator, G) over another."""
 
-    def saving(numbers: Numbers) -> Floats:
-        top, bottom = (mse_times_budget(name, numbers, size) for name, size in (one, over))
-        return 1 - ratio_of(top, bottom)
+    def cost(constants: Constants) -> Floats:
+        top, bottom = (
+            mse_times_budget(name, constants, size) for name, size in (one, over)
+        )
+        return divide(top, bottom)
 
-    return evidence.estimate(saving)
+    share = evidence.positive(cost)
+    return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
 
 
-def _noise_scale(evidence: Evidence, name: str, size: float) -> Estimate:
+def _noise_scale(evidence: _Evidence, name: str, size: float) -> Estimate:
     """N MSE / ||g||^2; infinite above where ||g||^2 is not measurably positive."""
     inverse = evidence.estimate(
-        lambda one: ratio_of(one.constants.gradient2, mse_times_budget(name, one, size))
+        lambda one: divide(one.gradient2, mse_times_budget(name, one, size))
     )
-    return _falling(inverse, -1)
+    return falling(inverse, -1)
 
 
-def _choose(evidence: Evidence, best: Estimate) -> tuple[float, int]:
+def _choose(constants: Constants, best: Estimate) -> tuple[float, int]:
     """Choose the size that costs are counted from, and the power of two to recommend."""
-    cost = {size: mse_times_budget("grpo", evidence.point, size).item() for size in SIZES}
+    cost = {size: mse_times_budget("grpo", constants, size).item() for size in SIZES}
     if math.isinf(best.high):
         least = min(cost, key=cost.__getitem__)
         limit = (1 + TOLERANCE) * cost[least]
@@ -186,67 +212,73 @@ def _choose(evidence: Evidence, best: Estimate) -> tuple[float, int]:
     return best.value, min(inside or SIZES, key=cost.__getitem__)
 
 
-def _rows(
-    evidence: Evidence, pools: Pools, means: PromptMeans, reference_size: float
-) -> tuple[Row, ...]:
+def _rows(evidence: _Evidence, pools: Pools, reference_size: float) -> tuple[Row, ...]:
     rewards = np.concatenate([pools.reference_rewards_PN, pools.rewards_PN], axis=1)
     rows = []
     for size in SIZES:
         saving = _saving(evidence, ("grpo", size), ("grpo", reference_size))
         more = Estimate(-saving.value, -saving.high, -saving.low)
         enough = size <= rewards.shape[1]
-        silent = means.estimate(silent_share(rewards, size)) if enough else None
+        silent = (
+            mean_of_prompts(silent_share(rewards, size), evidence.level) if enough else None
+        )
         rows.append(Row(size, more, silent))
     return tuple(rows)
 
 
-def _curve(evidence: Evidence, name: str) -> tuple[Estimate, ...]:
+def _curve(evidence: _Evidence, name: str) -> tuple[Estimate, ...]:
     """MSE at the budget for each of CURVE_SIZES."""
 
     def mse(size: float) -> Estimate:
-        return evidence.estimate(lambda one: mse_times_budget(name, one, size) / BUDGET)
+        return evidence.positive(lambda one: mse_times_budget(name, one, size) / BUDGET)
 
     return tuple(mse(size) for size in CURVE_SIZES)
 
 
-def advise(pools: Pools, probe: Probe) -> Advice:
+def advise(result: Result) -> Advice:
     """Work out the advice.
 
     Args:
-        pools: Pools of two prompts or more, taken as drawn from a distribution of prompts.
-        probe: Its `interval` and `seed` are used.
+        result: Of pools of three prompts or more, taken as drawn from a distribution.
 
     Raises:
-        InputError: There is a single prompt, or no reward varies within a prompt.
+        InputError: There are fewer prompts, or no reward varies within a prompt.
     """
-    evidence = gather_evidence(pools, probe)
-    means = resample_prompt_means(pools, probe)
-    best = estimate_best_group_size(evidence)
-    reference_size, recommended = _choose(evidence, best)
+    pools, level = result.pools, result.level
+    if pools.prompts < 3:
+        raise InputError(
+            f"{pools.prompts} prompts: advice needs three or more; raise prompts.limit"
+        )
+    population = Population(pools)
+    if population.constants.pairs.item() <= 0:
+        raise InputError("the rewards of a prompt are all equal: nothing to advise on")
+    evidence = _Evidence(population, level)
+    best = population.best_group_size(level)
+    reference_size, recommended = _choose(population.constants, best)
     grpo, value = ("grpo", recommended), ("oracle", recommended)
     best_constant = ("best-constant", recommended)
     noise_scale = _noise_scale(evidence, *grpo)
     return Advice(
         prompts=pools.prompts,
-        level=probe.interval.level,
-        between=evidence.estimate(lambda one: one.constants.between),
-        oracle=evidence.estimate(lambda one: one.constants.oracle),
-        pairs=evidence.estimate(lambda one: one.constants.pairs),
-        vanilla=evidence.estimate(lambda one: one.constants.vanilla),
-        best_constant=evidence.estimate(lambda one: one.best_constant),
-        gradient2=evidence.estimate(lambda one: one.constants.gradient2),
-        best_group_size=best,
+        level=level,
+        between=evidence.estimate(lambda one: one.between),
+        oracle=evidence.positive(lambda one: one.oracle),
+        pairs=evidence.positive(lambda one: one.pairs),
+        vanilla=evidence.positive(lambda one: one.vanilla),
+        best_constant=evidence.positive(lambda one: one.best_constant),
+        gradient2=evidence.estimate(lambda one: one.gradient2),
+        best=best,
         reference_size=reference_size,
         recommended=recommended,
-        rows=_rows(evidence, pools, means, reference_size),
+        rows=_rows(evidence, pools, reference_size),
         curves={name: _curve(evidence, name) for name in CURVES},
-        beats_vanilla_from=estimate_beats_vanilla_from(evidence),
+        beats_vanilla_from=beats_vanilla_from(population, level),
         vanilla_saving=_saving(evidence, ("vanilla", 1), grpo),
         best_constant_saving=_saving(evidence, best_constant, grpo),
         best_constant_over_value=_saving(evidence, best_constant, value),
         relative_error=Estimate(*(end / BUDGET for end in noise_scale)),
         noise_scale=noise_scale,
         noise_scale_oracle=_noise_scale(evidence, "oracle", 1),
-        kinds=share_by_kind(pools, means),
+        kinds=share_by_kind(pools, level),
         law_only=not pools.has_cross_products,
     )

@@ -5,13 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.advice.evidence import ratio_of, widened_level
-from mse_lab.config import Probe
-from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.intervals import Estimate, Statistic
 from mse_lab.kinds import KINDS
 from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
-from mse_lab.streams import stream
 
 
 class Kind(NamedTuple):
@@ -58,31 +55,16 @@ def _figures_by_kind(pools: Pools) -> Floats:
     return np.stack([weighted - gamma, norm2, zeta])
 
 
-class PromptMeans(NamedTuple):
-    """Means over prompts, resampled: weights (B, P) and the percentiles' level."""
-
-    weights_BP: Floats
-    level: float
-
-    def estimate(self, values_P: Floats, over_P: Floats | float = 1.0) -> Estimate:
-        """Estimate the mean over prompts, or the ratio of two means."""
-        below_P = np.broadcast_to(over_P, values_P.shape)
-        draws = ratio_of(self.weights_BP @ values_P, self.weights_BP @ below_P)
-        value = float(values_P.sum() / below_P.sum())
-        return percentile_interval(value, draws, self.level)
+def mean_of_prompts(values_P: Floats, level: float) -> Estimate:
+    """Estimate a mean over prompts, which are drawn at random."""
+    return _mean(values_P).interval(level)
 
 
-def resample_prompt_means(pools: Pools, probe: Probe) -> PromptMeans:
-    """Draw the prompts that plain means are resampled over."""
-    prompts = pools.prompts
-    rng = stream(probe.seed, "advice", "means")
-    counts = rng.multinomial(
-        prompts, np.full(prompts, 1 / prompts), size=probe.interval.resamples
-    )
-    return PromptMeans(counts / prompts, widened_level(probe.interval.level, prompts))
+def _mean(values_P: Floats) -> Statistic:
+    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
 
 
-def share_by_kind(pools: Pools, means: PromptMeans) -> tuple[Kind, ...]:
+def share_by_kind(pools: Pools, level: float) -> tuple[Kind, ...]:
     """Share T, S and zeta out among the kinds of module that the policy has."""
     figures = _figures_by_kind(pools)
     totals = figures.sum(-1)
@@ -90,7 +72,7 @@ def share_by_kind(pools: Pools, means: PromptMeans) -> tuple[Kind, ...]:
         Kind(
             name,
             *(
-                means.estimate(figure[:, index], total)
+                (_mean(figure[:, index]) / _mean(total)).interval(level)
                 for figure, total in zip(figures, totals, strict=True)
             ),
         )

@@ -1,6 +1,5 @@
 """Advise from a finished run, and write the advice beside it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +7,12 @@ from mse_lab.advice.figure import draw_advice
 from mse_lab.advice.numbers import advise
 from mse_lab.advice.words import advice_table, advice_text
 from mse_lab.config import InputError
-from mse_lab.finished import read_finished
+from mse_lab.finished import read_result
 from mse_lab.records import Record, write_table, write_text
 
 
 def _warning(record: Record) -> str:
-    path = record.path("checks.json")
-    if path.exists() and not json.loads(path.read_text(encoding="utf-8"))["ok"]:
+    if not record.read_checks().ok:
         return "A BUILT-IN CHECK OF THIS RUN FAILED; do not rely on these numbers."
     return ""
 
@@ -28,9 +26,9 @@ def advise_run(folder: Path) -> str:
     Raises:
         InputError: The folder has no pools, or they are too few to advise from.
     """
-    run, record = read_finished(folder), Record(folder)
+    result, record = read_result(folder), Record(folder)
     try:
-        advice = replace(advise(run.pools, run.probe), warning=_warning(record))
+        advice = replace(advise(result), warning=_warning(record))
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     text = advice_text(advice)

@@ -27,7 +27,7 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _group_size_lines(advice: Advice) -> list[str]:
-    best, size = advice.best_group_size, advice.recommended
+    best, size = advice.best, advice.recommended
     if not advice.unbounded:
         number = _with_interval(best)
         return [

@@ -10,13 +10,21 @@
 | observations      | section 5.1: three observations, one of them over several runs    |
 | best_group_size   | Theorem 7                                                         |
 
-A verdict is `holds`, `fails` or `undecided` at the level alpha = 1 - `interval.level` of
-the run. P-values of one statement in one run are Holm-corrected over group sizes (and over
-whatever else is compared there). Nothing is measured again: all follows from `pools.npz`.
+A verdict is `holds`, `fails`, `premise fails` or `undecided` at the level alpha = 1 -
+`interval.level` of the run. P-values of one statement in one run are Holm-corrected over
+group sizes (and over whatever else is compared there). Nothing is measured again: all
+follows from `pools.npz`.
 """
 
 from mse_lab.claims.claim import Claim
-from mse_lab.claims.judge import judge_runs, write_claims
+from mse_lab.claims.judge import judge_result, judge_runs, write_claims
 from mse_lab.claims.report import claims_markdown, claims_table
 
-__all__ = ["Claim", "claims_markdown", "claims_table", "judge_runs", "write_claims"]
+__all__ = [
+    "Claim",
+    "claims_markdown",
+    "claims_table",
+    "judge_result",
+    "judge_runs",
+    "write_claims",
+]

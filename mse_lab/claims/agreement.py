@@ -5,12 +5,11 @@ of measured / law also lies within a stated distance of one.
 """
 
 from mse_lab.claims.claim import Verdict
-from mse_lab.claims.drawn import Drawn
 from mse_lab.claims.evidence import Evidence
-from mse_lab.intervals import Estimate
+from mse_lab.intervals import Estimate, Statistic
 
-# Half of a term missing, or half as much again, would have been seen.
-RESOLUTION = 0.5
+# Three tenths of a term missing, or as much again, would have been seen.
+RESOLUTION = 0.3
 
 
 def judge_agreement(ratio: Estimate, p_value: float, alpha: float) -> Verdict:
@@ -21,9 +20,14 @@ def judge_agreement(ratio: Estimate, p_value: float, alpha: float) -> Verdict:
     return "holds" if narrow else "undecided"
 
 
-def ratio_to_law(evidence: Evidence, measured: Drawn, law: Drawn) -> Estimate:
+def ratio_to_law(evidence: Evidence, measured: Statistic, law: Statistic) -> Estimate:
     """Estimate measured / law, paired."""
-    return (measured / law).interval(evidence.level)
+    return (measured / law).interval(evidence.level, positive=True)
+
+
+def p_unequal(measured: Statistic, law: Statistic) -> float:
+    """Test whether a measured number and its law differ, paired; two-sided."""
+    return measured.exceeding(law).p_not_zero()
 
 
 def explain(verdict: Verdict) -> str:
@@ -31,5 +35,6 @@ def explain(verdict: Verdict) -> str:
     return {
         "holds": "The exact law at the pool's moments lies inside the interval.",
         "fails": "The exact law at the pool's moments lies outside the interval.",
+        "premise fails": "",
         "undecided": f"The interval is wider than {RESOLUTION:.0%} of the law.",
     }[verdict]

@@ -11,19 +11,15 @@ That N does not appear is a property of the formula, once Proposition 3 holds. N
 fixed policy can be evidence for or against it; what could tie the best G to N is training.
 """
 
+from functools import cached_property
+
 import numpy as np
 
-from mse_lab.budget import (
-    best_group_size,
-    grpo_mse_times_budget,
-    measure_constants,
-    resample_constants,
-)
-from mse_lab.claims.claim import Claim, describe, for_all
-from mse_lab.claims.drawn import Drawn, Judgement, judge_not_larger
+from mse_lab.budget import Figure, grpo_mse_times_budget
+from mse_lab.claims.claim import Claim, Verdict, describe, for_all
 from mse_lab.claims.evidence import UNTESTED, Evidence
-from mse_lab.intervals import Estimate, percentile_interval
-from mse_lab.pools import Floats
+from mse_lab.claims.judgement import Judgement, judge_not_larger
+from mse_lab.intervals import UNKNOWN, Estimate, Statistic
 
 BEST = "Theorem 7 (best group size)"
 FREE = "Theorem 7 (independent of N)"
@@ -34,45 +30,29 @@ SAYS = {
 BUDGETS = (256, 1024, 4096)
 
 
-def _quantiles(value: float, draws_B: Floats, level: float) -> Estimate:
-    """Percentile interval by order statistics, since draws of G* may be infinite."""
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws_B, [tail, 1 - tail], method="inverted_cdf")
-    return Estimate(value, float(low), float(high))
-
-
 class _Budget:
     """The constants of a run, and N x MSE as measured."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.constants = measure_constants(evidence.pools)
-        self.draws = resample_constants(
-            evidence.pools, evidence.draws, evidence.stream("constants")
-        )
+        self.constants = evidence.population.constants
 
     @property
-    def between(self) -> Estimate:
-        """c1."""
-        return self.interval("between")
+    def known(self) -> bool:
+        """Whether c1 is told from zero, so that G* has an upper bound."""
+        return bool(np.isfinite(self.best.high))
 
-    def interval(self, name: str) -> Estimate:
-        """Give a constant its interval over prompts."""
-        value = float(getattr(self.constants, name)[0])
-        return percentile_interval(value, getattr(self.draws, name), self.evidence.level)
-
-    @property
+    @cached_property
     def best(self) -> Estimate:
-        """G*."""
-        with np.errstate(invalid="ignore"):  # 0 / 0 where no reward ever varies
-            value, draws_B = best_group_size(self.constants), best_group_size(self.draws)
-        return _quantiles(float(value[0]), draws_B, self.evidence.level)
+        """G*; unknown where no reward varies."""
+        if self.constants.pairs.item() <= 0:
+            return UNKNOWN
+        return self.evidence.population.best_group_size(self.evidence.level)
 
-    def measured(self, size: int) -> Drawn:
+    def measured(self, size: int) -> Statistic:
         """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
         noise = self.evidence.mse("grpo", size) * (size * self.evidence.pools.prompts)
-        spread = float(self.constants.between[0]) * size
-        return Drawn(noise.value + spread, noise.draws_B + spread, noise.degrees)
+        return noise + Statistic(float(self.constants.between.item()) * size, {}, {})
 
     def best_of_run(self) -> int:
         """Name the run's group size that is best by the law."""
@@ -82,17 +62,24 @@ class _Budget:
 
     def describe(self) -> str:
         """Write the constants with their intervals."""
-        names = {"c1": "between", "c2": "oracle", "c3": "pairs"}
-        listed = [f"{head} {describe(self.interval(name))}" for head, name in names.items()]
-        return ", ".join(listed)
+        figures: dict[str, Figure] = {
+            "c1": lambda one: one.between,
+            "c2": lambda one: one.oracle,
+            "c3": lambda one: one.pairs,
+        }
+        population, level = self.evidence.population, self.evidence.level
+        return ", ".join(
+            f"{head} {describe(population.estimate(figure, level))}"
+            for head, figure in figures.items()
+        )
 
 
 def judge_best_group_size(evidence: Evidence) -> list[Claim]:
     """Judge Theorem 7: the measured optimum, then what is to be said of N."""
-    if evidence.pools.prompts < 2:
-        why = "The spread between prompts needs two prompts or more."
+    if evidence.pools.prompts < 3:
+        why = "The spread between prompts needs three prompts or more."
         return [
-            Claim(one, (evidence.name,), SAYS[one], "one prompt", "undecided", why)
+            Claim(one, (evidence.name,), SAYS[one], "too few prompts", "undecided", why)
             for one in (BEST, FREE)
         ]
     budget = _Budget(evidence)
@@ -114,7 +101,9 @@ def _compare_sizes(budget: _Budget) -> list[Claim]:
 
 def _judge_size(budget: _Budget, size: int, best: int, judgement: Judgement) -> Claim:
     evidence = budget.evidence
-    ratio = (budget.measured(size) / budget.measured(best)).interval(evidence.level)
+    ratio = (budget.measured(size) / budget.measured(best)).interval(
+        evidence.level, positive=True
+    )
     return Claim(
         BEST,
         (evidence.name,),
@@ -129,34 +118,47 @@ def _judge_size(budget: _Budget, size: int, best: int, judgement: Judgement) -> 
 
 
 def _judge_whole(budget: _Budget, rows: list[Claim]) -> Claim:
-    evidence, between = budget.evidence, budget.between
-    verdict = for_all(row.verdict for row in rows)
-    if between.low <= 0 and verdict == "holds":
-        verdict = "undecided"
+    evidence = budget.evidence
     return Claim(
         BEST,
         (evidence.name,),
         SAYS[BEST],
         f"{budget.describe()}; G* {describe(budget.best)}",
-        verdict,
+        _verdict(budget, rows),
         _explain(budget),
         estimate=budget.best,
         p_value=max((row.p_value or 0.0 for row in rows), default=None),
     )
 
 
+def _is_between(budget: _Budget) -> bool:
+    """Whether the run has group sizes on both sides of the one that should be best."""
+    sizes = budget.evidence.group_sizes
+    return min(sizes) < budget.best_of_run() < max(sizes)
+
+
+def _verdict(budget: _Budget, rows: list[Claim]) -> Verdict:
+    """A minimum is seen only where it has both sides, and only where there is one."""
+    verdict = for_all(row.verdict for row in rows)
+    seen = budget.known and _is_between(budget)
+    return verdict if seen or verdict == "fails" else "undecided"
+
+
 def _explain(budget: _Budget) -> str:
     untested = "" if budget.evidence.has_replicates else UNTESTED
-    if budget.between.low <= 0:
-        unbounded = (
-            "The interval on c1 covers zero: G* has no upper bound on this evidence."
-        )
+    if not budget.known:
+        unbounded = "c1 is not told from zero: G* has no upper bound on this evidence."
         return f"{unbounded} {untested}".rstrip()
     if untested:
         return untested
-    paper = np.sqrt(budget.constants.pairs[0] / budget.constants.between[0])
+    paper = np.sqrt(budget.constants.pairs.item() / budget.constants.between.item())
     sizes = ", ".join(map(str, budget.evidence.group_sizes))
-    return (
+    one_sided = (
+        ""
+        if _is_between(budget)
+        else "The run has no group sizes on both sides of it, so no minimum was seen. "
+    )
+    return one_sided + (
         f"Of G = {sizes} the best is {budget.best_of_run()} by the law and "
         f"{_best_measured(budget, 0)} as measured; the paper's sqrt(c3/c1) is {paper:.2f}."
     )
@@ -173,7 +175,7 @@ def _judge_independence(budget: _Budget) -> Claim:
     sizes = budget.evidence.group_sizes
     totals = [total for total in BUDGETS if any(total % size == 0 for size in sizes)]
     listed = ", ".join(f"{_best_measured(budget, one)} at N = {one}" for one in totals)
-    known = budget.between.low > 0
+    known = budget.known
     found = "best measured G" if budget.evidence.has_replicates else "best G by the law"
     return Claim(
         FREE,
@@ -183,6 +185,6 @@ def _judge_independence(budget: _Budget) -> Claim:
         "holds" if known else "undecided",
         "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
         if known
-        else "The interval on c1 covers zero, so there may be no G* to depend on N.",
+        else "c1 is not told from zero, so there may be no G* to depend on N.",
         estimate=budget.best,
     )

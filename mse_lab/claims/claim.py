@@ -6,11 +6,33 @@ from typing import Literal
 
 import numpy as np
 
-from mse_lab.intervals import Estimate
+from mse_lab.intervals import UNKNOWN, Estimate
 
-Verdict = Literal["holds", "fails", "undecided"]
+# `premise fails`: it does not hold here, and was said on an assumption that fails.
+Verdict = Literal["holds", "fails", "undecided", "premise fails"]
 
-NO_NUMBER = Estimate(np.nan, np.nan, np.nan)
+# An identity follows from algebra and from how completions are drawn and differentiated: it
+# says that the bookkeeping is right. Evidence could have been otherwise on another model.
+Kind = Literal["identity", "evidence"]
+
+
+_DRAWS = (
+    "completions that depend on one another or come from another policy than the one that "
+    "is differentiated, scores that depend on the batch, or a reference that does"
+)
+
+# Statements that are identities for independent draws, with what would make them fail.
+WOULD_FAIL = {
+    "Lemma 1": "other weights than those of the leave-one-out mean",
+    "Theorem 2 (exact law)": _DRAWS,
+    "Theorem 2 (intercept)": _DRAWS,
+    "Theorem 2 (slope)": _DRAWS,
+    "Proposition 3": _DRAWS,
+    "Corollary 4": f"{_DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+    "Section 5.1 (falls with G)": _DRAWS,
+    "Theorem 7 (best group size)": _DRAWS,
+    "Theorem 7 (independent of N)": "nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +58,18 @@ class Claim:
     verdict: Verdict
     reason: str
     group_size: int | None = None
-    estimate: Estimate = NO_NUMBER
+    estimate: Estimate = UNKNOWN
     p_value: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Whether data could have decided otherwise."""
+        return "identity" if self.statement in WOULD_FAIL else "evidence"
+
+    @property
+    def would_fail(self) -> str:
+        """What would make an identity fail; empty for evidence."""
+        return WOULD_FAIL.get(self.statement, "")
 
 
 def for_all(verdicts: Iterable[Verdict]) -> Verdict:
@@ -47,8 +79,9 @@ def for_all(verdicts: Iterable[Verdict]) -> Verdict:
     'undecided'
     """
     found = set(verdicts)
-    if "fails" in found:
-        return "fails"
+    for verdict in ("fails", "premise fails"):
+        if verdict in found:
+            return verdict
     return "holds" if found == {"holds"} else "undecided"
 
 
@@ -57,7 +90,7 @@ def describe(estimate: Estimate) -> str:
 
     >>> describe(Estimate(1.2345, 1.0, 1.5))
     '1.23 [1, 1.5]'
-    >>> describe(NO_NUMBER)
+    >>> describe(UNKNOWN)
     'not measurable'
     """
     if np.isnan(estimate.value):

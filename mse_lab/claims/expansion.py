@@ -2,19 +2,26 @@
 
     G x MSE(G) = T + zeta / (G-1)
 
-A line in 1/(G-1): intercept T, slope zeta, both of the aggregate. It is fitted to the
-replicates' MSEs by weighted least squares, the weights one over the bootstrap variances.
-Group sizes share their completions, so the intervals come from fitting every bootstrap
-draw, and what is tested is the fit minus the moments, draw by draw.
+A line in 1/(G-1): intercept T, slope zeta, both of the aggregate. The oracle sees the same
+groups, and its MSE is T/G and what not knowing V exactly adds, so that each group size has
+an estimate of the slope that is far more precise than a fit to GRPO-type's errors alone,
+
+    zeta = G (G-1) (MSE_GRPO - MSE_oracle) + (G-1) E[Var(V_hat) S],
+
+and G x MSE - zeta/(G-1) one of the intercept. Those of all sizes are averaged with the
+inverses of their variances as weights; group sizes share their completions, and the
+spread of the average takes that into account.
 """
 
-import numpy as np
-from statsmodels.api import WLS, add_constant
+from collections.abc import Sequence
 
-from mse_lab.claims.agreement import explain, judge_agreement, ratio_to_law
+import numpy as np
+
+from mse_lab.claims.agreement import explain, judge_agreement, p_unequal, ratio_to_law
 from mse_lab.claims.claim import Claim, describe, for_all
-from mse_lab.claims.drawn import Drawn, holm
 from mse_lab.claims.evidence import NOTHING, UNTESTED, Evidence
+from mse_lab.claims.judgement import holm
+from mse_lab.intervals import Statistic
 
 LAW = "Theorem 2 (exact law)"
 LINE = {"intercept": "Theorem 2 (intercept)", "slope": "Theorem 2 (slope)"}
@@ -25,31 +32,41 @@ SAYS = {
 }
 
 
-def fit_line(evidence: Evidence) -> tuple[Drawn, Drawn] | None:
+def _average(found: Sequence[Statistic]) -> Statistic | None:
+    """Average with the inverses of the variances as weights; None where nothing varies."""
+    variances = np.array([one.spread.variance for one in found])
+    if not len(found) or (variances <= 0).any():
+        return None
+    weights = 1 / variances / (1 / variances).sum()
+    total = found[0] * weights[0]
+    for one, weight in zip(found[1:], weights[1:], strict=True):
+        total = total + one * weight
+    return total
+
+
+def _slope_at(evidence: Evidence, size: int) -> Statistic:
+    """Estimate zeta of the aggregate from the groups of one size."""
+    moments = evidence.moments
+    learning = float((moments.value_variance * moments.norm2).sum())
+    gap = evidence.mse("grpo", size) - evidence.mse("oracle", size)
+    known = Statistic((size - 1) * learning / evidence.pools.prompts**2, {}, {})
+    return gap * (size * (size - 1)) + known
+
+
+def fit_line(evidence: Evidence) -> tuple[Statistic, Statistic] | None:
     """Fit G x MSE against 1/(G-1).
 
     Returns:
         Intercept and slope; None where there are too few sizes or nothing varies.
     """
-    sizes = np.array(evidence.group_sizes, dtype=float)
-    scaled = [evidence.mse("grpo", size) * size for size in evidence.group_sizes]
-    draws_BS = np.stack([one.draws_B for one in scaled], axis=-1)
-    variance_S = draws_BS.var(0)
-    if len(sizes) < 2 or (variance_S <= 0).any():
+    sizes = evidence.group_sizes
+    slope = _average([_slope_at(evidence, size) for size in sizes])
+    if slope is None or len(sizes) < 2:
         return None
-    model = WLS(
-        np.array([one.value for one in scaled]),
-        add_constant(1 / (sizes - 1)),
-        weights=1 / variance_S,
+    intercept = _average(
+        [evidence.mse("grpo", size) * size - slope * (1 / (size - 1)) for size in sizes]
     )
-    point = model.fit().params
-    coefficients_B2 = (draws_BS / np.sqrt(variance_S)) @ model.pinv_wexog.T
-    degrees = scaled[0].degrees
-    intercept, slope = (
-        Drawn(float(point[column]), coefficients_B2[:, column], degrees)
-        for column in (0, 1)
-    )
-    return intercept, slope
+    return None if intercept is None else (intercept, slope)
 
 
 def _judge_line(evidence: Evidence) -> list[Claim]:
@@ -57,9 +74,7 @@ def _judge_line(evidence: Evidence) -> list[Claim]:
     if fitted is None:
         return [_no_line(evidence, statement) for statement in LINE.values()]
     targets = (evidence.oracle_trace, evidence.zeta)
-    p_values = holm(
-        [(one - law).p_not_zero() for one, law in zip(fitted, targets, strict=True)]
-    )
+    p_values = holm([p_unequal(one, law) for one, law in zip(fitted, targets, strict=True)])
     return [
         _judge_coefficient(evidence, statement, one, law, p_value)
         for statement, one, law, p_value in zip(
@@ -78,8 +93,12 @@ def _undecided(evidence: Evidence, statement: str, measured: str, why: str) -> C
     return Claim(statement, runs, says, measured, "undecided", why)
 
 
+def _with_interval(evidence: Evidence, number: Statistic) -> str:
+    return describe(number.interval(evidence.level, positive=True))
+
+
 def _judge_coefficient(
-    evidence: Evidence, statement: str, fitted: Drawn, law: Drawn, p_value: float
+    evidence: Evidence, statement: str, fitted: Statistic, law: Statistic, p_value: float
 ) -> Claim:
     ratio = ratio_to_law(evidence, fitted, law)
     verdict = judge_agreement(ratio, p_value, evidence.alpha)
@@ -87,8 +106,8 @@ def _judge_coefficient(
         statement,
         (evidence.name,),
         SAYS[statement],
-        f"fit {describe(fitted.interval(evidence.level))}, moments "
-        f"{describe(law.interval(evidence.level))}, fit / moments {describe(ratio)}",
+        f"fit {_with_interval(evidence, fitted)}, moments {_with_interval(evidence, law)}, "
+        f"fit / moments {describe(ratio)}",
         verdict,
         explain(verdict),
         estimate=ratio,
@@ -101,7 +120,7 @@ def _judge_law(evidence: Evidence) -> list[Claim]:
         (evidence.mse("grpo", size), evidence.law("grpo", size))
         for size in evidence.group_sizes
     ]
-    p_values = holm([(measured - law).p_not_zero() for measured, law in pairs])
+    p_values = holm([p_unequal(measured, law) for measured, law in pairs])
     rows = [
         _judge_size(evidence, size, measured, law, p_value)
         for size, (measured, law), p_value in zip(
@@ -125,7 +144,7 @@ def _judge_law(evidence: Evidence) -> list[Claim]:
 
 
 def _judge_size(
-    evidence: Evidence, size: int, measured: Drawn, law: Drawn, p_value: float
+    evidence: Evidence, size: int, measured: Statistic, law: Statistic, p_value: float
 ) -> Claim:
     ratio = ratio_to_law(evidence, measured, law)
     verdict = judge_agreement(ratio, p_value, evidence.alpha)
@@ -133,7 +152,7 @@ def _judge_size(
         LAW,
         (evidence.name,),
         SAYS[LAW],
-        f"MSE {describe(measured.interval(evidence.level))}, law {law.value:.3g}, "
+        f"MSE {_with_interval(evidence, measured)}, law {law.value:.3g}, "
         f"MSE / law {describe(ratio)}",
         verdict,
         explain(verdict),

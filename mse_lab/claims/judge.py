@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mse_lab.analysis import Result
 from mse_lab.claims.baselines import judge_baselines
 from mse_lab.claims.best_group_size import judge_best_group_size
 from mse_lab.claims.claim import Claim
-from mse_lab.claims.evidence import Evidence, read_evidence
+from mse_lab.claims.evidence import Evidence, gather, read_evidence
 from mse_lab.claims.expansion import judge_expansion
 from mse_lab.claims.observations import judge_observations, judge_order_of_runs
 from mse_lab.claims.oracle_property import judge_oracle_property
@@ -32,6 +33,15 @@ STATEMENTS = (
 def judge_run(evidence: Evidence) -> list[Claim]:
     """Put every statement about one run to it, in the order of the paper."""
     return [claim for judge in STATEMENTS for claim in judge(evidence)]
+
+
+def judge_result(result: Result) -> list[Claim]:
+    """Put every statement about one run to an analysed one.
+
+    Raises:
+        InputError: It has no group size of two or more.
+    """
+    return judge_run(gather(result))
 
 
 def judge_runs(folders: Sequence[Path]) -> list[Claim]:

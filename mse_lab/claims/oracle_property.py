@@ -2,9 +2,13 @@
 
 The ratio is 1 + zeta / (T (G-1)) by the exact law. At each G two one-sided tests ask
 whether it lies within 5% of one: once for the replicates, paired, and once for the law at
-the pool's moments, which is far narrower but takes Theorem 2 for granted. The replicates
-decide where they can, else the law; Holm's correction runs over both and all group sizes.
-With norms only there is the law alone.
+the pool's moments, which is far narrower but takes Theorem 2 for granted. Holm's correction
+runs over both and all group sizes.
+
+A limit is no statement about a small G. It holds where replicates, or the law that they
+do not contradict, are inside the margin at the largest G; it fails where replicates are
+outside while the law says inside; else the run is too small for it, and the law says which
+G would do. Without replicates nothing is decided.
 """
 
 from collections.abc import Sequence
@@ -14,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.claims.claim import Claim, Verdict, describe
-from mse_lab.claims.drawn import Drawn, holm
-from mse_lab.claims.evidence import Evidence
-from mse_lab.intervals import Estimate
+from mse_lab.claims.evidence import UNTESTED, Evidence
+from mse_lab.claims.judgement import holm
+from mse_lab.intervals import Estimate, Statistic
 
 MARGIN = 0.05
 
@@ -29,19 +33,19 @@ class _Comparison(NamedTuple):
 
     source: str
     size: int
-    grpo: Drawn
-    oracle: Drawn
+    grpo: Statistic
+    oracle: Statistic
 
     def p_inside(self) -> float:
         """Two one-sided tests: the ratio is within the margin."""
-        below = self.oracle * (1 + MARGIN) - self.grpo
-        above = self.grpo - self.oracle * (1 - MARGIN)
+        below = (self.oracle * (1 + MARGIN)).exceeding(self.grpo)
+        above = self.grpo.exceeding(self.oracle * (1 - MARGIN))
         return max(below.p_above_zero(), above.p_above_zero())
 
     def p_outside(self) -> float:
         """Test whether the ratio is beyond the margin, on either side."""
-        above = self.grpo - self.oracle * (1 + MARGIN)
-        below = self.oracle * (1 - MARGIN) - self.grpo
+        above = self.grpo.exceeding(self.oracle * (1 + MARGIN))
+        below = (self.oracle * (1 - MARGIN)).exceeding(self.grpo)
         return min(1.0, 2 * min(above.p_above_zero(), below.p_above_zero()))
 
 
@@ -52,7 +56,8 @@ class _Judged(NamedTuple):
 
     def ratio(self, level: float) -> Estimate:
         """GRPO-type over oracle."""
-        return (self.comparison.grpo / self.comparison.oracle).interval(level)
+        ratio = self.comparison.grpo / self.comparison.oracle
+        return ratio.interval(level, positive=True)
 
 
 def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]:
@@ -80,18 +85,41 @@ def _compare(evidence: Evidence, sizes: Sequence[int]) -> list[_Judged]:
     ]
 
 
+def _by_size(evidence: Evidence, sizes: Sequence[int]) -> dict[int, list[_Judged]]:
+    judged = _compare(evidence, sizes)
+    return {size: [one for one in judged if one.comparison.size == size] for size in sizes}
+
+
 def near_oracle(
     evidence: Evidence, sizes: Sequence[int], statement: str, says: str
 ) -> list[Claim]:
-    """Judge at each group size whether GRPO-type is within the margin of the oracle."""
-    judged = _compare(evidence, sizes)
-    by_size = [[one for one in judged if one.comparison.size == size] for size in sizes]
-    return [_row(evidence, found, statement, says) for found in by_size]
+    """Judge at each group size whether GRPO-type is within the margin of the oracle.
+
+    The replicates decide where they can, else the law, unless there are none.
+    """
+    return [
+        _row(evidence, judged, _decide(evidence, judged), statement, says)
+        for judged in _by_size(evidence, sizes).values()
+    ]
 
 
-def _row(evidence: Evidence, judged: Sequence[_Judged], statement: str, says: str) -> Claim:
-    """Let the replicates decide, else the law, which comes last."""
+def _decide(evidence: Evidence, judged: Sequence[_Judged]) -> tuple[Verdict, str, _Judged]:
     decides = next((one for one in judged if one.verdict != "undecided"), judged[-1])
+    if not evidence.has_replicates:
+        return "undecided", UNTESTED, decides
+    if decides.verdict == "undecided":
+        return "undecided", "Neither replicates nor law decide.", decides
+    return decides.verdict, f"Decided by the {decides.comparison.source}.", decides
+
+
+def _row(
+    evidence: Evidence,
+    judged: Sequence[_Judged],
+    decision: tuple[Verdict, str, _Judged],
+    statement: str,
+    says: str,
+) -> Claim:
+    verdict, reason, decides = decision
     listed = ", ".join(
         f"{describe(one.ratio(evidence.level))} by the {one.comparison.source}"
         for one in judged
@@ -101,19 +129,12 @@ def _row(evidence: Evidence, judged: Sequence[_Judged], statement: str, says: st
         (evidence.name,),
         says,
         f"ratio {listed}",
-        decides.verdict,
-        _explain_source(evidence, decides),
+        verdict,
+        reason,
         group_size=decides.comparison.size,
         estimate=decides.ratio(evidence.level),
         p_value=decides.p_value,
     )
-
-
-def _explain_source(evidence: Evidence, decides: _Judged) -> str:
-    if decides.verdict != "undecided":
-        return f"Decided by the {decides.comparison.source}."
-    both = evidence.has_replicates
-    return "Neither replicates nor law decide." if both else "The law does not decide."
 
 
 def explain_distance(evidence: Evidence) -> str:
@@ -129,14 +150,34 @@ def explain_distance(evidence: Evidence) -> str:
     )
 
 
+def _decide_limit(
+    evidence: Evidence, judged: Sequence[_Judged]
+) -> tuple[Verdict, str, _Judged]:
+    """Judge what one G says of the limit."""
+    if not evidence.has_replicates:
+        return "undecided", UNTESTED, judged[-1]
+    measured, law = judged
+    if measured.verdict == "holds":
+        return "holds", "Within the margin by the replicates.", measured
+    if measured.verdict == "fails" and law.verdict == "holds":
+        return "fails", "Outside the margin where the law is inside.", measured
+    if law.verdict == "holds":
+        reason = "Within the margin by the law, which the replicates do not contradict."
+        return "holds", reason, law
+    return "undecided", "Too small a G to speak of the limit.", measured
+
+
 def judge_oracle_property(evidence: Evidence) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
-    rows = near_oracle(evidence, evidence.group_sizes, STATEMENT, SAYS)
+    rows = [
+        _row(evidence, judged, _decide_limit(evidence, judged), STATEMENT, SAYS)
+        for judged in _by_size(evidence, evidence.group_sizes).values()
+    ]
     last = rows[-1]
     whole = replace(
         last,
         measured=f"at G = {last.group_size}: {last.measured}{_first_equal(rows)}",
-        reason=evidence.explain(f"{explain_distance(evidence)} {last.reason}"),
+        reason=f"{explain_distance(evidence)} {last.reason}",
         group_size=None,
     )
     return [whole, *rows]

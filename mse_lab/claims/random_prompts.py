@@ -23,12 +23,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.budget import measure_constants, resample_constants
-from mse_lab.claims.agreement import explain, judge_agreement, ratio_to_law
+from mse_lab.claims.agreement import explain, judge_agreement, p_unequal, ratio_to_law
 from mse_lab.claims.claim import Claim, describe, for_all
-from mse_lab.claims.drawn import Drawn, holm
 from mse_lab.claims.evidence import NOTHING, UNTESTED, Evidence
-from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.claims.judgement import holm
+from mse_lab.intervals import Statistic
 from mse_lab.pools import Floats, Pools
 from mse_lab.replicates import Key
 
@@ -63,50 +62,48 @@ def _draw_sets(evidence: Evidence, batch: int) -> _Set:
     return _Set(picks_SB, batch * spread_S)
 
 
-def _measure(evidence: Evidence, drawn: _Set, size: int) -> Drawn:
-    """B x MSE over the sets; draws for the replicates and the finite number of sets."""
-    errors_PR = evidence.errors[Key("grpo", size)]
-    rng = evidence.stream("groups", str(size), str(drawn.prompts_SB.shape[1]))
+def _measure(evidence: Evidence, drawn: _Set, size: int) -> Statistic:
+    """B x MSE over the sets, which varies by the replicates and by the sets drawn."""
+    errors_PR = evidence.result.errors[Key("grpo", size)]
+    batch = drawn.prompts_SB.shape[1]
+    rng = evidence.stream("groups", str(size), str(batch))
     picks_SB = rng.integers(errors_PR.shape[1], size=drawn.prompts_SB.shape)
     total_S = errors_PR[drawn.prompts_SB, picks_SB].mean(-1) + drawn.spread_S
-    value = float(total_S.mean())
+    sets = Statistic(float(total_S.mean()), {f"sets of {batch}": total_S[None]}, {})
     replicates = evidence.mse("grpo", size) * evidence.pools.prompts
-    by_sets_B = rng.standard_normal(evidence.draws) * total_S.std(ddof=1) / np.sqrt(SETS)
-    draws_B = value + replicates.draws_B - replicates.value + by_sets_B
-    return Drawn(value, draws_B, replicates.degrees)
+    return sets + replicates - Statistic(replicates.value, {}, {})
 
 
-def _law(evidence: Evidence, between: float, size: int) -> Drawn:
+def _law(evidence: Evidence, between: float, size: int) -> Statistic:
     """B x MSE by the law; the spread is common to both sides and stays as it is."""
-    noise = evidence.law("grpo", size) * evidence.pools.prompts
-    return Drawn(noise.value + between, noise.draws_B + between, noise.degrees)
+    return evidence.law("grpo", size) * evidence.pools.prompts + Statistic(between, {}, {})
 
 
-def _between_of_all(pools: Pools) -> float:
+def _between_of_all(evidence: Evidence) -> float:
     """c1 (P-1)/P."""
-    between = float(measure_constants(pools).between[0])
-    return between * (pools.prompts - 1) / pools.prompts
+    prompts = evidence.pools.prompts
+    return float(evidence.population.constants.between.item()) * (prompts - 1) / prompts
 
 
 def judge_random_prompts(evidence: Evidence) -> list[Claim]:
     """Judge Proposition 3 at each group size by the batch that is furthest off."""
     pools = evidence.pools
-    if pools.prompts < 2:
-        why = "The spread between prompts needs two prompts or more."
-        return [_undecided(evidence, "one prompt", why)]
+    if pools.prompts < 3:
+        why = "The spread between prompts needs three prompts or more."
+        return [_undecided(evidence, "too few prompts", why)]
     if not evidence.has_replicates:
-        between_prompts = describe(between_interval(evidence))
-        return [_undecided(evidence, f"c1 = {between_prompts}; {NOTHING}", UNTESTED)]
+        known = f"c1 = {_describe_between(evidence)}; {NOTHING}"
+        return [_undecided(evidence, known, UNTESTED)]
     batches = [batch for batch in BATCHES if batch <= pools.prompts] or [pools.prompts]
     sets = [_draw_sets(evidence, batch) for batch in batches]
-    between = _between_of_all(pools)
+    between = _between_of_all(evidence)
     laws = [_law(evidence, between, size) for size in evidence.group_sizes]
     measured = [
         [_measure(evidence, one, size) for one in sets] for size in evidence.group_sizes
     ]
     p_values = holm(
         [
-            (one - law).p_not_zero()
+            p_unequal(one, law)
             for row, law in zip(measured, laws, strict=True)
             for one in row
         ]
@@ -129,8 +126,8 @@ def _judge_size(
     evidence: Evidence,
     size: int,
     batches: list[int],
-    measured: list[Drawn],
-    law: Drawn,
+    measured: list[Statistic],
+    law: Statistic,
     p_values: Floats,
 ) -> Claim:
     ratios = [ratio_to_law(evidence, one, law) for one in measured]
@@ -157,23 +154,20 @@ def _judge_size(
     )
 
 
-def between_interval(evidence: Evidence) -> Estimate:
-    """Estimate c1 with its interval over prompts."""
-    value = float(measure_constants(evidence.pools).between[0])
-    rng = evidence.stream("constants")
-    draws_B = resample_constants(evidence.pools, evidence.draws, rng).between
-    return percentile_interval(value, draws_B, evidence.level)
+def _describe_between(evidence: Evidence) -> str:
+    """Write c1 with its interval over prompts."""
+    return describe(evidence.population.estimate(lambda one: one.between, evidence.level))
 
 
 def _judge_whole(evidence: Evidence, batches: list[int], rows: list[Claim]) -> Claim:
     worst = min(rows, key=lambda row: row.p_value or 0.0)
-    between = between_interval(evidence)
     return Claim(
         STATEMENT,
         (evidence.name,),
         SAYS,
-        f"c1 = {describe(between)}; B = {', '.join(map(str, batches))}; measured / law "
-        f"furthest off at G = {worst.group_size}: {describe(worst.estimate)}",
+        f"c1 = {_describe_between(evidence)}; B = {', '.join(map(str, batches))}; "
+        f"measured / law furthest off at G = {worst.group_size}: "
+        f"{describe(worst.estimate)}",
         for_all(row.verdict for row in rows),
         "The groups' errors are tested against c2/G + c3/(G(G-1)); that the spread "
         "adds c1/B is algebra for independent prompts, not evidence.",

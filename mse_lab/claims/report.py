@@ -8,14 +8,21 @@ import pandas as pd
 from mse_lab.claims.claim import Claim
 from mse_lab.claims.evidence import UNTESTED
 
-_SHOWN = {"holds": "holds", "fails": "**FAILS**", "undecided": "undecided"}
+_SHOWN = {
+    "holds": "holds",
+    "fails": "**FAILS**",
+    "premise fails": "premise fails",
+    "undecided": "undecided",
+}
 
 _HEAD = """# The paper's statements about gradients, put to these runs
 
 arXiv 2603.01162. *Holds* and **FAILS** are shown at the level 1 - `interval.level` of the
 run, Holm-corrected over the group sizes (and whatever else is compared) of a statement;
 brackets are intervals of that coverage, not corrected. *Undecided*: the evidence allows
-both.
+both. *Premise fails*: not so here, where an assumption it rests on fails. *Identities*
+follow from algebra for completions that are drawn independently from the policy that is
+differentiated; they say that the run is sound, not that the paper is right.
 """
 
 
@@ -24,6 +31,7 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "statement": [claim.statement for claim in claims],
+            "kind": [claim.kind for claim in claims],
             "run": [_run(claim) for claim in claims],
             "group_size": [claim.group_size for claim in claims],
             "says": [claim.says for claim in claims],
@@ -34,6 +42,7 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
             "p_value": [claim.p_value for claim in claims],
             "verdict": [claim.verdict for claim in claims],
             "reason": [claim.reason for claim in claims],
+            "would_fail": [claim.would_fail for claim in claims],
         }
     )
     return table.astype({"group_size": "Int64", "p_value": float})
@@ -79,8 +88,12 @@ def _verdicts(claims: Sequence[Claim]) -> str:
     runs = list(dict.fromkeys(_run(claim) for claim in single))
     found = {(claim.statement, _run(claim)): _SHOWN[claim.verdict] for claim in single}
     statements = dict.fromkeys(claim.statement for claim in single)
-    rows = [[one, *(found.get((one, run), "") for run in runs)] for one in statements]
-    table = _rows(["statement", *runs], rows) if rows else ""
+    kinds = {claim.statement: claim.kind for claim in single}
+    rows = [
+        [one, kinds[one], *(found.get((one, run), "") for run in runs)]
+        for one in sorted(statements, key=lambda one: kinds[one])
+    ]
+    table = _rows(["statement", "kind", *runs], rows) if rows else ""
     compared = [
         f"{claim.statement}, {' -> '.join(claim.runs)}: {_SHOWN[claim.verdict]}\n"
         for claim in whole
@@ -94,6 +107,8 @@ def _details(claims: Sequence[Claim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
         yield f"### {statement}\n\n{own[0].says}\n"
+        if own[0].kind == "identity":
+            yield f"An identity; it would fail by {own[0].would_fail}.\n"
         yield _rows(["run", "G", "measured", "p", "verdict"], [_cells(one) for one in own])
         yield _reasons(own)
 

@@ -30,8 +30,9 @@ def oracle(groups: Groups) -> Floats:
 def best_constant(groups: Groups) -> Floats:
     """The constant baseline of least MSE: w_i = Z_i - b*, b* = E[Z ||W||^2] / E||W||^2.
 
-    Unbiased: b* comes from the other blocks of the prompt's pool. A group of equal rewards
-    keeps a weight unless they are b*.
+    Unbiased: b* comes from the other groups of the prompt. What learning it adds to the
+    MSE is taken off the errors (`replicates.py`). A group of equal rewards keeps a weight
+    unless they are b*.
     Greensmith, Bartlett and Baxter 2004.
     """
     return groups.rewards_PRG - groups.best_constant_PR[:, :, None]

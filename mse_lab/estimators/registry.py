@@ -37,7 +37,8 @@ from mse_lab.estimators.objectives import maxrl, pass_at_k
 from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
 from mse_lab.groups import Groups
-from mse_lab.plugins import load_function
+from mse_lab.input_error import shorten, shown
+from mse_lab.plugins import guard, load_function
 from mse_lab.pools import Floats
 
 Weights = Callable[[Groups], Floats]
@@ -56,6 +57,7 @@ class Estimator:
         reward_only: Its weights depend on the group's rewards and the prompt's value alone,
             so for rewards in {0, 1} its law follows from four numbers.
         knows_value: Its weights depend on the prompt's value, whose estimate varies.
+        learns_baseline: Its weights depend on b*, which is learnt from other groups.
         group_local: It looks at no other prompt, so prompts' errors are independent.
         binary: It needs rewards in {0, 1}.
         smallest_group: The least G it is defined for.
@@ -70,6 +72,7 @@ class Estimator:
     reward_only: bool = False
     group_local: bool = False
     knows_value: bool = False
+    learns_baseline: bool = False
     binary: bool = False
     smallest_group: int = 1
     smallest_batch: int = 1
@@ -89,7 +92,12 @@ _FROM_THE_GROUP = (
         "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
     ),
     Estimator(
-        "best-constant", best_constant, "Greensmith et al. 2004", **_UNBIASED, **_GROUP
+        "best-constant",
+        best_constant,
+        "Greensmith et al. 2004",
+        learns_baseline=True,
+        **_UNBIASED,
+        **_GROUP,
     ),
     Estimator("grpo", grpo, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, **_PAIR),
     Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),
@@ -131,6 +139,12 @@ ESTIMATORS: dict[str, Estimator] = {
     estimator.name: estimator for estimator in _FROM_THE_GROUP + _FROM_THE_BATCH
 }
 
+# Characters of a name with its parameters, which heads rows and arrays.
+LONGEST_NAME = 200
+
+# Of a user's own weight: its square, times score norms, is to be a number still.
+LARGEST = 1e100
+
 # What the entry of a user's own may say of it.
 _DECLARATIONS: dict[str, Any] = {
     "source": str,
@@ -150,7 +164,7 @@ def _checked(name: str, key: str, value: Any, kind: Any) -> Any:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
-        raise InputError(f"estimators: {name}: {key} = {value!r}: {reason}") from None
+        raise InputError(f"estimators: {name}: {key} = {shown(value)}: {reason}") from None
 
 
 def _known_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -189,9 +203,15 @@ def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimato
         return estimator
     size = values.get(estimator.size_parameter or "")
     described = ", ".join(f"{key}={value}" for key, value in values.items())
+    name = f"{estimator.name}({described})"
+    if len(name) > LONGEST_NAME:
+        raise InputError(
+            f"estimators: {shorten(name)} is a name of more than {LONGEST_NAME} "
+            "characters; give fewer parameters or shorter ones"
+        )
     return replace(
         estimator,
-        name=f"{estimator.name}({described})",
+        name=name,
         weights=partial(estimator.weights, **values),
         smallest_group=size or estimator.smallest_group,
     )
@@ -217,23 +237,28 @@ def _with_length(estimator: Estimator, length: Length) -> Estimator:
 
 def _built_in(name: str) -> Estimator:
     if name not in ESTIMATORS:
-        raise InputError(f"estimators: unknown {name}; {nearest(name, list(ESTIMATORS))}")
+        raise InputError(
+            f"estimators: unknown {shorten(name)}; {nearest(name, list(ESTIMATORS))}"
+        )
     return ESTIMATORS[name]
 
 
 def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
-    """Load a user's function; what it returns is checked at every call."""
-    function = load_function(name, "estimators")
+    """Load a user's function, guarded; what it returns is checked at every call."""
+    function, what = load_function(name, "estimators")
 
     @wraps(function)
     def weights(groups: Groups, **parameters: Any) -> Floats:
-        found = np.asarray(function(groups, **parameters), dtype=np.float64)
-        if found.shape != groups.rewards_PRG.shape or not np.isfinite(found).all():
+        with guard(f"{what}: failed"):
+            found = np.asarray(function(groups, **parameters))
+        shape, numbers = groups.rewards_PRG.shape, found.dtype.kind in "biuf"
+        if found.shape != shape or not numbers or not (abs(found) <= LARGEST).all():
             raise InputError(
-                f"estimators: {name} gave weights of shape {found.shape}; they must be "
-                f"finite and of the rewards' shape {groups.rewards_PRG.shape}"
+                f"{what}: gave weights of shape {found.shape} and type {found.dtype}; they "
+                f"must be finite and of the rewards' shape {shape}, numbers of size "
+                f"{LARGEST:g} at most"
             )
-        return found
+        return found.astype(np.float64)
 
     said = {
         key: _checked(name, key, value, _DECLARATIONS[key])
@@ -262,9 +287,11 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     if ":" in name:
         declared = {key: given.pop(key) for key in _DECLARATIONS if key in given}
         estimator = _users_own(name, declared)
+        # Its signature and its annotations are the user's, too.
+        with guard(f"estimators = {name}: cannot read its parameters"):
+            estimator = _with_parameters(estimator, given)
     else:
-        estimator = _built_in(name)
-    estimator = _with_parameters(estimator, given)
+        estimator = _with_parameters(_built_in(name), given)
     if length is None:
         return estimator
     return _with_length(estimator, _checked(name, "length", length, Length))

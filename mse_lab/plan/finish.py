@@ -10,19 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mse_lab import tables
+from mse_lab.analysis import analyse_run
 from mse_lab.config import Probe
-from mse_lab.curves import Curves, law_curves, measure_curves
-from mse_lab.estimators import Estimator
-from mse_lab.intervals import draw_resamples
 from mse_lab.plan.costs import fit
 from mse_lab.plan.trial import Trial
 from mse_lab.pools import stack
 from mse_lab.prompts import Prompt
-from mse_lab.replicates import measure_errors
-from mse_lab.streams import stream
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -61,26 +57,22 @@ def repeated(arrays: Arrays, probe: Probe) -> Arrays:
     }
 
 
-def _make_tables(
-    shards: Sequence[Arrays],
-    prompts: Sequence[Prompt],
-    probe: Probe,
-    estimators: list[Estimator],
-) -> None:
+def _make_tables(shards: Sequence[Arrays], prompts: Sequence[Prompt], probe: Probe) -> None:
     """Do what a run does when all prompts are measured, but write nothing."""
-    pools, level = stack(shards), probe.interval.level
-    errors = measure_errors(pools, estimators, probe.group_sizes)
-    resamples = draw_resamples(
-        pools, probe.interval.resamples, stream(probe.seed, "bootstrap")
+    pools = stack(shards)
+    described = pd.DataFrame(
+        {
+            "prompt": [prompt.id for prompt in prompts],
+            "category": "",
+            "mean_length": 0.0,
+            "truncated": 0.0,
+        }
     )
-    curves = Curves(pools, resamples)
-    found = measure_curves(curves, estimators, errors)
-    tables.mse_table("", pools, errors, found, level)
-    tables.laws_table("", list(law_curves(curves, estimators, probe.group_sizes)), level)
-    tables.by_prompt_table(prompts, curves, estimators, errors)
+    result = analyse_run("", probe, pools, described)
+    _ = (result.tables, result.warnings)
     for arrays in (
         {"gram": pools.gram_PKGG},
-        {str(key): one for key, one in errors.items()},
+        {str(key): one for key, one in result.errors.items()},
     ):
         _compressed(arrays)
 
@@ -91,9 +83,7 @@ def _seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def tables_seconds(
-    trial: Trial, prompts: Sequence[Prompt], probe: Probe, estimators: list[Estimator]
-) -> float:
+def tables_seconds(trial: Trial, prompts: Sequence[Prompt], probe: Probe) -> float:
     """Estimate the time of tables and bootstrap, from those of a few prompts."""
     measured = [repeated(one.arrays, probe) for one in trial.largest]
     counts = sorted({min(len(prompts), count) for count in SAMPLES})
@@ -102,7 +92,7 @@ def tables_seconds(
         shards = [measured[place % len(measured)] for place in range(count)]
         some = prompts[:count]
         timed.append(
-            _seconds(lambda s=shards, p=some: _make_tables(s, p, probe, estimators))  # type: ignore[misc]
+            _seconds(lambda s=shards, p=some: _make_tables(s, p, probe))  # type: ignore[misc]
         )
     each_run, each_prompt = fit([[1, count] for count in counts], timed)
     return each_run + each_prompt * len(prompts)

@@ -156,7 +156,8 @@ def say_state(record: Record, probe: Probe, prompts: int) -> list[str]:
             "or another --out"
         ]
     if record.is_complete():
-        return [f"{record.folder} is finished: run leaves it as it is"]
+        finished = f"{record.folder} is finished: run leaves it as it is"
+        return [record.damage() or finished]
     done = record.finished_prompts()
     if done:
         return [f"{record.folder}: {done} of {prompts} prompts are measured already"]

@@ -33,7 +33,7 @@ from mse_lab.plan.trial import Trial, run_trial
 from mse_lab.plan.watch import KEPT, PASSES, PRODUCTS, REFERENCE, REST, RIVALS
 from mse_lab.plan.widths import expect_widths
 from mse_lab.plan.words import Plan, Row
-from mse_lab.policy import encode_prompt, load_policy
+from mse_lab.policy import encode_prompts, load_policy
 from mse_lab.pools import Pools, stack
 from mse_lab.prompts import Prompt, load_prompts
 from mse_lab.records import Record
@@ -93,10 +93,7 @@ def load(probe: Probe, root: Path) -> Loaded:
     policy = load_policy(probe, root)
     seconds = time.perf_counter() - began
     chat, new_tokens = probe.prompts.chat, probe.sampling.max_new_tokens
-    tokens = [
-        encode_prompt(policy, prompt, chat=chat, new_tokens=new_tokens)
-        for prompt in prompts
-    ]
+    tokens = encode_prompts(policy, prompts, chat=chat, new_tokens=new_tokens)
     keep_vectors = between.vectors_fit(len(prompts), policy.size)
     memory = plan_memory(probe, policy, tokens)
     if supplied is not None:
@@ -215,7 +212,7 @@ def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
     samples = [one.sample(longest) for one in trial.largest]
     costs = [run_costs(rates, probe, prompt_tokens, one, rng) for one in samples]
     full = [run_costs(rates, probe, prompt_tokens, one.all_longest, rng) for one in samples]
-    tables = tables_seconds(trial, loaded.prompts, probe, loaded.estimators)
+    tables = tables_seconds(trial, loaded.prompts, probe)
     rows = _rows(loaded, mean_costs(costs), tables)
     pools, source = _pools(loaded, trial, record)
     replicates = memory.scoring.current.block >= probe.largest_group

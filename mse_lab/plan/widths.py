@@ -9,11 +9,12 @@ variance
 and the two halves of n completions of the reference add 4 tr(Sigma^2) / (2 n G) to it. With
 R = N/G replicates of each of P prompts the aggregate's MSE varies by the sum of these over
 P^2 R, plus what the reference shifts all of a prompt's replicates by: tr(Sigma^2) / n^2
-(`intervals.py`) and, for the oracle, the noise of V, (2 (V S - B) / G)^2 Var(Z) / (2 n).
+(`reference_noise.py`) and, for the oracle, the noise of V, (2 (V S - B) / G)^2 Var(Z) /
+(2 n).
 Any pools of the same prompts tell these moments, those of a few completions too.
 
 GRPO-type has intervals about as wide as the oracle's, and its paired ratio to the oracle a
-narrower one. The intervals of a run come from a bootstrap over blocks; where there are few
+narrower one. The intervals of a run come from the spread of its groups; where there are few
 of them they scatter about these widths.
 """
 
@@ -27,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.config import Probe
-from mse_lab.laws import norm_moments
+from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
 
 # Estimators with a constant baseline, of which the widths are computed.
@@ -103,8 +104,8 @@ def error_moments(pools: Pools, yardstick: str) -> Moments:
     free = size - 1 if size > 1 else math.nan
     trace = norms2.mean((-1, -2)) * np.where(known, size / free, 1)
     pairs = ((gram**2).sum((-1, -2)) - (norms2**2).sum(-1)).mean(-1)
-    norm2, reward_norm2 = np.moveaxis(norm_moments(pools).mean(1), -1, 0)[:2]
-    effect = 2 * (pools.value_P * norm2 - reward_norm2)
+    known_moments = pool_moments(pools)
+    effect = 2 * (pools.value_P * known_moments.norm2 - known_moments.reward_norm2)
     return Moments(
         trace=trace,
         norm2_variance=norms2.reshape(pools.prompts, -1).var(-1),

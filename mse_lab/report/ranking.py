@@ -3,24 +3,23 @@
 Nothing is measured again: all estimators see the groups that the run was made of. Where it
 has norms only, laws stand for the replicates. The scale-free MSE of `mse_lab.bias` does not
 depend on a factor that a learning rate would absorb, and is set in proportion to the
-oracle's, draw by draw.
+oracle's, paired.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
+from mse_lab.claims.judgement import holm
 from mse_lab.config import InputError
 from mse_lab.curves import Curve, measure_curves
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.registry import ESTIMATORS
-from mse_lab.intervals import Estimate, percentile_interval
+from mse_lab.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.pools import Floats
-from mse_lab.prompts import Prompt
 from mse_lab.replicates import Key, measure_errors
 from mse_lab.report.source import Source
 from mse_lab.streams import stream
@@ -37,9 +36,9 @@ class Ranked(NamedTuple):
 
     Attributes:
         estimator: The estimator.
-        curve: Its figures with their draws.
+        curve: Its figures.
         ratio: Its scale-free MSE over the oracle's, paired.
-        rank: Its place, 1 for the least, with the interval that the draws give.
+        rank: Its place, 1 for the least; the interval by paired tests, Holm-corrected.
     """
 
     estimator: Estimator
@@ -98,7 +97,7 @@ def _own(source: Source) -> Iterator[tuple[str, Estimator | None, str]]:
     for name, estimator in ESTIMATORS.items():
         yield name, estimator, ""
     for entry in source.probe.estimators:
-        if entry in ESTIMATORS:
+        if isinstance(entry, str) and entry in ESTIMATORS:
             continue
         try:
             estimator = find_estimator(entry)
@@ -127,41 +126,33 @@ def _applicable(source: Source, size: int) -> tuple[list[Estimator], list[str]]:
     return found, left_out
 
 
-def _scale_free_draws(curves: list[Curve]) -> Floats:
-    """Draws of the scale-free MSEs in which all are known, (E, B')."""
-    draws_EB = np.stack([curve.draws.scale_free_mse for curve in curves])
-    return draws_EB[:, np.isfinite(draws_EB).all(0)]
-
-
-def _estimate(value: float, draws_B: Floats, level: float) -> Estimate:
-    if not math.isfinite(value) or not draws_B.size:
-        return Estimate(value, math.nan, math.nan)
-    return percentile_interval(value, draws_B, level)
+def _place(own: Statistic, others: Sequence[Statistic], alpha: float) -> Estimate:
+    """Rank a number among others: behind those shown to be less than it."""
+    less = sum(one.value < own.value for one in others)
+    p_values = holm([own.exceeding(one).p_not_zero() for one in others])
+    shown = [
+        one.value < own.value for one, p in zip(others, p_values, strict=True) if p < alpha
+    ]
+    return Estimate(1 + less, 1 + sum(shown), 1 + len(others) - len(shown) + sum(shown))
 
 
 def _rank(
     found: list[tuple[Estimator, Curve]], source: Source
 ) -> tuple[list[Ranked], float]:
-    """Rank by the point; ranks in the draws give each place its interval."""
-    draws_EB = _scale_free_draws([curve for _, curve in found])
-    points_E = np.array([float(curve.point.scale_free_mse) for _, curve in found])
+    """Rank by the scale-free MSE; paired tests give each place its interval."""
+    numbers = [curve.statistic("scale_free_mse") for _, curve in found]
     oracle = [estimator.name for estimator, _ in found].index(ORACLE)
-    ranks_E = stats.rankdata(points_E, nan_policy="omit")
-    ranks_EB = stats.rankdata(draws_EB, axis=0) if draws_EB.size else draws_EB
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios_E, ratios_EB = points_E / points_E[oracle], draws_EB / draws_EB[oracle]
-    level = source.level
-    rows = [
-        Ranked(
-            estimator,
-            curve,
-            _estimate(float(ratios_E[one]), ratios_EB[one], level),
-            _estimate(float(ranks_E[one]), ranks_EB[one], level),
-        )
-        for one, (estimator, curve) in enumerate(found)
-    ]
+    rows = []
+    for one, (estimator, curve) in enumerate(found):
+        own = numbers[one]
+        ratio = (own / numbers[oracle]).interval(source.level, positive=True)
+        known = math.isfinite(own.value)
+        others = [other for other in numbers if other is not own]
+        place = _place(own, others, 1 - source.level) if known else UNKNOWN
+        rows.append(Ranked(estimator, curve, ratio, place))
     rows.sort(key=lambda row: row.rank.value)
-    return rows, 1 - draws_EB.shape[1] / source.probe.interval.resamples
+    unknown = np.isnan(found[oracle][1].noise.scale_free_mse)
+    return rows, float(np.mean(unknown))
 
 
 def _median(values_P: Floats, source: Source, name: str) -> Estimate:
@@ -171,7 +162,9 @@ def _median(values_P: Floats, source: Source, name: str) -> Estimate:
     rng = stream(source.probe.seed, "report", name)
     shape = (source.probe.interval.resamples, len(values_P))
     draws = np.median(values_P[rng.integers(len(values_P), size=shape)], axis=1)
-    return percentile_interval(float(np.median(values_P)), draws, source.level)
+    tail = (1 - source.level) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return Estimate(float(np.median(values_P)), float(low), float(high))
 
 
 def _unranked(
@@ -180,10 +173,8 @@ def _unranked(
     """Give the estimators without aggregate figures those of the single prompts."""
     if not estimators:
         return ()
-    prompts = [Prompt(str(one), "", "", {}) for one in source.prompts["prompt"]]
-    table = by_prompt_table(
-        prompts, source.curves, [ESTIMATORS[ORACLE], *estimators], errors
-    )
+    both = [ESTIMATORS[ORACLE], *estimators]
+    table = by_prompt_table(source.prompts["prompt"], source.curves, both, errors)
     figures = {
         str(name): rows["scale_free_mse"].to_numpy()
         for name, rows in table.groupby("estimator", sort=False)

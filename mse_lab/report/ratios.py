@@ -1,14 +1,12 @@
 """Ratios: one estimator's MSE over another's, paired, at every group size."""
 
-import math
 from collections.abc import Sequence
 
-from mse_lab.curves import Curve
-from mse_lab.intervals import Estimate, percentile_interval
 from mse_lab.replicates import Key
 from mse_lab.report.markup import Html, article, element, join, paragraph, table
 from mse_lab.report.source import Source
 from mse_lab.report.wording import NONE, cell
+from mse_lab.tables import ratio
 
 PAIRS = (
     ("grpo", "oracle", "GRPO-type / oracle"),
@@ -18,8 +16,8 @@ PAIRS = (
 )
 
 _INTRODUCTION = (
-    "How much larger one MSE is than another. Both see the same groups and the same "
-    "bootstrap draws, so that much of the noise cancels and the intervals are far "
+    "How much larger one MSE is than another. Both see the same groups, "
+    "so that much of the noise cancels and the intervals are far "
     "narrower than those of Figure 4. In small print what the exact law makes of the "
     "run's moments. A ratio above one means that the first needs that many times the "
     "completions for the same MSE at this group size. The best constant takes for each "
@@ -27,22 +25,12 @@ _INTRODUCTION = (
 )
 
 
-def _ratio(top: Curve | None, bottom: Curve | None, level: float) -> Estimate | None:
-    """Estimate a paired ratio; None where the lower MSE is not measurably positive."""
-    if top is None or bottom is None or float(bottom.point.mse) <= 0:
-        return None
-    value = float(top.point.mse / bottom.point.mse)
-    if (bottom.draws.mse <= 0).any():
-        return Estimate(value, math.nan, math.nan)
-    return percentile_interval(value, top.draws.mse / bottom.draws.mse, level)
-
-
 def _cell(source: Source, pair: tuple[str, str], size: int) -> Html:
     (top, top_law), (bottom, bottom_law) = (
         source.compared[Key(name, size)] for name in pair
     )
-    measured = _ratio(top, bottom, source.level)
-    law = _ratio(top_law, bottom_law, source.level)
+    measured = ratio(top, bottom, source.level)
+    law = ratio(top_law, bottom_law, source.level)
     if source.law_only and law is not None:
         return cell(law, "law ")
     if measured is None:

@@ -39,7 +39,7 @@ _GRANTED = (
 def advise_source(source: Source) -> Advice | str:
     """Work out the advice, or say why there is none."""
     try:
-        return advise(source.pools, source.probe)
+        return advise(source.result)
     except InputError as error:
         return str(error)
 
@@ -48,7 +48,7 @@ def best_size(advice: Advice | str) -> str:
     """Write G* in a few words."""
     if isinstance(advice, str):
         return NONE
-    best = advice.best_group_size
+    best = advice.best
     return f"at least {best.low:.1f}" if advice.unbounded else interval(best)
 
 
@@ -57,11 +57,11 @@ def _headline(advice: Advice) -> Html:
     if advice.unbounded:
         words = (
             " The interval on c₁ covers zero, so G* has no upper bound on this evidence; "
-            f"it is at least {advice.best_group_size.low:.1f}. {advice.recommended} is "
+            f"it is at least {advice.best.low:.1f}. {advice.recommended} is "
             f"the smallest size within {TOLERANCE:.0%} of the best of those below."
         )
     else:
-        words = f" The best group size is G* = {interval(advice.best_group_size)}."
+        words = f" The best group size is G* = {interval(advice.best)}."
     return paragraph(size, words, class_="headline")
 
 

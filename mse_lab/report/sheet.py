@@ -70,7 +70,7 @@ td:has(.words) { text-align: left; white-space: normal; }
 .verdict { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--good); }
 .fails { color: var(--bad); }
-.undecided { color: var(--soft); }
+.undecided, .premise-fails { color: var(--soft); }
 
 .row { display: grid; gap: 1.2rem 1.6rem; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); }

@@ -1,6 +1,5 @@
 """Source: a finished run, as the page reads it."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from mse_lab.analysis import Result
 from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curve, Curves, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.finished import read_finished, read_tables
-from mse_lab.intervals import draw_resamples
+from mse_lab.finished import read_probe, read_result
 from mse_lab.pools import Pools
 from mse_lab.records import Record
 from mse_lab.replicates import Key, measure_errors
-from mse_lab.streams import stream
 
 # What the ratios compare.
 COMPARED = ("oracle", "grpo", "vanilla", "best-constant")
@@ -32,7 +30,7 @@ class Source:
         name: The probe's name.
         folder: Where the run lies.
         probe: Its configuration.
-        pools: Its pools.
+        result: Its numbers.
         prompts: `prompts.csv`.
         checks: Its built-in checks.
         warnings: What its reader should know, a sentence each.
@@ -43,7 +41,7 @@ class Source:
     name: str
     folder: Path
     probe: Probe
-    pools: Pools
+    result: Result
     prompts: pd.DataFrame
     checks: list[Check]
     warnings: list[str]
@@ -69,12 +67,15 @@ class Source:
         """Whether all built-in checks hold."""
         return hold(self.checks)
 
-    @cached_property
+    @property
+    def pools(self) -> Pools:
+        """Its pools."""
+        return self.result.pools
+
+    @property
     def curves(self) -> Curves:
-        """Curves on the run's own bootstrap draws, so that the page repeats `mse.csv`."""
-        rng = stream(self.probe.seed, "bootstrap")
-        draws = draw_resamples(self.pools, self.probe.interval.resamples, rng)
-        return Curves(self.pools, draws)
+        """What its curves share, as in `mse.csv`."""
+        return self.result.curves
 
     @cached_property
     def compared(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
@@ -94,22 +95,22 @@ def read_source(folder: Path, key: str) -> Source:
     Raises:
         InputError: The folder holds tables only, or nothing, or a file of it is gone.
     """
-    finished, record = read_finished(folder), Record(folder)
+    result, record = read_result(folder), Record(folder)
     for needed in _NEEDED:
-        if not record.path(needed).exists():
+        if not record.has(needed):
             raise InputError(
                 f"{folder}: {needed} is missing; measure it again with "
-                f"python run_mse.py run {finished.name} --fresh"
+                f"python run_mse.py run {result.name} --fresh"
             )
-    environment = record.path("environment.json").read_text(encoding="utf-8")
+    judged = record.read_checks()
     return Source(
         key=key,
-        name=finished.name,
+        name=result.name,
         folder=folder,
-        probe=finished.probe,
-        pools=finished.pools,
-        prompts=read_tables(folder).prompts,
-        checks=record.read_checks(),
-        warnings=record.read_warnings(),
-        environment=json.loads(environment),
+        probe=read_probe(folder),
+        result=result,
+        prompts=result.described,
+        checks=judged.checks,
+        warnings=judged.warnings,
+        environment=record.read_environment(),
     )

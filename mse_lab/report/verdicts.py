@@ -9,7 +9,7 @@ from mse_lab.report.source import Source
 from mse_lab.report.wording import NONE, typeset
 
 # A word and a sign, for those who do not see the colour.
-_SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}
+_SIGNS = {"holds": "✓", "fails": "✗", "premise fails": "–", "undecided": "?"}
 
 _INTRODUCTION = (
     "What arXiv 2603.01162 says about gradients, put to these runs. A statement holds or "
@@ -26,7 +26,11 @@ def judge(sources: Sequence[Source]) -> list[Claim]:
 
 def shown(verdict: str) -> Html:
     """Write a verdict by sign and word."""
-    return element("span", f"{_SIGNS[verdict]} {verdict}", class_=f"verdict {verdict}")
+    return element(
+        "span",
+        f"{_SIGNS[verdict]} {verdict}",
+        class_=f"verdict {verdict.replace(' ', '-')}",
+    )
 
 
 def count_verdicts(claims: Sequence[Claim], run: str) -> dict[str, int]:

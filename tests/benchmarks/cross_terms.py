@@ -16,7 +16,7 @@ from mse_lab.completions import Completions, draw
 from mse_lab.config import load_probe, probe_file
 from mse_lab.estimators import find_estimator
 from mse_lab.groups import Groups
-from mse_lab.policy import Policy, encode_prompt, load_policy
+from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.prompts import load_prompts
 from mse_lab.rewards import integer, reward_completions
 from mse_lab.scores import sequence_log_probs
@@ -44,10 +44,11 @@ def gather() -> tuple[Groups, list[np.ndarray]]:
     policy, count = load_policy(probe, ROOT), REPLICATES * GROUP
     rewards, scores = [], []
     for prompt in load_prompts(probe.prompts, ROOT)[:PROMPTS]:
-        tokens = encode_prompt(policy, prompt, chat=False, new_tokens=8)
+        [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=8)
         numbers = uniforms(0, prompt.id, "cross terms", range(count), 8)
         drawn = draw(policy, tokens, numbers, prompt.id)
-        rewards.append(reward_completions(integer, drawn.texts(policy), prompt))
+        texts = drawn.texts(policy)
+        rewards.append(reward_completions(integer, texts, prompt).values_N)
         scores.append(store_scores(policy, tokens, drawn))
     shape = (PROMPTS, REPLICATES, GROUP)
     groups = Groups(

@@ -25,7 +25,7 @@ from mse_lab.curves import Curve, Curves
 from mse_lab.environment import describe_environment
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.intervals import draw_resamples
-from mse_lab.policy import Policy, encode_prompt, load_policy
+from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.prompts import Prompt, load_prompts
 from mse_lab.records import Record
 from mse_lab.reference import measure_reference
@@ -67,15 +67,8 @@ def load(case: Case, folder: Path, **settings: Any) -> Loaded:
     probe = load_probe(write_probe(case, folder, **settings))
     policy = load_policy(probe, ROOT)
     prompts = load_prompts(probe.prompts, ROOT)
-    tokens = [
-        encode_prompt(
-            policy,
-            prompt,
-            chat=probe.prompts.chat,
-            new_tokens=probe.sampling.max_new_tokens,
-        )
-        for prompt in prompts
-    ]
+    chat, new_tokens = probe.prompts.chat, probe.sampling.max_new_tokens
+    tokens = encode_prompts(policy, prompts, chat=chat, new_tokens=new_tokens)
     return Loaded(case, probe, policy, prompts, tokens)
 
 
@@ -90,7 +83,7 @@ def reward(loaded: Loaded, index: int, completions: Completions) -> np.ndarray:
     """Reward completions of a prompt, (N,)."""
     function = load_reward(loaded.probe.reward)
     texts = completions.texts(loaded.policy)
-    return reward_completions(function, texts, loaded.prompts[index])
+    return reward_completions(function, texts, loaded.prompts[index]).values_N
 
 
 def reference(loaded: Loaded, index: int, completions: Completions) -> Gradient:

@@ -27,12 +27,37 @@ def one_number(groups):
 
 def not_finite(groups):
     return groups.rewards_PRG * np.nan
+
+def texts(groups):
+    return groups.rewards_PRG.astype(str)
+
+def complex_(groups):
+    return groups.rewards_PRG * 1j
+
+def raises(groups):
+    return 1 / 0
+
+def exits(groups):
+    raise SystemExit
+
+def missing(groups):
+    return groups.advantages
+
+def ragged(groups):
+    return [[1], [1, 2]]
+
+def nothing():
+    return 1
+
+def odd(groups, *, kind: np.random.Generator = None):
+    return groups.rewards_PRG
 """
 
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     (tmp_path / "own_weights.py").write_text(OWN)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     yield "own_weights"
     sys.modules.pop("own_weights", None)
@@ -152,11 +177,30 @@ def test_wrong_entries_of_a_users_own(own, function, more, message):
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("function", ["one_number", "not_finite"])
+@pytest.mark.parametrize("function", ["one_number", "not_finite", "texts", "complex_"])
 def test_weights_of_a_users_own_are_checked(own, function):
     estimator = find_estimator(f"{own}:{function}")
     with pytest.raises(InputError, match="must be finite and of the rewards' shape"):
         estimator.weights(GROUP)
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "message"),
+    [("raises", {}, "ZeroDivisionError"), ("exits", {}, "SystemExit"),
+     ("missing", {}, "AttributeError"), ("ragged", {}, "ValueError"),
+     ("nothing", {}, "takes 0 positional"), ("odd", {"kind": 1}, "PydanticSchema")],
+)  # fmt: skip
+def test_an_own_estimator_that_fails(own, function, more, message):
+    """Its function and its file are named, whatever it raises and whenever."""
+    with pytest.raises(InputError, match=message) as refused:
+        find_estimator({"name": f"{own}:{function}", **more}).weights(GROUP)
+    assert f"{own}:{function}" in str(refused.value)
+    assert "its traceback is in " in str(refused.value)
+
+
+def test_names_are_short(own):
+    with pytest.raises(InputError, match="a name of more than 200 characters"):
+        find_estimator({"name": f"{own}:takes_anything", "a": list(range(100))})
 
 
 def test_integer_weights_of_a_users_own_become_numbers(own):

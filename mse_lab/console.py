@@ -1,0 +1,215 @@
+"""The console: however a command ends, one line says so, and an exit status.
+
+- Ctrl-C ends the process at once, whatever it is doing. As an exception it may be
+  swallowed, or turned into another error, by the library that it strikes; and nothing on
+  the disk needs a clean-up, as after a kill.
+- A screen that is gone ends nothing: what is written to it is dropped.
+- Every error passes `ending`: the user's, the system's, and those that nobody foresaw.
+
+Only what Python itself has loaded is imported up here: `take_over` comes before all else.
+"""
+
+import errno
+import io
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from mse_lab.input_error import InputError, one_line, shorten
+
+INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
+
+# Seconds in which a screen that is stopped, or that nobody reads, may take the last line.
+COURTESY = 0.5
+
+GO_ON = "interrupted; the same command goes on from here"
+
+# What the system says where the user's files are at fault, and what helps.
+REMEDIES = {
+    errno.EACCES: "allow it, or name another",
+    errno.EPERM: "allow it, or name another",
+    errno.ENAMETOOLONG: "shorten it",
+    errno.ENOSPC: "free some, or choose another --out",
+    errno.EDQUOT: "free some, or choose another --out",
+}
+
+
+class Ending(NamedTuple):
+    """How a command ends that an error has ended.
+
+    Attributes:
+        status: The exit status.
+        line: What is at fault, and the remedy.
+    """
+
+    status: int
+    line: str
+
+
+class Screen(io.TextIOWrapper):
+    """Standard output or error; what it cannot take is dropped, and the work goes on.
+
+    Attributes:
+        lost: Why it takes no more; None while it does.
+        mid_line: Whether a line is begun, such as that of a progress bar.
+    """
+
+    lost: OSError | None = None
+    mid_line = False
+
+    @classmethod
+    def over(cls, stream: TextIO | None) -> "Screen":
+        """Take a standard stream over; None stands for one that is closed."""
+        # Opened in its place, so that no file of ours gets its number.
+        given: Any = stream or Path(os.devnull).open("w")  # noqa: SIM115
+        encoding = given.encoding
+        # By lines: what is said of a finished run is not to be lost with the next one.
+        return cls(
+            given.detach(),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+
+    def write(self, text: str) -> int:
+        """Write, or drop."""
+        self.mid_line = not text.endswith("\n")
+        try:
+            super().write(text)
+        except OSError as error:
+            self._let_go(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop."""
+        try:
+            super().flush()
+        except OSError as error:
+            self._let_go(error)
+
+    def _let_go(self, error: OSError) -> None:
+        # What is buffered goes there, too, when Python ends.
+        self.lost = error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun started this process, and others with it."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE") != "1"
+
+
+def _interrupt(*_: object) -> None:
+    # The first is enough.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not started_by_torchrun() or os.environ.get("RANK") == "0":
+        begin = "\n" if getattr(sys.stderr, "mid_line", False) else ""
+        # Not by way of the stream, in the midst of whose writing this may come.
+        with suppress(OSError):
+            if select.select([], [2], [], COURTESY)[1]:
+                os.write(2, f"{begin}run_mse.py: {GO_ON}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def take_over() -> None:
+    """Let Ctrl-C end this process at once, and a screen that is gone end nothing."""
+    # Not where a shell started it in the background, deaf to Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
+
+
+def complain(message: str) -> None:
+    """Print one line on standard error."""
+    print(f"run_mse.py: {one_line(message)}", file=sys.stderr)
+
+
+def keep_details(error: BaseException) -> str:
+    """Write an error's traceback to a file; say in which."""
+    import tempfile
+    import traceback
+
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", errors="backslashreplace",
+            prefix="mse_lab-", suffix=".txt", delete=False,
+        ) as file:  # fmt: skip
+            traceback.print_exception(error, file=file)
+    except OSError as failure:
+        return f"no file ({failure.strerror}; set TMPDIR)"
+    return file.name
+
+
+def last_words(error: BaseException) -> str:
+    """Give an error's kind and text, whatever its text does."""
+    try:
+        return shorten(f"{type(error).__name__}: {error}", 300)
+    except BaseException:  # What an error says of itself may be a user's code.
+        return f"{type(error).__name__}, whose own text fails"
+
+
+def ending(error: BaseException) -> Ending:
+    """Say how a command ends that this error has ended."""
+    if isinstance(error, InputError):
+        return Ending(INPUT_ERROR, str(error))
+    if isinstance(error, KeyboardInterrupt):
+        return Ending(INTERRUPTED, GO_ON)
+    if isinstance(error, MemoryError):
+        remedy = "lower pool.replicate or prompts.limit, or use a machine with more"
+        return Ending(INPUT_ERROR, f"out of memory: {last_words(error)}; {remedy}")
+    if isinstance(error, OSError) and (error.filename or error.errno in REMEDIES):
+        remedy = REMEDIES.get(error.errno or 0, "name another")
+        where = shorten(str(error.filename or "the disk"))
+        return Ending(INPUT_ERROR, f"{where}: {error.strerror}; {remedy}")
+    said, where = last_words(error), keep_details(error)
+    return Ending(INTERNAL_ERROR, f"internal error: {said}; details in {where}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system has against writing a file or folder into one line.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{shorten(str(path))}: cannot be written: {error.strerror}; free it or choose "
+            "another --out"
+        ) from None
+
+
+def conclude(command: Callable[[], int]) -> int:
+    """Carry a command out; return its exit status, whatever happens.
+
+    An error that nobody foresaw leaves its traceback in a file that the line names.
+    """
+    try:
+        status = command()
+    except BaseException as error:
+        # The last door: libraries raise what is no Exception, too.
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            status = error.code
+        else:
+            status, line = ending(error)
+            complain(line)
+    return _close(status)
+
+
+def _close(status: int) -> int:
+    """Say what was not shown; nobody misses what a reader such as `head` did not read."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        # What is done is interrupted no more, while Python takes its time to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout.flush()
+    lost = getattr(sys.stdout, "lost", None)
+    if lost is None or isinstance(lost, BrokenPipeError):
+        return status
+    complain(f"standard output: {lost.strerror}; not all was shown; send it elsewhere")
+    return status or INPUT_ERROR

@@ -1,0 +1,103 @@
+"""The command line, given anything: an answer, or one line and exit status 2."""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+import yaml
+from fuzzing import CASES
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import run_mse
+from mse_lab.input_error import LONGEST_LINE, InputError
+from mse_lab.records import write_bytes
+
+COMMANDS = ("run", "plan", "figure", "claims", "advise", "report", "list")
+
+# Bytes of a file name that are no UTF-8 arrive as lone surrogates.
+ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\0", "a\0b", "\n", "\x1b[2J", "\udcff"]
+LONG = ["x" * 300, "x" * 5000, "x/" * 3000, "../" * 2000, "x" * 255 + ".png"]
+FILES = [
+    "tiny",
+    "tiny/base/",
+    "probe.yaml",
+    "probe.yaml/",
+    "probe.yaml/y",
+    "x.png",
+    "/dev/null",
+]
+NAMES = st.text(max_size=20) | st.sampled_from([*ODD, *LONG, *FILES])
+KEYS = st.sampled_from(
+    ["seed", "pool.replicate", "pool", "a.b.c", "model", "model.path", ""]
+)
+WORDS = st.lists(
+    NAMES
+    | st.sampled_from(
+        ["--out", "--set", "--json", "--fresh", "--fre", "--no", "-x", *COMMANDS]
+    )
+    | st.builds("{}={}".format, KEYS, NAMES)
+    | st.builds("--{}={}".format, st.sampled_from(["out", "set", "fresh", "x"]), NAMES),
+    max_size=6,
+)
+
+
+@pytest.fixture
+def unusable(tmp_path, monkeypatch):
+    """A probe without a model in the working folder, so that nothing is ever measured."""
+    values = {"model": {"path": "nowhere"}, "prompts": {"source": "nowhere.jsonl"}}
+    (tmp_path / "probe.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.chdir(tmp_path)
+
+
+def answer(words):
+    """Give the exit status and the lines on standard error."""
+    shown, said = io.StringIO(), io.StringIO()
+    with redirect_stdout(shown), redirect_stderr(said):
+        status = run_mse.main(words)
+    return status, said.getvalue()
+
+
+@given(st.sampled_from(COMMANDS), WORDS)
+@example("figure", ["nowhere", "--out", ""])
+@example("figure", ["nowhere", "--out", "."])
+@example("report", ["nowhere", "--out", "x" * 5000])
+@example("list", ["--out", "probe.yaml"])
+@example("claims", ["a\0b"])
+@example("run", ["probe.yaml", "--set", "x" * 5000])
+@example("run", ["x" * 5000 + ".yaml"])
+@CASES
+def test_any_words(unusable, command, words):
+    # Without a run, the figure is drawn from the project's own.
+    run = ["nowhere"] if command == "figure" else []
+    status, said = answer([command, *run, *words])
+    if status == 0:
+        assert command == "list" or set(words) & {"-h", "--help"}
+        return
+    assert status == 2, said
+    assert said.startswith("run_mse.py: ")
+    assert said.endswith("\n")
+    assert said[:-1].isprintable()
+    assert len(said) < LONGEST_LINE + 20
+
+
+@given(WORDS)
+@CASES
+def test_no_command_at_all(unusable, words):
+    status, said = answer(["--", *words])
+    assert status == 2 or set(words) & {*COMMANDS}
+    assert said.count("\n") == 1
+
+
+@given(NAMES.filter(lambda name: "\0" not in name))
+@CASES
+def test_a_file_of_any_name_is_written_or_refused(tmp_path_factory, name):
+    folder = tmp_path_factory.mktemp("written")
+    try:
+        path = run_mse.file_to_write(f"{folder}/{name.replace('/', '_')}")
+        write_bytes(path, b"whole")
+    except (InputError, OSError, run_mse.argparse.ArgumentTypeError):
+        assert not list(folder.iterdir())
+    else:
+        assert path.read_bytes() == b"whole"
+        assert [one.name for one in folder.iterdir()] == [path.name]

@@ -1,0 +1,145 @@
+"""A probe's YAML and `--set`: an answer or one line, whatever they hold."""
+
+import copy
+from functools import reduce
+from pathlib import Path
+
+import yaml
+from fuzzing import CASES
+from hypothesis import example, given
+from hypothesis import strategies as st
+from one_line import answer_or_one_line
+
+from mse_lab.config import dump_probe, flatten, load_probe, parse_probe
+from mse_lab.estimators import find_estimators
+from mse_lab.memory import parse_bytes
+from mse_lab.patterns import find_matching
+from mse_lab.plain import parse_yaml
+from mse_lab.policy import pick_device
+from mse_lab.prompts import load_prompts
+from mse_lab.rewards import load_reward
+
+ROOT = Path(__file__).resolve().parents[2]
+VALUES = yaml.safe_load((ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
+WHOLE = parse_probe(VALUES, "probe").model_dump(mode="json")
+KEYS = [
+    *flatten(WHOLE),
+    "model",
+    "prompts",
+    "pool",
+    "model.adapter.rank",
+    "no.such",
+    "list",
+]
+NAMES = [f"model.layers.{layer}.self_attn.q_proj.weight" for layer in range(40)]
+
+# As text, for they are what YAML makes of it that matters.
+NASTY = [
+    *("2026-13-01", "2026-01-01", "0001-01-01t00:00:00+99:99", "12:30:45", "0x_", "="),
+    *("9" * 5000, "0x" + "f" * 5000, "1e999", ".nan", "-.inf", "1e-320", "2147483647"),
+    *("[" * 900 + "]" * 900, "{" * 60, "&a [*a]", "*a", "[[&a [1, 1], *a], *a]"),
+    *("cuda:99999999999999999999", "cuda:٣", "cuda:0", "999999999999999999999GB", "٣GB"),
+    *('"\\ud800"', '"\\0"', '"a\\nb"', "!!set {a, b}", "!!binary aGk=", "? [1]\n: 2", "''"),
+    *("['(a+)+$', '(.*)*(.*)*z']", "['a{99999999999}']", "['(?P<a>x)(?P<a>y)']", "['(']"),
+    *("['" + "(" * 500 + ")" * 500 + "']", "['(?:(?:(.*)*)*)*\\d']", "[[]]", "{}", "[{}]"),
+    *(".a:b", "a..b:c", ":", "a:", "json:dumps", "x" * 5000, "a/b/c", "{<<: {a: 1}}", "~"),
+    *("[{name: pass-at-k, k: 99999999999}]", "[{name: grpo, 1: 2}]", "[{name: [grpo]}]"),
+    *("[{name: grpo-std, eps: [1]}]", "[{name: grpo, length: {a: b}}]", "{a: {b: 1}}"),
+]  # fmt: skip
+
+texts = st.text(st.characters(exclude_categories=()), max_size=30)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), texts, st.sampled_from(NASTY)
+)
+plain = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=8,
+)
+keys = st.sampled_from(KEYS)
+
+
+def use(probe):
+    """Take every setting to where it is first used."""
+    answer_or_one_line(find_estimators, probe.estimators, probe.group_sizes, 8)
+    answer_or_one_line(load_reward, probe.reward)
+    answer_or_one_line(pick_device, probe.model.device)
+    if probe.model.memory is not None:
+        answer_or_one_line(parse_bytes, probe.model.memory)
+    for pattern in [] if probe.parameters == "all" else probe.parameters:
+        answer_or_one_line(find_matching, pattern, NAMES)
+    # Folders and names of the Hub are another door.
+    source = probe.prompts.source
+    if "/" not in source and not (ROOT / source).is_dir():
+        answer_or_one_line(load_prompts, probe.prompts, ROOT)
+
+
+def judge(probe):
+    if probe is not None:
+        assert parse_probe(parse_yaml(dump_probe(probe), "again"), "again") == probe
+        use(probe)
+
+
+def put(value, key):
+    values = copy.deepcopy(VALUES)
+    *sections, last = key.split(".")
+    place = reduce(lambda at, section: at.setdefault(section, {}), sections, values)
+    if isinstance(place, dict):
+        place[last] = value
+    return values
+
+
+@given(keys, plain)
+@CASES
+def test_any_value_under_any_key(key, value):
+    judge(answer_or_one_line(parse_probe, put(value, key), "probe"))
+
+
+@given(keys, st.sampled_from(NASTY) | texts)
+@CASES
+def test_any_text_behind_set(key, text):
+    path = ROOT / "probes/tiny/base.yaml"
+    judge(answer_or_one_line(load_probe, path, [f"{key}={text}"]))
+
+
+@given(texts)
+@example("a" + ".a" * 2000 + "=1")
+@example("model=1")
+@example("=")
+@CASES
+def test_any_text_as_an_assignment(text):
+    path = ROOT / "probes/tiny/base.yaml"
+    judge(answer_or_one_line(load_probe, path, [text]))
+
+
+def spoil(data, text):
+    """Cut, double or overwrite a part of a text."""
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    new = data.draw(st.sampled_from(["", text[start:end] * 2, *NASTY]) | texts)
+    return text[:start] + new + text[end:]
+
+
+@given(st.data())
+@CASES
+def test_a_damaged_file(tmp_path, data):
+    content = spoil(data, (ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(
+        content.encode("utf-8", data.draw(st.sampled_from(["replace", "surrogatepass"])))
+    )
+    judge(answer_or_one_line(load_probe, path))
+
+
+@given(st.data())
+@CASES
+def test_aliases_in_measure_or_refused(data):
+    """Levels of anchors, each of which holds those before it some times over."""
+    lines = ["a0: &a0 [1, 2]"]
+    for level in range(1, data.draw(st.integers(1, 40))):
+        below = data.draw(st.lists(st.integers(0, level), min_size=1, max_size=4))
+        merges = data.draw(st.booleans())
+        inner = ", ".join(f"*a{one}" for one in below)
+        lines.append(
+            f"a{level}: &a{level} " + (f"{{<<: [{inner}]}}" if merges else f"[{inner}]")
+        )
+    answer_or_one_line(parse_yaml, "\n".join(lines), "mine.yaml")

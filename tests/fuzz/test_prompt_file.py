@@ -1,0 +1,108 @@
+"""Prompts and supplied completions, lines of JSON: read exactly, or refused in one line."""
+
+import csv
+import io
+import json
+
+import numpy as np
+from fuzzing import CASES
+from hypothesis import example, given
+from hypothesis import strategies as st
+from one_line import answer_or_one_line
+
+from mse_lab.config import InputError, Prompts
+from mse_lab.plain import parse_json
+from mse_lab.prompts import load_prompts
+from mse_lab.rewards import exact, gsm8k, integer
+from mse_lab.supplied_line import POOLS, parse_line, read_log_prob, read_reward
+
+GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
+NASTY = [
+    *("9" * 5000, "[" * 2000 + "]" * 2000, "[" * 80 + "]" * 80, "NaN", "-1e999", "1e400"),
+    *('"\\ud800"', '"\\r"', '"a\\rb"', '"\\u0085"', '"\\u2028"', '"\\u0000"', '"\\u202e"'),
+    *('"nan"', '"NA"', '"none"', '"001"', '"1e5"', '"true"', "null", "true", "{}", "[]"),
+    *('"a,\\"b"', '" a"', '" "', '"#### 5"', "\r", "\x85", "\u2028", "\n", "\\", "\ufeff"),
+]  # fmt: skip
+
+texts = st.text(st.characters(exclude_categories=()), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+raw_values = st.sampled_from(NASTY) | values.map(json.dumps)
+lists = st.lists(values, max_size=4).map(json.dumps)
+keys = st.sampled_from(["prompt", "tokens", "text", "log_probs", "pool", "reward"])
+fields = st.sampled_from(["id", "problem", "answer", "category", "prompt", "x"])
+
+
+def json_object(pairs):
+    inside = ", ".join(f'"{key}": {value}' for key, value in pairs)
+    return f"{{{inside}}}".encode("utf-8", "surrogatepass")
+
+
+def read_prompts(folder, content):
+    path = folder / "mine.jsonl"
+    path.write_bytes(content)
+    config = Prompts.model_validate({"source": str(path), "template": "none"})
+    return answer_or_one_line(load_prompts, config, folder)
+
+
+def judge(prompts):
+    """What was read can be hashed, rewarded, and written to a table and back."""
+    for prompt in prompts or []:
+        json.dumps(dict(prompt.record)).encode()
+        prompt.text.encode()
+        for reward in (integer, gsm8k, exact):
+            try:
+                assert reward("1 or 2", prompt.record) in (0, 1)
+            except ValueError as error:
+                InputError(str(error))
+    rows = [[prompt.id, prompt.category, "end"] for prompt in prompts or []]
+    table = io.StringIO(newline="")
+    csv.writer(table, lineterminator="\n").writerows(rows)
+    lines = table.getvalue()
+    assert len(lines.splitlines()) == len(rows)
+    assert list(csv.reader(io.StringIO(lines, newline=""))) == rows
+
+
+@given(st.lists(st.tuples(fields, raw_values), max_size=4))
+@example([("id", '"a\\rb"')])
+@example([("category", "0")])
+@CASES
+def test_any_value_in_any_field(tmp_path, changes):
+    line = json_object([("problem", '"1"'), ("answer", "2"), *changes])
+    judge(read_prompts(tmp_path, line))
+
+
+@given(st.data())
+@CASES
+def test_a_damaged_file(tmp_path, data):
+    text = "\n".join(GOOD.replace("p1", f"p{row}") for row in range(3))
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    new = data.draw(st.sampled_from(["", text[start:end] * 2, *NASTY]) | texts)
+    content = (text[:start] + new + text[end:]).encode("utf-8", "surrogatepass")
+    judge(read_prompts(tmp_path, content))
+
+
+@given(st.binary(max_size=60))
+@CASES
+def test_any_bytes(tmp_path, content):
+    judge(read_prompts(tmp_path, content))
+    answer_or_one_line(parse_json, content, "line 1")
+
+
+@given(st.lists(st.tuples(keys, raw_values | lists), max_size=5))
+@example([("pool", "[]")])
+@example([("reward", "9" * 400)])
+@example([("log_probs", "[1e308, 1e308]")])
+@CASES
+def test_any_supplied_line(changes):
+    line = json_object([("prompt", '"a"'), ("tokens", "[1]"), *changes])
+    found = answer_or_one_line(parse_line, line, "line 1")
+    if found is not None:
+        assert found.get("pool", POOLS[0]) in POOLS
+        log_prob = answer_or_one_line(read_log_prob, found, "line 1", 1)
+        assert log_prob is None or not np.isinf(log_prob)
+        reward = answer_or_one_line(read_reward, found, "line 1")
+        assert reward is None or abs(reward) <= 1e50

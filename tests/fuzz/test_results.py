@@ -1,0 +1,132 @@
+"""One file of a finished run is damaged at random: whoever reads it says so in a line."""
+
+import io
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from fuzzing import CASES
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import run_mse
+from mse_lab.intact import MANIFEST, READERS, read_arrays
+from mse_lab.listing import list_probes
+from mse_lab.pools import LARGEST
+from mse_lab.records import write_arrays, write_json
+
+FILES = sorted({*READERS, "completions.jsonl", "by_prompt.csv"})
+COMMANDS = ["run", "list", "figure", "claims", "advise", "report"]
+
+# What an array is turned into: other numbers, other shapes, other types.
+ARRAYS = {
+    "wide": lambda array: array * 1e300,
+    "as wide as may be": lambda array: np.sign(array) * LARGEST,
+    "tiny": lambda array: array * 1e-300,
+    "zero": lambda array: array * 0,
+    "negative": lambda array: -array,
+    "shuffled": lambda array: np.flip(array),
+    "NaN": lambda array: array * np.nan,
+    "infinite": lambda array: array + np.inf,
+    "text": lambda array: array.astype(str),
+    "whole": lambda array: array.astype(np.int32),
+    "narrow": lambda array: array.astype(np.float16),
+    "an axis more": lambda array: array[None],
+    "nothing": lambda array: array[..., :0],
+    "half": lambda array: array[: len(array) // 2],
+    "a number": lambda array: np.array(1.0),
+}
+
+places = st.floats(0, 1)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab\n\0é\x1b"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner),
+    max_leaves=4,
+)
+cells = st.sampled_from(
+    ["", "nan", "inf", "-1", "1e400", "1e-320", "0", "x", '"', ",", "\n"]
+)
+damages = st.one_of(
+    st.tuples(st.just("empty")),
+    st.tuples(st.just("folder")),
+    st.tuples(st.just("gone")),
+    st.tuples(st.just("cut"), places),
+    st.tuples(st.just("bytes"), st.binary(max_size=40)),
+    st.tuples(st.just("flip"), places, st.integers(1, 255)),
+    st.tuples(st.just("swap"), st.sampled_from(FILES)),
+    st.tuples(st.just("json"), values),
+    st.tuples(st.just("cell"), places, cells),
+    st.tuples(st.just("array"), places, st.sampled_from(sorted(ARRAYS))),
+)
+
+
+def spoil(path, kind, *how):
+    """Damage a file."""
+    content = path.read_bytes()
+    place = int(how[0] * (len(content) - 1)) if kind in ("cut", "flip") else 0
+    if kind in ("folder", "gone"):
+        path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "cut":
+        path.write_bytes(content[:place])
+    elif kind == "bytes":
+        path.write_bytes(how[0])
+    elif kind == "flip":
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ how[1]]) + content[place + 1 :]
+        )
+    elif kind == "swap":
+        path.write_bytes(path.with_name(how[0]).read_bytes())
+    elif kind == "json":
+        write_json(path, how[0])
+    elif kind == "cell" and path.suffix == ".csv":
+        parts = content.decode().split(",")
+        parts[int(how[0] * (len(parts) - 1))] = how[1]
+        path.write_text(",".join(parts))
+    elif kind == "array" and path.suffix == ".npz":
+        arrays = read_arrays(path)
+        name = sorted(arrays)[int(how[0] * (len(arrays) - 1))]
+        with np.errstate(all="ignore"):
+            write_arrays(path, {**arrays, name: ARRAYS[how[1]](arrays[name])})
+
+
+def put(command, project, folder):
+    """Put a run to a command."""
+    if command == "list":
+        list_probes(project, folder.parent)
+        return 0
+    if command == "run":
+        probe = project / "probes/small.yaml"
+        return run_mse.main(["run", str(probe), "--out", str(folder.parent)])
+    out = ["--out", str(folder / "f.svg")] if command == "figure" else []
+    return run_mse.main([command, str(folder), *out])
+
+
+@CASES
+@given(st.sampled_from(FILES), damages, st.sampled_from(COMMANDS), st.booleans())
+@example("mse.csv", ("empty",), "run", True)
+@example("pools.npz", ("array", 0.9, "NaN"), "claims", False)
+@example("pools.npz", ("array", 1.0, "wide"), "advise", False)
+@example("checks.json", ("json", [1]), "report", False)
+def test_a_damaged_result(project, name, damage, command, manifest):
+    """Every command ends with 0, 1 or 2 and a line, whether or not there is a manifest."""
+    said, told = io.StringIO(), io.StringIO()
+    with TemporaryDirectory() as root:
+        folder = Path(shutil.copytree(project / "results/small", Path(root) / "small"))
+        spoil(folder / name, *damage)
+        if not manifest and name != MANIFEST:
+            (folder / MANIFEST).unlink()
+        with redirect_stderr(told), redirect_stdout(said):
+            status = put(command, project, folder)
+    lines = told.getvalue().splitlines()
+    if status == 2:
+        assert len(lines) == 1
+        assert lines[0].startswith("run_mse.py: ")
+    else:
+        assert status in (0, 1)
+        assert command == "run" or not lines

@@ -1,0 +1,277 @@
+"""However a command ends, one line says so: on a real process, and at every door."""
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import run_mse
+from mse_lab import listing
+from mse_lab.console import INTERNAL_ERROR, Screen, conclude, ending
+from mse_lab.input_error import LONGEST_LINE, InputError
+from mse_lab.records import write_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND = [sys.executable, str(ROOT / "run_mse.py")]
+
+# A library that is imported first of all, and turns whatever strikes it into its own error.
+INTERRUPTED_LIBRARY = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    raise ImportError("a part of this library cannot be imported")
+"""
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """Return a function that starts a command which Ctrl-C strikes at an import."""
+    (tmp_path / "pydantic.py").write_text(INTERRUPTED_LIBRARY)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    def start(**options):
+        return subprocess.Popen([*COMMAND, "list"], env=environment, **options)
+
+    return start
+
+
+def test_ctrl_c_at_an_import(interrupted):
+    process = interrupted(stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == b"run_mse.py: interrupted; the same command goes on from here\n"
+
+
+def test_ctrl_c_waits_for_no_screen(interrupted):
+    """Nobody reads what its pipe is full of."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while os.write(writes, b"x" * 4096):
+            pass
+    os.set_blocking(writes, True)
+    assert interrupted(stderr=writes).wait(60) == 130
+    os.close(reads)
+    os.close(writes)
+
+
+def test_in_the_background_ctrl_c_stays_unheard(interrupted):
+    """As of a command that a script starts with `&`."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = interrupted(stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    # Here the library is at fault, which lacks all that is imported from it.
+    (line,) = process.communicate(timeout=60)[1].decode().splitlines()
+    assert "internal error: ImportError: cannot import name" in line
+    assert process.returncode == INTERNAL_ERROR
+    Path(line.rpartition("details in ")[2]).unlink()
+
+
+def test_a_run_whose_screen_is_gone_goes_on(write_probe, tmp_path):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with Path("/dev/full").open("w") as full:
+        words = [*COMMAND, "run", str(write_probe()), "--out", str(tmp_path)]
+        done = subprocess.run(words, stdout=full, stderr=writes, timeout=300, check=False)
+        os.close(writes)
+        asked = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert json.loads((tmp_path / "small/checks.json").read_text())["ok"]
+    assert asked.returncode == 2
+    (line,) = asked.stderr.splitlines()
+    assert "standard output: No space left on device" in line
+
+
+@pytest.mark.parametrize("device", ["/dev/full", None], ids=["full", "closed"])
+def test_a_screen_drops_what_it_cannot_take(device):
+    file = Path(device).open("w") if device else None  # noqa: SIM115
+    with Screen.over(file) as screen:
+        assert screen.write("half a line") == 11
+        assert screen.mid_line
+        assert screen.write(" \udcff whole\n") == 9
+        assert not screen.mid_line
+        screen.flush()
+        assert (screen.lost is None) == (device is None)
+
+
+class Unprintable(BaseException):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+ENDINGS = {
+    "missing": (FileNotFoundError(2, "No such file", "a.npz"), 2, "a.npz: No such file;"),
+    "long name": (
+        OSError(errno.ENAMETOOLONG, "Too long", "x" * 5000),
+        2,
+        "x: Too long; sh",
+    ),
+    "full disk": (OSError(errno.ENOSPC, "No space left"), 2, "the disk: No space left; fr"),
+    "memory": (MemoryError("8 TiB"), 2, "out of memory: MemoryError: 8 TiB; lower"),
+    "key": (InputError("seed = -1"), 2, "seed = -1"),
+    "interrupted": (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
+    "ours": (
+        ZeroDivisionError("by zero"),
+        70,
+        "internal error: ZeroDivisionError: by zero;",
+    ),
+    "nameless": (OSError("odd"), 70, "internal error: OSError: odd; details in"),
+    "asked": (SystemExit("enough"), 70, "internal error: SystemExit: enough"),
+    "unprintable": (Unprintable(), 70, "internal error: Unprintable, whose own text fails"),
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_every_error_is_one_line(case, capsys):
+    error, status, message = ENDINGS[case]
+
+    def command():
+        raise error
+
+    assert conclude(command) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert len(line) < LONGEST_LINE
+    if status == INTERNAL_ERROR:
+        details = Path(line.rpartition("details in ")[2])
+        assert "in command" in details.read_text()
+        details.unlink()
+
+
+def test_details_that_cannot_be_written(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/dev/null")
+    assert "no file (Not a directory; set TMPDIR)" in ending(ValueError("x")).line
+
+
+def test_nobody_foresaw_it(monkeypatch, capsys):
+    def fail(*_):
+        raise Unprintable
+
+    monkeypatch.setattr(listing, "list_probes", fail)
+    assert run_mse.main(["list"]) == INTERNAL_ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    Path(line.rpartition("details in ")[2]).unlink()
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="cannot be written: No space"):
+        write_bytes(tmp_path / "mse.csv", b"x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def powerless():
+    """Take from root what other users lack: to open what its mode forbids."""
+    library = ctypes.CDLL(None)
+    # Version 3 of the call, this thread; effective, permitted, inheritable, in two halves.
+    header, powers = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if os.geteuid() or not hasattr(library, "capset"):
+        yield
+        return
+    library.capget(header, powers)
+    held = powers[0]
+    powers[0] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    assert not library.capset(header, powers)
+    yield
+    powers[0] = held
+    assert not library.capset(header, powers)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, checkpoint):
+    """A probe with a file of every kind, and its finished run."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "in").mkdir()
+    prompts = [{"id": f"p{i}", "problem": "1", "answer": i % 4} for i in range(2)]
+    lines = "".join(json.dumps(prompt) + "\n" for prompt in prompts)
+    (folder / "in/prompts.jsonl").write_text(lines)
+    (folder / "in/template.txt").write_text("{problem}")
+    shutil.copytree(checkpoint, folder / "in/model")
+    values = {
+        "model": {"path": str(folder / "in/model"), "device": "cpu"},
+        "prompts": {
+            "source": str(folder / "in/prompts.jsonl"),
+            "template": str(folder / "in/template.txt"),
+        },
+        "sampling": {"max_new_tokens": 2},
+        "pool": {"reference": 16, "replicate": 16},
+        "group_sizes": [2, 4],
+        "interval": {"resamples": 100},
+    }
+    (folder / "in/small.yaml").write_text(json.dumps(values))
+    words = ["run", str(folder / "in/small.yaml"), "--out", str(folder / "out")]
+    assert run_mse.main(words) in (0, 1)
+    return folder
+
+
+COMMANDS = {
+    "run": ["run", "in/small.yaml", "--out", "out"],
+    "plan": ["plan", "in/small.yaml", "--out", "out"],
+    "figure": ["figure", "out/small", "--out", "out/figure.png"],
+    "claims": ["claims", "out/small"],
+    "advise": ["advise", "out/small"],
+    "report": ["report", "out/small"],
+}
+READ_BY = {
+    "in": ["run", "plan"],
+    "in/small.yaml": ["run", "plan"],
+    "in/prompts.jsonl": ["run", "plan"],
+    "in/template.txt": ["run", "plan"],
+    "in/model": ["run", "plan"],
+    "in/model/config.json": ["run", "plan"],
+    "in/model/tokenizer.json": ["run", "plan"],
+    "out": list(COMMANDS),
+    "out/small": list(COMMANDS),
+    "out/small/config.yaml": ["run", "plan", "claims", "advise", "report"],
+    "out/small/mse.csv": ["figure", "claims", "advise", "report"],
+    "out/small/pools.npz": ["claims", "advise", "report"],
+}
+
+
+@pytest.mark.parametrize("closed", READ_BY)
+def test_what_may_not_be_read_is_named(closed, measured, powerless, capsys, monkeypatch):
+    monkeypatch.chdir(measured)
+    path = measured / closed
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        for name in READ_BY[closed]:
+            assert run_mse.main(COMMANDS[name]) == 2, name
+            (line,) = capsys.readouterr().err.splitlines()
+            assert "Permission denied" in line, name
+            assert Path(closed).name in line
+    finally:
+        path.chmod(mode)
+
+
+def test_the_list_goes_on_past_what_may_not_be_read(
+    measured, powerless, capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "tiny/base").mkdir(parents=True)
+    (tmp_path / "tiny/base").chmod(0)
+    assert run_mse.main(["list", "--out", str(tmp_path)]) == 0
+    (tmp_path / "tiny/base").chmod(0o700)
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "Permission denied" in lines["tiny/base"]
+    assert "not run" in lines["tiny/icl"]
