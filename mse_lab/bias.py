@@ -85,16 +85,19 @@ class Between:
     Attributes:
         products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
         halves_PP: <r_A(x) - r_B(x), rbar(x')>.
-        noise_BP: Standard normals; rbar(x) varies by half of r_A(x) - r_B(x) times one of
-            them. None for the estimate itself.
+        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this; None for the
+            estimate itself.
+        scale_BP: By what rbar(x) is scaled besides.
     """
 
     products_PP: Floats
     halves_PP: Floats
     noise_BP: Floats | None = None
+    scale_BP: Floats | float = 1.0
 
     def form(self, left: Floats, right: Floats) -> Floats:
         """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
+        left, right = left * self.scale_BP, right * self.scale_BP
         value = ((left @ _without_diagonal(self.products_PP)) * right).sum(-1)
         if self.noise_BP is not None:
             halves = _without_diagonal(self.halves_PP).T
