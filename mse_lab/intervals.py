@@ -130,15 +130,22 @@ class Statistic:
     reference_degrees: float = math.inf
 
     @cached_property
+    def _spread_by_groups(self) -> Spread:
+        """How the value varies with the groups."""
+        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
+        return Spread(
+            sum(part.variance for part in parts), sum(part.uncertainty for part in parts)
+        )
+
+    @cached_property
     def spread(self) -> Spread:
         """How the value varies."""
-        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
+        variance, uncertainty = self._spread_by_groups
         shifts = (shift_B[np.isfinite(shift_B)] for shift_B in self.reference.values())
         noises = [float(shift_B.var(ddof=1)) for shift_B in shifts if len(shift_B) > 1]
         return Spread(
-            sum(part.variance for part in parts) + sum(noises),
-            sum(part.uncertainty for part in parts)
-            + sum(2 * noise**2 / self.reference_degrees for noise in noises),
+            variance + sum(noises),
+            uncertainty + sum(2 * noise**2 / self.reference_degrees for noise in noises),
         )
 
     @property
@@ -148,8 +155,12 @@ class Statistic:
 
     @property
     def degrees(self) -> float:
-        """Effective degrees of freedom of the standard error."""
-        return self.spread.degrees
+        """Effective degrees of freedom of the standard error, or of the groups' part of it.
+
+        Two groups that are alike by chance leave the reference's noise alone, which is well
+        known: that they say little must not be forgotten then.
+        """
+        return min(self.spread.degrees, self._spread_by_groups.degrees)
 
     @property
     def is_positive(self) -> bool:
