@@ -54,6 +54,14 @@ def test_theorem_2_is_refused_no_more_often_than_stated(kind):
         assert share <= 4 / 3 * alpha + 4 * error, (alpha, share)
 
 
+def test_runs_have_nothing_in_common():
+    """Of one seed, too: each has groups and a reference of its own."""
+    pools = DESIGNS["fair"].draw(np.random.default_rng(0), 64, 2, 8)
+    one, other = (evidence_of(name, pools, (8,)).mse("grpo", 8) for name in "ab")
+    assert (one - one).error == 0
+    assert (one - other).spread.variance == pytest.approx(2 * one.spread.variance)
+
+
 def test_prompt_only_baselines_are_set_against_the_limit():
     """Under Assumption 2 the best constant is the oracle, and zeta/(G(G-1)) is no loss."""
     pools = DESIGNS["fair"].draw(np.random.default_rng(4), 1024, 32, 16)

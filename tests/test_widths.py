@@ -46,6 +46,16 @@ def make_common(prompts, values, along=1.0, noise=0.8, right=1.0):
     )
 
 
+def graded():
+    """Make prompts whose right completions are worth 1, and some of them 3."""
+    design = make_common(3, (0.12, 0.2), along=0.2, right=0.3)
+    parts = design.probability_PC, design.score_PCD, design.reward_PC
+    probability, score, reward = (np.repeat(one, 2, axis=1) for one in parts)
+    some = np.array([0.8, 0.2] * 4)
+    reward[:, 1] = reward[:, 3] = 3
+    return Design(probability * some, score, reward)
+
+
 class Case(NamedTuple):
     """What is drawn, and what is read of it.
 
@@ -65,7 +75,7 @@ class Case(NamedTuple):
 CASES = {
     "apart": Case(
         make_design(np.random.default_rng(0), 6, (0.3, 0.7)),
-        ["vanilla", "grpo", "oracle"], [2, 8], (16, 32, 8),
+        ["vanilla", "grpo", "oracle", "best-constant"], [2, 8], (16, 32, 8),
     ),
     "common": Case(
         make_common(3, (0.3, 0.8)), ["vanilla", "grpo", "centred"], [2, 8], (256, 128, 8)
@@ -80,6 +90,13 @@ CASES = {
     "quiet": Case(
         make_common(3, (0.12, 0.2), along=0.2, right=0.3), ["grpo"], [2], (64, 64, 8)
     ),
+    # Few completions of the pool, of unlike norms, and a large reference.
+    "norms": Case(
+        make_design(np.random.default_rng(2), 6), ["vanilla", "best-constant"], [8],
+        (1024, 4, 8),
+    ),
+    # Rewards of 0, 1 and 3: their variance moves with their mean.
+    "graded": Case(graded(), ["grpo"], [2], (64, 64, 8)),
 }  # fmt: skip
 
 
@@ -117,6 +134,7 @@ POINTS = {
     "apart": [
         ("vanilla", 8, "mse"), ("grpo", 8, "mse"), ("oracle", 2, "mse"),
         ("grpo", 2, "law"), ("oracle", 2, "law"), ("oracle", 2, "gap"),
+        ("best-constant", 8, "mse"), ("best-constant", 2, "gap"),
     ],
     "common": [
         ("vanilla", 8, "mse"), ("centred", 2, "mse"), ("centred", 2, "law"),
@@ -124,6 +142,10 @@ POINTS = {
     ],
     "alone": [("vanilla", 2, "law"), ("centred", 2, "law"), ("centred", 2, "mse")],
     "quiet": [("grpo", 2, "law"), ("grpo", 2, "gap")],
+    "norms": [("best-constant", 8, "law"), ("vanilla", 8, "law"), ("vanilla", 8, "gap")],
+    "graded": [("grpo", 2, "law"), ("grpo", 2, "gap")],
+    # MaxRL's slope is about 1/V, and its noise common to replicates and law.
+    "rare": [("maxrl", 8, "law"), ("maxrl", 8, "gap")],
 }  # fmt: skip
 
 
@@ -138,12 +160,6 @@ POINTS = {
 def test_standard_errors_are_the_spread_of_estimates(case, point):
     values, errors = runs_of(case)[point][:2]
     assert 0.6 < (errors**2).mean() / values.var(ddof=1) < 1.6
-
-
-def test_the_noise_of_a_slope_is_common_to_replicates_and_law():
-    """MaxRL's slope is about 1/V: half as wide again as it need be, not four times."""
-    values, errors = runs_of("rare")["maxrl", 8, "gap"][:2]
-    assert 0.8 < (errors**2).mean() / values.var(ddof=1) < 2.8
 
 
 @pytest.mark.parametrize("name", ["vanilla", "grpo"])
