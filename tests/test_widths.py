@@ -21,7 +21,7 @@ from mse_lab.estimators import find_estimators
 from mse_lab.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.replicates import measure_errors
 
-RUNS, LEVEL, QUANTILE = 200, 0.95, 1.96
+RUNS = 200
 
 
 def make_common(prompts, values, along=1.0, noise=0.8, right=1.0):
@@ -182,3 +182,13 @@ def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
         ]
         expected.append(np.mean(pairs))
     np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
+
+
+def test_degrees_of_the_references_noise():
+    """How the estimate of sum_x tr(Sigma_x^2) varies over 400 pools, within a third."""
+    rng, design = np.random.default_rng(0), make_design(np.random.default_rng(0), 6)
+    found = [design.draw(rng, 2**12, 8, 16) for _ in range(400)]
+    traces = np.array([covariance_square_trace(pools).sum() for pools in found])
+    degrees = [draw_reference_noise(pools, 2, rng).degrees for pools in found]
+    predicted = (2 * traces**2 / degrees).mean()
+    assert 0.75 < predicted / traces.var(ddof=1) < 4 / 3
