@@ -7,6 +7,7 @@ python run_mse.py figure               Figure 4 from finished runs
 python run_mse.py claims tiny/base     the paper's statements, put to a run
 python run_mse.py advise tiny/base     which group size, which baseline
 python run_mse.py report tiny/base     all of it on one page
+python run_mse.py analyse POOLS.npz    the tables again, at other settings
 python run_mse.py list                 the probes and their results
 """
 
@@ -157,6 +158,21 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def analyse(arguments: argparse.Namespace) -> int:
+    """Write the tables of a run, or of anybody's pools, at other settings."""
+    from mse_lab.reanalysis import reanalyse, write_analysis
+
+    source = finished(arguments.source)
+    result = reanalyse(source, arguments.set)
+    beside = source / "analysis" if source.is_dir() else source.with_suffix("")
+    folder = arguments.out or beside
+    write_analysis(result, folder)
+    print(f"{folder}: {', '.join(result.tables)} written")
+    for warning in result.warnings:
+        print(f"warning: {warning}")
+    return 0
+
+
 def show_list(arguments: argparse.Namespace) -> int:
     """List the probes."""
     from mse_lab.listing import list_probes
@@ -213,13 +229,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     measured.add_argument(
         "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
     )
-    measured.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change a setting: pool.replicate=128",
-    )
+    settings: dict[str, Any] = {
+        "action": "append",
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": "change a setting: interval.level=0.9",
+    }
+    measured.add_argument("--set", **settings)
     measured.add_argument("--out", **results)
 
     one = commands.add_parser("run", parents=[measured], help="one measurement per probe")
@@ -248,6 +264,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     one.add_argument("runs", nargs="+", **runs)
     one.add_argument("--out", **written, help="default: RUN/report.html")
     one.set_defaults(command=report)
+
+    help_text = "the tables of a run, or of anybody's pools, at other settings"
+    one = commands.add_parser("analyse", help=help_text)
+    one.add_argument("source", metavar="RUN|POOLS.npz", help="a run, or a file of pools")
+    one.add_argument("--set", **settings)
+    one.add_argument(
+        "--out", type=folder_to_write, metavar="DIR", help="default: beside the pools"
+    )
+    one.set_defaults(command=analyse)
 
     one = commands.add_parser("list", help="the probes, and whether their results stand")
     one.add_argument("--out", **results)

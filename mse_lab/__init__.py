@@ -30,8 +30,24 @@ Notation, used in formulas, names and column heads alike:
 | zeta    | Var(Z) S + ||g||^2, the coefficient of 1/(G(G-1)) in the GRPO-type error |
 
 Array names end in their axes, one capital an axis, in order: P prompts, N completions
-of a pool, G completions of a group, R replicates, E estimators, B bootstrap resamples,
+of a pool, G completions of a group, R replicates, E estimators, B bootstrap draws,
 K blocks of the largest group, T tokens, D parameters.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mse_lab.analysis import Result, analyse
+
+__all__ = ["Result", "__version__", "analyse"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public door when it is used, so that the package is cheap to import."""
+    if name in ("Result", "analyse"):
+        from mse_lab import analysis
+
+        return getattr(analysis, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,6 +24,7 @@ from mse_lab.curves import (
     warn_of_norms_only,
 )
 from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.input_error import shown
 from mse_lab.pools import Floats, Pools
 from mse_lab.reference_noise import draw_reference_noise
 from mse_lab.replicates import Key, measure_errors
@@ -43,7 +44,7 @@ class Result:
         entries: The estimators, as in a probe.
         group_sizes: Group sizes G.
         level: Coverage of intervals; tests are at one less it.
-        resamples: Draws of the reference's noise, and of random prompts.
+        resamples: Draws of the reference's noise.
         seed: Of all draws.
         described: Of each prompt what pools do not know: `prompt`, `category`,
             `mean_length`, `truncated`.
@@ -178,14 +179,7 @@ def analyse(
     """
     pools = Pools.from_arrays(arrays)
     sizes = tuple(dict.fromkeys(group_sizes))
-    largest = pools.largest_group
-    for size in sizes:
-        if not isinstance(size, int) or size < 1 or largest % size:
-            raise InputError(
-                f"group_sizes: {size} does not divide the {largest} completions of a block"
-            )
-    if not sizes:
-        raise InputError("group_sizes: none given; give one or more")
+    refuse_sizes(sizes, pools.largest_group)
     if not 0 < level < 1:
         raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
     if resamples < 2:
@@ -197,6 +191,22 @@ def analyse(
     if not result.estimators:  # those that are not to be had are named here
         raise InputError("estimators: none given; give one or more")
     return result
+
+
+def refuse_sizes(group_sizes: Sequence[Any], largest: int) -> None:
+    """See that blocks can be cut into groups of these sizes.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if not group_sizes:
+        raise InputError("group_sizes: none given; give one or more")
+    for size in group_sizes:
+        if not isinstance(size, int) or size < 1 or largest % size:
+            raise InputError(
+                f"group_sizes: {shown(size)} does not divide the {largest} completions of "
+                "a block"
+            )
 
 
 def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) -> Result:

@@ -13,6 +13,7 @@ prompts' biases add up as vectors, by the products Gamma between prompts.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -105,6 +106,12 @@ class Between:
             value = value + (self.noise_BP * varied).sum(-1) / 2
         return np.asarray(value)
 
+    @cached_property
+    def whole(self) -> Floats:
+        """sum_{x != x'} Gamma_xx', which all estimators share."""
+        ones = np.ones(len(self.products_PP))
+        return self.form(ones, ones)
+
 
 def aggregate(
     mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between: Between
@@ -121,15 +128,23 @@ def aggregate(
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
     """
-    ones = np.ones(gradient2_P.shape[-1])
-    count = len(ones) ** 2
+    count = gradient2_P.shape[-1] ** 2
+    whole = between.whole
     if (slope_P == 1).all():
-        slope_P = ones  # the same in every resample: no product over all of them
+        with_one = with_itself = whole
+    else:
+        with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
+        with_itself = between.form(slope_P, slope_P)
 
-    def form(left: Floats, right: Floats) -> Floats:
-        diagonal = (left * right * gradient2_P).sum(-1)
-        return np.asarray((diagonal + between.form(left, right)) / count)
+    def product(weights_P: Floats | float, of_different: Floats) -> Floats:
+        own = (weights_P * gradient2_P).sum(-1)
+        return np.asarray((own + of_different) / count)
 
-    cross = between.form(1 - slope_P, 1 - slope_P)
+    cross = whole - 2 * with_one + with_itself
     mse = np.asarray((mse_P.sum(-1) + cross) / count)
-    return decompose(mse, form(slope_P, slope_P), form(slope_P, ones), form(ones, ones))
+    return decompose(
+        mse,
+        product(slope_P**2, with_itself),
+        product(slope_P, with_one),
+        product(1.0, whole),
+    )

@@ -16,7 +16,7 @@ weights, allow estimators that treat equal rewards unequally, such as the median
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +26,6 @@ from mse_lab.estimators import Estimator
 from mse_lab.groups import Groups
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Floats
-
-# Values at which laws are tabulated for resamples; evenly spaced in arcsin sqrt(p), in
-# which a binomial has the same width everywhere.
-GRID = np.sin(np.linspace(0, np.pi / 2, 2049)) ** 2
 
 
 class Law(NamedTuple):
@@ -116,24 +112,11 @@ class BinaryLaw:
     sums: _Sums
     size: int
 
-    @cached_property
-    def _table(self) -> _Coefficients:
-        return _coefficients(self.sums, self.size, GRID)
-
-    def _at(self, values: Floats) -> _Coefficients:
-        """Evaluate at the values: exactly for few, from a table for resamples."""
-        flat = values.ravel()
-        if len(flat) <= len(GRID):
-            found = _coefficients(self.sums, self.size, flat)
-        else:
-            angle, angles = np.arcsin(np.sqrt(flat)), np.arcsin(np.sqrt(GRID))
-            columns = (np.interp(angle, angles, column) for column in self._table)
-            found = _Coefficients(*columns)
-        return _Coefficients(*(column.reshape(values.shape) for column in found))
-
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
-        at = self._at(np.asarray(moments.value))
+        values, places = moments.distinct_values
+        found = _coefficients(self.sums, self.size, values)
+        at = _Coefficients(*(column[places] for column in found))
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
         second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
         return Law(second, at.slope)

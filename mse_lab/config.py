@@ -237,7 +237,7 @@ class Interval(_Section):
 
     Attributes:
         level: Coverage, between 0 and 1.
-        resamples: Bootstrap resamples.
+        resamples: Draws of the parametric bootstrap of the reference's noise.
         width: The half-width that is wanted, relative to the MSE, of every point of the
             MSE curves: `plan` says whether the pools are large enough. Changes no result.
     """
@@ -423,7 +423,7 @@ def parse_probe(values: Any, source: str) -> Probe:
         raise _one_line(error, source) from None
 
 
-def _assign(values: dict[str, Any], assignment: str) -> None:
+def assign(values: dict[str, Any], assignment: str) -> None:
     """Carry out one `--set dotted.key=value`; the value is YAML."""
     key, equals, text = assignment.partition("=")
     where = f"--set {shorten(assignment)}"
@@ -490,7 +490,7 @@ def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
     values = parse_yaml(read_text(path), str(path))
     if isinstance(values, dict):
         for assignment in assignments:
-            _assign(values, assignment)
+            assign(values, assignment)
     return parse_probe(values, str(path))
 
 

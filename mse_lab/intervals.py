@@ -79,11 +79,11 @@ def spread_of_means(groups_PR: Floats) -> Spread:
     Spread(variance=1.0, uncertainty=0.6666666666666666)
     """
     count = groups_PR.shape[-1]
-    apart = groups_PR - groups_PR.mean(-1, keepdims=True)
-    square_P = (apart**2).sum(-1) / (count - 1)
+    apart2 = np.square(groups_PR - groups_PR.mean(-1, keepdims=True))
+    square_P = apart2.sum(-1) / (count - 1)
     normal_P = 2 * square_P**2 / (count + 1)
     # Var(s^2) for any distribution, from the fourth moment; too small where groups are few.
-    fourth_P = (apart**4).mean(-1)
+    fourth_P = np.square(apart2).mean(-1)
     any_P = (fourth_P - square_P**2 * (count - 3) / (count - 1)) / count
     uncertain_P = np.maximum(normal_P, any_P)
     return Spread(float(square_P.sum() / count), float(uncertain_P.sum() / count**2))

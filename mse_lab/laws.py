@@ -13,8 +13,10 @@ Theorem 2 of arXiv 2603.01162 with its O() made an equality.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mse_lab.pools import Floats, Pools
 
@@ -46,6 +48,15 @@ class Moments:
     value_variance: Floats | float = 0.0
     learning: Floats | float = 0.0
     given_baseline: Floats | None = None
+
+    @cached_property
+    def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
+        """The values of V that occur, and the place of each prompt's among them.
+
+        They are shares of a finite reference: few, however many draws there are.
+        """
+        values, places = np.unique(self.value, return_inverse=True)
+        return values, places.reshape(np.shape(self.value))
 
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""

@@ -7,6 +7,7 @@ import pandas as pd
 
 from mse_lab.bias import PARTS, Decomposition, decompose
 from mse_lab.curves import Curve, Curves
+from mse_lab.diagnostics import gradient_norm2_error
 from mse_lab.estimators import Estimator
 from mse_lab.groups import form_groups, group_grams
 from mse_lab.intervals import Estimate
@@ -82,8 +83,10 @@ def mse_table(
 
 
 def _relative(curve: Curve | None, pools: Pools) -> float | None:
+    """Divide by the aggregate's ||g||^2, where that is measurably positive."""
     norm2 = pools.aggregate_norm2
-    return float(curve.point.mse) / norm2 if curve is not None and norm2 > 0 else None
+    known = norm2 > gradient_norm2_error(pools)
+    return float(curve.point.mse) / norm2 if curve is not None and known else None
 
 
 def _parts(curve: Curve | None) -> Columns:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from simulated import DIMENSIONS, KINDS, Design, make_design
+from simulated import DIMENSIONS, KINDS, Design, analysed, make_design
 
 from mse_lab.bias import Between, aggregate
 from mse_lab.binary_laws import find_law
+from mse_lab.claims.evidence import gather
+from mse_lab.claims.expansion import LAW, judge_expansion
 from mse_lab.curves import Curves, measure_curves, warn_of_few_degrees
 from mse_lab.estimators import find_estimator, find_estimators
 from mse_lab.reference_noise import draw_reference_noise
@@ -159,3 +161,18 @@ def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
                 counted = counts.get((kind, key), Counts())
                 counts[kind, key] = counted.add(inside, few)
     return counts
+
+
+def refuse(made, runs, seed=1):
+    """Count the runs in which Theorem 2's exact law, which is true, fails at 5%."""
+    rng = np.random.default_rng(seed)
+    refused = 0
+    for _ in range(runs):
+        result = analysed(made.draw(rng), (4, 16, 64), resamples=300)
+        [whole] = [
+            one
+            for one in judge_expansion(gather(result))
+            if one.statement == LAW and one.group_size is None
+        ]
+        refused += whole.verdict == "fails"
+    return refused

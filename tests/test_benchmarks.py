@@ -135,8 +135,8 @@ def test_precision_is_read_from_a_run(folder):
     """The law's interval is narrower than the paired one, and that than the fresh one."""
     loaded = tool.load(CASE, folder, group_sizes=[8], reference=64, replicate=64)
     tool.run(loaded, folder / "precision")
-    draws = tool.ratio_draws(folder / "precision", 8)
-    spread = {way: float(np.std(one.draws_B)) for way, one in draws.items()}
+    found = tool.ratios(folder / "precision", 8)
+    spread = {way: one.error for way, one in found.items()}
     assert spread["law"] < spread["paired"] < spread["fresh"]
 
 

@@ -1,4 +1,4 @@
-"""What follows the measurement: the time of tables and bootstrap, and the room on disk.
+"""What follows the measurement: the time of tables and intervals, and the room on disk.
 
 The tables are made of a trial's prompts, repeated to the run's sizes: the numbers mean
 nothing, the work is that of the run.
@@ -84,7 +84,7 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def tables_seconds(trial: Trial, prompts: Sequence[Prompt], probe: Probe) -> float:
-    """Estimate the time of tables and bootstrap, from those of a few prompts."""
+    """Estimate the time of tables and intervals, from those of a few prompts."""
     measured = [repeated(one.arrays, probe) for one in trial.largest]
     counts = sorted({min(len(prompts), count) for count in SAMPLES})
     timed = []

@@ -161,7 +161,7 @@ def _rows(loaded: Loaded, costs: dict[str, Cost], tables: float) -> list[Row]:
                 seconds=cost.seconds,
             )
         )
-    return [*rows, Row("tables and bootstrap", 0, 0, 0, None, tables)]
+    return [*rows, Row("tables and intervals", 0, 0, 0, None, tables)]
 
 
 def _same_measurement(record: Record, probe: Probe) -> bool:

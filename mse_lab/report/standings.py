@@ -34,8 +34,8 @@ _INTRODUCTION = (
     "be judged by its raw MSE: multiply it by two and the MSE changes, while the "
     "direction, all that a tuned learning rate leaves, does not. So the order is by the "
     "scale-free MSE, the least MSE that any factor in front of the estimator can reach, "
-    "and its ratio to the oracle's, which is paired: both see the same groups and the "
-    "same bootstrap draws. Two estimators whose intervals of the rank overlap are not "
+    "and its ratio to the oracle's, which is paired: both see the same groups. "
+    "Two estimators whose intervals of the rank overlap are not "
     "told apart by this run."
 )
 

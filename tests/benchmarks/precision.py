@@ -18,8 +18,6 @@ the law grows with its pool, as the noise of V is part of it.
 
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks import tool
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, TINY
 from benchmarks.fits import Fit, fit_power
@@ -42,11 +40,9 @@ def _widths(pool: int, prompts: int, folder: Path) -> dict[str, float]:
         group_sizes=[SIZE],
     )
     tool.run(loaded, folder / "precision")
-    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    return {
-        way: float(np.subtract(*np.quantile(one.draws_B, tails)[::-1]) / one.value)
-        for way, one in tool.ratio_draws(folder / "precision", SIZE).items()
-    }
+    found = tool.ratios(folder / "precision", SIZE)
+    intervals = {way: one.interval(LEVEL, positive=True) for way, one in found.items()}
+    return {way: (one.high - one.low) / one.value for way, one in intervals.items()}
 
 
 def fit_widths(prompts: int, pools: tuple[int, ...], folder: Path) -> dict[str, Fit]:

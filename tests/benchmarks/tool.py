@@ -9,7 +9,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -19,21 +19,20 @@ from torch import Tensor
 import mse_lab.run
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
+from mse_lab.analysis import analyse
 from mse_lab.completions import Completions, draw
 from mse_lab.config import Probe, load_probe
-from mse_lab.curves import Curve, Curves
 from mse_lab.environment import describe_environment
-from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.intervals import draw_resamples
+from mse_lab.finished import read_result
+from mse_lab.intervals import Statistic
 from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.prompts import Prompt, load_prompts
-from mse_lab.records import Record
 from mse_lab.reference import measure_reference
-from mse_lab.replicates import Key, measure_errors
+from mse_lab.replicates import Key
 from mse_lab.rewards import load_reward, reward_completions
 from mse_lab.run import run_probe
 from mse_lab.scores import Scores, score_block
-from mse_lab.streams import stream, uniforms
+from mse_lab.streams import uniforms
 
 Gradient = dict[str, Tensor]
 
@@ -162,47 +161,26 @@ def run(loaded: Loaded, folder: Path) -> None:
         raise RuntimeError(f"{loaded.case.model}, {loaded.case.shape}: a check failed")
 
 
-class Draws(NamedTuple):
-    """A ratio of two MSEs.
-
-    Attributes:
-        value: The estimate.
-        draws_B: The same in every resample, the reference's noise included.
-    """
-
-    value: float
-    draws_B: np.ndarray
-
-
-def ratio_draws(folder: Path, size: int) -> dict[str, Draws]:
-    """Resample GRPO-type / oracle of a finished run at one group size.
+def ratios(folder: Path, size: int) -> dict[str, Statistic]:
+    """Estimate GRPO-type / oracle of a finished run at one group size.
 
     Returns:
         `paired`, both on the same groups; `fresh`, as if the oracle had completions of its
         own; `law`, both by their exact laws.
     """
-    pools = Record(folder).read_pools()
-    grpo, oracle = find_estimators(["grpo", "oracle"], [size], pools.prompts)
-    errors = measure_errors(pools, [grpo, oracle], [size])
-    drawn, others = (
-        draw_resamples(pools, RESAMPLES, stream(0, name)) for name in ("grpo", "oracle")
-    )
-    curves = Curves(pools, drawn)
-    apart = Curves(pools, replace(drawn, shares_BPK=others.shares_BPK))
+    result = read_result(folder)
+    found = analyse(vars(result.pools), group_sizes=[size], resamples=RESAMPLES).points
 
-    def measured(of: Curves, estimator: Estimator) -> Curve | None:
-        return of.measured(estimator, size, errors[Key(estimator.name, size)])
+    def numbers(way: int) -> list[Statistic]:
+        curves = [found[Key(name, size)][way] for name in ("grpo", "oracle")]
+        return [curve.statistic() for curve in curves if curve is not None]
 
-    def over(top: Curve | None, bottom: Curve | None) -> Draws:
-        if top is None or bottom is None:
-            raise RuntimeError("GRPO-type and oracle have both errors and laws")
-        value = float(top.point.mse / bottom.point.mse)
-        return Draws(value, np.asarray(top.draws.mse / bottom.draws.mse))
-
+    (grpo, oracle), (grpo_law, oracle_law) = numbers(0), numbers(1)
+    fresh = replace(oracle, groups={"fresh": next(iter(oracle.groups.values()))})
     return {
-        "fresh": over(measured(curves, grpo), measured(apart, oracle)),
-        "paired": over(measured(curves, grpo), measured(curves, oracle)),
-        "law": over(curves.by_law(grpo, size), curves.by_law(oracle, size)),
+        "fresh": grpo / fresh,
+        "paired": grpo / oracle,
+        "law": grpo_law / oracle_law,
     }
 
 
