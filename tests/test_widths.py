@@ -18,7 +18,11 @@ from simulated import Design, make_design
 
 from mse_lab.curves import Curves, disagreement, measure_curves
 from mse_lab.estimators import find_estimators
-from mse_lab.reference_noise import covariance_square_trace, draw_reference_noise
+from mse_lab.reference_noise import (
+    covariance_square_trace,
+    draw_reference_noise,
+    gradient_noise,
+)
 from mse_lab.replicates import measure_errors
 
 RUNS = 200
@@ -192,3 +196,12 @@ def test_degrees_of_the_references_noise():
     degrees = [draw_reference_noise(pools, 2, rng).degrees for pools in found]
     predicted = (2 * traces**2 / degrees).mean()
     assert 0.75 < predicted / traces.var(ddof=1) < 4 / 3
+
+
+def test_the_squared_gradient_varies_as_its_noise_says():
+    """<r_A, r_B> over 400 references of 512, to first order the gradient's: a third."""
+    rng, design = np.random.default_rng(0), make_common(1, (0.4, 0.6))
+    found = [design.draw(rng, 512, 16, 8) for _ in range(400)]
+    products = np.array([pools.reference_product_P[0] for pools in found])
+    predicted = np.mean([gradient_noise(pools)[0] ** 2 for pools in found])
+    assert 0.75 < predicted / products.var(ddof=1) < 4 / 3
