@@ -79,6 +79,8 @@ def announce(folder: Path, outcome: Outcome) -> None:
     from mse_lab.checks import hold, summary
 
     state = "finished before, left as it is (--fresh starts over)"
+    if outcome.mended:
+        state = f"{', '.join(outcome.mended)} made again from pools.npz"
     print(f"{folder}: {state if outcome.found else 'results written'}")
     print(summary(outcome.checks))
     for line in outcome.diagnostics.lines if outcome.diagnostics else []:

@@ -6,6 +6,7 @@ configuration says so, biases and whole modules. The model is used without PEFT'
 so that its parameters keep their names.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from mse_lab.extras import load_extra
 from mse_lab.fingerprint import identify
 from mse_lab.hub import Location, locate
 from mse_lab.loading import limited, loading
+from mse_lab.patterns import find_matching
 from mse_lab.streams import stream
 
 SAVED = "adapter_config.json"
@@ -154,6 +156,8 @@ def _attach_saved(model: Any, location: Location) -> Any:
             f"a {settings.peft_type.value} adapter", "give a LoRA adapter"
         )
     settings.inference_mode = False
+    with loading(location, SAVED):
+        _refuse_endless(settings, model, location)
     with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
         wrapper = peft.PeftModel(model, settings)
         found = wrapper.load_adapter(folder, "default", is_trainable=True)
@@ -165,6 +169,27 @@ def _attach_saved(model: Any, location: Location) -> Any:
             "give a whole adapter of this base",
         )
     return wrapper.get_base_model()
+
+
+def _refuse_endless(settings: Any, model: nn.Module, location: Location) -> None:
+    """See that none of its regular expressions takes for ever, before PEFT searches."""
+    names = [name for name, _ in model.named_modules()]
+    where = f"{location.key} = {location.name}: {SAVED}"
+    for pattern in _patterns(settings):
+        find_matching(pattern, names, where=where, match=re.fullmatch)
+
+
+def _patterns(settings: Any) -> Iterator[str]:
+    """Yield an adapter's regular expressions as PEFT puts them to a whole name."""
+    whole = (settings.target_modules, settings.exclude_modules)
+    yield from (one for one in whole if isinstance(one, str))
+    for ranks in (settings.rank_pattern, settings.alpha_pattern):
+        yield from (rf"(.*\.)?({key})" for key in ranks)
+    for name in settings.modules_to_save or ():
+        yield rf"(|.*\.){name}(|\..*)"
+    layers = settings.layers_pattern or ()
+    for pattern in [layers] if isinstance(layers, str) else layers:
+        yield rf"(|.*?\.){pattern}\.\d+\..*"
 
 
 def _fetch(location: Location) -> str:

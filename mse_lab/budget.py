@@ -117,7 +117,8 @@ class Population:
         """
         moments = pool_moments(self.pools)
         carried = (abs(moments.gradient2), abs(moments.zeta))
-        counts = (one.sum() ** 2 / (one**2).sum() for one in carried if one.any())
+        shares = (one / one.max() for one in carried if one.any())
+        counts = (one.sum() ** 2 / (one**2).sum() for one in shares)
         return max(1.0, float(min(counts, default=1.0)))
 
     def statistic(self, figure: Figure) -> Statistic:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.config import InputError
-from mse_lab.hub import one_line
+from mse_lab.input_error import in_short
 
 # Templates take a millisecond a prompt, and the imports before the first about a second.
 SECONDS = 20.0
@@ -92,7 +92,7 @@ def _answer() -> None:
             print(json.dumps({"text": _render(order, text)}), flush=True)
     # Foreign code can fail in any way; the process that waits says so.
     except Exception as error:
-        print(json.dumps({"error": one_line(error)}), flush=True)
+        print(json.dumps({"error": in_short(error)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,16 +27,22 @@ class Finished(NamedTuple):
     pools: Pools
     prompts: pd.DataFrame
 
-    @property
-    def is_of_one_piece(self) -> bool:
-        """Whether the parts agree on how much was measured."""
+    def see_of_one_run(self, folder: Path) -> None:
+        """See that the parts agree on how much was measured.
+
+        Raises:
+            InputError: They do not.
+        """
         pools, size = self.pools, self.probe.pool
-        return (
-            pools.prompts == len(self.prompts)
-            and pools.largest_group == self.probe.largest_group
-            and pools.rewards_PN.shape[1] == size.replicate
-            and pools.reference_rewards_PN.shape[1] == size.reference
-        )
+        if (
+            pools.prompts != len(self.prompts)
+            or pools.largest_group != self.probe.largest_group
+            or pools.rewards_PN.shape[1] != size.replicate
+            or pools.reference_rewards_PN.shape[1] != size.reference
+        ):
+            raise InputError(
+                f"{folder}: config.yaml, prompts and pools.npz are not of one run; {REMEDY}"
+            )
 
 
 class Tables(NamedTuple):
@@ -113,10 +119,7 @@ def read_finished(folder: Path) -> Finished:
             f"{folder}: tables only; measure it again with python run_mse.py run {name}"
         )
     finished = Finished(name, read_probe(folder), record.read_pools(), tables.prompts)
-    if not finished.is_of_one_piece:
-        raise InputError(
-            f"{folder}: config.yaml, prompts.csv and pools.npz are not of one run; {REMEDY}"
-        )
+    finished.see_of_one_run(folder)
     return finished
 
 

@@ -16,9 +16,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from mse_lab.config import InputError, local_path
-
-# The line that a user reads quotes no more than this of another library's message.
-QUOTED = 240
+from mse_lab.input_error import LONGEST_QUOTE, in_short, shorten
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,9 @@ class Location:
 
     def refuse(self, reason: str, remedy: str) -> InputError:
         """Say in one line what is wrong with it."""
-        return InputError(f"{self.key} = {shorten(self.name)}: {reason}; {remedy}")
+        return InputError(
+            f"{self.key} = {shorten(self.name, LONGEST_QUOTE)}: {reason}; {remedy}"
+        )
 
 
 def locate(
@@ -131,7 +131,8 @@ def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
         (path / "config.json").is_file()  # may it be entered
     except OSError as error:
         raise InputError(
-            f"{key} = {shorten(name)}: {error.strerror}; give a folder that may be read"
+            f"{key} = {shorten(name, LONGEST_QUOTE)}: {error.strerror}; give a folder that "
+            "may be read"
         ) from None
     return Location(key, name, str(path), None, online=False)
 
@@ -158,11 +159,11 @@ def _obstacle(location: Location, file: str) -> str:
     except (errors.HFValidationError, errors.HfHubHTTPError) as error:
         if location.file(file) is None:
             raise _answer(location, error, file) from None
-        return f"the Hub answers: {one_line(error)}"
+        return f"the Hub answers: {in_short(error)}"
     except (HTTPError, OSError) as error:
         if "Timeout" in type(error).__name__:
             return f"the Hub does not answer within {limit} s (HF_HUB_ETAG_TIMEOUT)"
-        return f"the Hub cannot be reached ({one_line(error)})"
+        return f"the Hub cannot be reached ({in_short(error)})"
     return ""
 
 
@@ -189,23 +190,7 @@ def _answer(location: Location, error: Exception, file: str) -> InputError:
         return location.refuse(
             f"no {file} in it on the Hub", "give a checkpoint in transformers' format"
         )
-    return location.refuse(f"the Hub answers: {one_line(error)}", "try again later")
-
-
-def one_line(error: BaseException) -> str:
-    """Give an error's message in one line, cut where it is long.
-
-    >>> one_line(KeyError("rope"))
-    "KeyError 'rope'"
-    """
-    words = str(error).split()
-    # A single word says little without the kind of the error.
-    return shorten(" ".join(words if len(words) > 1 else [type(error).__name__, *words]))
-
-
-def shorten(text: str) -> str:
-    """Cut a text where it is long."""
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+    return location.refuse(f"the Hub answers: {in_short(error)}", "try again later")
 
 
 def incomplete(location: Location, reason: str) -> InputError:

@@ -1,7 +1,8 @@
 """The user's input is at fault: one line that says what, and the remedy."""
 
-# Characters of a line, and of a value in it: enough to recognise what was meant.
-LONGEST_LINE, LONGEST_VALUE = 1000, 100
+# Characters of a line, of another library's message in it, and of a value: enough to
+# recognise what was meant.
+LONGEST_LINE, LONGEST_QUOTE, LONGEST_VALUE = 1000, 240, 100
 
 
 def shorten(text: str, longest: int = LONGEST_VALUE) -> str:
@@ -34,6 +35,18 @@ def one_line(text: str) -> str:
     line = " ".join(part.strip() for part in text.splitlines())
     escaped = (char if char.isprintable() else ascii(char)[1:-1] for char in line)
     return shorten("".join(escaped), LONGEST_LINE)
+
+
+def in_short(error: BaseException) -> str:
+    """Give an error's message without its line breaks, cut where it is long.
+
+    >>> in_short(KeyError("rope"))
+    "KeyError 'rope'"
+    """
+    words = str(error).split()
+    # A single word says little without the kind of the error.
+    whole = words if len(words) > 1 else [type(error).__name__, *words]
+    return shorten(" ".join(whole), LONGEST_QUOTE)
 
 
 class InputError(ValueError):

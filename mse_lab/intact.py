@@ -8,17 +8,16 @@ earlier versions wrote none.
 
 import hashlib
 import io
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
-import yaml
 from numpy.typing import NDArray
 from pandas.errors import DtypeWarning, ParserWarning
 from pydantic import TypeAdapter, ValidationError
@@ -26,9 +25,15 @@ from pydantic import TypeAdapter, ValidationError
 from mse_lab.checks import Checks
 from mse_lab.config import InputError
 from mse_lab.diagnostics import Diagnostics, restore
-from mse_lab.pools import LARGEST, Pools
+from mse_lab.input_error import in_short
+from mse_lab.limits import LARGEST
+from mse_lab.plain import parse_yaml
+from mse_lab.pools import Pools
 
 MANIFEST = "manifest.json"
+
+# What can be made again from `pools.npz`, without a model.
+FROM_POOLS = ("mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv", "errors.npz")
 
 REMEDY = "restore it, or measure again with python run_mse.py run PROBE --fresh"
 
@@ -64,17 +69,24 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def _remedy(path: Path) -> str:
+    if path.name in FROM_POOLS and is_there(path.with_name("pools.npz")):
+        return "python run_mse.py run PROBE makes it again from pools.npz"
+    return REMEDY
+
+
 @contextmanager
-def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
+def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """Open a file to parse it, in the body of a `with` that may fail in any way.
 
     Args:
         path: The file; if its folder has a manifest that knows it, it must agree.
-        remedy: What to do if it is damaged.
+        remedy: What to do if it is damaged; by default what a run's files need.
 
     Raises:
         InputError: It is damaged; the message names it and says in what way.
     """
+    remedy = remedy or _remedy(path)
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
         if path.exists() and not path.is_file():
@@ -92,22 +104,7 @@ def open_intact(path: Path, remedy: str = REMEDY) -> Iterator[BinaryIO]:
     # Parsers of zip, arrays, CSV, JSON and YAML fail in whatever way a damaged file makes
     # them: by their own errors, by those of what they are built on, or out of memory.
     except Exception as error:
-        raise InputError(f"{path}: damaged ({_in_short(error)}); {remedy}") from None
-
-
-def _in_short(error: Exception) -> str:
-    """Put an error in a few words.
-
-    >>> _in_short(IsADirectoryError(21, "Is a directory", "mse.csv"))
-    'Is a directory'
-    """
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        text = " ".join([*map(str, first["loc"]), first["msg"]])
-    else:
-        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    plain = "".join(one if one.isprintable() else " " for one in text)
-    return textwrap.shorten(plain[:200], 100, placeholder=" ...")
+        raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
 
 
 def _see_digest(file: BinaryIO, expected: str | None) -> None:
@@ -136,7 +133,7 @@ def make_manifest(folder: Path, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_arrays(path: Path, remedy: str = REMEDY) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
     """Read all arrays of an `.npz`, and thereby the checksum it keeps of each.
 
     Raises:
@@ -156,7 +153,11 @@ def _pools(file: BinaryIO) -> Pools:
 
 
 def _json(file: BinaryIO, schema: Any) -> Any:
-    return TypeAdapter(schema).validate_json(file.read())
+    try:
+        return TypeAdapter(schema).validate_json(file.read())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(" ".join([*map(str, first["loc"]), first["msg"]])) from None
 
 
 def _diagnostics(file: BinaryIO) -> Diagnostics | None:
@@ -180,7 +181,7 @@ def _text(file: BinaryIO) -> str:
 
 
 def _configuration(file: BinaryIO) -> dict[str, Any]:
-    values = yaml.safe_load(_text(file))
+    values = parse_yaml(_text(file), "its text")
     if not isinstance(values, dict):
         raise TypeError("it holds no keys")
     return values
@@ -226,6 +227,20 @@ def _see_numbers(column: "pd.Series[float]") -> None:
         raise ValueError(f"column {column.name} holds {column.abs().max():.3g}")
 
 
+@dataclass(frozen=True)
+class _Completion:
+    """What is read of a line of `completions.jsonl`; earlier versions lack `truncated`."""
+
+    prompt: str
+    length: int
+    truncated: bool | None = None
+
+
+def _completions(file: BinaryIO) -> pd.DataFrame:
+    line = TypeAdapter(_Completion)
+    return pd.DataFrame(map(line.validate_json, file)).astype({"truncated": float})
+
+
 _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 
@@ -241,10 +256,12 @@ READERS: dict[str, Callable[[BinaryIO], Any]] = {
     ),
     "laws.csv": partial(_table, columns=(*_POINT, *_LAW), later=SCALE_FREE, rows=0),
     "prompts.csv": partial(_table, columns=("prompt", "category", "value")),
+    "by_prompt.csv": partial(_table, columns=("prompt", *_POINT[1:])),
     "checks.json": partial(_json, schema=Checks),
     "diagnostics.json": _diagnostics,
     "environment.json": _environment,
     "errors.npz": _arrays,
+    "completions.jsonl": _completions,
     "pools.npz": _pools,
 }
 

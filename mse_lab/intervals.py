@@ -130,22 +130,15 @@ class Statistic:
     reference_degrees: float = math.inf
 
     @cached_property
-    def _spread_by_groups(self) -> Spread:
-        """How the value varies with the groups."""
-        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
-        return Spread(
-            sum(part.variance for part in parts), sum(part.uncertainty for part in parts)
-        )
-
-    @cached_property
     def spread(self) -> Spread:
         """How the value varies."""
-        variance, uncertainty = self._spread_by_groups
+        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
         shifts = (shift_B[np.isfinite(shift_B)] for shift_B in self.reference.values())
         noises = [float(shift_B.var(ddof=1)) for shift_B in shifts if len(shift_B) > 1]
         return Spread(
-            variance + sum(noises),
-            uncertainty + sum(2 * noise**2 / self.reference_degrees for noise in noises),
+            sum(part.variance for part in parts) + sum(noises),
+            sum(part.uncertainty for part in parts)
+            + sum(2 * noise**2 / self.reference_degrees for noise in noises),
         )
 
     @property
@@ -155,12 +148,14 @@ class Statistic:
 
     @property
     def degrees(self) -> float:
-        """Effective degrees of freedom of the standard error, or of the groups' part of it.
+        """Effective degrees of freedom of the standard error."""
+        return self.spread.degrees
 
-        Two groups that are alike by chance leave the reference's noise alone, which is well
-        known: that they say little must not be forgotten then.
-        """
-        return min(self.spread.degrees, self._spread_by_groups.degrees)
+    @property
+    def least_degrees(self) -> float:
+        """Degrees of freedom of its groups in a single prompt."""
+        counts = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
+        return float(min(counts, default=math.inf))
 
     @property
     def is_positive(self) -> bool:
@@ -234,9 +229,22 @@ class Statistic:
 
     def p_above_zero(self) -> float:
         """Test whether it is positive: the one-sided p-value."""
+        return self._tail(self.degrees)
+
+    def _tail(self, degrees: float) -> float:
         if self.error == 0:
             return float(self.value <= 0)
-        return float(stats.t.sf(self.value / self.error, self.degrees))
+        return float(stats.t.sf(self.value / self.error, degrees))
+
+    def p_refuted(self) -> float:
+        """Test whether what should be zero is not, where a wrong yes is the worse error.
+
+        The two-sided p-value at the degrees of a single prompt, if those are fewer: how
+        many prompts carry the spread is estimated too, and chance may make them many.
+        """
+        degrees = min(self.degrees, self.least_degrees)
+        ends = (one._tail(degrees) for one in (self, self * -1.0))
+        return min(1.0, 2 * min(ends))
 
     def p_not_zero(self) -> float:
         """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""

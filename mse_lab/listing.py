@@ -9,7 +9,7 @@ from mse_lab.records import Record
 
 def _standing(probe: Probe, record: Record) -> str:
     """Say in a few words what there is of a probe's result."""
-    if not record.has_tables() and not record.finished_prompts():
+    if not record.is_begun():
         return "not run"
     damage = record.damage()
     if damage:
@@ -20,6 +20,8 @@ def _standing(probe: Probe, record: Record) -> str:
         return "a check failed"
     if record.is_complete():
         return "finished"
+    if record.lost():
+        return "a table lost"
     if record.has_tables():
         return "tables only"
     return f"interrupted, {record.finished_prompts()} prompts done"

@@ -25,7 +25,8 @@ from torch.nn.modules.module import (
 from transformers import GenerationConfig
 
 from mse_lab.config import InputError
-from mse_lab.hub import Location, incomplete, one_line, shorten
+from mse_lab.hub import Location, incomplete
+from mse_lab.input_error import in_short, shorten
 
 # Files that can be looked at one by one, to say which of them is damaged.
 SUSPECTS = (
@@ -106,11 +107,11 @@ def _failure(location: Location, error: BaseException, file: str) -> InputError:
             "install the converters: pip install sentencepiece tiktoken",
         )
     if isinstance(error, ImportError):
-        return location.refuse(f"cannot be loaded: {one_line(error)}", "install it")
+        return location.refuse(f"cannot be loaded: {in_short(error)}", "install it")
     for path in _suspects(location, file):
         if flaw := _flaw(path):
             return _damaged(location, path.name, flaw)
-    return _damaged(location, file, one_line(error))
+    return _damaged(location, file, in_short(error))
 
 
 def _damaged(location: Location, file: str, reason: str) -> InputError:
@@ -135,20 +136,20 @@ def _flaw(path: Path) -> str:
             return ""
         return _flaw_of_object(path, json.loads(path.read_text("utf-8")))
     except OSError as error:
-        return error.strerror or one_line(error)
+        return error.strerror or in_short(error)
     except RecursionError:
         return "nested too deeply"
     except UnicodeDecodeError:
         return "not valid JSON: not UTF-8"
     except json.JSONDecodeError as error:
-        return f"not valid JSON: {one_line(error)}"
+        return f"not valid JSON: {in_short(error)}"
     except UnpicklingError:
         # torch's own words are a page that explains how to run what the file holds.
         return "damaged, or holds more than weights; give them as .safetensors"
     except BaseException as error:  # the libraries' own, as in `loading`
         if not _is_theirs(error):
             raise
-        return one_line(error)
+        return in_short(error)
 
 
 def _flaw_of_object(path: Path, values: Any) -> str:

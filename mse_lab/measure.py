@@ -89,13 +89,19 @@ class Pool:
                     "text": text,
                     "reward": float(reward),
                     "length": int(length),
+                    "truncated": not ended,
                     # Of completions from elsewhere it may not be known.
                     "log_prob": None if np.isnan(log_prob) else round(float(log_prob), 6),
                 },
                 ensure_ascii=False,
             )
-            for text, reward, length, log_prob in zip(
-                self.texts, self.rewards_N, drawn.lengths_N, drawn.log_probs_N, strict=True
+            for text, reward, length, ended, log_prob in zip(
+                self.texts,
+                self.rewards_N,
+                drawn.lengths_N,
+                drawn.ended_N,
+                drawn.log_probs_N,
+                strict=True,
             )
         ]
 

@@ -7,7 +7,7 @@ be interrupted by a signal.
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,8 +51,20 @@ def _within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def find_matching(pattern: str, names: Iterable[str]) -> set[str]:
-    """Find the names in which a regular expression matches somewhere.
+def find_matching(
+    pattern: str,
+    names: Iterable[str],
+    *,
+    where: str = "parameters",
+    match: Callable[[str, str], object] = re.search,
+) -> set[str]:
+    """Find the names that a regular expression matches.
+
+    Args:
+        pattern: The expression.
+        names: The names.
+        where: Where it stands, for messages.
+        match: How it is to match; by default somewhere in the name.
 
     Raises:
         InputError: It is none, or the search is given up.
@@ -62,13 +74,13 @@ def find_matching(pattern: str, names: Iterable[str]) -> set[str]:
     """
     if fault := fault_of_pattern(pattern):
         raise InputError(
-            f"parameters: {shown(pattern)} is no regular expression: {fault}; mend it"
+            f"{where}: {shown(pattern)} is no regular expression: {fault}; mend it"
         )
     try:
         with _within(SECONDS):
-            return {name for name in names if re.search(pattern, name)}
+            return {name for name in names if match(pattern, name)}
     except TimeoutError:
         raise InputError(
-            f"parameters: {shown(pattern)} was searched for {SECONDS:g} seconds in vain; "
+            f"{where}: {shown(pattern)} was searched for {SECONDS:g} seconds in vain; "
             "write it without a repetition inside a repetition"
         ) from None

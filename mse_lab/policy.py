@@ -20,7 +20,7 @@ from mse_lab.chat import render_chats
 from mse_lab.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.config import InputError, Probe
 from mse_lab.fingerprint import identify
-from mse_lab.hub import Location, locate, shorten
+from mse_lab.hub import Location, locate
 from mse_lab.input_error import shown
 from mse_lab.loading import loading, unseen
 from mse_lab.patterns import find_matching
@@ -160,7 +160,7 @@ def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ..
         # Ids beyond the model's are never drawn, but must be such that can be looked up.
         if type(end) is not int or not 0 <= end < 2**31:
             raise location.refuse(
-                f"eos_token_id = {shorten(repr(end))} is no token",
+                f"eos_token_id = {shown(end)} is no token",
                 "mend generation_config.json or config.json",
             )
     return tuple(sorted(set(found)))

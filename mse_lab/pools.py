@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.config import InputError, nearest
+from mse_lab.limits import LARGEST, LEAST
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -19,10 +20,7 @@ Arrays = Mapping[str, NDArray[Any]]
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
 
-# The largest reward and squared score norm. The largest of the other arrays are products
-# of as many of these as they have factors, an error of three; what is computed squares
-# them: 1e180 fits into float64, whose largest is 1.8e308.
-LARGEST = 1e30
+# Of how many rewards and squared score norms the numbers are products; three if not here.
 _FACTORS = {
     "rewards_PN": 1,
     "reference_rewards_PN": 1,
@@ -77,7 +75,8 @@ class Pools:
 
         Raises:
             InputError: One is missing, of another shape than its axes say, or holds what
-                no run can have measured; the message names it.
+                no run can have measured; the message names it. What is too small to be
+                computed with is none of these: it is taken as zero.
         """
         names = [field.name for field in fields(cls)]
         for name in arrays:
@@ -195,13 +194,14 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         unknown = np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1))
     if unknown.any():
         raise InputError(f"{name}: holds NaN; measure it again")
-    largest = np.nanmax(np.abs(numbers), initial=0)
-    limit = LARGEST ** _FACTORS.get(name, 3)
+    sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
+    largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors
     if largest > limit:
         raise InputError(
-            f"{name}: holds {largest:.3g}; to be squared, no number may exceed {limit:.3g}"
+            f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
-    return numbers
+    tiny = (sizes > 0) & (sizes < LEAST**factors)
+    return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
 
 
 def _name_of_one(name: str) -> str:

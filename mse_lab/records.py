@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mse_lab.analysis import Result
 from mse_lab.checks import Check, Checks, hold
 from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
 from mse_lab.console import writing
 from mse_lab.diagnostics import Diagnostics
-from mse_lab.intact import MANIFEST, is_there, make_manifest, read, see_intact
-from mse_lab.pools import Floats, Pools
-from mse_lab.replicates import Key
+from mse_lab.intact import FROM_POOLS, MANIFEST, is_there, make_manifest, read, see_intact
+from mse_lab.pools import Pools
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -144,7 +144,7 @@ class Record:
         Raises:
             InputError: It is of another; the message says what differs.
         """
-        if not self.has_tables() and not self.finished_prompts():
+        if not self.is_begun():
             return
         differences = self.differences(probe)
         if not differences and self._prompts_digest() not in ("", prompts_digest):
@@ -198,20 +198,31 @@ class Record:
         """Whether the run is finished, its raw errors there."""
         return all(self.has(name) for name in COMPLETE)
 
-    def damage(self) -> str:
+    def is_begun(self) -> bool:
+        """Whether anything is here of a run, finished or not."""
+        kept = self.has_tables() or self.has("pools.npz")
+        return kept or self.finished_prompts() > 0
+
+    def damage(self, names: Sequence[str] = (*COMPLETE, *BESIDE)) -> str:
         """Say which file of the result is damaged; empty if none is."""
         try:
-            see_intact(self.folder, (*COMPLETE, *BESIDE))
+            see_intact(self.folder, names)
         except InputError as error:
             return str(error)
         return ""
+
+    def lost(self) -> list[str]:
+        """Name what is damaged or missing of what follows from the pools that are here."""
+        if not self.has("pools.npz"):
+            return []
+        return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
 
     def has_tables(self) -> bool:
         """Whether the tables that the figure needs are there."""
         return self.has("mse.csv") and self.has("prompts.csv")
 
     def read_table(self, name: str) -> pd.DataFrame:
-        """Read `mse.csv`, `prompts.csv` or `laws.csv`, names and ids as texts."""
+        """Read a table, or the completions, names and ids as texts."""
         return read(self.path(name))
 
     def read_checks(self) -> Checks:
@@ -236,8 +247,17 @@ class Record:
         """Count the prompts whose shards are there."""
         return len(list(self.path("shards").glob("*.npz")))
 
-    def write_errors(self, errors: Mapping[Key, Floats]) -> None:
-        """Write the raw squared errors, an array `<estimator>/<group size>` each."""
+    def write_tables(self, result: Result, names: Sequence[str] = FROM_POOLS) -> None:
+        """Write what follows from the pools: tables, and raw squared errors."""
+        for name in names:
+            if name == "errors.npz":
+                self._write_errors(result)
+            else:
+                write_table(self.path(name), getattr(result, Path(name).stem))
+
+    def _write_errors(self, result: Result) -> None:
+        """Write an array `<estimator>/<group size>` each; none with norms only."""
+        errors = result.errors if result.pools.has_cross_products else {}
         arrays = {f"{key.estimator}/{key.group_size}": one for key, one in errors.items()}
         write_arrays(self.path("errors.npz"), arrays)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mse_lab.config import InputError, nearest
 from mse_lab.extras import load_extra
 from mse_lab.input_error import shorten
+from mse_lab.limits import LARGEST
 from mse_lab.mathematics import GaveUp, are_equal
 from mse_lab.plugins import guard, load_function
 from mse_lab.prompts import Prompt
@@ -31,9 +32,6 @@ _NUMBER = re.compile(
     r"(?P<digits>\d[\d,]*(?:\.\d+)?|(?<!\d)\.\d+)"
 )
 _MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
-
-# Squares of squares of errors, times score norms, are to be numbers still.
-LARGEST = 1e50
 
 
 def integer(text: str, prompt: Mapping[str, Any]) -> float:
@@ -183,7 +181,7 @@ def fault_of_reward(value: float) -> str:
     """Say why a reward cannot be measured with; empty if it can.
 
     >>> fault_of_reward(float("nan"))
-    'it must be a finite number of size 1e+50 at most'
+    'it must be a finite number of size 1e+25 at most'
     """
     usable = abs(value) <= LARGEST
     return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -33,21 +32,23 @@ from mse_lab.fingerprint import identify_model
 from mse_lab.intact import read_arrays
 from mse_lab.measure import Bench, measure_prompt
 from mse_lab.memory import plan_memory
+from mse_lab.mend import mend
 from mse_lab.policy import Policy, encode_prompts, load_policy
 from mse_lab.pools import Pools, stack
 from mse_lab.processes import ALONE, PATIENCE, Processes, wait_until
 from mse_lab.progress import Tally, add_up, progress, tally_prompt
 from mse_lab.prompts import Prompt, load_prompts
-from mse_lab.records import Record, write_arrays, write_json, write_table
+from mse_lab.records import Record, write_arrays, write_json
 from mse_lab.rewards import load_reward, try_reward
 from mse_lab.rivals import warn_of_rival
 from mse_lab.supplied import Supplied, find_completions
+from mse_lab.tables import describe_prompts
 
 Shard = dict[str, NDArray[Any]]
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-SHARD_VERSION = 3
+SHARD_VERSION = 4
 
 
 class Outcome(NamedTuple):
@@ -58,12 +59,14 @@ class Outcome(NamedTuple):
         warnings: What a reader should know before using the numbers, a sentence each.
         found: Whether the run was finished before and left as it is.
         diagnostics: What its completions are like; None if an earlier version made it.
+        mended: Files that were lost and are made again.
     """
 
     checks: list[Check]
     warnings: list[str]
     found: bool
     diagnostics: Diagnostics | None
+    mended: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,11 @@ def _is_current(path: Path) -> bool:
     return False
 
 
-def _find_finished(
-    record: Record, probe: Probe, digest: str, identity: Mapping[str, str]
-) -> Outcome | None:
+def _find_finished(run: Run, digest: str, identity: Mapping[str, str]) -> Outcome | None:
     """See that the folder is not another configuration's, and whether all is done."""
-    record.refuse_other(probe, digest, identity)
+    record = run.record
+    record.refuse_other(run.probe, digest, identity)
+    mended = mend(run.name, run.probe, run.prompts, record)
     if not record.is_complete():
         return None
     damage = record.damage()
@@ -119,7 +122,7 @@ def _find_finished(
         return None
     record.drop_shards()
     found, diagnostics = record.read_checks(), record.read_diagnostics()
-    return Outcome(found.checks, found.warnings, found=True, diagnostics=diagnostics)
+    return Outcome(found.checks, found.warnings, True, diagnostics, mended)
 
 
 def _claim(run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool) -> list[int]:
@@ -127,7 +130,7 @@ def _claim(run: Run, digest: str, identity: Mapping[str, str], *, fresh: bool) -
     record = run.record
     if fresh:
         record.clear()
-    elif _find_finished(record, run.probe, digest, identity):
+    elif _find_finished(run, digest, identity):
         # It was not when this start began to load the model.
         raise InputError(f"{record.folder}: another start has finished it meanwhile")
     record.claim(run.probe, digest, identity)
@@ -223,13 +226,15 @@ def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) ->
     name, probe, record = run.name, run.probe, run.record
     record.mark_incomplete()
     pools = stack(shards)
-    result = analyse_run(name, probe, pools, _describe_prompts(run.prompts, shards))
+    lengths, truncated = (
+        [float(shard[key]) for shard in shards] for key in ("mean_length", "truncated")
+    )
+    described = describe_prompts(run.prompts, lengths, truncated)
+    result = analyse_run(name, probe, pools, described)
     outcomes = _run_checks(probe, pools, shards)
     record.write_completions(shard["lines"].tobytes().decode() for shard in shards)
-    record.write_errors(result.errors if pools.has_cross_products else {})
     record.write_pools(pools)
-    for table_name, table in result.tables.items():
-        write_table(record.path(table_name), table)
+    record.write_tables(result)
     diagnostics = diagnose(pools, shards, end_tokens)
     write_json(record.path("diagnostics.json"), diagnostics.as_dict())
     warnings = result.warnings + warn_of_completions(diagnostics)
@@ -238,18 +243,6 @@ def _write_results(run: Run, shards: list[Shard], end_tokens: dict[int, str]) ->
     warnings += _warn_of_supplied(run.supplied, shards)
     record.write_checks(outcomes, warnings)
     return Outcome(outcomes, warnings, found=False, diagnostics=diagnostics)
-
-
-def _describe_prompts(prompts: list[Prompt], shards: list[Shard]) -> pd.DataFrame:
-    """Say of each prompt what its pools do not know."""
-    return pd.DataFrame(
-        {
-            "prompt": [prompt.id for prompt in prompts],
-            "category": [prompt.category for prompt in prompts],
-            "mean_length": [float(shard["mean_length"]) for shard in shards],
-            "truncated": [float(shard["truncated"]) for shard in shards],
-        }
-    )
 
 
 def _encode(policy: Policy, probe: Probe, prompts: list[Prompt]) -> list[list[int]]:
@@ -353,9 +346,10 @@ def run_probe(
     _refuse_unequal(processes, probe, digest)
     # What was measured since the command was given is not dropped by a start after a loss.
     fresh = fresh and not processes.restarted
+    run = Run(name, probe, prompts, estimators, record, processes, supplied)
     if not fresh:
         there = identify_model(probe.model, root)
-        found = processes.agree(lambda: _find_finished(record, probe, digest, there))
+        found = processes.agree(lambda: _find_finished(run, digest, there))
         if found:
             return found
     policy = load_policy(processes.place(probe), root)
@@ -363,7 +357,6 @@ def run_probe(
     keep_vectors = between.vectors_fit(len(prompts), policy.size)
     memory = plan_memory(probe, policy, tokens)
     bench = Bench(probe, policy, reward, keep_vectors, memory, supplied)
-    run = Run(name, probe, prompts, estimators, record, processes, supplied)
     if supplied is not None:
         processes.agree(lambda: supplied.validate(policy, probe))
     # Only now that everything is known to be usable is anything of an old run dropped.

@@ -13,6 +13,7 @@ from mse_lab.groups import form_groups, group_grams
 from mse_lab.intervals import Estimate
 from mse_lab.laws import pool_moments
 from mse_lab.pools import Floats, Pools
+from mse_lab.prompts import Prompt
 from mse_lab.replicates import Key
 
 BASE = "oracle"
@@ -122,11 +123,25 @@ def laws_table(
     return pd.DataFrame(rows, columns=heads)
 
 
+def describe_prompts(
+    prompts: Sequence[Prompt], mean_length: Sequence[float], truncated: Sequence[float]
+) -> pd.DataFrame:
+    """Say of each prompt what its pools do not know."""
+    return pd.DataFrame(
+        {
+            "prompt": [prompt.id for prompt in prompts],
+            "category": [prompt.category for prompt in prompts],
+            "mean_length": mean_length,
+            "truncated": truncated,
+        }
+    )
+
+
 def prompts_table(described: pd.DataFrame, pools: Pools) -> pd.DataFrame:
     """Make `prompts.csv`: one row a prompt, in file order.
 
     Args:
-        described: Of each prompt `prompt`, `category`, `mean_length` and `truncated`.
+        described: As by `describe_prompts`.
         pools: The pools.
     """
     moments = pool_moments(pools)

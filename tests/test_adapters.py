@@ -21,6 +21,7 @@ from test_scores import (
     some_completions,
 )
 
+from mse_lab import patterns
 from mse_lab.config import InputError, parse_probe
 from mse_lab.policy import load_policy, select_parameters
 from mse_lab.reference import weighted_gradient
@@ -387,9 +388,33 @@ def test_a_spoilt_adapter_is_refused_in_one_line(bases, tmp_path, capfd, name):
     assert capfd.readouterr().err == ""
 
 
+ENDLESS = "(([a-z_0-9]+[.]?)+)+#"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": ENDLESS},
+        {"exclude_modules": ENDLESS},
+        {"modules_to_save": [ENDLESS]},
+        {"layers_pattern": ENDLESS, "layers_to_transform": [0]},
+        {"rank_pattern": {ENDLESS: 2}},
+        {"alpha_pattern": {ENDLESS: 2}},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_an_endless_pattern_is_refused(bases, tmp_path, monkeypatch, settings):
+    monkeypatch.setattr(patterns, "SECONDS", 0.1)
+    save_adapter(bases["qwen2"], tmp_path)
+    change_settings(tmp_path, **settings)
+    expected = r"adapter_config.json: .* was searched for 0.1 seconds in vain"
+    with pytest.raises(InputError, match=rf"^model.adapter = {tmp_path}: {expected}"):
+        load(bases["qwen2"], tmp_path)
+
+
 def test_a_fresh_adapter_larger_than_its_base_is_refused(bases):
-    with pytest.raises(InputError, match=r"rank = 10000000000: the base is \d+ wide"):
-        load(bases["qwen2"], {"rank": 10**10})
+    with pytest.raises(InputError, match=r"rank = 1000000000: the base is \d+ wide"):
+        load(bases["qwen2"], {"rank": 10**9})
 
 
 def test_an_adapter_of_another_base_is_refused(bases, tmp_path):

@@ -305,9 +305,7 @@ def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
     weights["model.norm.weight"][0] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     path = write_probe(model={"path": str(folder), "device": "cpu"})
-    assert "prompt p0, completion 0: the model's" in refused(
-        "run", path, "--out", tmp_path / "o"
-    )
+    assert "its logits are not numbers" in refused("run", path, "--out", tmp_path / "o")
 
 
 def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
@@ -350,21 +348,21 @@ def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
 ):
     """Old tables beside new raw results must not pass for a finished run."""
     import run_mse
-    from mse_lab import run
+    from mse_lab import tables
 
     path, out = write_probe(), tmp_path / "out"
     words = ["run", str(path), "--out", str(out)]
     assert run_mse.main(words) == 0
     expected = (out / "small/mse.csv").read_bytes()
-    (out / "small/errors.npz").unlink()
+    (out / "small/pools.npz").unlink()
 
     def stop(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(run.tables, "mse_table", stop)
+        patched.setattr(tables, "mse_table", stop)
         assert run_mse.main(words) == 130
-    assert (out / "small/errors.npz").exists()
+    assert (out / "small/pools.npz").exists()
     assert not Record(out / "small").is_complete()
     assert run_mse.main(words) == 0
     assert (out / "small/mse.csv").read_bytes() == expected

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 import run_mse
+from mse_lab import run
 from mse_lab.config import InputError
-from mse_lab.intact import MANIFEST, READERS, is_there, read, read_arrays
+from mse_lab.intact import FROM_POOLS, MANIFEST, READERS, is_there, read, read_arrays
 from mse_lab.listing import list_probes
 from mse_lab.records import Record, write_arrays, write_json, write_table
 
@@ -52,9 +53,11 @@ def test_whatever_is_damaged_is_named(copy, name, damage, manifest):
     DAMAGES[damage](copy.path(name))
     says = copy.damage()
     assert says.startswith(f"{copy.path(name)}: damaged (")
-    assert says.endswith(
-        "; restore it, or measure again with python run_mse.py run PROBE --fresh"
-    )
+    if name in FROM_POOLS:
+        remedy = "python run_mse.py run PROBE makes it again from pools.npz"
+    else:
+        remedy = "restore it, or measure again with python run_mse.py run PROBE --fresh"
+    assert says.endswith(f"; {remedy}")
     assert "\n" not in says
 
 
@@ -98,7 +101,7 @@ def test_every_command_reads_a_whole_run(command, project, copy, capsys):
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        *((command, "mse.csv") for command in COMMANDS if command != "plan"),
+        *((command, "mse.csv") for command in COMMANDS if command not in ("run", "plan")),
         *((command, "pools.npz") for command in ("run", "claims", "advise", "report")),
         ("run", "completions.jsonl"),
         ("run", "diagnostics.json"),
@@ -140,15 +143,77 @@ def test_a_fresh_start_measures_again(project, copy, capsys):
     assert "mse.csv: cannot be removed: Is a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("manifest", [True, False], ids=["manifest", "no manifest"])
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+@pytest.mark.parametrize("lost", [*([name] for name in FROM_POOLS), FROM_POOLS], ids=str)
+def test_what_follows_from_the_pools_is_made_again(
+    lost, damage, manifest, project, copy, capsys, monkeypatch
+):
+    """Byte for byte, without a model."""
+    expected = {path.name: path.read_bytes() for path in copy.folder.iterdir()}
+    for name in lost if manifest else [*lost, MANIFEST]:
+        if damage == "cut" and name != MANIFEST:
+            DAMAGES["cut"](copy.path(name))
+        else:
+            copy.path(name).unlink()
+    monkeypatch.setattr(run, "load_policy", None)
+    assert put("run", project, copy) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(
+        f"{copy.folder}: {', '.join(lost)} made again from pools.npz\n"
+    )
+    assert not said.err
+    assert {path.name: path.read_bytes() for path in copy.folder.iterdir()} == expected
+    assert put("run", project, copy) == 0
+    assert "finished before, left as it is" in capsys.readouterr().out
+
+
+BESIDE_A_LOST_TABLE = {
+    "other damage": (lambda copy: DAMAGES["cut"](copy.path("diagnostics.json")), "damaged"),
+    "no completions": (lambda copy: copy.path("completions.jsonl").unlink(), "missing"),
+    "fewer completions": (
+        lambda copy: copy.path("completions.jsonl").write_bytes(
+            b"".join(copy.path("completions.jsonl").read_bytes().splitlines(True)[:-1])
+        ),
+        "are not of one run",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", BESIDE_A_LOST_TABLE)
+def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeypatch):
+    """Nothing is measured, and nothing more is lost."""
+    spoil, says = BESIDE_A_LOST_TABLE[other]
+    copy.path(MANIFEST).unlink()
+    DAMAGES["cut"](copy.path("prompts.csv"))
+    spoil(copy)
+    there = sorted(path.name for path in copy.folder.iterdir())
+    monkeypatch.setattr(run, "load_policy", None)
+    assert put("run", project, copy) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert sorted(path.name for path in copy.folder.iterdir()) == there
+
+
+def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
+    copy.path("mse.csv").unlink()
+    assert " a table lost " in list_probes(project, copy.folder.parent)
+    words = [str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    assert run_mse.main(["plan", *words]) == 0
+    assert "run makes mse.csv again" in " ".join(capsys.readouterr().out.split())
+    assert run_mse.main(["run", *words, "--set", "seed=5"]) == 2
+    assert "belongs to another configuration (seed" in capsys.readouterr().err
+
+
 def test_damage_beside_shards_is_mended_from_them(project, copy, monkeypatch):
     """The shards of a run that was stopped after its tables, before it dropped them."""
-    from mse_lab import run
-
     expected = copy.path("mse.csv").read_bytes()
     monkeypatch.setattr(Record, "drop_shards", lambda record: None)
     words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
     assert run_mse.main([*words, "--fresh"]) == 0
     DAMAGES["cut"](copy.path("mse.csv"))
+    DAMAGES["cut"](copy.path("completions.jsonl"))
     monkeypatch.setattr(run, "measure_prompt", None)
     assert run_mse.main(words) == 0
     assert copy.path("mse.csv").read_bytes() == expected
@@ -172,7 +237,7 @@ def test_a_runs_name_stays_what_it_is(copy, name, capsys):
     table = copy.read_table("mse.csv").assign(probe=name)
     write_table(copy.path("mse.csv"), table)
     assert run_mse.main(["claims", str(copy.folder)]) == 0
-    assert f"| statement | {name} |" in capsys.readouterr().out
+    assert f"| statement | kind | {name} |" in capsys.readouterr().out
     assert copy.read_table("mse.csv")["probe"].unique().tolist() == [name]
 
 
@@ -230,6 +295,21 @@ def test_values_of_another_shape_are_refused(tmp_path, name, value):
     write_json(tmp_path / name, value)
     with pytest.raises(InputError, match=rf"{name}: damaged \("):
         read(tmp_path / name)
+
+
+BOMBS = {
+    "aliases": "\n".join(["a0: &a0 [x, x]", *(
+        f"a{one}: &a{one} [*a{one - 1}, *a{one - 1}]" for one in range(1, 40)
+    )]) + "\n",
+    "depth": f"a: {'[' * 900}{']' * 900}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_configuration_that_grows_is_refused(tmp_path, bomb):
+    (tmp_path / "config.yaml").write_text(BOMBS[bomb])
+    with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*more than"):
+        read(tmp_path / "config.yaml")
 
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):

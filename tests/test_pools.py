@@ -7,7 +7,8 @@ import pytest
 from simulated import make_design
 
 from mse_lab.config import InputError
-from mse_lab.pools import CHUNK, LARGEST, Pools, inner_products
+from mse_lab.limits import LARGEST, LEAST
+from mse_lab.pools import CHUNK, Pools, inner_products
 
 
 @pytest.fixture
@@ -121,6 +122,13 @@ def test_the_largest_number_is_taken(arrays):
     arrays["products_PN"] = at_first(LARGEST**2)(arrays["products_PN"])
     pools = Pools.from_arrays(arrays)
     assert (pools.rewards_PN[0, 0], pools.products_PN[0, 0]) == (LARGEST, LARGEST**2)
+
+
+def test_what_is_too_small_counts_as_zero(arrays):
+    arrays["rewards_PN"] = at_first(LEAST / 2)(arrays["rewards_PN"])
+    arrays["products_PN"] = at_first(-LEAST)(arrays["products_PN"])
+    pools = Pools.from_arrays(arrays)
+    assert (pools.rewards_PN[0, 0], pools.products_PN[0, 0]) == (0, -LEAST)
 
 
 def test_products_run_over_all_numbers():

@@ -12,7 +12,7 @@ from mse_lab.analysis import analyse_run
 from mse_lab.checks import Check
 from mse_lab.config import InputError, dump_probe, parse_probe
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.intervals import Estimate
+from mse_lab.intervals import UNKNOWN, Estimate
 from mse_lab.records import Record, write_json, write_table, write_text
 from mse_lab.replicates import Key
 from mse_lab.report import write_report
@@ -20,7 +20,7 @@ from mse_lab.report.markup import Html, element
 from mse_lab.report.ranking import middle_size, rank_estimators
 from mse_lab.report.source import read_source
 from mse_lab.report.vector import embed
-from mse_lab.report.wording import interval, number, percent, typeset
+from mse_lab.report.wording import NONE, interval, number, percent, typeset
 
 SIZES = [2, 4, 8, 16, 32]
 SECTIONS = [
@@ -336,6 +336,7 @@ def test_numbers():
         "1.009 × 10⁶ [0.978, 1.045]"
     )
     assert percent(Estimate(0.5, 0.4, 0.6)) == "50% [40, 60]"
+    assert percent(UNKNOWN) == NONE
     assert typeset("c1 G + c3/(G-1)") == "c₁ G + c₃/(G − 1)"
 
 

@@ -97,7 +97,8 @@ def test_files_of_a_result(finished):
     text = (folder / "completions.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(lines) == 3 * (4096 + 2400)
-    assert set(lines[0]) == {"prompt", "pool", "text", "reward", "length", "log_prob"}
+    keys = {"prompt", "pool", "text", "reward", "length", "truncated", "log_prob"}
+    assert set(lines[0]) == keys
     environment = json.loads((folder / "environment.json").read_text())
     assert {"versions", "device_model", "commit", "seconds", "peak_memory_bytes"} <= set(
         environment

@@ -22,6 +22,8 @@ def _with_interval(estimate: Estimate) -> str:
 
 
 def _percent(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return "unknown"
     value, low, high = (f"{round(100 * end):,}" for end in estimate)
     return f"{value} % ({low} to {high})"
 

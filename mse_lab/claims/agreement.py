@@ -27,7 +27,7 @@ def ratio_to_law(evidence: Evidence, measured: Statistic, law: Statistic) -> Est
 
 def p_unequal(measured: Statistic, law: Statistic) -> float:
     """Test whether a measured number and its law differ, paired; two-sided."""
-    return measured.exceeding(law).p_not_zero()
+    return measured.exceeding(law).p_refuted()
 
 
 def explain(verdict: Verdict) -> str:

@@ -38,6 +38,7 @@ from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
 from mse_lab.groups import Groups
 from mse_lab.input_error import shorten, shown
+from mse_lab.limits import LARGEST
 from mse_lab.plugins import guard, load_function
 from mse_lab.pools import Floats
 
@@ -141,9 +142,6 @@ ESTIMATORS: dict[str, Estimator] = {
 
 # Characters of a name with its parameters, which heads rows and arrays.
 LONGEST_NAME = 200
-
-# Of a user's own weight: its square, times score norms, is to be a number still.
-LARGEST = 1e100
 
 # What the entry of a user's own may say of it.
 _DECLARATIONS: dict[str, Any] = {

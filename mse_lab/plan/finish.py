@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mse_lab.analysis import analyse_run
@@ -19,6 +18,7 @@ from mse_lab.plan.costs import fit
 from mse_lab.plan.trial import Trial
 from mse_lab.pools import stack
 from mse_lab.prompts import Prompt
+from mse_lab.tables import describe_prompts
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -60,14 +60,7 @@ def repeated(arrays: Arrays, probe: Probe) -> Arrays:
 def _make_tables(shards: Sequence[Arrays], prompts: Sequence[Prompt], probe: Probe) -> None:
     """Do what a run does when all prompts are measured, but write nothing."""
     pools = stack(shards)
-    described = pd.DataFrame(
-        {
-            "prompt": [prompt.id for prompt in prompts],
-            "category": "",
-            "mean_length": 0.0,
-            "truncated": 0.0,
-        }
-    )
+    described = describe_prompts(prompts, [0.0] * len(prompts), [0.0] * len(prompts))
     result = analyse_run("", probe, pools, described)
     _ = (result.tables, result.warnings)
     for arrays in (

@@ -148,13 +148,15 @@ def say_disk(disk: Disk) -> str:
 
 def say_state(record: Record, probe: Probe, prompts: int) -> list[str]:
     """Say what the folder of the results holds."""
-    if not record.has_tables() and not record.finished_prompts():
+    if not record.is_begun():
         return []
     if record.differences(probe):
         return [
             f"{record.folder} belongs to another configuration: run will ask for --fresh, "
             "or another --out"
         ]
+    if lost := record.lost():
+        return [f"{record.folder}: run makes {', '.join(lost)} again from pools.npz"]
     if record.is_complete():
         finished = f"{record.folder} is finished: run leaves it as it is"
         return [record.damage() or finished]

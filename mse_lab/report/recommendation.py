@@ -143,8 +143,8 @@ def percent_cell(estimate: Estimate | None) -> Html:
     """Set a share in percent above its interval."""
     if estimate is None:
         return join(NONE)
-    value, around = percent(estimate).split(" ", 1)
-    return join(value, element("small", around))
+    value, _, around = percent(estimate).partition(" ")
+    return join(value, element("small", around)) if around else join(value)
 
 
 def _kinds(advice: Advice, source: Source) -> Html:

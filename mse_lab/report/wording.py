@@ -125,6 +125,8 @@ def percent(estimate: Estimate) -> str:
     >>> percent(Estimate(0.0021, 0.0012, 0.0037))
     '0.2% [0.1, 0.4]'
     """
+    if math.isnan(estimate.value):
+        return NONE
     width = 100 * (estimate.high - estimate.low)
     decimals = min(max(_decimals(width, 1), 0), 2)
     value, low, high = (_fixed(100 * one, decimals) for one in estimate)

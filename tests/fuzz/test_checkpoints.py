@@ -38,7 +38,9 @@ MORE = {
     "tokenizer_config.json": ["added_tokens_decoder", "chat_template", "auto_map",
                               "extra_special_tokens", "tokenizer_class", "eos_token",
                               "padding_side", "add_bos_token", "model_max_length"],
-    "adapter/adapter_config.json": ["rank_pattern", "layer_replication"],
+    "adapter/adapter_config.json": ["rank_pattern", "layer_replication", "alpha_pattern",
+                                    "exclude_modules", "modules_to_save", "layers_pattern",
+                                    "layers_to_transform"],
 }  # fmt: skip
 BINARY = ("model.safetensors", "adapter/adapter_model.safetensors")
 
@@ -46,7 +48,7 @@ NUMBERS = [0, -1, 1, 2, 3, 7, 0.5, -0.0, 1e-300, 1e300, 10**5, 10**9, 10**12, 2*
 NESTED = ["[" * 900 + "]" * 900, "[" * 9000 + "]" * 9000, '{"a":' * 900 + "1" + "}" * 900]
 TEXTS = ["", "x", "1", "\n\r", "\udc80", "a" * 5000]
 NO_NUMBERS = [None, True, False, float("nan"), float("inf")]
-LISTS = [[], {}, [[]], [1, "x"], {"a": 1}]
+LISTS = [[], {}, [[]], [1, "x"], {"a": 1}, {"[a": 1}, {"(?i)a": 1}]
 VALUES = st.sampled_from([*NUMBERS, *NO_NUMBERS, *TEXTS, *LISTS])
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
 from mse_lab.config import InputError, Prompts
+from mse_lab.limits import LARGEST
 from mse_lab.plain import parse_json
 from mse_lab.prompts import load_prompts
 from mse_lab.rewards import exact, gsm8k, integer
@@ -105,4 +106,4 @@ def test_any_supplied_line(changes):
         log_prob = answer_or_one_line(read_log_prob, found, "line 1", 1)
         assert log_prob is None or not np.isinf(log_prob)
         reward = answer_or_one_line(read_reward, found, "line 1")
-        assert reward is None or abs(reward) <= 1e50
+        assert reward is None or abs(reward) <= LARGEST

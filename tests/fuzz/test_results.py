@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import run_mse
 from mse_lab.intact import MANIFEST, READERS, read_arrays
+from mse_lab.limits import LARGEST
 from mse_lab.listing import list_probes
-from mse_lab.pools import LARGEST
 from mse_lab.records import write_arrays, write_json
 
 FILES = sorted({*READERS, "completions.jsonl", "by_prompt.csv"})
