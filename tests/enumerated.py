@@ -15,8 +15,6 @@ from scipy.special import gammaln
 from mse_lab.completions import Completions
 from mse_lab.groups import Groups
 from mse_lab.laws import Moments
-from mse_lab.replicates import squared_errors
-from mse_lab.scores import sequence_log_probs
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,34 @@ class Enumerated:
     def mse(self, estimator, size):
         """Exact E||g_hat - g||^2 of an estimator, by summing over all groups."""
         types, groups, probability = self.groups(size)
-        errors = squared_errors(
-            estimator.weights(groups),
-            self.gram[types[:, :, None], types[:, None, :]][None],
-            (self.scores @ self.gradient)[types][None],
-            np.array([self.gradient @ self.gradient]),
-        )
-        return float(errors[0] @ probability)
+        weights = estimator.weights(groups)[0] / size
+        # g_hat - g as a sum of the kinds' scores.
+        kinds = range(len(self.rewards))
+        coefficients = np.stack([(weights * (types == k)).sum(1) for k in kinds], -1)
+        coefficients -= self.probabilities * self.rewards
+        errors = ((coefficients @ self.gram) * coefficients).sum(-1)
+        return float(errors @ probability)
 
     def mean_estimate(self, estimator, size):
         """Exact E g_hat, a vector."""
         types, groups, probability = self.groups(size)
         shares = probability[:, None] * estimator.weights(groups)[0] / size
         return np.bincount(types.ravel(), shares.ravel(), len(self.rewards)) @ self.scores
+
+
+def plain_score(policy, prompt, tokens):
+    """Give log pi(Y | x) and its gradient, by the model's own forward pass and softmax.
+
+    Nothing of the library's but the temperature and the list of parameters.
+    """
+    inputs = torch.tensor([[*prompt, *tokens]])
+    with torch.enable_grad(), policy.differentiable():
+        logits = policy.model(input_ids=inputs).logits[0, len(prompt) - 1 : -1]
+        table = (logits / policy.temperature).log_softmax(-1)
+        log_prob = table[range(len(tokens)), tokens].sum()
+        log_prob.backward()
+        parts = [p.grad.flatten().double() for p in policy.parameters.values()]
+    return float(log_prob.detach()), torch.cat(parts).numpy()
 
 
 def enumerate_policy(policy, prompt, vocabulary, positions, reward):
@@ -130,13 +143,9 @@ def enumerate_policy(policy, prompt, vocabulary, positions, reward):
             kept.append(own)
     log_probs, scores = [], []
     for tokens in kept:
-        one = as_completions([tokens])
-        with torch.enable_grad(), policy.differentiable():
-            log_prob = sequence_log_probs(policy, prompt, one).sum()
-            log_prob.backward()
-            parts = [p.grad.flatten().double() for p in policy.parameters.values()]
-            scores.append(torch.cat(parts).numpy())
-        log_probs.append(float(log_prob.detach()))
+        log_prob, score = plain_score(policy, prompt, tokens)
+        scores.append(score)
+        log_probs.append(log_prob)
     probabilities = np.exp(log_probs)
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-6)
     return Enumerated(

@@ -5,8 +5,6 @@ false-alarm probability of 1e-3 if the coverage is exactly 0.95. `benchmarks/cov
 measures all designs with more runs; here stands what must not break.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from designs import DESIGNS, cover
@@ -129,59 +127,6 @@ def test_positive_numbers_have_positive_intervals():
     assert one.interval(LEVEL).high == pytest.approx(2 + 4.30265 / 3**0.5, rel=1e-5)
 
 
-def test_two_half_error_is_unbiased_and_the_plain_one_biased_by_the_predicted_amount():
-    """Over 300 runs; each comparison within four standard errors, false alarm 6e-5."""
-    rng = np.random.default_rng(1)
-    design = make_design(rng, prompts=10)
-    estimators = find_estimators(["grpo"], [8])
-    unbiased, plain, predicted = [], [], []
-    for _ in range(300):
-        pools = design.draw(rng, 32, 2, 8)
-        errors = measure_errors(pools, estimators, [8])[Key("grpo", 8)].mean()
-        excess = pools.reference_distance2_P.mean() / 4
-        unbiased.append(errors)
-        plain.append(errors + excess)
-        predicted.append(excess)
-    exact = design.mse("grpo", 8) * design.prompts
-
-    def standard_errors(values, target):
-        return abs(np.mean(values) - target) / (np.std(values, ddof=1) / np.sqrt(300))
-
-    assert standard_errors(unbiased, exact) < 4
-    assert standard_errors(plain, exact) > 10
-    # rbar is a mean of two halves: E||r_A - r_B||^2 / 4 = tr Var(rbar).
-    reference_variance = design.mse("grpo", 16) * design.prompts / 2
-    assert standard_errors(predicted, reference_variance) < 4
-
-
-def test_the_ratio_is_far_narrower_than_its_parts():
-    rng = np.random.default_rng(2)
-    pools = make_design(rng).draw(rng, 256, 4, 64)
-    estimators = find_estimators(["grpo", "oracle"], [64])
-    curves = Curves(pools, draw_reference_noise(pools, 500, rng))
-    found = measure_curves(curves, estimators, measure_errors(pools, estimators, [64]))
-    top, bottom = (found[Key(name, 64)][0].statistic() for name in ("grpo", "oracle"))
-    # Four groups a prompt, and a reference whose noise is common to both.
-    assert (top / bottom).error < 0.35 * top.error / top.value
-
-
-def test_the_oracles_interval_knows_that_its_value_is_estimated():
-    """Negative control: with the noise of V left out, coverage at many groups fails."""
-    rng = np.random.default_rng(0)
-    design = make_design(rng)
-    estimators = find_estimators(["oracle"], [4])
-    exact, inside = design.mse("oracle", 4), 0
-    for _ in range(2 * TRIALS):
-        pools = design.draw(rng, 64, 32, 16)
-        noise = draw_reference_noise(pools, 300, rng)
-        blind = replace(noise, value_shift_BP=0 * noise.value_shift_BP)
-        errors = measure_errors(pools, estimators, [4])
-        pair = measure_curves(Curves(pools, blind), estimators, errors)[Key("oracle", 4)]
-        _, low, high = pair[0].interval("mse", LEVEL)
-        inside += low <= exact <= high
-    assert shortfall(inside, 2 * TRIALS) < 1e-6, inside / (2 * TRIALS)
-
-
 @pytest.mark.parametrize("name", ["5 of 60 active", "GSM8K-like"])
 def test_law_and_replicates_disagree_at_the_nominal_rate(name):
     """At most 8.5% of 400 runs below 0.05, none below 1e-4; false alarm about 2e-3."""
@@ -199,23 +144,6 @@ def test_law_and_replicates_disagree_at_the_nominal_rate(name):
     assert min(p_values) > 1e-4
 
 
-def test_covariance_square_trace():
-    """Over 200 draws equal to tr(M^2), M = E[eps^2 W W'], within four standard errors."""
-    rng = np.random.default_rng(3)
-    design = make_design(rng, prompts=2)
-    residual = design.reward_PC - design.mean(design.reward_PC)[:, None]
-    moment = np.einsum(
-        "pc,pc,pcd,pce->pde",
-        design.probability_PC, residual**2, design.score_PCD, design.score_PCD,
-    )  # fmt: skip
-    exact = np.einsum("pde,ped->p", moment, moment)
-    found = np.array(
-        [covariance_square_trace(design.draw(rng, 2**14, 2, 64)) for _ in range(200)]
-    )
-    standard_error = found.std(0, ddof=1) / np.sqrt(len(found))
-    assert (abs(found.mean(0) - exact) < 4 * standard_error).all()
-
-
 def test_covariance_square_trace_in_blocks_of_one():
     """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
     rng = np.random.default_rng(3)
@@ -223,3 +151,15 @@ def test_covariance_square_trace_in_blocks_of_one():
     residuals = pools.rewards_PN - pools.value_P[:, None]
     bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
     np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
+
+
+def test_degrees_of_the_references_own_noise():
+    """By hand: V = n, U = 2 n^2 / 10, so 2 V^2 / U - 2 = 8; of two, at the fewer degrees.
+
+    Then V = 2n and U = 2 x 2 n^2 / 6, so 2 V^2 / U - 2 = 10.
+    """
+    shift = np.array([-1.0, 1.0])
+    one = Statistic(9.0, {}, {"a": shift}, 10.0)
+    other = Statistic(9.0, {}, {"b": shift}, 6.0)
+    assert one.degrees == pytest.approx(8)
+    assert (one + other).degrees == (other - one).degrees == pytest.approx(10)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from enumerated import enumerate_policy
 from models import random_policy
+from simulated import make_design
 
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.laws import LAWS
+from mse_lab.laws import LAWS, pool_moments
 
 PROMPT = [3, 1, 2]
 
@@ -38,6 +39,16 @@ def test_law_is_exact(exact, name, size):
     centred = replace(exact, scores=exact.scores - exact.probabilities @ exact.scores)
     law = float(LAWS[name](centred.moments(), size)[0])
     np.testing.assert_allclose(law, centred.mse(ESTIMATORS[name], size), rtol=1e-9)
+
+
+def test_the_least_mean_of_equal_norms_is_the_unbiased_variance():
+    """E[(Z-b)^2 ||W||^2] is 2 E(Z-b)^2 then, and b* = V costs a degree of freedom."""
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, 3).draw(rng, 16, 2, 4)
+    eye = np.broadcast_to(2 * np.eye(4), pools.gram_PKGG.shape)
+    moments = pool_moments(replace(pools, gram_PKGG=eye))
+    found = moments.trace_best + moments.gradient2
+    np.testing.assert_allclose(found, 2 * pools.rewards_PN.var(-1, ddof=1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
