@@ -21,7 +21,7 @@ test: $(VENV)/installed-test
 fuzz: $(VENV)/installed-test
 	FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz
 
-# Changes that break a property each, and which test notices: some fifteen minutes.
+# Changes that break a property each, and which test notices: some twenty minutes.
 mutations: $(VENV)/installed-test
 	$(BIN)/python tests/mutations/run.py
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mse_lab.analysis import Result, analyse_run
+from mse_lab.analysis import Analysis, analyse_run
 from mse_lab.config import InputError, Probe, parse_probe
 from mse_lab.intact import REMEDY
 from mse_lab.pools import Pools
@@ -133,7 +133,7 @@ def read_probe(folder: Path) -> Probe:
     return parse_probe(record.configuration(), str(record.path("config.yaml")))
 
 
-def read_result(folder: Path) -> Result:
+def read_result(folder: Path) -> Analysis:
     """Read a finished run and analyse it, as it was analysed when it was made.
 
     Raises:

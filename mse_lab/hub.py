@@ -17,6 +17,7 @@ from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from mse_lab.config import InputError, local_path
 from mse_lab.input_error import LONGEST_QUOTE, in_short, shorten
+from mse_lab.plain import reading
 
 
 @dataclass(frozen=True)
@@ -127,12 +128,13 @@ def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
         path = local_path(name, root)
         if path is None:
             return Location(key, name, name, revision, online=True)
-        next(path.iterdir(), None)  # may it be read
-        (path / "config.json").is_file()  # may it be entered
-    except OSError as error:
+        with reading(path):
+            next(path.iterdir(), None)
+            (path / "config.json").is_file()  # may it be entered
+    except InputError as error:
         raise InputError(
-            f"{key} = {shorten(name, LONGEST_QUOTE)}: {error.strerror}; give a folder that "
-            "may be read"
+            f"{key} = {shorten(name, LONGEST_QUOTE)}: {error}; give a folder that may be "
+            "read"
         ) from None
     return Location(key, name, str(path), None, online=False)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from mse_lab.analysis import Result, analyse, refuse_sizes
 from mse_lab.config import InputError, assign, flatten, parse_probe
+from mse_lab.door import Result, analyse, refuse_sizes
 from mse_lab.finished import read_finished
 from mse_lab.intact import read_arrays
 from mse_lab.pools import Pools

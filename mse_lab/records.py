@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mse_lab.analysis import Result
+from mse_lab.analysis import Analysis
 from mse_lab.checks import Check, Checks, hold
 from mse_lab.config import InputError, Probe, dump_probe, flatten, parse_probe
 from mse_lab.console import writing
@@ -247,7 +247,7 @@ class Record:
         """Count the prompts whose shards are there."""
         return len(list(self.path("shards").glob("*.npz")))
 
-    def write_tables(self, result: Result, names: Sequence[str] = FROM_POOLS) -> None:
+    def write_tables(self, result: Analysis, names: Sequence[str] = FROM_POOLS) -> None:
         """Write what follows from the pools: tables, and raw squared errors."""
         for name in names:
             if name == "errors.npz":
@@ -255,7 +255,7 @@ class Record:
             else:
                 write_table(self.path(name), getattr(result, Path(name).stem))
 
-    def _write_errors(self, result: Result) -> None:
+    def _write_errors(self, result: Analysis) -> None:
         """Write an array `<estimator>/<group size>` each; none with norms only."""
         errors = result.errors if result.pools.has_cross_products else {}
         arrays = {f"{key.estimator}/{key.group_size}": one for key, one in errors.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mse_lab.analysis import analyse
+from mse_lab.door import analyse
 from mse_lab.laws import LAWS, Moments
 from mse_lab.pools import Pools
 from mse_lab.records import write_table

@@ -13,7 +13,7 @@ TORCH = {"policy", "adapters", "checkpoint", "completions", "factors", "rules", 
          "replaced", "layers", "head", "memory", "scores", "reference", "rivals",
          "invariance", "between", "measure", "environment", "several", "run",
          "footprint", "operations", "trial", "watch",
-         "remarks"}  # fmt: skip
+         "remarks", "chat", "loading"}  # fmt: skip
 
 
 def imports_of(path):

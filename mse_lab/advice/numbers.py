@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.advice.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
-from mse_lab.analysis import Result
+from mse_lab.analysis import Analysis
 from mse_lab.budget import (
     Constants,
     Population,
@@ -235,7 +235,7 @@ def _curve(evidence: _Evidence, name: str) -> tuple[Estimate, ...]:
     return tuple(mse(size) for size in CURVE_SIZES)
 
 
-def advise(result: Result) -> Advice:
+def advise(result: Analysis) -> Advice:
     """Work out the advice.
 
     Args:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mse_lab.analysis import Result
+from mse_lab.analysis import Analysis
 from mse_lab.budget import Population
 from mse_lab.config import InputError
 from mse_lab.estimators import find_estimator
@@ -35,7 +35,7 @@ class Evidence:
         result: The run, with the estimators of `ESTIMATORS` at group sizes of two or more.
     """
 
-    result: Result
+    result: Analysis
 
     @property
     def name(self) -> str:
@@ -152,7 +152,7 @@ class Evidence:
         return float(values_P @ weights_P) / total if total > 0 else float("nan")
 
 
-def gather(result: Result) -> Evidence:
+def gather(result: Analysis) -> Evidence:
     """Take what the claims need from an analysed run, at its own settings.
 
     Raises:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mse_lab.analysis import Result
+from mse_lab.analysis import Analysis
 from mse_lab.claims.baselines import judge_baselines
 from mse_lab.claims.best_group_size import judge_best_group_size
 from mse_lab.claims.claim import Claim
@@ -35,7 +35,7 @@ def judge_run(evidence: Evidence) -> list[Claim]:
     return [claim for judge in STATEMENTS for claim in judge(evidence)]
 
 
-def judge_result(result: Result) -> list[Claim]:
+def judge_result(result: Analysis) -> list[Claim]:
     """Put every statement about one run to an analysed one.
 
     Raises:

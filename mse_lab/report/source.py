@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from mse_lab.analysis import Result
+from mse_lab.analysis import Analysis
 from mse_lab.checks import Check, hold
 from mse_lab.config import InputError, Probe
 from mse_lab.curves import Curve, Curves, measure_curves
@@ -41,7 +41,7 @@ class Source:
     name: str
     folder: Path
     probe: Probe
-    result: Result
+    result: Analysis
     prompts: pd.DataFrame
     checks: list[Check]
     warnings: list[str]

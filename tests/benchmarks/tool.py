@@ -19,9 +19,9 @@ from torch import Tensor
 import mse_lab.run
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
-from mse_lab.analysis import analyse
 from mse_lab.completions import Completions, draw
 from mse_lab.config import Probe, load_probe
+from mse_lab.door import analyse
 from mse_lab.environment import describe_environment
 from mse_lab.finished import read_result
 from mse_lab.intervals import Statistic
