@@ -9,6 +9,7 @@ earlier versions wrote none.
 import hashlib
 import io
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,9 @@ def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
 
 
 def _arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("no .npz file of arrays")  # NumPy would advise to unpickle it
+    file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
 

@@ -36,7 +36,7 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
     if source.is_dir():
         name, _, pools, described = read_finished(source)
         return _analyse(name, pools, Record(source).configuration(), assignments, described)
-    pools = Pools.from_arrays(read_arrays(source))
+    pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
     largest = pools.largest_group
     sizes = [size for size in GROUP_SIZES if largest % size == 0] or [largest]
     values = {

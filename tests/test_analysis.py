@@ -128,3 +128,17 @@ def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
     same = replace(other, name="a")
     paired = next(iter(same.points.values()))[0].statistic()
     assert (mine - paired).error == 0
+
+
+@pytest.mark.parametrize("kind", ["text", "pickled"])
+def test_what_is_no_file_of_arrays_is_refused_without_advice_to_unpickle_it(
+    kind, tmp_path, capsys
+):
+    path = tmp_path / "mine.npz"
+    path.write_text("a: b\n")
+    if kind == "pickled":
+        np.savez(path, rewards_PN=np.array([{}], dtype=object))
+    assert run_mse.main(["analyse", str(path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "name a file like pools.npz" in line
+    assert "trust" not in line
