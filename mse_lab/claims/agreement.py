@@ -8,15 +8,17 @@ from mse_lab.claims.claim import Verdict
 from mse_lab.claims.evidence import Evidence
 from mse_lab.intervals import Estimate, Statistic
 
-# Three tenths of a term missing, or as much again, would have been seen.
-RESOLUTION = 0.3
+# Half of a number missing, or half as much again, would have been seen.
+RESOLUTION = 0.5
 
 
-def judge_agreement(ratio: Estimate, p_value: float, alpha: float) -> Verdict:
+def judge_agreement(
+    ratio: Estimate, p_value: float, alpha: float, resolution: float = RESOLUTION
+) -> Verdict:
     """Judge measured / law by its interval and the corrected p-value of the difference."""
     if p_value < alpha:
         return "fails"
-    narrow = ratio.low > 1 - RESOLUTION and ratio.high < 1 + RESOLUTION
+    narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
     return "holds" if narrow else "undecided"
 
 
@@ -30,11 +32,11 @@ def p_unequal(measured: Statistic, law: Statistic) -> float:
     return measured.exceeding(law).p_refuted()
 
 
-def explain(verdict: Verdict) -> str:
+def explain(verdict: Verdict, resolution: float = RESOLUTION) -> str:
     """Say what a verdict on agreement rests on."""
     return {
         "holds": "The exact law at the pool's moments lies inside the interval.",
         "fails": "The exact law at the pool's moments lies outside the interval.",
         "premise fails": "",
-        "undecided": f"The interval is wider than {RESOLUTION:.0%} of the law.",
+        "undecided": f"The interval reaches more than {resolution:.0%} from the law.",
     }[verdict]

@@ -23,6 +23,9 @@ from mse_lab.claims.evidence import NOTHING, UNTESTED, Evidence
 from mse_lab.claims.judgement import holm
 from mse_lab.intervals import Statistic
 
+# Three tenths of a coefficient missing, or as much again, would have been seen.
+LINE_RESOLUTION = 0.3
+
 LAW = "Theorem 2 (exact law)"
 LINE = {"intercept": "Theorem 2 (intercept)", "slope": "Theorem 2 (slope)"}
 SAYS = {
@@ -101,7 +104,7 @@ def _judge_coefficient(
     evidence: Evidence, statement: str, fitted: Statistic, law: Statistic, p_value: float
 ) -> Claim:
     ratio = ratio_to_law(evidence, fitted, law)
-    verdict = judge_agreement(ratio, p_value, evidence.alpha)
+    verdict = judge_agreement(ratio, p_value, evidence.alpha, LINE_RESOLUTION)
     return Claim(
         statement,
         (evidence.name,),
@@ -109,7 +112,7 @@ def _judge_coefficient(
         f"fit {_with_interval(evidence, fitted)}, moments {_with_interval(evidence, law)}, "
         f"fit / moments {describe(ratio)}",
         verdict,
-        explain(verdict),
+        explain(verdict, LINE_RESOLUTION),
         estimate=ratio,
         p_value=p_value,
     )
