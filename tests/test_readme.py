@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import yaml
+from simulated import make_design
 
 from mse_lab.config import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
@@ -56,3 +58,16 @@ def test_commands_exist():
     for words in (line.partition("#")[0].split() for line in lines):
         if "--set" not in words:
             parse(words)
+
+
+def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
+    """Its lines, on pools of somebody's in the working folder."""
+    lines = re.search(r"    import mse_lab, numpy as np\n(?:    .*\n)+", README)[0]
+    pools = make_design(np.random.default_rng(0), prompts=6).draw(
+        np.random.default_rng(1), 64, 2, 16
+    )
+    np.savez(tmp_path / "pools.npz", **vars(pools))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(dedent(lines), names)
+    assert set(names["result"].mse["group_size"]) == {4, 8, 16}
