@@ -225,7 +225,5 @@ def draw_moments(pools: Pools, noise: ReferenceNoise) -> Moments:
         gradient2=noise.gradient_scale_BP * (moments.gradient2 + noise.gradient_shift_BP),
         value=np.clip(moments.value + noise.value_shift_BP, lowest, highest),
         variance=np.maximum(moments.variance + noise.variance_shift_BP, 0),
-        # The draw varies about an estimate that varies itself: V^2 is lifted twice.
-        value_variance=2 * moments.value_variance,
         given_baseline=moments.best_baseline,
     )
