@@ -37,7 +37,7 @@ K blocks of the largest group, T tokens, D parameters.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mse_lab.door import Result, analyse
+    from mse_lab.answers.door import Result, analyse
 
 __all__ = ["Result", "__version__", "analyse"]
 
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Import the public door when it is used, so that the package is cheap to import."""
     if name in ("Result", "analyse"):
-        from mse_lab import door
+        from mse_lab.answers import door
 
         return getattr(door, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

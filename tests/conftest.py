@@ -4,9 +4,9 @@ import json
 
 import pytest
 import yaml
-from models import write_checkpoint
 
 import run_mse
+from models import write_checkpoint
 
 PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from simulated import DIMENSIONS, KINDS, Design, analysed, make_design
 
-from mse_lab.bias import Between, aggregate
-from mse_lab.binary_laws import find_law
-from mse_lab.claims.evidence import gather
-from mse_lab.claims.expansion import LAW, judge_expansion
-from mse_lab.curves import Curves, measure_curves, warn_of_few_degrees
+from mse_lab.answers.evidence import gather
+from mse_lab.answers.theorem_2 import LAW, judge_expansion
 from mse_lab.estimators import find_estimator, find_estimators
-from mse_lab.reference_noise import draw_reference_noise
-from mse_lab.replicates import Key, measure_errors
-from mse_lab.tables import ratio
+from mse_lab.mse.binary_laws import find_law
+from mse_lab.mse.curves import Curves, measure_curves, warn_of_few_degrees
+from mse_lab.mse.decomposition import Between, aggregate
+from mse_lab.mse.reference_noise import draw_reference_noise
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.results.tables import ratio
+from simulated import DIMENSIONS, KINDS, Design, analysed, make_design
 
 UNBIASED = ("vanilla", "grpo", "oracle")
 BIASED = ("centred", "grpo-std", "grpo-loo-std", "maxrl", "median", "quantile")

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
-from mse_lab.completions import Completions
-from mse_lab.groups import Groups
-from mse_lab.laws import Moments
+from mse_lab.estimators.groups import Groups
+from mse_lab.mse.moment_laws import Moments
+from mse_lab.policy.completions import Completions
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from mse_lab.policy import Policy
+from mse_lab.policy.policy import Policy
 
 SIZES = {
     "hidden_size": 16,

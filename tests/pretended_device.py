@@ -135,7 +135,10 @@ def measure(tied, first, second):
     from dataclasses import replace
 
     from models import random_model, random_policy
-    from test_scores import (
+    from mse_lab.policy.completions import draw
+    from mse_lab.scores.reference import weighted_gradient
+    from mse_lab.scores.scores import Scoring, score_block
+    from scores.test_scores import (
         PROMPT,
         autograd_scores,
         joined,
@@ -143,10 +146,6 @@ def measure(tied, first, second):
         relative_gap,
         some_completions,
     )
-
-    from mse_lab.completions import draw
-    from mse_lab.reference import weighted_gradient
-    from mse_lab.scores import Scoring, score_block
 
     policy = random_policy(tied=tied)
     uniforms = np.random.default_rng(1).random((9, 6))

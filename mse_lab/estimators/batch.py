@@ -11,7 +11,8 @@ mu_k is the mean reward of prompt k's group, mu_{-x} the mean of mu_k over k != 
 import numpy as np
 from scipy.special import betaln, xlog1py, xlogy
 
-from mse_lab.config import InputError
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
 from mse_lab.estimators.binary import check_binary
 from mse_lab.estimators.deviations import (
     Ddof,
@@ -20,9 +21,8 @@ from mse_lab.estimators.deviations import (
     divide_or_zero,
     spread,
 )
+from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
-from mse_lab.groups import Groups
-from mse_lab.pools import Floats
 
 _BATCH = (0, 2)
 # The cap of the authors' code.

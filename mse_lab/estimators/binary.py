@@ -1,7 +1,7 @@
 """Rewards that must be right or wrong, 1 or 0."""
 
-from mse_lab.config import InputError
-from mse_lab.pools import Floats
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
 
 
 def check_binary(rewards: Floats, name: str) -> None:

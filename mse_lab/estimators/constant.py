@@ -4,8 +4,8 @@ MSE (E[(Z - b)^2 ||W||^2] - ||g||^2) / G, least at b* = E[Z ||W||^2] / E||W||^2
 (Greensmith, Bartlett and Baxter 2004; Weaver and Tao 2001).
 """
 
-from mse_lab.groups import Groups
-from mse_lab.pools import Floats
+from mse_lab.arrays import Floats
+from mse_lab.estimators.groups import Groups
 
 
 def vanilla(groups: Groups) -> Floats:

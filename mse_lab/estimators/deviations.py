@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from mse_lab.pools import Floats
+from mse_lab.arrays import Floats
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Ddof = Literal[0, 1]

@@ -6,9 +6,9 @@
 The two differ by the factor (G-1)/G, and by nothing else.
 """
 
+from mse_lab.arrays import Floats
 from mse_lab.estimators.deviations import deviations
-from mse_lab.groups import Groups
-from mse_lab.pools import Floats
+from mse_lab.estimators.groups import Groups
 
 
 def grpo(groups: Groups) -> Floats:

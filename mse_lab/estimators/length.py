@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.pools import Floats
+from mse_lab.arrays import Floats
 
 Length = Literal["none", "sequence", "token", "token-batch"]
 

@@ -6,8 +6,8 @@ Leaving i out keeps b_i independent of completion i, hence the estimate unbiased
 
 import numpy as np
 
-from mse_lab.groups import Groups
-from mse_lab.pools import Floats
+from mse_lab.arrays import Floats
+from mse_lab.estimators.groups import Groups
 
 
 def _from_least(groups: Groups) -> Floats:

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
-from mse_lab.config import EstimatorEntry, InputError, Positive, nearest
+from mse_lab.arrays import LARGEST, Floats
+from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.estimators.batch import (
     batch_std,
     bnpo,
@@ -31,16 +32,14 @@ from mse_lab.estimators.batch import (
     shrinkage,
 )
 from mse_lab.estimators.constant import best_constant, oracle, vanilla
+from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import centred, grpo
 from mse_lab.estimators.length import Length, normalise_length
 from mse_lab.estimators.objectives import maxrl, pass_at_k
 from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
-from mse_lab.groups import Groups
-from mse_lab.input_error import shorten, shown
-from mse_lab.limits import LARGEST
-from mse_lab.plugins import guard, load_function
-from mse_lab.pools import Floats
+from mse_lab.probe.own_code import guard, load_function
+from mse_lab.probe.schema import EstimatorEntry, Positive
 
 Weights = Callable[[Groups], Floats]
 

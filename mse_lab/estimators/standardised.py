@@ -16,6 +16,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from mse_lab.arrays import Floats
 from mse_lab.estimators.deviations import (
     Ddof,
     NonNegative,
@@ -23,9 +24,8 @@ from mse_lab.estimators.deviations import (
     divide_or_zero,
     spread,
 )
+from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
-from mse_lab.groups import Groups
-from mse_lab.pools import Floats
 
 Level = Annotated[float, Field(gt=0, lt=1)]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from mse_lab.advice import Advice
-from mse_lab.claims import Claim
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.claim import Claim
+from mse_lab.answers.source import Source
 from mse_lab.report.markup import Html, breakable, element, join, paragraph, side_by_side
 from mse_lab.report.provenance import shown
 from mse_lab.report.recommendation import best_size
-from mse_lab.report.source import Source
 from mse_lab.report.verdicts import count_verdicts
 from mse_lab.report.wording import number
 

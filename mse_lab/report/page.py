@@ -5,9 +5,9 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from mse_lab.config import InputError
-from mse_lab.records import write_text
-from mse_lab.report.figure4 import figure4_section
+from mse_lab.answers.source import Source, read_source
+from mse_lab.errors import InputError
+from mse_lab.report.figure_4_section import figure4_section
 from mse_lab.report.markup import Html, element, join, paragraph
 from mse_lab.report.overview import overview_section
 from mse_lab.report.provenance import checks_section, environment_section
@@ -15,9 +15,9 @@ from mse_lab.report.ratios import ratios_section
 from mse_lab.report.recommendation import advise_source, recommendation_section
 from mse_lab.report.scatters import scatters_section
 from mse_lab.report.sheet import STYLE_SHEET
-from mse_lab.report.source import Source, read_source
 from mse_lab.report.standings import ranking_section
 from mse_lab.report.verdicts import judge, verdicts_section
+from mse_lab.results.records import write_text
 
 TITLE = "How far is the policy gradient from the truth?"
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mse_lab.checks import Check
-from mse_lab.config import flatten
+from mse_lab.answers.source import Source
+from mse_lab.probe.schema import flatten
 from mse_lab.report.markup import (
     Html,
     article,
@@ -15,8 +15,8 @@ from mse_lab.report.markup import (
     paragraph,
     side_by_side,
 )
-from mse_lab.report.source import Source
 from mse_lab.report.wording import NONE, number, typeset
+from mse_lab.results.checks import Check
 
 _CHECKS = (
     "What would make every number of a run wrong is tested in the run itself; a figure "

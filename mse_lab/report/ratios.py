@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from mse_lab.replicates import Key
+from mse_lab.answers.source import Source
+from mse_lab.mse.replicates import Key
 from mse_lab.report.markup import Html, article, element, join, paragraph, table
-from mse_lab.report.source import Source
 from mse_lab.report.wording import NONE, cell
-from mse_lab.tables import ratio
+from mse_lab.results.tables import ratio
 
 PAIRS = (
     ("grpo", "oracle", "GRPO-type / oracle"),

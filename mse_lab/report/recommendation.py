@@ -3,9 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from mse_lab.advice import BUDGET, LAW_ONLY, TOLERANCE, Advice, advise, draw_advice
-from mse_lab.config import InputError
-from mse_lab.intervals import Estimate
+from mse_lab.answers.advice import BUDGET, TOLERANCE, Advice, advise
+from mse_lab.answers.source import Source
+from mse_lab.errors import InputError
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.advice_figure import draw_advice
+from mse_lab.report.advice_text import LAW_ONLY
 from mse_lab.report.markup import (
     Html,
     article,
@@ -16,7 +19,6 @@ from mse_lab.report.markup import (
     paragraph,
     table,
 )
-from mse_lab.report.source import Source
 from mse_lab.report.vector import inline
 from mse_lab.report.wording import NONE, interval, number, percent
 

@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mse_lab.figure import COLOURS, LABELS, MARKS
-from mse_lab.laws import LAWS
-from mse_lab.pools import Floats
+from mse_lab.answers.ranking import middle_size
+from mse_lab.answers.source import Source
+from mse_lab.arrays import Floats
+from mse_lab.mse.moment_laws import LAWS
+from mse_lab.report.figure_4 import COLOURS, LABELS, MARKS
 from mse_lab.report.markup import Html, article, element, figure, paragraph
-from mse_lab.report.ranking import middle_size
-from mse_lab.report.source import Source
 from mse_lab.report.vector import inline_figure
 from mse_lab.report.wording import number
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from mse_lab.curves import Curve
+from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, Unranked, rank_estimators
+from mse_lab.answers.source import Source
 from mse_lab.estimators import Estimator
-from mse_lab.figure import COLOURS
-from mse_lab.intervals import Estimate
+from mse_lab.mse.curves import Curve
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.figure_4 import COLOURS
 from mse_lab.report.markup import (
     Html,
     article,
@@ -19,8 +21,6 @@ from mse_lab.report.markup import (
     paragraph,
     table,
 )
-from mse_lab.report.ranking import ORACLE, Ranked, Ranking, Unranked, rank_estimators
-from mse_lab.report.source import Source
 from mse_lab.report.vector import inline_figure
 from mse_lab.report.wording import cell, interval, number, power_of_ten, times
 

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from mse_lab.figure import STYLE, write_figure
+from mse_lab.report.figure_4 import STYLE, write_figure
 from mse_lab.report.markup import Html, element
 
 # Pixels a point on a screen, and how much a drawing may grow beyond its own size.

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from mse_lab.claims import Claim, judge_runs
+from mse_lab.answers.claim import Claim
+from mse_lab.answers.claims import judge_runs
+from mse_lab.answers.source import Source
 from mse_lab.report.markup import Html, breakable, element, join, paragraph, table
-from mse_lab.report.source import Source
 from mse_lab.report.wording import NONE, typeset
 
 # A word and a sign, for those who do not see the colour.

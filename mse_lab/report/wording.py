@@ -3,7 +3,7 @@
 import math
 import re
 
-from mse_lab.intervals import Estimate
+from mse_lab.mse.intervals import Estimate
 from mse_lab.report.markup import Html, element, join
 
 NONE = "–"

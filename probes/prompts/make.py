@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mse_lab.arithmetic import MEDIUM, TINY, Ranges, draw_distinct
+from arithmetic import MEDIUM, TINY, Ranges, draw_distinct
 
 SETS: dict[str, tuple[int, Ranges]] = {
     "arithmetic-tiny": (60, TINY),

@@ -6,14 +6,18 @@ author's; a plain question shows nothing. So right answers in the context make a
 answer more likely, and a model that fits this text gains from few-shot examples.
 """
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arithmetic import TINY, Problem, draw_problem
-from mse_lab.templates import FEW_SHOT, PLAIN
+from mse_lab.probe.templates import FEW_SHOT, PLAIN
 from words import END_OF_TEXT, TURN_END
+
+sys.path.append(str(Path(__file__).parents[1] / "prompts"))
+from arithmetic import TINY, Problem, draw_problem
 
 CAREFUL = 0.04
 CARELESS = 0.5

@@ -21,16 +21,17 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from corpus import (
+    TINY,
     Draw,
     Example,
     draw_exercise,
     draw_few_shot,
     draw_few_shot_turn,
     draw_plain_turn,
+    draw_problem,
     draw_worksheet,
 )
-from mse_lab.arithmetic import TINY, draw_problem
-from mse_lab.templates import FEW_SHOT, PLAIN
+from mse_lab.probe.templates import FEW_SHOT, PLAIN
 from score import HERE, print_scores, wrap_turn
 from words import END_OF_TEXT, TURN_END, build_tokenizer, check_round_trip
 

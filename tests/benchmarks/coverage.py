@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import test_advice
+from answers import test_advice
 from designs import DESIGNS, cover, refuse
 
 RUNS = 400

@@ -3,7 +3,7 @@
     PYTHONPATH=tests python -m benchmarks.needs
 
 Operations are counted by PyTorch's dispatcher on models of the full shape without content
-(`mse_lab.operations`); Gram products by the very code that reduces scores. Memory is
+(`mse_lab.run.operations`); Gram products by the very code that reduces scores. Memory is
 measured on one trial completion through models of one and of two layers of the full width,
 and continued to all layers. Times are computed from a stated speed: none was measured.
 """
@@ -18,10 +18,10 @@ from torch import nn
 
 from benchmarks.markdown import table
 from benchmarks.qwen import SHAPES, Shapes
-from mse_lab.factors import OuterProducts, RowSums
-from mse_lab.footprint import Footprint, measure_footprint
-from mse_lab.memory import Memory
-from mse_lab.operations import Shape, counting, reduction_operations
+from mse_lab.run.footprint import Footprint, measure_footprint
+from mse_lab.run.memory import Memory
+from mse_lab.run.operations import Shape, counting, reduction_operations
+from mse_lab.scores.factors import OuterProducts, RowSums
 
 GROUP = 64
 # Of one GPU: memory that a run takes, and operations a second that it is assumed to

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 
-from mse_lab.policy import Policy
+from mse_lab.policy.policy import Policy
 
 
 class Shapes(NamedTuple):

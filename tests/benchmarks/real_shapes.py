@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from benchmarks.qwen import SHAPES
-from mse_lab.completions import Completions
-from mse_lab.footprint import measure_footprint
-from mse_lab.memory import scoring_bytes
-from mse_lab.policy import Policy
-from mse_lab.scores import Scoring, score_block, sequence_log_probs
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.policy import Policy
+from mse_lab.run.footprint import measure_footprint
+from mse_lab.run.memory import scoring_bytes
+from mse_lab.scores.scores import Scoring, score_block, sequence_log_probs
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

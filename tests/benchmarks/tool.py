@@ -16,23 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import mse_lab.run
+import mse_lab.run.run_probe
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
-from mse_lab.completions import Completions, draw
-from mse_lab.config import Probe, load_probe
-from mse_lab.door import analyse
-from mse_lab.environment import describe_environment
-from mse_lab.finished import read_result
-from mse_lab.intervals import Statistic
-from mse_lab.policy import Policy, encode_prompts, load_policy
-from mse_lab.prompts import Prompt, load_prompts
-from mse_lab.reference import measure_reference
-from mse_lab.replicates import Key
-from mse_lab.rewards import load_reward, reward_completions
-from mse_lab.run import run_probe
-from mse_lab.scores import Scores, score_block
-from mse_lab.streams import uniforms
+from mse_lab.answers.door import analyse
+from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.replicates import Key
+from mse_lab.policy.completions import Completions, draw
+from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.probe.prompts import Prompt, load_prompts
+from mse_lab.probe.rewards import load_reward, reward_completions
+from mse_lab.probe.schema import Probe, load_probe
+from mse_lab.probe.streams import uniforms
+from mse_lab.results.finished_run import read_result
+from mse_lab.run.environment import describe_environment
+from mse_lab.run.run_probe import run_probe
+from mse_lab.scores.reference import measure_reference
+from mse_lab.scores.scores import Scores, score_block
 
 Gradient = dict[str, Tensor]
 
@@ -197,7 +197,7 @@ def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
         tables, files; and seconds of the whole run.
     """
     measured = 0.0
-    original = mse_lab.run.measure_prompt
+    original = mse_lab.run.run_probe.measure_prompt
 
     def noting_its_end(*args: Any, **kwargs: Any) -> Any:
         nonlocal measured
@@ -206,7 +206,7 @@ def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
         return found
 
     start = time.perf_counter()
-    with patch.object(mse_lab.run, "measure_prompt", noting_its_end):
+    with patch.object(mse_lab.run.run_probe, "measure_prompt", noting_its_end):
         run(loaded, folder)
     end = time.perf_counter()
     if not measured:

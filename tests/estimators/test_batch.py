@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from toy import make_batch, make_groups
 
-from mse_lab.config import InputError
+from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.estimators.batch import (
     batch_std,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from toy import make_groups, toy_policy
 
-from mse_lab.config import InputError
+from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.constant import vanilla
 from mse_lab.estimators.objectives import maxrl, pass_at_k

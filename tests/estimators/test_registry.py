@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from toy import make_groups
 
-from mse_lab.config import InputError
+from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS, find_estimator, find_estimators
 
 GROUP = make_groups([1, 0, 0, 0])

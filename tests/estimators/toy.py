@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from mse_lab.groups import Groups
+from mse_lab.estimators.groups import Groups
 
 
 def make_groups(rewards, lengths=None, norms2=None, value=0.0, best_constant=0.0):

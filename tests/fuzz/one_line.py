@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mse_lab.config import InputError
+from mse_lab.errors import InputError
 
 
 def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:

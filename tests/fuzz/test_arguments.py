@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
-from mse_lab.input_error import LONGEST_LINE, InputError
-from mse_lab.records import write_bytes
+from mse_lab.errors import LONGEST_LINE, InputError
+from mse_lab.results.records import write_bytes
 
 COMMANDS = ("run", "plan", "figure", "claims", "advise", "report", "list")
 

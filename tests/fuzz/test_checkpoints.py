@@ -9,16 +9,17 @@ import pytest
 from fuzzing import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
-from models import write_adapter, write_checkpoint
 
-from mse_lab.completions import draw
-from mse_lab.config import InputError, parse_probe
-from mse_lab.footprint import measure_footprint
-from mse_lab.policy import encode_prompts, load_policy
-from mse_lab.prompts import Prompt
-from mse_lab.reference import weighted_gradient
-from mse_lab.scores import score_block
-from mse_lab.streams import uniforms
+from models import write_adapter, write_checkpoint
+from mse_lab.errors import InputError
+from mse_lab.policy.completions import draw
+from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.streams import uniforms
+from mse_lab.run.footprint import measure_footprint
+from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.scores import score_block
 
 FILES = (
     "config.json",

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
-from mse_lab.config import Prompts
-from mse_lab.prompts import load_prompts
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.schema import Prompts
 
 ROWS = [{"problem": f"{row} + 1", "answer": row + 1, "category": "a"} for row in range(3)]
 

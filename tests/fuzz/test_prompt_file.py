@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
-from mse_lab.config import InputError, Prompts
-from mse_lab.limits import LARGEST
-from mse_lab.plain import parse_json
-from mse_lab.prompts import load_prompts
-from mse_lab.rewards import exact, gsm8k, integer
-from mse_lab.supplied_line import POOLS, parse_line, read_log_prob, read_reward
+from mse_lab.arrays import LARGEST
+from mse_lab.errors import InputError
+from mse_lab.policy.supplied_line import POOLS, parse_line, read_log_prob, read_reward
+from mse_lab.probe.plain_text import parse_json
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.rewards import exact, gsm8k, integer
+from mse_lab.probe.schema import Prompts
 
 GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
 NASTY = [

@@ -7,10 +7,11 @@ from fuzzing import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 from one_line import answer_or_one_line
-from simulated import analysed, make_design
 
-from mse_lab.advice import advice_text
-from mse_lab.claims import claims_markdown, judge_result
+from mse_lab.answers.claims import judge_result
+from mse_lab.report.advice_text import advice_text
+from mse_lab.report.claims_page import claims_markdown
+from simulated import analysed, make_design
 
 ESTIMATORS = ("vanilla", "grpo", "oracle", "grpo-std", "best-constant")
 BINARY = make_design(np.random.default_rng(0), prompts=4)

@@ -1,0 +1,82 @@
+"""Plain means over prompts: groups without a signal, and the noise by kind of module."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.moment_laws import pool_moments
+from mse_lab.mse.pools import Pools
+from mse_lab.probe.module_kinds import KINDS
+
+
+class Kind(NamedTuple):
+    """A kind of module's shares of T, S and zeta."""
+
+    name: str
+    trace_oracle: Estimate
+    norm2: Estimate
+    zeta: Estimate
+
+
+def silent_share(rewards_PN: Floats, group_size: int) -> Floats:
+    """Estimate the probability that a group's rewards are all equal, per prompt (P,).
+
+    The share of all groups of G different completions, sum_z C(n_z, G) / C(n, G) with n_z
+    completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
+
+    Args:
+        rewards_PN: Rewards of n >= G completions.
+        group_size: G.
+
+    >>> silent_share(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
+    array([0.33333333])
+    """
+    groups = math.comb(rewards_PN.shape[1], group_size)
+    counts_P = (np.unique(rewards, return_counts=True)[1] for rewards in rewards_PN)
+    return np.array(
+        [
+            sum(math.comb(int(count), group_size) for count in counts) / groups
+            for counts in counts_P
+        ]
+    )
+
+
+def _figures_by_kind(pools: Pools) -> Floats:
+    """T, S and zeta of each prompt in each kind of module, (3, P, M)."""
+    norms2, gamma = pools.kind_norms2_PNM, pools.kind_products_PM
+    moments, norm2 = pool_moments(pools), norms2.mean(1)
+    # V^2 is too large by its variance, in every kind as in the whole.
+    residuals2 = (pools.rewards_PN - pools.value_P[:, None]) ** 2
+    lift = np.broadcast_to(moments.value_variance, pools.value_P.shape)
+    weighted = ((residuals2 - lift[:, None])[..., None] * norms2).mean(1)
+    zeta = moments.variance[:, None] * norm2 + gamma
+    return np.stack([weighted - gamma, norm2, zeta])
+
+
+def mean_of_prompts(values_P: Floats, level: float) -> Estimate:
+    """Estimate a mean over prompts, which are drawn at random."""
+    return _mean(values_P).interval(level)
+
+
+def _mean(values_P: Floats) -> Statistic:
+    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
+
+
+def share_by_kind(pools: Pools, level: float) -> tuple[Kind, ...]:
+    """Share T, S and zeta out among the kinds of module that the policy has."""
+    figures = _figures_by_kind(pools)
+    totals = figures.sum(-1)
+    return tuple(
+        Kind(
+            name,
+            *(
+                (_mean(figure[:, index]) / _mean(total)).interval(level)
+                for figure, total in zip(figures, totals, strict=True)
+            ),
+        )
+        for index, name in enumerate(KINDS)
+        if index < figures.shape[-1] and figures[1, :, index].any()
+    )

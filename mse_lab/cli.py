@@ -1,0 +1,299 @@
+"""Measure how far policy-gradient estimates are from the true gradient of a model.
+
+python run_mse.py run tiny/base        one measurement
+torchrun --nproc-per-node 8 run_mse.py run PROBE   the same, by eight processes
+python run_mse.py plan tiny/base       what that will take, before it is spent
+python run_mse.py figure               Figure 4 from finished runs
+python run_mse.py claims tiny/base     the paper's statements, put to a run
+python run_mse.py advise tiny/base     which group size, which baseline
+python run_mse.py report tiny/base     all of it on one page
+python run_mse.py analyse POOLS.npz    the tables again, at other settings
+python run_mse.py list                 the probes and their results
+"""
+
+from __future__ import annotations
+
+# What the commands need beyond this they import themselves: late, and within `conclude`.
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mse_lab import __version__
+from mse_lab.console import complain, conclude, started_by_torchrun, take_over
+from mse_lab.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from mse_lab.probe.schema import Probe
+    from mse_lab.run.processes import Processes
+    from mse_lab.run.run_probe import Outcome
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
+
+
+def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
+    """Read the probes that are named, before any is measured; give the name of each."""
+    from mse_lab.probe.schema import load_probe, probe_file, probe_name
+
+    paths = [probe_file(name, ROOT) for name in arguments.probes]
+    return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure each probe; 1 if a built-in check failed."""
+    if not started_by_torchrun():
+        from mse_lab.run.processes import ALONE
+
+        return measure(arguments, ALONE)
+    from mse_lab.run.torchrun import join
+
+    with join(complain) as processes:
+        return measure(arguments, processes)
+
+
+def measure(arguments: argparse.Namespace, processes: Processes) -> int:
+    """Measure each probe, in one of the processes that share it."""
+    probes = load_probes(arguments)
+    from mse_lab.results.checks import hold
+    from mse_lab.run.run_probe import (
+        run_probe,  # imports torch, which the other commands do without
+    )
+
+    held = []
+    for name, probe in probes:
+        folder, fresh = arguments.out / name, arguments.fresh
+        outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
+        held.append(hold(outcome.checks))
+        if processes.first:
+            announce(folder, outcome)
+    return int(not all(held))
+
+
+def announce(folder: Path, outcome: Outcome) -> None:
+    """Say on the screen what became of a run."""
+    from mse_lab.results.checks import hold, summary
+
+    state = "finished before, left as it is (--fresh starts over)"
+    if outcome.mended:
+        state = f"{', '.join(outcome.mended)} made again from pools.npz"
+    print(f"{folder}: {state if outcome.found else 'results written'}")
+    print(summary(outcome.checks))
+    for line in outcome.diagnostics.lines if outcome.diagnostics else []:
+        print(line)
+    for warning in outcome.warnings:
+        print(f"warning: {warning}")
+    if not hold(outcome.checks):
+        complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Say what a run of each probe will take; write nothing."""
+    if started_by_torchrun():
+        raise InputError("plan needs one process; start it without torchrun")
+    probes = load_probes(arguments)
+    from mse_lab.run.plan import plan_probe
+    from mse_lab.run.plan_words import plan_json, plan_text
+
+    plans = []
+    for name, probe in probes:
+        plans.append(plan_probe(name, probe, arguments.out / name, ROOT))
+        if not arguments.json:
+            print(plan_text(plans[-1]) + "\n" * (len(plans) < len(probes)))
+    if arguments.json:
+        print(plan_json(plans))
+    return 0
+
+
+def finished(name: str) -> Path:
+    """Find a run: a folder, or the name of a probe whose result lies in `results/`."""
+    folder, named = Path(name), RESULTS / name
+    return named if named.is_dir() and not folder.is_dir() else folder
+
+
+def figure(arguments: argparse.Namespace) -> int:
+    """Draw Figure 4, and its companion where there are further estimators."""
+    from mse_lab.report.companion_figure import companion_of, draw_companion
+    from mse_lab.report.figure_4 import draw_figure
+
+    folders = [finished(name) for name in arguments.runs or FIGURE_4]
+    default = [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
+    for output in [arguments.out] if arguments.out else default:
+        draw_figure(folders, output)
+        print(f"{output} written")
+        if draw_companion(folders, companion_of(output)):
+            print(f"{companion_of(output)} written")
+    return 0
+
+
+def claims(arguments: argparse.Namespace) -> int:
+    """Put the paper's statements to the runs; print and write the verdicts."""
+    from mse_lab.answers.claims import judge_runs
+    from mse_lab.report.claims_page import claims_markdown, write_claims
+
+    folders = [finished(name) for name in arguments.runs]
+    judged = judge_runs(folders)
+    for folder in folders:
+        write_claims(folder, judged)
+    print(claims_markdown(judged))
+    return 0
+
+
+def advise(arguments: argparse.Namespace) -> int:
+    """Say which group size and baseline suit a run's model and prompts."""
+    from mse_lab.report.advice_run import advise_run
+
+    print(advise_run(finished(arguments.run)))
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write one page about the runs."""
+    from mse_lab.report.page import write_report
+
+    folders = [finished(name) for name in arguments.runs]
+    output = arguments.out or folders[0] / "report.html"
+    write_report(folders, output)
+    print(f"{output} written")
+    return 0
+
+
+def analyse(arguments: argparse.Namespace) -> int:
+    """Write the tables of a run, or of anybody's pools, at other settings."""
+    from mse_lab.answers.reanalysis import reanalyse, write_analysis
+
+    source = finished(arguments.source)
+    result = reanalyse(source, arguments.set)
+    beside = source / "analysis" if source.is_dir() else source.with_suffix("")
+    folder = arguments.out or beside
+    write_analysis(result, folder)
+    print(f"{folder}: {', '.join(result.tables)} written")
+    for warning in result.warnings:
+        print(f"warning: {warning}")
+    return 0
+
+
+def show_list(arguments: argparse.Namespace) -> int:
+    """List the probes."""
+    from mse_lab.report.probe_list import list_probes
+
+    print(list_probes(ROOT, arguments.out))
+    return 0
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
+
+
+def folder_to_write(text: str) -> Path:
+    """Read the name of a folder, which need not exist."""
+    if not text or Path(text).is_file():
+        raise argparse.ArgumentTypeError(
+            f"results cannot be written to {text!r}; name a folder"
+        )
+    return Path(text)
+
+
+def file_to_write(text: str) -> Path:
+    """Read the name of a file, which need not exist."""
+    if not text or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file; name one")
+    return Path(text)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    if any("\0" in word for word in words):
+        raise InputError("the command line holds a NUL byte; remove it")
+    parser = Parser(prog="run_mse.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"mse_lab {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    results: dict[str, Any] = {
+        "type": folder_to_write,
+        "default": RESULTS,
+        "metavar": "DIR",
+        "help": "instead of results/",
+    }
+    runs: dict[str, Any] = {
+        "metavar": "RUN",
+        "help": "a folder of results, or a probe's name",
+    }
+
+    written: dict[str, Any] = {"type": file_to_write, "metavar": "FILE"}
+
+    measured = Parser(add_help=False)
+    measured.add_argument(
+        "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
+    )
+    settings: dict[str, Any] = {
+        "action": "append",
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": "change a setting: interval.level=0.9",
+    }
+    measured.add_argument("--set", **settings)
+    measured.add_argument("--out", **results)
+
+    one = commands.add_parser("run", parents=[measured], help="one measurement per probe")
+    one.add_argument("--fresh", action="store_true", help="start over")
+    one.set_defaults(command=run)
+
+    help_text = "what a run will take: completions, operations, memory, time, intervals"
+    one = commands.add_parser("plan", parents=[measured], help=help_text)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one.set_defaults(command=plan)
+
+    one = commands.add_parser("figure", help="Figure 4 from finished runs")
+    one.add_argument("runs", nargs="*", **runs)
+    one.add_argument("--out", **written, help=".png, .pdf or .svg")
+    one.set_defaults(command=figure)
+
+    one = commands.add_parser("claims", help="the paper's statements, put to runs")
+    one.add_argument("runs", nargs="+", **runs)
+    one.set_defaults(command=claims)
+
+    one = commands.add_parser("advise", help="which group size, which baseline")
+    one.add_argument("run", **runs)
+    one.set_defaults(command=advise)
+
+    one = commands.add_parser("report", help="one page about runs, in HTML")
+    one.add_argument("runs", nargs="+", **runs)
+    one.add_argument("--out", **written, help="default: RUN/report.html")
+    one.set_defaults(command=report)
+
+    help_text = "the tables of a run, or of anybody's pools, at other settings"
+    one = commands.add_parser("analyse", help=help_text)
+    one.add_argument("source", metavar="RUN|POOLS.npz", help="a run, or a file of pools")
+    one.add_argument("--set", **settings)
+    one.add_argument(
+        "--out", type=folder_to_write, metavar="DIR", help="default: beside the pools"
+    )
+    one.set_defaults(command=analyse)
+
+    one = commands.add_parser("list", help="the probes, and whether their results stand")
+    one.add_argument("--out", **results)
+    one.set_defaults(command=show_list)
+    return parser.parse_args(words)
+
+
+def execute(words: Sequence[str]) -> int:
+    """Carry out the command that the words name."""
+    arguments = parse(words)
+    return int(arguments.command(arguments))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit status."""
+    return conclude(lambda: execute(sys.argv[1:] if words is None else words))
+
+
+def start() -> NoReturn:
+    """Run the command line as a process of its own: `mse-lab`, `python run_mse.py`."""
+    take_over()
+    sys.exit(main())

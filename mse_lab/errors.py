@@ -1,0 +1,70 @@
+"""The user's input is at fault: one line that says what, and the remedy."""
+
+import difflib
+from collections.abc import Sequence
+
+# Characters of a line, of another library's message in it, and of a value: enough to
+# recognise what was meant.
+LONGEST_LINE, LONGEST_QUOTE, LONGEST_VALUE = 1000, 240, 100
+
+
+def shorten(text: str, longest: int = LONGEST_VALUE) -> str:
+    """Leave out the middle of a long text.
+
+    >>> shorten("one two three four", 13)
+    'one ... four'
+    """
+    half = (longest - 5) // 2
+    if len(text) <= longest:
+        return text
+    return f"{text[:half].rstrip()} ... {text[-half:].lstrip()}"
+
+
+def shown(value: object) -> str:
+    r"""Show a value in a message.
+
+    >>> shown("a\n")
+    "'a\\n'"
+    """
+    return shorten(repr(value))
+
+
+def one_line(text: str) -> str:
+    r"""Make one line of a text that can be shown anywhere, whatever it holds.
+
+    >>> one_line("first\n  second \x1b[1m")
+    'first second \\x1b[1m'
+    """
+    line = " ".join(part.strip() for part in text.splitlines())
+    escaped = (char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    return shorten("".join(escaped), LONGEST_LINE)
+
+
+def in_short(error: BaseException) -> str:
+    """Give an error's message without its line breaks, cut where it is long.
+
+    >>> in_short(KeyError("rope"))
+    "KeyError 'rope'"
+    """
+    words = str(error).split()
+    # A single word says little without the kind of the error.
+    whole = words if len(words) > 1 else [type(error).__name__, *words]
+    return shorten(" ".join(whole), LONGEST_QUOTE)
+
+
+class InputError(ValueError):
+    """The user's input is at fault; the message is one line with the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Name the known word nearest to a misspelt one, for an error message.
+
+    >>> nearest("grop", ["vanilla", "grpo"])
+    'did you mean grpo?'
+    """
+    close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.5)
+    some = shorten(", ".join(known), 500)
+    return f"did you mean {close[0]}?" if close else f"known: {some}"

@@ -1,0 +1,150 @@
+"""Biased estimators, honestly: bias^2, variance, slope, cosine and scale-free MSE.
+
+A rescaled estimator has another MSE and the same direction, so a raw MSE does not compare
+estimators of different scale. With u = E g_hat,
+
+    bias^2 = ||u - g||^2,  variance = E||g_hat||^2 - ||u||^2,  slope = <u, g> / ||g||^2,
+    cosine = <u, g> / (||u|| ||g||),
+    scale-free MSE = min_a E||a g_hat - g||^2 = ||g||^2 - <u, g>^2 / E||g_hat||^2.
+
+Where u(x) = slope(x) g(x) for every prompt, which holds for every reward-only estimator of
+binary rewards, the aggregate's bias is the vector (1/P) sum_x (slope(x) - 1) g(x): the
+prompts' biases add up as vectors, by the products Gamma between prompts.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+
+
+class Decomposition(NamedTuple):
+    """An estimator's mean square, taken apart; numbers or arrays of one shape.
+
+    Beside the parts, by how much the scale-free MSE grows with the MSE, all else equal.
+    """
+
+    mse: Floats
+    bias2: Floats
+    variance: Floats
+    slope: Floats
+    cosine: Floats
+    scale_free_mse: Floats
+    scale_free_growth: Floats
+
+
+# Those that tables show.
+PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    """Divide; NaN where a square that should be positive was not measurably so."""
+    top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
+    out = np.full(top.shape, np.nan)
+    return np.divide(top, bottom, out=out, where=bottom > 0)
+
+
+def decompose(
+    mse: Floats, mean_norm2: Floats, inner: Floats, norm2: Floats
+) -> Decomposition:
+    """Take a mean square apart.
+
+    Args:
+        mse: E||g_hat - g||^2.
+        mean_norm2: ||u||^2.
+        inner: <u, g>.
+        norm2: ||g||^2.
+
+    Returns:
+        The parts; NaN where ||g||^2 is not positive.
+    """
+    bias2 = mean_norm2 - 2 * inner + norm2
+    second = mse + 2 * inner - norm2
+    product = np.maximum(mean_norm2, 0) * np.maximum(norm2, 0)
+    return Decomposition(
+        mse=mse,
+        bias2=bias2,
+        variance=mse - bias2,
+        slope=_ratio(inner, norm2),
+        cosine=_ratio(inner, np.sqrt(product)),
+        scale_free_mse=np.where(norm2 > 0, norm2 - _ratio(inner**2, second), np.nan),
+        scale_free_growth=_ratio(inner, second) ** 2,
+    )
+
+
+def _without_diagonal(matrix_PP: Floats) -> Floats:
+    return matrix_PP - np.diag(np.diag(matrix_PP))
+
+
+@dataclass(frozen=True)
+class Between:
+    """Products between the references of different prompts, with their noise.
+
+    Attributes:
+        products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
+        halves_PP: <r_A(x) - r_B(x), rbar(x')>.
+        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this; None for the
+            estimate itself.
+        scale_BP: By what rbar(x) is scaled besides.
+    """
+
+    products_PP: Floats
+    halves_PP: Floats
+    noise_BP: Floats | None = None
+    scale_BP: Floats | float = 1.0
+
+    def form(self, left: Floats, right: Floats) -> Floats:
+        """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
+        left, right = left * self.scale_BP, right * self.scale_BP
+        value = ((left @ _without_diagonal(self.products_PP)) * right).sum(-1)
+        if self.noise_BP is not None:
+            halves = _without_diagonal(self.halves_PP).T
+            varied = left * (right @ halves) + right * (left @ halves)
+            value = value + (self.noise_BP * varied).sum(-1) / 2
+        return np.asarray(value)
+
+    @cached_property
+    def whole(self) -> Floats:
+        """sum_{x != x'} Gamma_xx', which all estimators share."""
+        ones = np.ones(len(self.products_PP))
+        return self.form(ones, ones)
+
+
+def aggregate(
+    mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between: Between
+) -> Decomposition:
+    """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
+
+    The aggregate's MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1 - slope(x))
+    (1 - slope(x')) Gamma_xx']: errors of different prompts are independent, their means
+    are not zero.
+
+    Args:
+        mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
+        slope_P: slope(x), (..., P).
+        gradient2_P: ||g(x)||^2, (..., P).
+        between: The products between prompts.
+    """
+    count = gradient2_P.shape[-1] ** 2
+    whole = between.whole
+    if (slope_P == 1).all():
+        with_one = with_itself = whole
+    else:
+        with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
+        with_itself = between.form(slope_P, slope_P)
+
+    def product(weights_P: Floats | float, of_different: Floats) -> Floats:
+        own = (weights_P * gradient2_P).sum(-1)
+        return np.asarray((own + of_different) / count)
+
+    cross = whole - 2 * with_one + with_itself
+    mse = np.asarray((mse_P.sum(-1) + cross) / count)
+    return decompose(
+        mse,
+        product(slope_P**2, with_itself),
+        product(slope_P, with_one),
+        product(1.0, whole),
+    )

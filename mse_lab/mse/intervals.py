@@ -1,0 +1,251 @@
+"""Intervals: a number, how it varies, and how well that is known.
+
+Every number that a run gives is, to first order, a sum over prompts of means over the
+independent groups of a prompt, plus what the finite reference does to it. So its variance
+is a sum,
+
+    V = sum_x s_x^2 / R_x + V_reference,
+
+of terms that are estimated apart. The first part is what a bootstrap that resamples R - 1
+of the R groups of each prompt tends to with the number of its resamples; it is taken in its
+closed form, at the finest groups that a number is made of, so that numbers at one group
+size are paired group by group, and numbers at two sizes in what both are multiples of.
+
+Where prompts are unlike, a few of them carry V, and V itself is uncertain. Its effective
+degrees of freedom are those of a chi-square as uncertain (Satterthwaite 1946, in the form
+of Welch 1947, exact for one prompt and for many alike):
+
+    degrees = 2 V^2 / U - 2,   U the estimated variance of the estimate of V,
+
+for normal contributions U = sum_x 2 v_x^2 / (R_x + 1), and more where their fourth moments
+say so. Intervals and tests take Student's tails at these degrees. A number that is positive
+by nature, such as an MSE, is skewed the more, the less is known of it: its interval is
+symmetric in its logarithm. `tests/benchmarks/coverage.py` measures how often they cover.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mse_lab.arrays import Floats
+
+# exp of more is not a number.
+LARGEST_LOG = 700.0
+
+
+class Estimate(NamedTuple):
+    """A number with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+class Spread(NamedTuple):
+    """A variance, and how well it is known.
+
+    Attributes:
+        variance: V.
+        uncertainty: The variance of V's own estimate.
+    """
+
+    variance: float
+    uncertainty: float
+
+    @property
+    def degrees(self) -> float:
+        """Effective degrees of freedom, at least one; infinite where V is known.
+
+        >>> Spread(1.0, 2 / (5 + 1)).degrees  # five normal numbers of one variance
+        4.0
+        """
+        if self.uncertainty <= 0:
+            return math.inf
+        return max(2 * self.variance**2 / self.uncertainty - 2, 1.0)
+
+
+def spread_of_means(groups_PR: Floats) -> Spread:
+    """Estimate how a sum over prompts of means over R >= 2 groups varies.
+
+    >>> spread_of_means(np.array([[0.0, 2.0]]))  # s^2 = 2 of two: V = 1, U = 2 V^2 / 3
+    Spread(variance=1.0, uncertainty=0.6666666666666666)
+    """
+    count = groups_PR.shape[-1]
+    apart2 = np.square(groups_PR - groups_PR.mean(-1, keepdims=True))
+    square_P = apart2.sum(-1) / (count - 1)
+    normal_P = 2 * square_P**2 / (count + 1)
+    # Var(s^2) for any distribution, from the fourth moment; too small where groups are few.
+    fourth_P = np.square(apart2).mean(-1)
+    any_P = (fourth_P - square_P**2 * (count - 3) / (count - 1)) / count
+    uncertain_P = np.maximum(normal_P, any_P)
+    return Spread(float(square_P.sum() / count), float(uncertain_P.sum() / count**2))
+
+
+def _coarsen(groups_PR: Floats, count: int) -> Floats:
+    """Average neighbouring groups until `count` are left of each prompt."""
+    return groups_PR.reshape(len(groups_PR), count, -1).mean(-1)
+
+
+def _add(one: Floats, other: Floats) -> Floats:
+    """Add two numbers' contributions, in groups that both can be averaged to."""
+    count = math.gcd(one.shape[-1], other.shape[-1])
+    return _coarsen(one, count) + _coarsen(other, count)
+
+
+Parts = Mapping[str, Floats]
+
+
+def _sum_by_run(
+    one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
+) -> dict[str, Floats]:
+    """Add what is known of the same run; keep the rest."""
+    both = {run: add(one[run], other[run]) for run in one if run in other}
+    return {**one, **other, **both}
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number and what it is made of; sums and ratios of them stay paired.
+
+    Attributes:
+        value: The estimate.
+        groups: By run, what every group contributes, (P, R): the value is, to first order
+            and up to a constant, the sum over prompts of their means over groups. Runs are
+            independent of one another.
+        reference: By run, the value's shift in every draw of the reference's noise, (B,).
+        reference_degrees: Degrees of freedom of that noise's own size.
+    """
+
+    value: float
+    groups: Parts
+    reference: Parts
+    reference_degrees: float = math.inf
+
+    @cached_property
+    def spread(self) -> Spread:
+        """How the value varies."""
+        parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
+        shifts = (shift_B[np.isfinite(shift_B)] for shift_B in self.reference.values())
+        noises = [float(shift_B.var(ddof=1)) for shift_B in shifts if len(shift_B) > 1]
+        return Spread(
+            sum(part.variance for part in parts) + sum(noises),
+            sum(part.uncertainty for part in parts)
+            + sum(2 * noise**2 / self.reference_degrees for noise in noises),
+        )
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return math.sqrt(self.spread.variance)
+
+    @property
+    def degrees(self) -> float:
+        """Effective degrees of freedom of the standard error."""
+        return self.spread.degrees
+
+    @property
+    def least_degrees(self) -> float:
+        """Degrees of freedom of its groups in a single prompt."""
+        counts = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
+        return float(min(counts, default=math.inf))
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether it is above zero by more than its standard error."""
+        return self.value > self.error
+
+    def _scaled(self, value: float, factor: float) -> "Statistic":
+        """Take another value that moves `factor` times as much."""
+        groups, reference = (
+            {run: factor * part for run, part in parts.items()}
+            for parts in (self.groups, self.reference)
+        )
+        return Statistic(value, groups, reference, self.reference_degrees)
+
+    def __mul__(self, factor: float) -> "Statistic":
+        """Scale by a number that is not random."""
+        return self._scaled(factor * self.value, factor)
+
+    def __add__(self, other: "Statistic") -> "Statistic":
+        """Add."""
+        return Statistic(
+            self.value + other.value,
+            _sum_by_run(self.groups, other.groups, _add),
+            _sum_by_run(self.reference, other.reference, np.add),
+            min(self.reference_degrees, other.reference_degrees),
+        )
+
+    def __sub__(self, other: "Statistic") -> "Statistic":
+        """Subtract."""
+        return self + other * -1.0
+
+    def __truediv__(self, base: "Statistic") -> "Statistic":
+        """Divide; NaN unless the base is above zero by more than its standard error."""
+        if not base.is_positive:
+            return Statistic(math.nan, {}, {})
+        ratio = self.value / base.value
+        return self._scaled(ratio, 1 / base.value) + base._scaled(0.0, -ratio / base.value)
+
+    def log(self) -> "Statistic":
+        """Take the logarithm of a positive number."""
+        return self._scaled(math.log(self.value), 1 / self.value)
+
+    def exceeding(self, other: "Statistic") -> "Statistic":
+        """Give a number that is positive where this one is larger than the other.
+
+        The logarithm of their ratio where both are measurably positive, which is less
+        skewed than their difference; else the difference.
+        """
+        if self.is_positive and other.is_positive:
+            return self.log() - other.log()
+        return self - other
+
+    def interval(
+        self, level: float, *, positive: bool = False, most_degrees: float = math.inf
+    ) -> Estimate:
+        """Give the value its interval of the stated level.
+
+        Args:
+            level: Nominal coverage.
+            positive: Whether what is estimated is positive by nature.
+            most_degrees: A bound on the degrees of freedom from elsewhere.
+        """
+        if not math.isfinite(self.value):
+            return UNKNOWN
+        degrees = min(self.degrees, most_degrees)
+        reach = float(stats.t.ppf((1 + level) / 2, degrees)) * self.error
+        if positive and self.is_positive:
+            factor = math.exp(min(reach / self.value, LARGEST_LOG))
+            return Estimate(self.value, self.value / factor, self.value * factor)
+        return Estimate(self.value, self.value - reach, self.value + reach)
+
+    def p_above_zero(self) -> float:
+        """Test whether it is positive: the one-sided p-value."""
+        return self._tail(self.degrees)
+
+    def _tail(self, degrees: float) -> float:
+        if self.error == 0:
+            return float(self.value <= 0)
+        return float(stats.t.sf(self.value / self.error, degrees))
+
+    def p_refuted(self) -> float:
+        """Test whether what should be zero is not, where a wrong yes is the worse error.
+
+        The two-sided p-value at the degrees of a single prompt, if those are fewer: how
+        many prompts carry the spread is estimated too, and chance may make them many.
+        """
+        degrees = min(self.degrees, self.least_degrees)
+        ends = (one._tail(degrees) for one in (self, self * -1.0))
+        return min(1.0, 2 * min(ends))
+
+    def p_not_zero(self) -> float:
+        """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
+        return min(1.0, 2 * min(self.p_above_zero(), (self * -1.0).p_above_zero()))

@@ -1,0 +1,175 @@
+"""Exact laws: a prompt's moments -> the MSE of an estimator at any group size.
+
+For one prompt and any G >= 2, with S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2],
+T = E[(Z-V)^2 ||W||^2] - ||g||^2 and zeta = Var(Z) S + ||g||^2,
+
+    baseline b      (A - 2 b B + b^2 S - ||g||^2) / G
+    GRPO-type       T / G + zeta / (G (G-1))
+
+with equality: g_hat_GRPO = g_hat_oracle - (1/(G(G-1))) sum_{i != j} W_i (Z_j - V), the two
+parts are uncorrelated, and the second has mean squared norm zeta / (G(G-1)). This is
+Theorem 2 of arXiv 2603.01162 with its O() made an equality.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.pools import Pools
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of each prompt; arrays of one shape, the last axis P.
+
+    Attributes:
+        norm2: S = E||W||^2.
+        reward_norm2: B = E[Z ||W||^2].
+        reward2_norm2: A = E[Z^2 ||W||^2].
+        value: V.
+        variance: Var(Z).
+        gradient2: gamma = ||g||^2.
+        value_variance: Variance of V's own estimate, 0 where V is known: V^2 is too large
+            by so much on average.
+        learning: By how much the least E[(Z-b)^2 ||W||^2] of these moments falls short of
+            that of b*, 0 where the moments are known.
+        given_baseline: b*, where it is not that of these moments.
+    """
+
+    norm2: Floats
+    reward_norm2: Floats
+    reward2_norm2: Floats
+    value: Floats
+    variance: Floats
+    gradient2: Floats
+    value_variance: Floats | float = 0.0
+    learning: Floats | float = 0.0
+    given_baseline: Floats | None = None
+
+    @cached_property
+    def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
+        """The values of V that occur, and the place of each prompt's among them.
+
+        They are shares of a finite reference: few, however many draws there are.
+        """
+        values, places = np.unique(self.value, return_inverse=True)
+        return values, places.reshape(np.shape(self.value))
+
+    def constant_baseline(self, baseline: Floats | float) -> Floats:
+        """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""
+        return (
+            self.reward2_norm2
+            - 2 * baseline * self.reward_norm2
+            + baseline**2 * self.norm2
+            - self.gradient2
+        )
+
+    @property
+    def trace_oracle(self) -> Floats:
+        """T = tr Sigma_oracle."""
+        return self.constant_baseline(self.value) - self.value_variance * self.norm2
+
+    @property
+    def trace_best(self) -> Floats:
+        """E[(Z-b*)^2 ||W||^2] - ||g||^2, the least of all constant baselines."""
+        return self.constant_baseline(self.best_baseline) + self.learning
+
+    @property
+    def zeta(self) -> Floats:
+        """Var(Z) S + ||g||^2."""
+        return self.variance * self.norm2 + self.gradient2
+
+    @property
+    def best_baseline(self) -> Floats:
+        """b* = E[Z ||W||^2] / E||W||^2; V where all scores are zero."""
+        if self.given_baseline is not None:
+            return self.given_baseline
+        out = np.broadcast_to(self.value, self.norm2.shape).copy()
+        return np.divide(self.reward_norm2, self.norm2, out=out, where=self.norm2 > 0)
+
+
+def _vanilla(moments: Moments, size: int) -> Floats:
+    return moments.constant_baseline(0.0) / size
+
+
+def _oracle(moments: Moments, size: int) -> Floats:
+    return moments.trace_oracle / size
+
+
+def _best_constant(moments: Moments, size: int) -> Floats:
+    return moments.trace_best / size
+
+
+def _grpo(moments: Moments, size: int) -> Floats:
+    return moments.trace_oracle / size + moments.zeta / (size * (size - 1))
+
+
+LAWS: dict[str, Callable[[Moments, int], Floats]] = {
+    "vanilla": _vanilla,
+    "oracle": _oracle,
+    "best-constant": _best_constant,
+    "grpo": _grpo,
+}
+
+
+def _cost_of_learning(pools: Pools) -> Floats:
+    """Estimate by how much the least mean of (Z-b)^2 ||W||^2 of a pool is too small.
+
+    With b = b* + d, d learnt from N completions, S E[d^2] = c/N to first order. The pool's
+    own minimum is too small by c/N; where each completion has the b of the N - 1 others the
+    mean is too large by c/(N-1). Weights N/(2N-1) and (N-1)/(2N-1) cancel both.
+    """
+    norms2, rewards = pools.norms2_PN, pools.rewards_PN
+    count = norms2.shape[-1]
+    weighted, total = (rewards * norms2), norms2.sum(-1, keepdims=True)
+    baseline = _divide(weighted.sum(-1, keepdims=True), total)
+    others = _divide(weighted.sum(-1, keepdims=True) - weighted, total - norms2)
+    own, learnt = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
+    return np.asarray((learnt - own) * (count - 1) / (2 * count - 1))
+
+
+def _divide(top: Floats, bottom: Floats) -> Floats:
+    """Divide; zero where there is nothing below the line."""
+    shape = np.broadcast_shapes(top.shape, bottom.shape)
+    return np.divide(top, bottom, out=np.zeros(shape), where=bottom > 0)
+
+
+def pool_moments(pools: Pools) -> Moments:
+    """Estimate the moments of each prompt, (P,).
+
+    Score norms come from the replicate pool; V, Var(Z) and ||g||^2 from the reference. All
+    are unbiased, T too; the plug-in oracle's own MSE exceeds T/G by Var(Z) S / (2 n G), n a
+    half of the reference.
+    """
+    norms2, rewards = pools.norms2_PN, pools.rewards_PN
+    return Moments(
+        norm2=norms2.mean(-1),
+        reward_norm2=(rewards * norms2).mean(-1),
+        reward2_norm2=(rewards**2 * norms2).mean(-1),
+        value=pools.value_P,
+        variance=pools.reward_variance_P,
+        gradient2=pools.reference_product_P,
+        value_variance=pools.reward_variance_P / (2 * pools.reference_half),
+        learning=_cost_of_learning(pools),
+    )
+
+
+def completion_moments(pools: Pools) -> Moments:
+    """Give every completion's part in the moments of the pool, (N, P).
+
+    Laws are linear in the moments of the score norms, and at b* to first order too: the law
+    at the pool's moments is the mean over completions of the laws at these.
+    """
+    norms2, rewards = pools.norms2_PN.T, pools.rewards_PN.T
+    whole = pool_moments(pools)
+    return replace(
+        whole,
+        norm2=norms2,
+        reward_norm2=rewards * norms2,
+        reward2_norm2=rewards**2 * norms2,
+        given_baseline=whole.best_baseline,
+    )

@@ -1,0 +1,248 @@
+"""Pools: what is known of the completions of P prompts once the model has been used.
+
+Everything after the scores is a function of these arrays: any estimator, at any group
+size that divides the largest, can be evaluated on them without the model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import LARGEST, LEAST, Arrays, Floats
+from mse_lab.errors import InputError, nearest
+
+# Numbers of each vector turned into float64 at a time, which a processor's cache holds.
+CHUNK = 2**13
+
+# Of how many rewards and squared score norms the numbers are products; three if not here.
+_FACTORS = {
+    "rewards_PN": 1,
+    "reference_rewards_PN": 1,
+    "gram_PKGG": 1,
+    "kind_norms2_PNM": 1,
+    "products_PN": 2,
+}
+
+# What pools of no run may do without: which kinds of module their scores lie in.
+KINDS = ("kind_norms2_PNM", "kind_products_PM")
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Pools of P prompts; N replicate completions each, in K blocks of the largest G.
+
+    Attributes:
+        rewards_PN: Rewards Z of the replicate pool.
+        lengths_PN: Tokens of each completion, end token included.
+        gram_PKGG: <W_i, W_j> inside each block; NaN between completions that were not
+            scored together, for want of memory.
+        products_PN: <W_i, rbar>.
+        reference_rewards_PN: Rewards of the reference pool, half A then half B.
+        reference_product_P: <r_A, r_B>, unbiased for ||g||^2.
+        reference_distance2_P: ||r_A - r_B||^2.
+        between_PP: <rbar(x), rbar(x')>, exact or from sketches; the diagonal is
+            ||rbar||^2 and is no estimate of ||g||^2.
+        halves_PP: <r_A(x) - r_B(x), rbar(x')>, the noise of those products.
+        kind_norms2_PNM: ||W_i||^2 in each of M kinds of module.
+        kind_products_PM: <r_A, r_B> in each kind of module.
+    """
+
+    rewards_PN: Floats
+    lengths_PN: NDArray[np.int64]
+    gram_PKGG: Floats
+    products_PN: Floats
+    reference_rewards_PN: Floats
+    reference_product_P: Floats
+    reference_distance2_P: Floats
+    between_PP: Floats
+    halves_PP: Floats
+    kind_norms2_PNM: Floats
+    kind_products_PM: Floats
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
+        """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
+
+        Args:
+            arrays: By the names of the attributes; the two `kind_*` may be absent.
+            least_blocks: How many blocks K a prompt must have; a bootstrap needs two.
+
+        Raises:
+            InputError: One is missing, of another shape than its axes say, or holds what
+                no run can have measured; the message names it. What is too small to be
+                computed with is none of these: it is taken as zero.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in arrays:
+            if name not in names:
+                raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
+        if not set(KINDS) & set(arrays):
+            names = [name for name in names if name not in KINDS]
+        for name in names:
+            if not isinstance(arrays.get(name), np.ndarray):
+                raise InputError(f"{name}: no array of this name; give one")
+        given = {name: arrays[name] for name in names}
+        _see_shapes(given, least_blocks)
+        found = {name: _as_numbers(name, array) for name, array in given.items()}
+        shape = found["rewards_PN"].shape
+        none = (np.zeros((*shape, 0)), np.zeros((shape[0], 0)))
+        return cls(**{**dict(zip(KINDS, none, strict=True)), **found})
+
+    @property
+    def prompts(self) -> int:
+        """P."""
+        return len(self.rewards_PN)
+
+    @property
+    def largest_group(self) -> int:
+        """G of the blocks."""
+        return self.gram_PKGG.shape[-1]
+
+    @property
+    def blocks(self) -> int:
+        """K, blocks a prompt."""
+        return self.gram_PKGG.shape[1]
+
+    @property
+    def has_cross_products_P(self) -> NDArray[np.bool_]:
+        """Whether all of a prompt's <W_i, W_j>, i != j, are known, (P,)."""
+        return np.asarray(~np.isnan(self.gram_PKGG).any((1, 2, 3)))
+
+    @property
+    def has_cross_products(self) -> bool:
+        """Whether they are known for all prompts; if not, there are norms and laws only."""
+        return bool(self.has_cross_products_P.all())
+
+    @property
+    def reference_half(self) -> int:
+        """Completions n in one half of the reference."""
+        return self.reference_rewards_PN.shape[1] // 2
+
+    @property
+    def norms2_PN(self) -> Floats:
+        """||W_i||^2."""
+        diagonal = np.diagonal(self.gram_PKGG, axis1=-2, axis2=-1)
+        return diagonal.reshape(self.prompts, -1)
+
+    @property
+    def value_P(self) -> Floats:
+        """V, from the reference pool alone, so that it is independent of the replicates."""
+        return self.reference_rewards_PN.mean(-1)
+
+    @property
+    def reward_variance_P(self) -> Floats:
+        """Var(Z), unbiased, from the reference pool."""
+        return self.reference_rewards_PN.var(-1, ddof=1)
+
+    @property
+    def aggregate_norm2(self) -> float:
+        """||mean_x g(x)||^2, unbiased: independent halves on the diagonal."""
+        between = self.between_PP.sum() - np.trace(self.between_PP)
+        return float((between + self.reference_product_P.sum()) / self.prompts**2)
+
+    def in_blocks(self, values_PN: Floats) -> Floats:
+        """View per-completion values (P, N) as (P, K, G)."""
+        return values_PN.reshape(self.prompts, self.blocks, self.largest_group)
+
+
+def _see_shapes(arrays: Arrays, least_blocks: int) -> None:
+    """See that an axis, a letter of the names, is as long in every array."""
+    lengths: dict[str, int] = {}
+    for name, array in arrays.items():
+        axes = name.rpartition("_")[2]
+        if name == "reference_rewards_PN":
+            axes = "Pn"
+        if array.ndim != len(axes):
+            raise InputError(f"{name}: of shape {array.shape}, not of {len(axes)} axes")
+        for axis, length in zip(axes, array.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise InputError(
+                    f"{name}: of shape {array.shape}, with {axis} = {length}; in the "
+                    f"arrays before it {axis} is {lengths[axis]}"
+                )
+    blocks, group = lengths["K"], lengths["G"]
+    if lengths["N"] != blocks * group or blocks < least_blocks or not lengths["P"] * group:
+        raise InputError(
+            f"gram_PKGG: of shape {arrays['gram_PKGG'].shape} for {lengths['N']} "
+            f"completions; give K >= {least_blocks} blocks of G, K G = N"
+        )
+    if lengths["n"] % 2 or lengths["n"] < 2:
+        raise InputError(
+            f"reference_rewards_PN: {lengths['n']} rewards a prompt; give two halves"
+        )
+
+
+def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """See that an array holds what can be measured and computed with."""
+    if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+        raise InputError(f"{name}: holds {array.dtype}, not numbers of 64 bits or less")
+    numbers = array.astype(np.float64, copy=False)
+    if name == "lengths_PN":
+        # No length is beyond what a float64 can count.
+        if not ((numbers >= 1) & (numbers < 2**53) & (np.trunc(numbers) == numbers)).all():
+            raise InputError(f"{name}: give the whole numbers of tokens, one or more")
+        return numbers.astype(np.int64)
+    unknown = np.isnan(numbers)
+    if name == "gram_PKGG":
+        # Norms are always known, products between completions not always.
+        unknown = np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1))
+    if unknown.any():
+        raise InputError(f"{name}: holds NaN; measure it again")
+    sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
+    largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors
+    if largest > limit:
+        raise InputError(
+            f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
+        )
+    tiny = (sizes > 0) & (sizes < LEAST**factors)
+    return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
+
+
+def _name_of_one(name: str) -> str:
+    """Drop the prompt axis from a name: rewards_PN -> rewards_N."""
+    return name.replace("_P", "_", 1).rstrip("_")
+
+
+def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
+    """Multiply every vector of one list with every one of another, summed in float64.
+
+    Args:
+        left: P vectors of D numbers.
+        right: Q vectors of D numbers.
+
+    Returns:
+        The inner products (P, Q).
+    """
+    size, total = len(left[0]), np.zeros((len(left), len(right)))
+    for start in range(0, size, CHUNK):
+        first, second = (
+            np.stack([row[start : start + CHUNK] for row in rows]).astype(np.float64)
+            for rows in (left, right)
+        )
+        total += first @ second.T
+    return total
+
+
+def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
+    """Stack the arrays of single prompts into pools.
+
+    Args:
+        prompts: For each prompt the arrays of `Pools` without their first axis, by name
+            without the P, and `mean_D`, `difference_D`: rbar and r_A - r_B, or sketches.
+    """
+    stacked = {
+        field.name: np.stack([prompt[_name_of_one(field.name)] for prompt in prompts])
+        for field in fields(Pools)
+        if field.name not in ("between_PP", "halves_PP")
+    }
+    means, differences = (
+        [prompt[name] for prompt in prompts] for name in ("mean_D", "difference_D")
+    )
+    between_PP, halves_PP = (inner_products(rows, means) for rows in (means, differences))
+    # A trial has a single block of each prompt.
+    return Pools.from_arrays(
+        {**stacked, "between_PP": between_PP, "halves_PP": halves_PP}, least_blocks=1
+    )

@@ -1,0 +1,230 @@
+"""Reference noise: what the finite reference does to every number of a run.
+
+For an unbiased estimator E[error | reference] = MSE + <r_A - g, r_B - g>, whose variance is
+tr(Sigma^2) / n^2 with n completions a half. tr(Sigma^2) is the mean of (eps_i eps_j K_ij)^2
+over i != j, slightly conservative. One normal shift a prompt is common to all curves, so
+that it cancels in differences.
+
+The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
+about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards. The oracle's
+measured MSE depends on V in the same way; without that its interval covered 88% where many
+small groups left little other noise. V and <r_A, r_B> come from the same completions: where
+right ones are rare, they rise and fall together. An estimator with E g_hat = slope g has
+E[error | reference] shifted by the slope's share of the first and the rest of the second.
+
+Where products K_ij between completions are not known, there are no replicates, and
+tr(Sigma^2) is bounded by tr(Sigma)^2: the laws' intervals are then wider than they need be,
+as far as ||g||^2 matters to them.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.binary_laws import is_binary
+from mse_lab.mse.moment_laws import Moments, pool_moments
+from mse_lab.mse.pools import Pools
+
+
+@dataclass(frozen=True)
+class ReferenceNoise:
+    """Draws of the reference's noise, which all numbers of a run share.
+
+    Attributes:
+        error_shift_BP: Shift of a prompt's squared errors.
+        gradient_shift_BP: Shift of a prompt's <r_A, r_B>, at the same rewards.
+        gradient_scale_BP: By what <r_A, r_B> is scaled with the rewards, 1 on average.
+        value_shift_BP: Shift of a prompt's V.
+        variance_shift_BP: Shift of a prompt's Var(Z).
+        normals_BP: By what rbar(x) varies along r_A(x) - r_B(x).
+        scale_BP: By what rbar(x) is scaled besides, with V.
+        degrees: Degrees of freedom with which the size of the errors' shift is known.
+    """
+
+    error_shift_BP: Floats
+    gradient_shift_BP: Floats
+    gradient_scale_BP: Floats
+    value_shift_BP: Floats
+    variance_shift_BP: Floats
+    normals_BP: Floats
+    scale_BP: Floats
+    degrees: float
+
+    def of_rewards(self) -> "ReferenceNoise":
+        """Leave what the rewards do, and take off what laws are linear in."""
+        nothing = np.zeros_like(self.normals_BP)
+        return replace(self, gradient_shift_BP=nothing, normals_BP=nothing)
+
+
+def _square_products(pools: Pools) -> Floats:
+    """Terms (P, N), one a completion, whose mean estimates tr(Sigma^2) of eps W.
+
+    The mean over j != i of (eps_i eps_j K_ij)^2. Where products between completions are not
+    known, and in blocks of one, eps_i^2 ||W_i||^2 times its mean: the upper bound
+    (E eps^2 ||W||^2)^2, by Cauchy-Schwarz too large by the number of directions that share
+    the noise.
+    """
+    residuals_PN = pools.rewards_PN - pools.value_P[:, None]
+    own_PN = residuals_PN**2 * pools.norms2_PN
+    bound_PN = own_PN * own_PN.mean(-1, keepdims=True)
+    size = pools.largest_group
+    if size == 1:
+        return bound_PN
+    residuals = pools.in_blocks(residuals_PN)
+    terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
+    pairs = terms.sum(-1) - np.diagonal(terms, axis1=-2, axis2=-1)
+    known = pools.has_cross_products_P[:, None]
+    return np.where(known, pairs.reshape(own_PN.shape) / (size - 1), bound_PN)
+
+
+def covariance_square_trace(pools: Pools) -> Floats:
+    """Estimate tr(Sigma^2) of the oracle's score-weighted residuals eps W, (P,)."""
+    return np.asarray(_square_products(pools).mean(-1))
+
+
+def _degrees(terms_PN: Floats) -> float:
+    """Degrees of freedom of sum_x tr(Sigma_x^2): each is a mean over pairs of completions.
+
+    To first order such a mean varies four times as much as that of its terms.
+    """
+    uncertainty = 4 * terms_PN.var(-1, ddof=1).sum() / terms_PN.shape[-1]
+    total = float(terms_PN.mean(-1).sum())
+    return float(2 * total**2 / uncertainty) if uncertainty > 0 else float("inf")
+
+
+def _gradient_variance(pools: Pools) -> Floats:
+    """Variance of <r_A, r_B> to first order in the reference's noise, (P,)."""
+    residuals = pools.rewards_PN - pools.value_P[:, None]
+    spread = (residuals * pools.products_PN).var(-1, ddof=1)
+    return np.asarray(2 * spread / pools.reference_half)
+
+
+def gradient_noise(pools: Pools) -> Floats:
+    """Standard error of each prompt's <r_A, r_B> by the reference's noise, (P,)."""
+    both = covariance_square_trace(pools) / pools.reference_half**2
+    return np.sqrt(both + _gradient_variance(pools))
+
+
+def _share_of_value(pools: Pools) -> Floats:
+    """Share of the gradient's first-order variance that is V's own noise, (P,).
+
+    For rewards 0 and 1 g = V (1-V) (mu_1 - mu_0), with the mean scores of right and wrong
+    completions, so that ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit
+    of eps; and the rest, which is the noise of the mean scores, not with eps at all.
+    """
+    if not is_binary(pools.reference_rewards_PN):
+        return np.zeros(pools.prompts)
+    value, variance = pools.value_P, pools.reward_variance_P
+    by_value = ((1 - 2 * value) * pools.reference_product_P) ** 2
+    whole = variance * _gradient_variance(pools) * pools.reference_half / 2
+    share = np.divide(by_value, whole, out=np.zeros_like(whole), where=whole > 0)
+    return np.minimum(share, 1.0)
+
+
+def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    """Draw normals in pairs of opposite sign: what is odd in them has mean zero exactly."""
+    half = rng.standard_normal(((shape[0] + 1) // 2, shape[1]))
+    return np.concatenate([half, -half])[: shape[0]]
+
+
+class _Rewards(NamedTuple):
+    """Shifts by the reference's rewards, (B, P), and what they do to its gradients.
+
+    Attributes:
+        value: Of V.
+        variance: Of Var(Z).
+        product: Factor of <r_A, r_B>, of mean one.
+        mean: Factor of rbar, of mean one.
+    """
+
+    value: Floats
+    variance: Floats
+    product: Floats
+    mean: Floats
+
+
+def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards:
+    """Draw how many of each half are right, and with them the scale of its gradient.
+
+    g = V (1-V) (mu_1 - mu_0), with the mean scores of right and of wrong completions, and
+    each half estimates V (1-V) without bias by n/(n-1) times its own.
+    """
+    half, value_P = pools.reference_half, pools.value_P
+    counts = rng.binomial(half, value_P, size=(2, draws, pools.prompts))
+    values = counts / half
+    there = np.where(value_P * (1 - value_P) > 0, value_P * (1 - value_P), 1.0)
+    own = half / max(half - 1, 1) * values * (1 - values)
+    scale = np.where(value_P * (1 - value_P) > 0, own / there, 1.0)
+    value = values.mean(0)
+    unbiased = 2 * half / (2 * half - 1) * value * (1 - value)
+    return _Rewards(
+        value=value - value_P,
+        variance=unbiased - pools.reward_variance_P,
+        product=scale.prod(0),
+        mean=scale.mean(0),
+    )
+
+
+def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards:
+    """Draw V and Var(Z) to first order.
+
+    With central moments m2, m3, m4 of the rewards the two have the variances m2/N and
+    (m4 - m2^2)/N and the covariance m3/N.
+    """
+    shape = (draws, pools.prompts)
+    centred = pools.reference_rewards_PN - pools.value_P[:, None]
+    count = centred.shape[-1]
+    m2, m3, m4 = ((centred**power).mean(-1) for power in (2, 3, 4))
+    varying = np.maximum(m2, np.finfo(float).tiny)
+    own = np.maximum(m4 - m2**2 - m3**2 / varying, 0)
+    value = np.sqrt(m2 / count) * _standard_normals(shape, rng)
+    rest = np.sqrt(own / count) * _standard_normals(shape, rng)
+    return _Rewards(value, m3 / varying * value + rest, np.ones(shape), np.ones(shape))
+
+
+def draw_reference_noise(
+    pools: Pools, draws: int, rng: np.random.Generator
+) -> ReferenceNoise:
+    """Draw the reference's noise.
+
+    Args:
+        pools: The pools.
+        draws: B.
+        rng: Source of randomness.
+    """
+    shape = (draws, pools.prompts)
+    binary = is_binary(pools.reference_rewards_PN)
+    rewards = (_draw_binary if binary else _draw_graded)(pools, draws, rng)
+    of_error, of_gradient = (_standard_normals(shape, rng) for _ in range(2))
+    terms_PN = _square_products(pools)
+    error_shift = np.sqrt(terms_PN.mean(-1)) / pools.reference_half * of_error
+    rest = np.sqrt(1 - _share_of_value(pools)) * of_gradient
+    # rbar varies by normals (r_A - r_B)/2, so ||g||^2 by normals <r_A - r_B, rbar>.
+    sign = np.where(np.diag(pools.halves_PP) < 0, -1.0, 1.0)
+    return ReferenceNoise(
+        error_shift_BP=error_shift,
+        gradient_shift_BP=error_shift + np.sqrt(_gradient_variance(pools)) * rest,
+        gradient_scale_BP=rewards.product,
+        value_shift_BP=rewards.value,
+        variance_shift_BP=rewards.variance,
+        normals_BP=sign * rest,
+        scale_BP=rewards.mean,
+        degrees=_degrees(terms_PN),
+    )
+
+
+def draw_moments(pools: Pools, noise: ReferenceNoise) -> Moments:
+    """Shift the moments that the laws need in every draw; arrays (B, P)."""
+    moments = pool_moments(pools)
+    # V stays in the range of the rewards, where laws are defined.
+    lowest = pools.reference_rewards_PN.min(-1)
+    highest = pools.reference_rewards_PN.max(-1)
+    return replace(
+        moments,
+        gradient2=noise.gradient_scale_BP * (moments.gradient2 + noise.gradient_shift_BP),
+        value=np.clip(moments.value + noise.value_shift_BP, lowest, highest),
+        variance=np.maximum(moments.variance + noise.variance_shift_BP, 0),
+        given_baseline=moments.best_baseline,
+    )

@@ -1,0 +1,106 @@
+"""Replicates: weights, Gram blocks and products -> the squared error of every group.
+
+    error = w'Kw / G^2 - 2 w'(W rbar) / G + <r_A, r_B>
+
+for g_hat = (1/G) sum_i w_i W_i. For an unbiased estimator its mean over everything random
+is the MSE exactly; a single error may be negative. Groups are disjoint, and the same for
+all estimators, so that differences and ratios of their errors are paired.
+
+A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
+S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
+`laws.py`. It is taken off, for it is the price of a finite pool, not of the baseline b*.
+
+Without the products between completions, K off its diagonal, there are no replicates;
+what is left are norms, <r_A, r_B> and the exact laws, which need no more.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.estimators import Estimator
+from mse_lab.estimators.groups import Groups
+from mse_lab.mse.grouping import form_groups, group_grams
+from mse_lab.mse.moment_laws import pool_moments
+from mse_lab.mse.pools import Pools
+
+
+class Key(NamedTuple):
+    """One curve's point."""
+
+    estimator: str
+    group_size: int
+
+
+def squared_errors(
+    weights_PRG: Floats,
+    gram_PRGG: Floats,
+    products_PRG: Floats,
+    reference_product_P: Floats,
+) -> Floats:
+    """Measure every group's squared error against the two-half reference.
+
+    Args:
+        weights_PRG: Weights w_i.
+        gram_PRGG: <W_i, W_j> of each group.
+        products_PRG: <W_i, rbar>.
+        reference_product_P: <r_A, r_B>.
+
+    Returns:
+        Errors (P, R), in squared units of the gradient.
+    """
+    size = weights_PRG.shape[-1]
+    # (w' K) w as a batched product: einsum over three operands is many times slower.
+    pulled_PRG = (weights_PRG[:, :, None, :] @ gram_PRGG)[:, :, 0]
+    quadratic = (pulled_PRG * weights_PRG).sum(-1) / size**2
+    linear = (weights_PRG * products_PRG).sum(-1) / size
+    return quadratic - 2 * linear + reference_product_P[:, None]
+
+
+def _errors_at(
+    pools: Pools, groups: Groups, estimators: Sequence[Estimator]
+) -> dict[str, Floats]:
+    size = groups.rewards_PRG.shape[-1]
+    gram_PRGG = group_grams(pools, size)
+    products_PRG = pools.products_PN.reshape(groups.rewards_PRG.shape)
+    errors = {
+        estimator.name: squared_errors(
+            estimator.weights(groups), gram_PRGG, products_PRG, pools.reference_product_P
+        )
+        for estimator in estimators
+    }
+    for estimator in estimators:
+        if estimator.learns_baseline:
+            errors[estimator.name] -= _cost_of_learning(pools, size)[:, None]
+    return errors
+
+
+def _cost_of_learning(pools: Pools, size: int) -> Floats:
+    """What learning b* from the other groups adds to each prompt's MSE, (P,)."""
+    completions = pools.rewards_PN.shape[1]
+    share = completions / (completions - size)
+    return np.asarray(share * pool_moments(pools).learning / size)
+
+
+def measure_errors(
+    pools: Pools, estimators: Sequence[Estimator], group_sizes: Sequence[int]
+) -> dict[Key, Floats]:
+    """Measure every estimator at every group size, all on the same groups.
+
+    Returns:
+        Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
+        between completions are not known.
+    """
+    errors: dict[Key, Floats] = {}
+    for size in group_sizes if pools.has_cross_products else ():
+        groups = form_groups(pools, size)
+        for name, errors_PR in _errors_at(pools, groups, estimators).items():
+            errors[Key(name, size)] = errors_PR
+    none = np.empty((pools.prompts, 0))
+    return {
+        Key(one.name, size): errors.get(Key(one.name, size), none)
+        for one in estimators
+        for size in group_sizes
+    }

@@ -1,0 +1,231 @@
+"""LoRA adapters: a saved one loaded through PEFT, or a fresh one drawn from the seed.
+
+An adapter adds (alpha / rank) B A x beside the linear layers that it targets. Where there
+is one, only its parameters count: what PEFT marks trainable, A and B and, where its
+configuration says so, biases and whole modules. The model is used without PEFT's wrapper,
+so that its parameters keep their names.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from mse_lab.errors import InputError, nearest
+from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.hub import Location, locate
+from mse_lab.policy.loading import limited, loading
+from mse_lab.probe.extras import load_extra
+from mse_lab.probe.patterns import find_matching
+from mse_lab.probe.schema import FreshAdapter, Model
+from mse_lab.probe.streams import stream
+
+SAVED = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+
+# A rank beyond the base's width adds nothing; up to this one it is let pass.
+LEAST_MOST_RANK = 1024
+
+
+def _peft() -> Any:
+    return load_extra("peft", "lora", "model.adapter")
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep torch's global generator as it is: PEFT draws every new layer from it."""
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def find_adapter(config: Model, root: Path) -> FreshAdapter | Location | None:
+    """Find the adapter of a configuration, before a large base is loaded for it.
+
+    Args:
+        config: The configuration.
+        root: Folder that relative paths may start from, beside the working folder.
+
+    Returns:
+        What a fresh one is like, where a saved one lies, or None.
+
+    Raises:
+        InputError: PEFT is not installed, or the adapter is not to be had.
+    """
+    if config.adapter is None:
+        return None
+    _peft()
+    if isinstance(config.adapter, FreshAdapter):
+        return config.adapter
+    return locate("model.adapter", config.adapter, config.adapter_revision, root, SAVED)
+
+
+def attach_adapter(
+    model: Any, adapter: FreshAdapter | Location, seed: int
+) -> tuple[Any, dict[str, nn.Parameter], str]:
+    """Attach an adapter to its base.
+
+    Args:
+        model: The base model, where it is to stay; it is changed.
+        adapter: What `find_adapter` gave.
+        seed: The run's seed, which a fresh adapter is drawn from.
+
+    Returns:
+        The model with the adapter in its layers, the adapter's parameters by name, and
+        the identity of a saved adapter or what a fresh one was drawn from.
+
+    Raises:
+        InputError: The adapter cannot be used with this base, or has no exact scores.
+    """
+    if isinstance(adapter, FreshAdapter):
+        attached = _attach_fresh(model, adapter, seed)
+        identity = f"drawn from seed {seed}"
+    else:
+        attached = _attach_saved(model, adapter)
+        _refuse_variants(attached, adapter)
+        identity = identify(adapter, SAVED)
+    trained = {
+        name: parameter
+        for name, parameter in attached.named_parameters()
+        if parameter.requires_grad
+    }
+    attached.eval().requires_grad_(False)
+    return attached, trained, identity
+
+
+def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
+    peft = _peft()
+    _check_targets(model, adapter.target)
+    settings = peft.LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        target_modules=adapter.target,
+        task_type="CAUSAL_LM",
+    )
+    widest = max(max(parameter.shape, default=0) for parameter in model.parameters())
+    if adapter.rank > max(widest, LEAST_MOST_RANK):
+        raise InputError(
+            f"model.adapter.rank = {adapter.rank}: the base is {widest} wide; "
+            "give a smaller one"
+        )
+    with _undisturbed():
+        attached = peft.get_peft_model(model, settings).get_base_model()
+    for name, parameter in attached.named_parameters():
+        if "lora_A" in name:
+            _draw(name, parameter, seed)
+        elif "lora_B" in name:
+            parameter.data.zero_()
+    return attached
+
+
+def _draw(name: str, parameter: nn.Parameter, seed: int) -> None:
+    """Draw a matrix A as LoRA does, uniform within 1 / sqrt(inputs), by its name."""
+    bound = parameter.shape[1] ** -0.5
+    values = stream(seed, "adapter", name).uniform(-bound, bound, tuple(parameter.shape))
+    parameter.data.copy_(torch.from_numpy(values))
+
+
+def _check_targets(model: nn.Module, target: str | list[str]) -> None:
+    """See that every name of a fresh adapter's target is that of a linear layer."""
+    linear = {
+        name
+        for name, module in model.named_modules()
+        if type(module) in (nn.Linear, Conv1D)
+    }
+    last = sorted({name.rpartition(".")[2] for name in linear})
+    for one in [] if isinstance(target, str) else target:
+        if not any(f".{name}".endswith(f".{one}") for name in linear):
+            raise InputError(
+                f"model.adapter.target: {one} is no linear layer; {nearest(one, last)}"
+            )
+
+
+def _attach_saved(model: Any, location: Location) -> Any:
+    """Load a saved adapter, and see that nothing of it is missing or left over."""
+    peft, folder = _peft(), _fetch(location)
+    with _undisturbed(), loading(location, SAVED):
+        settings = peft.PeftConfig.from_pretrained(folder)
+    if settings.peft_type != peft.PeftType.LORA:
+        raise location.refuse(
+            f"a {settings.peft_type.value} adapter", "give a LoRA adapter"
+        )
+    settings.inference_mode = False
+    with loading(location, SAVED):
+        _refuse_endless(settings, model, location)
+    with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
+        wrapper = peft.PeftModel(model, settings)
+        found = wrapper.load_adapter(folder, "default", is_trainable=True)
+    wrong = [*found.missing_keys, *found.unexpected_keys]
+    if wrong:
+        raise location.refuse(
+            f"{len(found.missing_keys)} of its weights are missing and "
+            f"{len(found.unexpected_keys)} have no place in model.path, such as {wrong[0]}",
+            "give a whole adapter of this base",
+        )
+    return wrapper.get_base_model()
+
+
+def _refuse_endless(settings: Any, model: nn.Module, location: Location) -> None:
+    """See that none of its regular expressions takes for ever, before PEFT searches."""
+    names = [name for name, _ in model.named_modules()]
+    where = f"{location.key} = {location.name}: {SAVED}"
+    for pattern in _patterns(settings):
+        find_matching(pattern, names, where=where, match=re.fullmatch)
+
+
+def _patterns(settings: Any) -> Iterator[str]:
+    """Yield an adapter's regular expressions as PEFT puts them to a whole name."""
+    whole = (settings.target_modules, settings.exclude_modules)
+    yield from (one for one in whole if isinstance(one, str))
+    for ranks in (settings.rank_pattern, settings.alpha_pattern):
+        yield from (rf"(.*\.)?({key})" for key in ranks)
+    for name in settings.modules_to_save or ():
+        yield rf"(|.*\.){name}(|\..*)"
+    layers = settings.layers_pattern or ()
+    for pattern in [layers] if isinstance(layers, str) else layers:
+        yield rf"(|.*?\.){pattern}\.\d+\..*"
+
+
+def _fetch(location: Location) -> str:
+    """Give the folder of a saved adapter, fetched from the Hub where it lies there."""
+    folder = location.where
+    if not location.is_local:
+        with loading(location, SAVED):
+            folder = huggingface_hub.snapshot_download(
+                location.where,
+                revision=location.revision,
+                allow_patterns="adapter_*",
+                local_files_only=not location.online,
+            )
+    if not any((Path(folder) / name).is_file() for name in WEIGHTS):
+        raise location.refuse(f"no {WEIGHTS[0]} in it", "give a whole adapter")
+    return folder
+
+
+def _refuse_variants(model: nn.Module, location: Location) -> None:
+    """See that the adapter is plain LoRA beside linear layers, whose scores are exact."""
+    from peft.tuners.lora.layer import Embedding, LoraLayer, ParamWrapper
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils import TrainableTokensWrapper
+
+    remedy = (
+        "give a plain LoRA adapter, or merge it into its base and measure that as "
+        "model.path (peft: merge_and_unload, save_pretrained)"
+    )
+    for name, module in model.named_modules():
+        kind = ""
+        if isinstance(module, LoraLayer):
+            kind = "".join(type(one).__name__ for one in module.lora_variant.values())
+        if isinstance(module, Embedding | ParamWrapper | TrainableTokensWrapper):
+            kind = f"{type(module).__name__} layer"
+        elif isinstance(module, BaseTunerLayer) and not isinstance(module, LoraLayer):
+            kind = type(module).__name__
+        if kind:
+            raise location.refuse(f"no exact score for {kind} at {name}", remedy)

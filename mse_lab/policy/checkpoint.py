@@ -1,0 +1,248 @@
+"""Load a checkpoint through `from_pretrained`, and refuse what cannot be measured.
+
+Refused before the first completion, in one line each: weights that would be random, ones
+without a gradient, and models that are not causal or whose past cannot be shared between
+completions.
+"""
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import constants
+from huggingface_hub.utils.tqdm import enable_progress_bars
+from transformers import cache_utils
+
+from mse_lab.errors import InputError
+from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.hub import Location, incomplete
+from mse_lab.policy.loading import check_object, limited, loading, unseen
+from mse_lab.probe.extras import load_extra
+from mse_lab.probe.schema import Model
+
+# What a language model's forward pass must take, beside the token ids.
+ARGUMENTS = ("past_key_values", "logits_to_keep")
+
+# Files one of which a tokenizer usually has.
+VOCABULARIES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+    "tekken.json",
+)
+
+# Kinds of past that completions can share: keys and values, nothing recurrent.
+SHARED_PAST = (cache_utils.DynamicLayer, cache_utils.DynamicSlidingWindowLayer)
+
+
+@contextmanager
+def _quiet(location: Location, file: str) -> Iterator[None]:
+    """Load a file; leave the screen to one bar, ours, and to those of downloads."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    for library in ("huggingface_hub", "accelerate"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+    if location.online and not constants.HF_HUB_DISABLE_PROGRESS_BARS:
+        enable_progress_bars()
+    with warnings.catch_warnings(), loading(location, file):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def load_settings(location: Location) -> tuple[Location, Any]:
+    """Load a checkpoint's configuration.
+
+    Args:
+        location: Where it lies.
+
+    Returns:
+        The location pinned to one commit, so that all files are of the same one, and the
+        configuration.
+
+    Raises:
+        InputError: It is no causal language model, or cannot be loaded.
+    """
+    check_object(location, "config.json")
+    with _quiet(location, "config.json"):
+        settings = transformers.AutoConfig.from_pretrained(
+            location.where, **location.options
+        )
+    if settings.is_encoder_decoder:
+        raise location.refuse(
+            f"{settings.model_type} is an encoder-decoder", "give a decoder-only model"
+        )
+    if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise location.refuse(
+            f"{settings.model_type} is no causal language model", "give one that is"
+        )
+    if not location.is_local:
+        location = replace(location, revision=identify(location) or location.revision)
+    return location, settings
+
+
+def load_tokenizer(location: Location) -> Any:
+    """Load a checkpoint's tokenizer.
+
+    Raises:
+        InputError: There is none, or it cannot be loaded.
+    """
+    try:
+        # The bars of a download are to be seen.
+        screen = nullcontext() if location.online else unseen()
+        with _quiet(location, "tokenizer_config.json"), screen:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                location.where, **location.options
+            )
+            empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
+    except InputError:
+        if any(location.file(name) for name in VOCABULARIES):
+            raise
+        raise incomplete(location, "no tokenizer in it") from None
+    # Without any file, transformers makes an empty tokenizer for some architectures.
+    if empty:
+        raise incomplete(location, "no tokenizer in it")
+    return tokenizer
+
+
+def load_model(
+    location: Location, settings: Any, config: Model, device: torch.device
+) -> Any:
+    """Load a checkpoint's weights.
+
+    Args:
+        location: Where it lies.
+        settings: Its configuration.
+        config: Precision, adapter and placement.
+        device: Where it goes, unless `config.device_map` spreads it.
+
+    Returns:
+        The language model in evaluation mode, none of its parameters requiring gradients.
+
+    Raises:
+        InputError: It cannot be loaded, does not fit, or cannot be measured.
+    """
+    if device.type == "mps" and config.dtype == "float64":
+        raise InputError(
+            "model.dtype = float64: MPS has none; use float32, or model.device=cpu"
+        )
+    quantised = _is_quantised(location, settings, config)
+    placement = _placement(config, device, quantised=quantised)
+    with _quiet(location, "config.json"), limited(location, "config.json"):
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            location.where,
+            dtype=getattr(torch, config.dtype),
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            # An adapter beside the weights is not looked for on the Hub, time and again.
+            adapter_kwargs={"revision": location.revision, "local_files_only": True},
+            # Grouped products take rows of a multiple of 16 bytes, and no float64.
+            **({} if config.dtype == "bfloat16" else {"experts_implementation": "eager"}),
+            **location.options,
+            **placement,
+        )
+        model, report = loaded
+        if "device_map" not in placement:
+            model.to(device)
+    # transformers goes on without this one where it cannot be read, and end tokens with it.
+    check_object(location, "generation_config.json")
+    _refuse_random_weights(location, report)
+    _refuse_forward(location, model)
+    if config.device_map is not None:
+        _refuse_scattered(location, model)
+    return model.eval().requires_grad_(False)
+
+
+def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
+    """Tell whether weights are quantised, and see that nothing hangs on their gradient.
+
+    Of the ways to quantise, bitsandbytes' four bits are exact beside an adapter. Its eight
+    bits round activations, by a scale that depends on the rest of the batch, so that
+    log pi of a completion is no number of its own; other ways have not been measured.
+    """
+    how = getattr(settings, "quantization_config", None)
+    if how is None:
+        return False
+    how = how if isinstance(how, dict) else how.to_dict()
+    method = how.get("quant_method")
+    name = str(getattr(method, "value", method))
+    if config.adapter is None:
+        raise location.refuse(
+            f"its weights are quantised ({name}) and have no gradient",
+            "set model.adapter to measure an adapter on it, or give it unquantised",
+        )
+    if not (name.startswith("bitsandbytes") and how.get("load_in_4bit")):
+        raise location.refuse(
+            f"an adapter on this quantisation ({name}) has no exact score",
+            "give it unquantised, or in the four bits of bitsandbytes",
+        )
+    return True
+
+
+def _placement(config: Model, device: torch.device, *, quantised: bool) -> dict[str, Any]:
+    if config.device_map is None:
+        # Quantised weights cannot be moved once they are loaded.
+        return {"device_map": {"": device}} if quantised else {}
+    load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
+    return {"device_map": config.device_map}
+
+
+def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
+    """See that every weight came from the checkpoint; transformers would draw the rest."""
+    lacking = sorted(
+        {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+    )
+    if lacking:
+        raise location.refuse(
+            f"{len(lacking)} weights are missing or of another shape, such as {lacking[0]}",
+            "they would be random; give a whole checkpoint",
+        )
+
+
+def _refuse_forward(location: Location, model: Any) -> None:
+    """See that completions can be sampled with a past that they share."""
+    name = type(model).__name__
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise location.refuse(
+            "a saved adapter", "name it by model.adapter, and its base by model.path"
+        )
+    takes = inspect.signature(type(model).forward).parameters
+    for argument in ARGUMENTS:
+        if argument not in takes:
+            raise location.refuse(
+                f"{name} takes no {argument}", "give a decoder-only attention model"
+            )
+    with loading(location, "config.json"):
+        past = cache_utils.DynamicCache(config=model.config).layers
+    for layer in past:
+        if type(layer) not in SHARED_PAST:
+            raise location.refuse(
+                f"{name} keeps a past of kind {type(layer).__name__}, which completions "
+                "of a prompt cannot share here",
+                "give a model with attention layers only",
+            )
+
+
+def _refuse_scattered(location: Location, model: Any) -> None:
+    """See that every weight is on a device, and a tied one on a single device."""
+    outside = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    if outside or "disk" in getattr(model, "hf_device_map", {}).values():
+        raise InputError(
+            f"model.device_map = auto: {location.name} does not fit on the devices "
+            f"({len(outside)} weights would stay outside); use model.dtype=bfloat16, a "
+            "smaller model or more devices"
+        )
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
+    if tied and head is not None and head.weight is not embedding.weight:
+        raise InputError(
+            f"model.device_map = auto: {location.name} ties its head to its embedding, and "
+            "they came apart on two devices; use model.device"
+        )

@@ -1,0 +1,208 @@
+"""Where a checkpoint lies: a local folder, or a name on the Hugging Face Hub.
+
+The Hub is asked once, with a time limit and without retries, before anything is loaded.
+What it refuses becomes one line with its remedy; where it cannot be reached, the local
+cache alone is used.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import huggingface_hub
+from huggingface_hub import constants, errors
+
+# The base of the HTTP client's errors, whichever client this version of the Hub's uses.
+from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
+from mse_lab.probe.plain_text import reading
+from mse_lab.probe.schema import local_path
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a checkpoint lies.
+
+    Attributes:
+        key: The configuration's key that names it, such as `model.path`.
+        name: The name, as the configuration has it.
+        where: The folder, or the Hub name.
+        revision: The Hub revision; None for the default branch, or a folder.
+        online: Whether what is missing may be fetched from the Hub.
+    """
+
+    key: str
+    name: str
+    where: str
+    revision: str | None
+    online: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of the user's."""
+        return Path(self.where).is_dir()
+
+    @property
+    def download(self) -> str:
+        """The command that fetches it into the cache."""
+        pinned = f" --revision {self.revision}" if self.revision else ""
+        return f"hf download {self.where}{pinned}"
+
+    @property
+    def options(self) -> dict[str, str | bool | None]:
+        """Arguments of every `from_pretrained`; code that comes with it is never run."""
+        return {
+            "revision": self.revision,
+            "local_files_only": not self.online,
+            "trust_remote_code": False,
+        }
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds its files, the cache's where it lies on the Hub."""
+        known = (self.file(name) for name in ("config.json", "adapter_config.json"))
+        return next((path.parent for path in known if path), Path(self.where))
+
+    def file(self, name: str) -> Path | None:
+        """Find one of its files on this machine, or None."""
+        if self.is_local:
+            path = Path(self.where) / name
+            return path if path.is_file() else None
+        try:
+            found = huggingface_hub.try_to_load_from_cache(
+                self.where, name, revision=self.revision
+            )
+        except errors.HFValidationError:
+            return None
+        return Path(found) if isinstance(found, str) else None
+
+    def refuse(self, reason: str, remedy: str) -> InputError:
+        """Say in one line what is wrong with it."""
+        return InputError(
+            f"{self.key} = {shorten(self.name, LONGEST_QUOTE)}: {reason}; {remedy}"
+        )
+
+
+def locate(
+    key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
+) -> Location:
+    """Find a checkpoint.
+
+    Args:
+        key: The configuration's key that names it.
+        name: A folder, or a Hub name `owner/model`.
+        revision: The Hub revision, or None.
+        root: Folder that relative paths may start from, beside the working folder.
+        file: A file that such a checkpoint has.
+
+    Returns:
+        Where it is: a folder with that file, or a Hub name that the Hub or the cache knows.
+
+    Raises:
+        InputError: It is not to be had; the line says what to do.
+    """
+    location = look_up(key, name, revision, root)
+    if location.is_local:
+        if location.file(file) is None:
+            raise location.refuse(f"no {file} in it", _folder_wanted(location))
+        return location
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise location.refuse("no such folder", "give a checkpoint or Hub name")
+    obstacle = _obstacle(location, file)
+    if obstacle and location.file(file) is None:
+        raise location.refuse(
+            f"no such folder, not in the local cache, and {obstacle}",
+            f"where there is a network, fetch it with: {location.download}",
+        )
+    return replace(location, online=not obstacle)
+
+
+def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
+    """Say whether a name is that of a folder, without asking the Hub.
+
+    Raises:
+        InputError: The folder may not be read or entered.
+    """
+    try:
+        path = local_path(name, root)
+        if path is None:
+            return Location(key, name, name, revision, online=True)
+        with reading(path):
+            next(path.iterdir(), None)
+            (path / "config.json").is_file()  # may it be entered
+    except InputError as error:
+        raise InputError(
+            f"{key} = {shorten(name, LONGEST_QUOTE)}: {error}; give a folder that may be "
+            "read"
+        ) from None
+    return Location(key, name, str(path), None, online=False)
+
+
+def _folder_wanted(location: Location) -> str:
+    if location.key == "model.path" and location.file("adapter_config.json"):
+        return "a saved adapter is named by model.adapter, and its base by model.path"
+    return "give a checkpoint's folder"
+
+
+def _obstacle(location: Location, file: str) -> str:
+    """Ask the Hub for a file; say why it cannot be had, or nothing if it can.
+
+    Raises:
+        InputError: There is no such model, revision or file, or it may not be had, and
+            the cache has no copy.
+    """
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    limit = constants.HF_HUB_ETAG_TIMEOUT
+    try:
+        url = huggingface_hub.hf_hub_url(location.where, file, revision=location.revision)
+        huggingface_hub.get_hf_file_metadata(url, timeout=limit)
+    except (errors.HFValidationError, errors.HfHubHTTPError) as error:
+        if location.file(file) is None:
+            raise _answer(location, error, file) from None
+        return f"the Hub answers: {in_short(error)}"
+    except (HTTPError, OSError) as error:
+        if "Timeout" in type(error).__name__:
+            return f"the Hub does not answer within {limit} s (HF_HUB_ETAG_TIMEOUT)"
+        return f"the Hub cannot be reached ({in_short(error)})"
+    return ""
+
+
+def _answer(location: Location, error: Exception, file: str) -> InputError:
+    """Turn what the Hub answered into one line with its remedy."""
+    page = f"{constants.ENDPOINT}/{location.where}"
+    if isinstance(error, errors.HFValidationError):
+        return location.refuse("no such folder, and no Hub name", "give a checkpoint")
+    if isinstance(error, errors.GatedRepoError):
+        return location.refuse(
+            "its owner grants access", f"ask at {page}, then log in with: hf auth login"
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return location.refuse(
+            "no such folder, and no such model on the Hub",
+            "check the name; if it is private, log in with: hf auth login",
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return location.refuse(
+            f"no revision {location.revision} of it on the Hub",
+            f"choose one of {page}/commits/main",
+        )
+    if isinstance(error, errors.EntryNotFoundError):
+        return location.refuse(
+            f"no {file} in it on the Hub", "give a checkpoint in transformers' format"
+        )
+    return location.refuse(f"the Hub answers: {in_short(error)}", "try again later")
+
+
+def incomplete(location: Location, reason: str) -> InputError:
+    """Say that something is wrong with a checkpoint's files, or that some are missing."""
+    if location.is_local:
+        whole = "adapter of model.path" if location.key == "model.adapter" else "checkpoint"
+        return location.refuse(reason, f"give a whole {whole}")
+    if location.online:
+        return location.refuse(reason, f"try again, or fetch it with: {location.download}")
+    return location.refuse(
+        f"not whole in the local cache ({reason})",
+        f"where there is a network, fetch it with: {location.download}",
+    )

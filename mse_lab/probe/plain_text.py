@@ -1,0 +1,215 @@
+"""Plain values: a user's YAML and JSON, read within limits.
+
+Both give what JSON has: objects with texts as keys, lists, texts, numbers, booleans, null.
+Whatever is nested too deeply, grows when its aliases are written out, or cannot be written
+down again is refused before anything is made of it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mse_lab.errors import InputError, shorten
+
+# Far beyond what a probe needs, and soon read.
+LONGEST_TEXT, MOST_VALUES, DEEPEST = 200_000, 10_000, 50
+
+# Python writes and reads whole numbers of at most 4,300 digits.
+_MOST_DIGITS = 4300
+_LARGEST = 10**_MOST_DIGITS - 1
+
+# Halves of characters (lone surrogates), which no UTF-8 file can hold.
+_HALVES = re.compile("[\ud800-\udfff]")
+
+# What would break a line of a table or of the screen.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def fault_of_text(text: str, *, controls: bool = False) -> str:
+    r"""Say why a text cannot be used; empty if it can.
+
+    Args:
+        text: The text.
+        controls: Whether control characters and line breaks may stand in it.
+
+    >>> fault_of_text("a\tb"), fault_of_text("a\tb", controls=True)
+    ('holds a control character or line break; take it out', '')
+    """
+    if _HALVES.search(text):
+        return "holds half a character (a lone surrogate); take it out"
+    if not controls and _CONTROLS.search(text):
+        return "holds a control character or line break; take it out"
+    return ""
+
+
+def _fault(value: Any, depth: int, controls: bool) -> str:
+    if depth > DEEPEST:
+        return f"nested more than {DEEPEST} deep; write it flatter"
+    if isinstance(value, str):
+        return fault_of_text(value, controls=controls)
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return f"a number of more than {_MOST_DIGITS} digits; give a smaller one"
+    parts: Any = ()
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            return "a key is no text; put it in quotes"
+        parts = (*value, *value.values())
+    elif isinstance(value, list):
+        parts = value
+    return next(filter(None, (_fault(part, depth + 1, controls) for part in parts)), "")
+
+
+def refuse_unusable(value: Any, where: str, *, controls: bool = False) -> None:
+    """See that a value can be kept, shown and written down.
+
+    Args:
+        value: What YAML or JSON gave.
+        where: Where it stands, for the message.
+        controls: Whether control characters and line breaks may stand in its texts.
+
+    Raises:
+        InputError: It cannot; the message names the key.
+    """
+    items = value.items() if isinstance(value, dict) else [("", value)]
+    for key, part in items:
+        fault = _fault({key: part}, 0, controls)
+        if fault:
+            name = f"{shorten(str(key))}: " if isinstance(key, str) and key else ""
+            raise InputError(f"{where}: {name}{fault}")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the failures of reading a user's file into one line.
+
+    Raises:
+        InputError: It cannot be opened or read, or is not UTF-8.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.reason} at byte {error.start}; use UTF-8"
+        ) from None
+
+
+def read_text(path: Path) -> str:
+    """Read a user's UTF-8 file, with or without a byte order mark.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    with reading(path):
+        return path.read_text(encoding="utf-8-sig")
+
+
+def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        raw: Its text.
+        where: Where it stands, for messages.
+
+    Raises:
+        InputError: It is none, or holds what cannot be used.
+    """
+    text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
+    try:
+        values = json.loads(raw)
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply; write it flatter") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        reason = getattr(error, "msg", "not UTF-8")
+        raise InputError(f"{where}: not valid JSON ({reason}); mend the line") from None
+    except ValueError:
+        raise InputError(
+            f"{where}: holds a number of more than {_MOST_DIGITS} digits; give it as text"
+        ) from None
+    if not isinstance(values, dict):
+        raise InputError(f"{where}: not a JSON object; give one with keys and values")
+    # Long lists of tokens are not walked for what their text cannot hold.
+    if text.count("[") + text.count("{") > DEEPEST or _ESCAPED_HALF.search(text):
+        refuse_unusable(values, where, controls=True)
+    return values
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML as JSON has it: dates are texts; sets, binaries and the rest are refused."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [pair for pair in pairs if not pair[0].endswith(":timestamp")]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    yaml_constructors = {  # noqa: RUF012
+        tag: construct
+        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None
+        or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
+    }
+
+
+def _refuse_growth(text: str) -> None:
+    """See that a document stays small, and shallow, when its aliases are written out.
+
+    Raises:
+        InputError: It does not; without its source, which the caller knows.
+    """
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    count = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise InputError(f"*{event.anchor} stands for itself or for nothing")
+            count += sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, count))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            count += 1
+            if anchor is not None:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        if count > MOST_VALUES:
+            raise InputError(f"more than {MOST_VALUES} values, its aliases written out")
+        if len(opened) > DEEPEST:
+            raise InputError(f"nested more than {DEEPEST} deep")
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Read one YAML document.
+
+    Args:
+        text: The document.
+        source: Its name, for messages.
+
+    Raises:
+        InputError: It is no YAML, holds more than JSON can, or is too large or too deep.
+
+    >>> parse_yaml("{since: 2026-01-01, k: 4}", "mine.yaml")
+    {'since': '2026-01-01', 'k': 4}
+    """
+    if len(text) > LONGEST_TEXT:
+        raise InputError(f"{source}: longer than {LONGEST_TEXT} characters; shorten it")
+    try:
+        _refuse_growth(text)
+        value = yaml.load(text, Loader=_Loader)
+    except InputError as error:
+        raise InputError(f"{source}: {error}; write it shorter and flatter") from None
+    # Numbers and escapes that Python cannot make anything of are ValueErrors.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(f"{source}: not valid YAML: {error}") from None
+    refuse_unusable(value, source)
+    return value

@@ -1,0 +1,278 @@
+"""Rewards: the text of a completion and its prompt's record -> a number.
+
+A reward is a pure function. The text is the completion up to its first end token,
+decoded with special tokens skipped.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from functools import wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import LARGEST
+from mse_lab.errors import InputError, nearest, shorten
+from mse_lab.probe.extras import load_extra
+from mse_lab.probe.mathematics import GaveUp, are_equal
+from mse_lab.probe.own_code import guard, load_function
+from mse_lab.probe.prompts import Prompt
+
+Reward = Callable[[str, Mapping[str, Any]], float]
+
+_INTEGER = re.compile(r"[-+]?\d[\d,]*")
+
+# A minus belongs to the number unless it stands between two things, as in 10-15 or x-3.
+_NUMBER = re.compile(
+    r"(?P<minus>(?<![\w)\]])[-\u2212])?\+?(?:\\?\$\s?)?(?P<minus_inside>(?<=\$)[-\u2212])?"
+    r"(?P<digits>\d[\d,]*(?:\.\d+)?|(?<!\d)\.\d+)"
+)
+_MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
+
+
+def integer(text: str, prompt: Mapping[str, Any]) -> float:
+    """1 if the last integer in the text equals the prompt's answer, else 0.
+
+    Args:
+        text: The completion.
+        prompt: The prompt's record; `answer` holds an integer.
+
+    Returns:
+        1.0 or 0.0; 0.0 where the text holds no integer.
+
+    Raises:
+        ValueError: The answer is no integer.
+
+    >>> integer("that makes 1,024", {"answer": "1024"})
+    1.0
+    >>> integer("7 - 9 = -2", {"answer": -2})
+    1.0
+    """
+    answer = int(str(prompt["answer"]).replace(",", ""))
+    found = _INTEGER.findall(text)
+    # Not int: Python refuses texts of more than 4,300 digits, and models write them.
+    return float(bool(found) and Decimal(found[-1].replace(",", "")) == answer)
+
+
+def exact(text: str, prompt: Mapping[str, Any]) -> float:
+    r"""1 if the text, stripped of white space at its ends, is the answer, else 0.
+
+    >>> exact(" 42\n", {"answer": 42})
+    1.0
+    """
+    return float(text.strip() == str(prompt["answer"]).strip())
+
+
+def _as_number(found: re.Match[str]) -> Decimal:
+    size = Decimal(found["digits"].replace(",", ""))
+    # Not -size, which rounds to 28 digits.
+    return size.copy_negate() if found["minus"] or found["minus_inside"] else size
+
+
+def _stated_number(text: str) -> Decimal | None:
+    """Read the number that a text ends on: after the first `####`, else the last one."""
+    if marked := _MARKED.search(text):
+        return _as_number(marked)
+    numbers = list(_NUMBER.finditer(text))
+    return _as_number(numbers[-1]) if numbers else None
+
+
+def _reference_number(answer: str) -> Decimal:
+    """Read a reference: the number after `####`, or a number and nothing else."""
+    found = _MARKED.search(answer) or _NUMBER.fullmatch(answer.strip().rstrip("."))
+    if found is None:
+        raise ValueError("the answer is no number and has none after ####")
+    return _as_number(found)
+
+
+def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
+    r"""1 if the text states the number that the reference states, else 0.
+
+    A completion states the number right after its first `####`, or else its last number;
+    the first, since a model that is not stopped goes on to problems of its own. Decimals,
+    signs, a dollar sign, thousands separators and a final full stop are understood, and
+    numbers are compared exactly: 18.00 is 18.
+
+    Args:
+        text: The completion.
+        prompt: The prompt's record; `answer` holds a number, alone or after `####`.
+
+    Returns:
+        1.0 or 0.0; 0.0 where the text holds no number.
+
+    Raises:
+        ValueError: The answer states no number.
+
+    >>> gsm8k("9 eggs at $2 make $18.00.", {"answer": "9 * 2 = 18\n#### 18"})
+    1.0
+    >>> gsm8k("#### 17, not 18", {"answer": 18})
+    0.0
+    """
+    answer = _reference_number(str(prompt["answer"]))
+    return float(_stated_number(text) == answer)
+
+
+def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
+    r"""1 if math-verify finds the text's final answer equal to the reference, else 0.
+
+    The final answer is what math-verify extracts: what is in `\boxed{}` (several boxes are
+    a set), or else LaTeX or a number behind words such as "the answer is", or else the last
+    of either. Equality is mathematical: `\frac{1}{2}` is 0.5.
+
+    A comparison that takes 5 seconds of a processor is given up and counts as unequal,
+    which is the only way in which a reward may depend on the machine.
+
+    Args:
+        text: The completion.
+        prompt: The prompt's record; `answer` holds LaTeX, bare or in `$...$`; a solution
+            with its answer in `\boxed{}`; or a number after `####`.
+
+    Returns:
+        1.0 or 0.0; 0.0 where nothing can be extracted or parsed.
+
+    Raises:
+        ValueError: Nothing can be extracted from the answer.
+        GaveUp: The comparison is given up.
+    """
+    equal = are_equal(text, str(prompt["answer"]))
+    if equal is None:
+        raise ValueError("math-verify finds no mathematics in the answer")
+    return float(equal)
+
+
+def supplied(text: str, prompt: Mapping[str, Any]) -> float:
+    """Stand for rewards that the file of `completions` gives: never computed.
+
+    Raises:
+        ValueError: Always.
+    """
+    raise ValueError("the reward `supplied` is read from the file of completions")
+
+
+REWARDS: dict[str, Reward] = {
+    "integer": integer,
+    "gsm8k": gsm8k,
+    "math": mathematics,
+    "exact": exact,
+    "supplied": supplied,
+}
+
+
+def load_reward(name: str) -> Reward:
+    """Look up a reward by name, or import `package.module:function`.
+
+    Raises:
+        InputError: There is no such reward, or its library is not installed.
+    """
+    if ":" in name:
+        return _users_own(name)
+    if name not in REWARDS:
+        raise InputError(f"reward = {name}: no such reward; {nearest(name, list(REWARDS))}")
+    if name == "math":
+        load_extra("math_verify", "math", "reward = math")
+    return REWARDS[name]
+
+
+def fault_of_reward(value: float) -> str:
+    """Say why a reward cannot be measured with; empty if it can.
+
+    >>> fault_of_reward(float("nan"))
+    'it must be a finite number of size 1e+25 at most'
+    """
+    usable = abs(value) <= LARGEST
+    return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
+
+
+def _users_own(name: str) -> Reward:
+    """Load a user's function, guarded at every call."""
+    function, what = load_function(name, "reward")
+
+    @wraps(function)
+    def reward(text: str, prompt: Mapping[str, Any]) -> float:
+        where = f"prompt {shorten(str(prompt.get('id')))}"
+        with guard(f"{what}: failed on {where}"):
+            value = function(text, prompt)
+            if isinstance(value, str | bytes):
+                raise TypeError(f"it gave the text {value!r}, not a number")
+            number = float(value)
+        if fault := fault_of_reward(number):
+            raise InputError(f"{what}: gave {number:g} on {where}; {fault}")
+        return number
+
+    return reward
+
+
+def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
+    try:
+        return reward(text, prompt.record)
+    except InputError:
+        raise
+    except ValueError as error:
+        # A built-in's, of a reference answer that it cannot read.
+        raise InputError(
+            f"reward failed on prompt {shorten(prompt.id)}: ValueError: {error}"
+        ) from None
+
+
+class Rewards(NamedTuple):
+    """What the completions of a prompt are rewarded with.
+
+    Attributes:
+        values_N: Rewards (N,).
+        given_up: How many of them are 0 because their comparison was given up.
+    """
+
+    values_N: NDArray[np.float64]
+    given_up: int
+
+
+def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
+    """Reward the completions of a prompt.
+
+    Args:
+        reward: The reward function.
+        texts: The completions' texts.
+        prompt: Their prompt.
+
+    Returns:
+        The rewards. Equal texts are rewarded once: a reward is pure.
+
+    Raises:
+        InputError: The reward fails or is not finite; the message names the prompt.
+    """
+    rewards: dict[str, float] = {}
+    for text in dict.fromkeys(texts):
+        # What is given up stays without one.
+        with suppress(GaveUp):
+            rewards[text] = _reward_one(reward, text, prompt)
+    values_N = np.array([rewards.get(text, 0.0) for text in texts])
+    return Rewards(values_N, sum(text not in rewards for text in texts))
+
+
+def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
+    """Reward a completion of every prompt, before anything is spent.
+
+    What fails on a prompt's reference answer fails now, not hours later at that prompt. A
+    user's own function is not called before there is something to reward: it may be slow.
+
+    Args:
+        reward: The reward function.
+        prompts: The prompts of a run.
+
+    Raises:
+        InputError: The reward fails or is not finite; the message names the prompt.
+    """
+    if reward is supplied or reward not in REWARDS.values():
+        return
+    for prompt in prompts:
+        try:
+            # Something to compare with: an answer alone is read, but not worked out.
+            _reward_one(reward, "0", prompt)
+        except GaveUp:
+            raise InputError(
+                f"reward failed on prompt {shorten(prompt.id)}: math-verify takes too long "
+                "over the answer; give it worked out"
+            ) from None

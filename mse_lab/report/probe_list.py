@@ -1,0 +1,55 @@
+"""List the probes, what each needs, and whether its result stands."""
+
+from pathlib import Path
+
+from mse_lab.console import ending
+from mse_lab.errors import InputError
+from mse_lab.probe.schema import Probe, load_probe, probe_files
+from mse_lab.results.records import Record
+
+
+def _standing(probe: Probe, record: Record) -> str:
+    """Say in a few words what there is of a probe's result."""
+    if not record.is_begun():
+        return "not run"
+    damage = record.damage()
+    if damage:
+        raise InputError(damage)
+    if record.differences(probe):
+        return "of another configuration"
+    if record.has_tables() and not record.read_checks().ok:
+        return "a check failed"
+    if record.is_complete():
+        return "finished"
+    if record.lost():
+        return "a table lost"
+    if record.has_tables():
+        return "tables only"
+    return f"interrupted, {record.finished_prompts()} prompts done"
+
+
+def _needs(probe: Probe) -> str:
+    prompts = probe.prompts
+    rows = " ".join(
+        part for part in (prompts.source, prompts.subset, prompts.split) if part
+    )
+    limit = "" if prompts.limit is None else f", first {prompts.limit}"
+    size = probe.pool.reference + probe.pool.replicate
+    return f"{probe.model.path}, {rows}{limit}, {size} completions a prompt"
+
+
+def list_probes(root: Path, results: Path) -> str:
+    """Describe every probe below `probes/`, a line each: name, result, needs."""
+    rows = []
+    for name, path in probe_files(root):
+        try:
+            probe = load_probe(path)
+        except (InputError, OSError) as error:
+            rows.append((name, "unusable", ending(error).line))
+            continue
+        try:
+            rows.append((name, _standing(probe, Record(results / name)), _needs(probe)))
+        except (InputError, OSError) as error:
+            rows.append((name, "damaged", ending(error).line))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

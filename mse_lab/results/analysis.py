@@ -1,0 +1,138 @@
+"""Analysis: the one way from pools to numbers.
+
+Commands, tables, claims, advice and pages take theirs from here, and so does the public
+door (`door.py`). It needs no model.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from mse_lab.arrays import Floats
+from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.mse.curves import (
+    Curve,
+    Curves,
+    law_curves,
+    measure_curves,
+    warn_of_disagreement,
+    warn_of_few_degrees,
+    warn_of_norms_only,
+)
+from mse_lab.mse.pools import Pools
+from mse_lab.mse.reference_noise import draw_reference_noise
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.probe.schema import EstimatorEntry, Probe
+from mse_lab.probe.streams import stream
+from mse_lab.results import tables
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What pools have to say of estimators at group sizes.
+
+    Attributes:
+        name: The run's name; runs of other names are independent of it.
+        pools: The pools.
+        entries: The estimators, as in a probe.
+        group_sizes: Group sizes G.
+        level: Coverage of intervals; tests are at one less it.
+        resamples: Draws of the reference's noise.
+        seed: Of all draws.
+        described: Of each prompt what pools do not know: `prompt`, `category`,
+            `mean_length`, `truncated`.
+    """
+
+    name: str
+    pools: Pools
+    entries: tuple[EstimatorEntry, ...]
+    group_sizes: tuple[int, ...]
+    level: float
+    resamples: int
+    seed: int
+    described: pd.DataFrame
+
+    @cached_property
+    def estimators(self) -> tuple[Estimator, ...]:
+        """The estimators.
+
+        Raises:
+            InputError: One is not to be had, or does not apply to these sizes.
+        """
+        found = find_estimators(
+            list(self.entries), list(self.group_sizes), self.pools.prompts
+        )
+        return tuple(found)
+
+    @cached_property
+    def errors(self) -> dict[Key, Floats]:
+        """Squared errors of every group, (P, R)."""
+        return measure_errors(self.pools, self.estimators, self.group_sizes)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """What all curves share."""
+        rng = stream(self.seed, "reference noise")
+        noise = draw_reference_noise(self.pools, self.resamples, rng)
+        return Curves(self.pools, noise, self.name)
+
+    @cached_property
+    def points(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+        """Every point of every curve: measured, and by law."""
+        return measure_curves(self.curves, self.estimators, self.errors)
+
+    @cached_property
+    def mse(self) -> pd.DataFrame:
+        """The rows of `mse.csv`."""
+        return tables.mse_table(self.name, self.pools, self.errors, self.points, self.level)
+
+    @cached_property
+    def laws(self) -> pd.DataFrame:
+        """The rows of `laws.csv`."""
+        points = law_curves(self.curves, self.estimators, self.group_sizes)
+        return tables.laws_table(self.name, points, self.level)
+
+    @cached_property
+    def prompts(self) -> pd.DataFrame:
+        """The rows of `prompts.csv`."""
+        return tables.prompts_table(self.described, self.pools)
+
+    @cached_property
+    def by_prompt(self) -> pd.DataFrame:
+        """The rows of `by_prompt.csv`."""
+        names = self.described["prompt"]
+        return tables.by_prompt_table(names, self.curves, self.estimators, self.errors)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """All tables, by the names of their files."""
+        return {
+            "mse.csv": self.mse,
+            "laws.csv": self.laws,
+            "prompts.csv": self.prompts,
+            "by_prompt.csv": self.by_prompt,
+        }
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a reader should know before using the numbers, a sentence each."""
+        return [
+            *warn_of_norms_only(self.pools, self.points),
+            *warn_of_few_degrees(self.pools, self.points),
+            *warn_of_disagreement(self.points),
+        ]
+
+
+def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) -> Analysis:
+    """Analyse the pools of a run as its probe says."""
+    return Analysis(
+        name=name,
+        pools=pools,
+        entries=tuple(probe.estimators),
+        group_sizes=tuple(probe.group_sizes),
+        level=probe.interval.level,
+        resamples=probe.interval.resamples,
+        seed=probe.seed,
+        described=described,
+    )

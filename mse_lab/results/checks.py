@@ -1,0 +1,200 @@
+"""Checks on the spot, in every run: what would make all its numbers wrong.
+
+- `drawn law equals differentiated law`: the log-probability that each completion was drawn
+  with, against the one recomputed by the passes that are differentiated.
+- `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
+  differentiated. The products <W_i, W_j>, i != j, of a block sum to zero on average.
+- `completions are the policy's`: of completions from elsewhere, no other law is likelier
+  than the policy to have drawn the tokens (`rivals.py`).
+- `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
+  the same score, in every parameter.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.pools import Pools
+
+# Largest tolerated difference of a completion's log-probability, in nats a token. Cached
+# and whole-sequence passes round differently; sampling at top-p 0.99 shows at 0.01.
+LAW_BOUNDS = {"float64": 1e-4, "float32": 1e-3, "float16": 3e-2, "bfloat16": 0.2}
+
+# Largest tolerated relative difference of squared score norms and of products.
+SCORE_BOUNDS = {"float64": 1e-4, "float32": 5e-3, "float16": 0.1, "bfloat16": 0.5}
+
+# Least size of scores that `mean score zero` brings to one scale, over the median.
+LEAST_SIZE = 0.1
+
+MEAN_SCORE = "mean score zero"
+
+# Squared distance of two scores that counts as none, over the sum of their squared norms.
+EQUAL = 1e-5
+
+# Probability of a false alarm of `mean score zero` and of `completions are the policy's`.
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check's outcome.
+
+    Attributes:
+        name: What was checked.
+        figure: The measured number; None where what it compares was not given.
+        bound: What it may not exceed.
+        ok: Whether it holds; None where it could not be made.
+        meaning: What the figure is, in words.
+    """
+
+    name: str
+    figure: float | None
+    bound: float
+    ok: bool | None
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What `checks.json` holds.
+
+    Attributes:
+        ok: Whether none of the checks failed.
+        checks: The built-in checks.
+        warnings: What a reader should know before using the numbers, a sentence each.
+    """
+
+    ok: bool
+    checks: list[Check]
+    warnings: list[str] = field(default_factory=list)
+
+
+def hold(checks: Iterable[Check]) -> bool:
+    """Whether none of the checks failed; one that could not be made has not."""
+    return not any(check.ok is False for check in checks)
+
+
+def _check(name: str, figure: float, bound: float, meaning: str) -> Check:
+    # Written so that NaN fails.
+    return Check(name, figure, bound, bool(figure <= bound), meaning)
+
+
+def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
+    """Largest |difference| of log-probabilities in nats a token."""
+    return float(np.max(np.abs(drawn_N - recomputed_N) / lengths_N))
+
+
+def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:
+    """Compare the law that was drawn from with the law that was differentiated.
+
+    Args:
+        gaps: `law_gap` of each pool; none where completions came without the
+            log-probabilities that they were drawn with.
+        dtype: The model's dtype, which sets the bound.
+    """
+    name, bound = "drawn law equals differentiated law", LAW_BOUNDS[dtype]
+    meaning = (
+        "largest difference between drawn and recomputed log-probability, nats a token"
+    )
+    if not gaps:
+        return Check(name, None, bound, None, meaning)
+    return _check(name, float(np.max(gaps)), bound, meaning)
+
+
+def _weights(gram_PKGG: Floats) -> Floats:
+    """Weigh each block (P, K) by the scores' size in the prompt's other blocks."""
+    norms2_PK = gram_PKGG.diagonal(axis1=-2, axis2=-1).mean(-1)
+    others_PK = (norms2_PK.sum(1, keepdims=True) - norms2_PK) / (norms2_PK.shape[1] - 1)
+    sizes_PK = others_PK + LEAST_SIZE * np.median(others_PK)
+    return np.divide(1, sizes_PK, out=np.zeros_like(sizes_PK), where=sizes_PK != 0)
+
+
+def check_mean_score(pools: Pools) -> Check:
+    """Test ||E W||^2 = 0 by the off-diagonal products inside blocks.
+
+    With weights w_b and q_b = w_b^2 sum_{i<j} K_ij^2 over block b's pairs the figure is
+
+        sum_b w_b sum_{i<j} K_ij / sqrt(sum_b q_b),
+
+    of mean 0 and variance about 1, in the worst case (one direction carries all the scores
+    of a block) a mean of (sum q)^2 / sum q^2 centred chi-squares, which give the bound.
+    Weights bring prompts to one scale, but none depends on its own block: where a policy is
+    nearly sure, most blocks hold one completion again and again, whose small score is
+    balanced by that of a rare one in another block, and on a scale of their own the former
+    would count for more. A block that holds one distinct completion has met no such rare
+    one, and says nothing, nor does a pool in which all blocks do. Pairs that were not
+    scored together are NaN and left out; where there are no others, the check is not made.
+    """
+    rows, columns = np.triu_indices(pools.largest_group, 1)
+    pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
+    formed = ~np.isnan(pairs)
+    own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
+    both = own[..., rows] + own[..., columns]
+    # ||W_i - W_j||^2, zero to the rounding of float32, in which scores are, where equal.
+    varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
+    weighted = np.where(formed, pairs, 0) * _weights(pools.gram_PKGG)[..., None]
+    weighted = weighted[varied_PK]
+    squares = (weighted**2).sum(-1)
+    total = squares.sum()
+    figure = float(weighted.sum() / np.sqrt(total)) if total != 0 else 0.0
+    count = max(1.0, total**2 / (squares**2).sum()) if total != 0 else 1.0
+    bound = float((stats.chi2.isf(FALSE_ALARM, count) - count) / np.sqrt(2 * count))
+    name, meaning = MEAN_SCORE, "standardised ||mean score||^2, off-diagonal"
+    if not varied_PK.any():
+        return Check(name, None, bound, None, meaning)
+    return _check(name, figure, bound, meaning)
+
+
+def check_rivals(log_ratios_PR: Floats) -> Check:
+    """Ask whether other laws are likelier than the policy to have drawn the completions.
+
+    Args:
+        log_ratios_PR: `rivals.rival_ratios` of each prompt.
+
+    The mean of the rivals' likelihood ratios over the whole run is 1 on average where the
+    policy drew the completions. So its logarithm exceeds the bound with probability
+    `FALSE_ALARM` at most, by Markov.
+    """
+    totals_R = log_ratios_PR.sum(0)
+    figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))
+    meaning = (
+        "log-likelihood ratio, over the policy, of other laws that may have drawn them"
+    )
+    return _check(
+        "completions are the policy's", figure, float(-np.log(FALSE_ALARM)), meaning
+    )
+
+
+def check_invariance(difference: float, dtype: str) -> Check:
+    """Judge the largest relative difference between alone, padded and batched scores."""
+    return _check(
+        "batch invariance",
+        difference,
+        SCORE_BOUNDS[dtype],
+        "largest relative difference of a completion's score alone, padded and batched",
+    )
+
+
+def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
+    """Say that scores could not be tested, where all blocks hold one completion each."""
+    return [
+        f"{check.name} could not be checked: no block holds two different completions, "
+        "as if they were not sampled; see sampling.temperature"
+        for check in checks
+        if check.name == MEAN_SCORE and check.ok is None
+    ]
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """Put the checks in one line for the screen."""
+    parts = []
+    for check in checks:
+        verdict = "ok" if check.ok else "FAILED"
+        figures = "" if check.figure is None else f"{check.figure:.2g} "
+        outcome = f"{figures}(bound {check.bound:.2g}) {verdict}"
+        parts.append(f"{check.name} {'not made' if check.ok is None else outcome}")
+    return "checks: " + "; ".join(parts)

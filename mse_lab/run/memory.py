@@ -1,0 +1,232 @@
+"""Memory: how much is done at once, within a budget.
+
+The sizes are a function of the configuration, the budget and the footprint of one
+completion, never of what happens to be free, so that a run can be repeated. Where a pass
+runs out of memory all the same, the next smaller way is taken and recorded.
+"""
+
+import gc
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from mse_lab.errors import InputError, shown
+from mse_lab.policy.policy import Policy
+from mse_lab.probe.schema import Probe
+from mse_lab.run.footprint import Footprint, measure_footprint
+from mse_lab.scores.factors import SLICE_BYTES
+from mse_lab.scores.scores import Scoring
+
+T = TypeVar("T")
+Size = TypeVar("Size")
+
+# Of a device's memory; the host's serves other programs and the run's arrays, too.
+SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
+
+UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+         "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
+
+# What slices of gradients and logits take, several at a time.
+WORKSPACE = 8 * SLICE_BYTES
+
+
+def parse_bytes(text: str | int) -> int:
+    """Read a size such as `12 GB`.
+
+    >>> parse_bytes("1.5 GiB")
+    1610612736
+    """
+    found = re.fullmatch(
+        r"([0-9]{1,19}(?:[.][0-9]+)?) *([a-z]*)", str(text).strip().lower()
+    )
+    if found and found[2] in UNITS:
+        return int(float(found[1]) * UNITS[found[2]])
+    raise InputError(f"model.memory = {shown(text)}: not a size; write 12GB or 40 GiB, say")
+
+
+def _host_bytes() -> int:
+    """Memory of the machine, or of the container that the process is in."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return min(physical, int(text)) if text.isdigit() else physical
+
+
+def device_bytes(device: torch.device) -> int:
+    """Memory of a device, all of it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return _host_bytes()
+
+
+def budget_bytes(wanted: str | int | None, devices: Sequence[torch.device]) -> int:
+    """Resolve the probe's budget; by default a share of the devices' memory."""
+    if wanted is not None:
+        return parse_bytes(wanted)
+    return sum(int(SHARE[one.type] * device_bytes(one)) for one in devices)
+
+
+def halves(size: int) -> list[int]:
+    """List a size, its half, and so on down to one.
+
+    >>> halves(12)
+    [12, 6, 3, 1]
+    """
+    return [size >> shift for shift in range(size.bit_length())]
+
+
+def scoring_bytes(footprint: Footprint, how: Scoring) -> int:
+    """Estimate what scoring takes beside the weights and one reference vector."""
+    one = footprint
+    head = 0 if how.sliced else one.head
+    if how.layer is None:
+        return how.block * (one.kept + one.layer + head) + WORKSPACE
+    held = one.inputs + one.factors + head
+    return how.block * held + min(how.layer, how.block) * 2 * one.layer + WORKSPACE
+
+
+def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
+    """List the ways to score a block of `group`, from the fastest to the smallest.
+
+    The whole block at once; its logits in slices of the vocabulary; its layers recomputed
+    from their inputs, for fewer and fewer completions at a time; and, without products
+    between completions, smaller blocks.
+    """
+    slices = [False, True] if footprint.sliceable else [False]
+    ways = [Scoring(group, sliced=sliced) for sliced in slices]
+    if footprint.inputs:
+        ways += [Scoring(group, part, slices[-1]) for part in halves(group)]
+    ways += [Scoring(part, sliced=slices[-1]) for part in halves(group)[1:]]
+    if footprint.inputs:
+        ways.append(Scoring(1, 1, slices[-1]))
+    return ways
+
+
+class Ladder(Generic[Size]):
+    """Ways to do a stage, each smaller than the one before, and the one in use."""
+
+    def __init__(
+        self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
+    ) -> None:
+        fitting = [place for place, way in enumerate(ways) if takes(way) <= room]
+        self.ways = ways
+        self.place = fitting[0] if fitting else len(ways) - 1
+        self.planned = self.ways[self.place]
+        self.fits = bool(fitting)
+
+    @property
+    def current(self) -> Size:
+        """The way in use."""
+        return self.ways[self.place]
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # What PyTorch's allocator of host memory raises.
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+class Memory:
+    """The sizes of a run's passes.
+
+    Attributes:
+        budget: Bytes that the run may take on the device.
+        footprint: What one completion takes.
+        drawing: Completions drawn at once.
+        reference: Completions in one pass of the reference.
+        scoring: How a block is scored.
+    """
+
+    def __init__(self, budget: int, footprint: Footprint, group: int, batch: int) -> None:
+        """Plan the passes.
+
+        Args:
+            budget: Bytes.
+            footprint: What one completion takes.
+            group: Completions of a block, the largest group size.
+            batch: The most completions that are drawn at once.
+        """
+        one = footprint
+        left = budget - one.weights
+        self.budget, self.footprint = budget, footprint
+        self.drawing = Ladder(halves(batch), lambda size: size * one.drawing, left)
+        self.reference = Ladder(
+            halves(batch), lambda size: size * one.reference, left - 3 * one.gradient
+        )
+        self.scoring = Ladder(
+            ways_of_scoring(one, group),
+            lambda how: scoring_bytes(one, how),
+            left - one.gradient,
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether the smallest passes, at least, are thought to keep within the budget."""
+        return self.drawing.fits and self.reference.fits and self.scoring.fits
+
+    def describe(self) -> dict[str, Any]:
+        """Describe budget and sizes, for `environment.json`."""
+        how = self.scoring.current
+        return {
+            "budget_bytes": self.budget,
+            "drawn_at_once": self.drawing.current,
+            "reference_at_once": self.reference.current,
+            "scoring": how._asdict(),
+            "retreated": any(
+                ladder.current != ladder.planned
+                for ladder in (self.drawing, self.reference, self.scoring)
+            ),
+        }
+
+
+def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Memory:
+    """Plan the passes of a run by a trial completion of its longest prompt.
+
+    Raises:
+        InputError: The probe's own budget does not hold the smallest passes.
+    """
+    footprint = measure_footprint(
+        policy, max(tokens, key=len), probe.sampling.max_new_tokens
+    )
+    wanted = probe.model.memory
+    budget = budget_bytes(wanted, policy.devices)
+    memory = Memory(budget, footprint, probe.largest_group, policy.batch)
+    if wanted is not None and not memory.fits:
+        fixed = footprint.weights + 3 * footprint.gradient
+        raise InputError(
+            f"model.memory = {wanted}: too little; the weights and three vectors of their "
+            f"gradients take {fixed / 1e9:.2g} GB, one completion "
+            f"{footprint.kept / 1e9:.2g} GB; raise it"
+        )
+    return memory
+
+
+def attempt(ladder: Ladder[Size], action: Callable[[Size], T]) -> T:
+    """Do something in the way in use; out of memory, go on with the next smaller way.
+
+    Raises:
+        InputError: Even the smallest way runs out of memory.
+    """
+    while True:
+        try:
+            return action(ladder.current)
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+        # Here the error is gone, and with it the tensors that its frames held.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if ladder.place + 1 == len(ladder.ways):
+            raise InputError(
+                "out of memory with one completion at a time; leave out parameters, lower "
+                "sampling.max_new_tokens, or use another model.dtype or device"
+            )
+        ladder.place += 1

@@ -1,0 +1,232 @@
+"""Operations: how many floating-point operations PyTorch carries out, counted as it does.
+
+A multiply-add counts as two. What is counted are matrix products and attention, forward
+and backward, at the shapes that were run: a pass that is run twice counts twice, padding
+counts, and attention counts the whole square of its tokens whatever its mask leaves out.
+Work element by element (norms, softmax, the copies around it) is not counted.
+
+Reducing a block's scores has shapes of its own, and forms gradients or contracts tokens by
+the size of the block; `reduction_operations` puts the very code to it, on tensors without
+content.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums, reduce_factors
+
+_aten = torch.ops.aten
+
+
+def _products(out_val: Tensor, inner: int) -> int:
+    return 2 * out_val.numel() * inner
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
+    """Scores q k' and their product with v; several heads of q may share one of k and v."""
+    batch, heads, rows, width = query.shape
+    return 2 * batch * heads * rows * key.shape[-2] * (width + value.shape[-1])
+
+
+def _attention_backward(
+    _: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any, **___: Any
+) -> int:
+    """Scores once more, then the gradients of them, of v, of q and of k."""
+    batch, heads, rows, width = query.shape
+    products = 3 * width + 2 * value.shape[-1]
+    return 2 * batch * heads * rows * key.shape[-2] * products
+
+
+def _orthogonalise(matrix: Tensor, *_: Any, **__: Any) -> int:
+    """Householder reflections of a tall matrix, and its basis made of them."""
+    rows, columns = matrix.shape
+    return 4 * rows * columns**2 - 4 * columns**3 // 3
+
+
+_ATTENTION = (
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+)
+
+# PyTorch's own formulas; what they leave out, or know on some devices only.
+_FORMULAS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    _aten.mv: lambda matrix, _, out_val: _products(out_val, matrix.shape[1]),
+    _aten.dot: lambda left, _, out_val: _products(out_val, len(left)),
+    _aten.linalg_qr: _orthogonalise,
+    **{getattr(_aten, name): _attention for name in _ATTENTION},
+    **{getattr(_aten, f"{name}_backward"): _attention_backward for name in _ATTENTION},
+}
+if hasattr(_aten, "_grouped_mm"):  # experts' products, in newer versions
+    _FORMULAS[_aten._grouped_mm] = lambda left, *_, out_val, **__: _products(
+        out_val, left.shape[-1]
+    )
+
+
+class Counter(TorchDispatchMode):
+    """Counts while it is entered.
+
+    Attributes:
+        total: Operations so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Carry an operator out, and count it."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        formula = _FORMULAS.get(getattr(func, "overloadpacket", func))
+        if formula is not None:
+            self.total += formula(*args, **kwargs, out_val=result)
+        return result
+
+
+@contextmanager
+def counting() -> Iterator[Counter]:
+    """Count the operations of what runs inside the block, backward passes included.
+
+    >>> with counting() as counter:
+    ...     _ = torch.ones(2, 3) @ torch.ones(3, 5)
+    >>> counter.total
+    60
+    """
+    with Counter() as counter:
+        yield counter
+
+
+class _ComputedRows:
+    """Rows without content, which a product with the columns yields: a sliced head's."""
+
+    def __init__(self, columns_NTC: Tensor, rows: int) -> None:
+        self._columns = columns_NTC
+        self.shape = torch.Size([*columns_NTC.shape[:2], rows])
+
+    def __getitem__(self, index: Any) -> Tensor:
+        part = range(self.shape[-1])[index[-1]]
+        return self._columns @ self._columns.new_empty(self._columns.shape[-1], len(part))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Shape of a factor of some completions; what it holds is not kept.
+
+    Attributes:
+        kind: Of which type the factor is.
+        tokens: Tokens of a completion that it sums over.
+        rows: Rows of the gradient; of row sums those that occur in the block.
+        columns: Columns of it, 1 where there are none.
+        computed: Whether its rows are computed when they are asked for.
+        shared: Of the tokens, those whose columns are the same for all completions.
+        dtype: Precision.
+    """
+
+    kind: type[Any]
+    tokens: int
+    rows: int
+    columns: int
+    computed: bool
+    shared: int
+    dtype: torch.dtype
+
+    def lengthened(self, sequence: int, prompt: int, own: int) -> "Shape":
+        """Give the shape at other lengths of the prompt and of the longest completion.
+
+        Args:
+            sequence: Tokens of prompt and completion; a factor of fewer has the
+                completion's alone.
+            prompt: Tokens to add to the prompt.
+            own: Tokens to add to the completion.
+        """
+        whole = self.tokens == sequence
+        return replace(
+            self,
+            tokens=max(1, self.tokens + own + prompt * whole),
+            shared=max(0, self.shared + prompt) if self.shared else 0,
+        )
+
+    def outer(self, completions: int) -> OuterProducts:
+        """Make outer products of this shape without content."""
+
+        def empty(width: int) -> Tensor:
+            shape = (completions, self.tokens, width)
+            return torch.empty(shape, dtype=self.dtype, device="meta")
+
+        columns = empty(self.columns)
+        computed = _ComputedRows(columns, self.rows)
+        rows = computed if self.computed else empty(self.rows)
+        return OuterProducts(rows, columns, self.shared)
+
+
+def shape_of(factor: Factor) -> Shape | None:
+    """Describe a factor; None for one whose cost depends on what it holds."""
+    if isinstance(factor, OuterProducts):
+        rows, columns = factor.rows_NTR, factor.columns_NTC
+        computed = not isinstance(rows, Tensor)
+        sizes = columns.shape[1], rows.shape[-1], columns.shape[-1]
+        return Shape(OuterProducts, *sizes, computed, factor.shared, columns.dtype)
+    if isinstance(factor, RowSums):
+        index, columns = factor.index_NT, factor.columns_NTC
+        occurring = len(torch.unique(index))
+        sizes = columns.shape[1], occurring, columns.shape[-1]
+        return Shape(RowSums, *sizes, False, 0, columns.dtype)
+    if isinstance(factor, Dense):
+        values = factor.values
+        return Shape(Dense, 0, values[0].numel(), 1, False, 0, values.dtype)
+    return None
+
+
+def _row_sums_operations(shape: Shape, outer: Shape | None, count: int) -> int:
+    """2 N^2 U C for the Gram matrix and 2 N U C for the products, U rows that occur.
+
+    With outer products of the same matrix their U rows are formed and multiplied with, too.
+    """
+    entries = shape.rows * shape.columns
+    cross = 0 if outer is None else count * outer.tokens + count**2
+    return 2 * entries * (count**2 + count + cross)
+
+
+@cache
+def reduction_operations(shapes: tuple[Shape, ...], completions: int) -> int:
+    """Count the operations of `reduce_factors` for a block of any size.
+
+    Args:
+        shapes: Of the factors of one parameter.
+        completions: Completions of the block.
+
+    >>> weight = Shape(OuterProducts, 6, 3, 5, False, 0, torch.float32)
+    >>> reduction_operations((weight,), 8)  # formed: 2 x 15 x 8 x (6 + 8 + 1)
+    3600
+    """
+    outers = [shape for shape in shapes if shape.kind is OuterProducts]
+    sums = [shape for shape in shapes if shape.kind is RowSums]
+    dense = [shape for shape in shapes if shape.kind is Dense]
+    if dense:
+        return 2 * dense[0].rows * completions * (completions + 1) + sum(
+            2 * completions * one.tokens * one.rows * one.columns for one in outers
+        )
+    joined = outers[0] if outers else None
+    total = sum(_row_sums_operations(one, joined, completions) for one in sums)
+    if joined is not None:
+        reference = torch.empty(
+            joined.rows, joined.columns, dtype=joined.dtype, device="meta"
+        )
+        uses = [one.outer(completions) for one in outers]
+        with counting() as counter:
+            reduce_factors(uses, reference)
+        total += counter.total
+    return total

@@ -1,0 +1,144 @@
+"""Processes: one measures a run alone, or several that torchrun started share its prompts.
+
+Every prompt is a file of its own, so processes need little of each other: what the first
+one decides, whose turn which prompt is, counts for the progress bar. Here is the process
+that is alone, which `several.Several` extends, and the lock that keeps other starts out.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from mse_lab.console import writing
+from mse_lab.errors import InputError
+from mse_lab.probe.schema import Probe
+from mse_lab.run.progress import Tally
+
+T = TypeVar("T")
+
+# Seconds a shared file system is given to show what another machine wrote; NFS clients
+# believe for up to 60 that a file which was not there is not there.
+PATIENCE = 120.0
+
+# Seconds between two looks at a wait; Ctrl-C is heard in between.
+PAUSE = 0.05
+
+LOCK = ".lock"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Look again and again, the first time at once; return whether it came true."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(PAUSE)
+    return True
+
+
+def _lock_file(descriptor: int, path: Path) -> None:
+    """Lock an open file; a process that is killed lets go of it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The start that held it may have ended, and removed it, since it was opened.
+        held = not path.exists() or path.stat().st_ino != os.fstat(descriptor).st_ino
+    except BlockingIOError:
+        held = True
+    except OSError:
+        # Some network file systems know no locks; a second start there only costs time.
+        held = False
+    if held:
+        raise InputError(
+            f"{path.parent}: another start is measuring there; wait for it, "
+            "or choose another --out"
+        )
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[str]:
+    """Keep other starts out of a folder.
+
+    Yields:
+        What stands in the lock, different for every start.
+
+    Raises:
+        InputError: Another start is at work there, or the folder cannot be written.
+    """
+    path, mark = folder / LOCK, str(time.time_ns())
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without a buffer, which would be written once more when it is closed.
+        file = path.open("ab", buffering=0)
+    with file:
+        _lock_file(file.fileno(), path)
+        try:
+            with writing(folder):
+                file.truncate(0)
+                file.write(mark.encode())
+                os.fsync(file.fileno())
+            yield mark
+        finally:
+            path.unlink(missing_ok=True)
+
+
+class Processes:
+    """The processes that share a run: of this class, this one alone.
+
+    Attributes:
+        rank: Which one this is, from 0; the first decides, writes and shows.
+        count: How many there are.
+        restarted: Whether torchrun has started them anew after one was lost.
+    """
+
+    rank = 0
+    count = 1
+    restarted = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this one decides, writes and shows."""
+        return self.rank == 0
+
+    def place(self, probe: Probe) -> Probe:
+        """Give the probe this process's own device."""
+        return probe
+
+    def agree(self, decide: Callable[[], T]) -> T:
+        """Let the first process decide; all return what it did."""
+        return decide()
+
+    def gather(self, value: T) -> list[T]:
+        """Return everybody's value, in order of the ranks."""
+        return [value]
+
+    def deal(self, todo: Sequence[int]) -> Iterator[int]:
+        """Yield what is this process's to do, every item to one process only."""
+        return iter(todo)
+
+    def total(self, tally: Tally) -> Tally:
+        """Tell the others this process's tally; add up everybody's, so far as told."""
+        return tally
+
+    def meet(self, watch: Callable[[], object] = lambda: None) -> None:
+        """Wait until all are here.
+
+        Args:
+            watch: Called now and then meanwhile.
+        """
+
+    @contextmanager
+    def hold(self, folder: Path) -> Iterator[None]:
+        """Keep other starts out of a folder, and see that all processes have the same.
+
+        Raises:
+            InputError: Another start is at work there, or the folder is not shared.
+        """
+        with lock(folder):
+            yield
+
+
+ALONE = Processes()

@@ -1,0 +1,248 @@
+"""Several processes, started by torchrun: they share the prompts and meet.
+
+What they exchange goes through torchrun's store; they meet by gloo, which tells at once
+when a process is lost. Nothing that lies on a device is exchanged.
+
+Prompts are dealt one by one to whoever is free. Some take several times as long as others,
+devices differ, and an interrupted run has gaps: with equal shares all would wait for the
+unluckiest, so nobody waits longer than one prompt takes. Who measures a prompt changes
+nothing about it.
+"""
+
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
+from mse_lab.errors import InputError
+from mse_lab.probe.schema import Probe
+from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
+from mse_lab.run.progress import Tally, add_up
+
+# A wait ends when what is waited for comes, or when a connection is lost: one prompt of a
+# large model may take hours. In milliseconds it has to fit 32 bits.
+FOREVER = timedelta(days=20)
+
+# Seconds left to another process to print its line.
+COURTESY = 10.0
+
+
+class ProcessLost(RuntimeError):
+    """Another process of the run, or torchrun, is gone."""
+
+
+@contextmanager
+def _noticing_loss() -> Iterator[None]:
+    """Turn what torch raises where a connection is lost into one error of ours."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessLost(str(error)) from error
+
+
+class Several(Processes):
+    """One of several processes.
+
+    Args:
+        store: What they exchange through.
+        rank: Which one this is.
+        count: How many there are.
+    """
+
+    def __init__(self, store: Store, rank: int, count: int) -> None:
+        self.rank, self.count = rank, count
+        self.restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        self._store = PrefixStore("mse_lab", store)
+        # All processes meet and deal in the same order, so numbers make the keys agree.
+        self._meetings = self._deals = 0
+
+    def place(self, probe: Probe) -> Probe:
+        """Give the probe a GPU of this process's own, unless the probe names one.
+
+        Raises:
+            InputError: The machine has fewer GPUs than processes, or the model takes all.
+        """
+        gpus = torch.cuda.device_count()
+        if probe.model.device not in ("auto", "cuda") or not gpus:
+            return probe
+        local = int(os.environ["LOCAL_RANK"])
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        if probe.model.device_map is not None:
+            if here > 1:
+                raise InputError(
+                    f"--nproc-per-node {here}: model.device_map = auto takes all GPUs of a "
+                    "machine; start one process on each machine"
+                )
+            return probe
+        if local >= gpus:
+            raise InputError(
+                f"--nproc-per-node {here}: GPUs on this machine: {gpus}; start no more "
+                "processes than that, or set model.device"
+            )
+        torch.cuda.set_device(local)
+        model = probe.model.model_copy(update={"device": f"cuda:{local}"})
+        return probe.model_copy(update={"model": model})
+
+    def agree(self, decide: Callable[[], T]) -> T:
+        """Let the first process decide; all return what it did."""
+        key = f"decision/{self._meetings}"
+        if self.first:
+            self._set(key, decide())
+        self.meet()
+        return self._get(key)
+
+    def gather(self, value: T) -> list[T]:
+        """Return everybody's value, in order of the ranks."""
+        key = f"value/{self._meetings}"
+        self._set(f"{key}/{self.rank}", value)
+        self.meet()
+        return [self._get(f"{key}/{rank}") for rank in range(self.count)]
+
+    def deal(self, todo: Sequence[int]) -> Iterator[int]:
+        """Yield what is this process's to do; `todo` has to be the same everywhere."""
+        self._deals += 1
+        key = f"deal/{self._deals}"
+        while (turn := self._next(key)) < len(todo):
+            yield todo[turn]
+
+    def _next(self, key: str) -> int:
+        self._heed_complaints()
+        with _noticing_loss():
+            return int(self._store.add(key, 1)) - 1
+
+    def total(self, tally: Tally) -> Tally:
+        """Tell the others this process's tally; the first adds up all, so far as told."""
+        keys = [f"tally/{self._deals}/{rank}" for rank in range(self.count)]
+        with _noticing_loss():
+            self._store.set(keys[self.rank], json.dumps(tally))
+            if not self.first:
+                return tally
+            told = [self._store.get(key) for key in keys if self._store.check([key])]
+        return add_up(Tally(*json.loads(text)) for text in told)
+
+    def meet(self, watch: Callable[[], object] = lambda: None) -> None:
+        """Wait until all are here.
+
+        Raises:
+            ProcessLost: One is gone.
+        """
+        self._meetings += 1
+        with _noticing_loss():
+            arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
+            # Python hears no Ctrl-C while torch waits.
+            while not arrived.is_completed():
+                self._heed_complaints()
+                watch()
+                time.sleep(PAUSE)
+            arrived.wait()
+
+    @contextmanager
+    def hold(self, folder: Path) -> Iterator[None]:
+        """Keep other starts out of a folder, and see that all processes have the same.
+
+        Raises:
+            InputError: Another start is at work there, or the folder is not shared.
+        """
+
+        def is_shared() -> bool:
+            with suppress(OSError):
+                return (folder / LOCK).read_text() == mark
+            return False
+
+        with ExitStack() as held:
+            mark = self.agree(lambda: held.enter_context(lock(folder)))
+            if not wait_until(is_shared, PATIENCE):
+                raise InputError(
+                    f"{folder}: not the folder that process 0 writes to; give one that all "
+                    "machines share as --out"
+                )
+            self.meet()
+            yield
+
+    def complain(self, say: Callable[[str], None], end: Ending) -> None:
+        """Say what is at fault, unless another process says what is."""
+        # The store may be gone, together with torchrun.
+        with suppress(RuntimeError):
+            if self._store.add("complaints", 1) > 1:
+                self._await_said()
+                return
+        if not self.first:
+            # The line may hold the first one's progress bar.
+            print(file=sys.stderr)
+        say(end.line)
+        with suppress(RuntimeError):
+            self._store.set("said", str(end.status))
+
+    def _heed_complaints(self) -> None:
+        """End where another process has complained, but not before it has said so.
+
+        As soon as one process ends, torchrun ends the others of its machine.
+        """
+        with _noticing_loss():
+            if self._store.add("complaints", 0):
+                raise SystemExit(self._await_said())
+
+    def _await_said(self) -> int:
+        """Wait until the other has said so; return the exit status that it ends with."""
+        said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
+        return int(self._store.get("said")) if said else INPUT_ERROR
+
+    def _set(self, key: str, value: object) -> None:
+        with _noticing_loss():
+            self._store.set(key, pickle.dumps(value).hex())
+
+    def _get(self, key: str) -> Any:
+        with _noticing_loss():
+            return pickle.loads(bytes.fromhex(self._store.get(key).decode()))
+
+
+def _connect() -> Several:
+    store, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    on_gpus = torch.cuda.is_available() and distributed.is_nccl_available()
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_gpus else "gloo",
+        store=PrefixStore("group", store),
+        rank=rank,
+        world_size=count,
+        timeout=FOREVER,
+    )
+    return Several(store, rank, count)
+
+
+@contextmanager
+def join(say: Callable[[str], None]) -> Iterator[Several]:
+    """Join the processes that torchrun started.
+
+    An error of one ends all of them; one process says what is at fault.
+
+    Args:
+        say: Prints one line.
+    """
+    processes = _connect()
+    try:
+        yield processes
+    except SystemExit:
+        raise
+    except ProcessLost:
+        if processes.first:
+            say("a process was lost; the same command goes on from here")
+        raise SystemExit(INTERRUPTED) from None
+    except BaseException as error:
+        # The last door of the processes, see `console.conclude`.
+        end = ending(error)
+        processes.complain(say, end)
+        raise SystemExit(end.status) from None
+    finally:
+        distributed.destroy_process_group()

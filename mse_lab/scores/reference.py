@@ -1,0 +1,222 @@
+"""The reference gradient of a prompt, in two independent halves, and its value.
+
+Each half is the leave-one-out estimator over its n completions,
+
+    r_A = sum_{i in A} (Z_i - Zbar_A) W_i / (n - 1),
+
+exactly unbiased. With rbar = (r_A + r_B)/2 and the scalar <r_A, r_B> the squared error of
+any estimate g_hat is measured without bias,
+
+    ||g_hat||^2 - 2 <g_hat, rbar> + <r_A, r_B>,
+
+so one vector and one scalar are kept. The plain error ||g_hat - rbar||^2 is larger by
+||r_A - r_B||^2 / 4, identically.
+
+A half is one weighted backward pass. The prompt is common to its completions, so it is
+run through the model once, and backward once; a completion that occurs several times is
+one with the sum of their weights.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mse_lab.policy.completions import Completions, SharedPrefix, completion_logits
+from mse_lab.policy.policy import Policy
+from mse_lab.scores.scores import sum_own_tokens, token_log_probs
+
+Gradient = dict[str, Tensor]
+
+# Numbers turned into float64 at a time.
+CHUNK = 2**24
+
+# What a pass costs whatever is in it, in tokens.
+PASS_TOKENS = 1024
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The reference of one prompt.
+
+    Attributes:
+        mean: Parameter name -> rbar; parameters without influence are left out.
+        kept_mean: rbar, or a sketch of it.
+        kept_difference: r_A - r_B, or a sketch of it.
+        products: Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
+        distance2: ||r_A - r_B||^2.
+        log_probs_N: log pi of the reference's completions, recomputed.
+    """
+
+    mean: Gradient
+    kept_mean: NDArray[np.float32]
+    kept_difference: NDArray[np.float32]
+    products: dict[str, float]
+    distance2: float
+    log_probs_N: NDArray[np.float64]
+
+
+def completion_log_probs(
+    policy: Policy, prefix: SharedPrefix, completions: Completions
+) -> Tensor:
+    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
+    longest = int(completions.lengths_N.max())
+    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
+    logits = completion_logits(policy, prefix, tokens)
+    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
+
+
+@contextmanager
+def _summing(policy: Policy) -> Iterator[Gradient]:
+    """Sum what backward passes give, float32 or better whatever the model's precision."""
+    sums: Gradient = {}
+
+    def add(name: str, parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        if gradient is None:
+            return
+        if name in sums:
+            sums[name] += gradient
+        else:
+            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+
+    with policy.differentiable():
+        handles = [
+            parameter.register_post_accumulate_grad_hook(partial(add, name))
+            for name, parameter in policy.parameters.items()
+        ]
+        try:
+            yield sums
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
+    """Where to cut lengths, longest first, so that passes pad little: their starts."""
+    saved = np.arange(len(lengths_N), 0, -1) * (lengths_N[:1] - lengths_N)
+    best = int(np.argmax(saved))
+    if saved[best] <= PASS_TOKENS:
+        return [first]
+    return _cut(lengths_N[:best], first) + _cut(lengths_N[best:], first + best)
+
+
+def in_passes(lengths_N: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
+    """Split completions into passes, those of like length together.
+
+    Args:
+        lengths_N: Their tokens; a pass pads all of its completions to the longest.
+        most: Completions in a pass at most.
+
+    Returns:
+        Which completions are in each pass.
+
+    >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
+    [[1], [0, 2], [3]]
+    """
+    order = np.argsort(-lengths_N, kind="stable")
+    alike = np.split(order, _cut(lengths_N[order])[1:])
+    return [part[at : at + most] for part in alike for at in range(0, len(part), most)]
+
+
+def weighted_gradient(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    weights_N: NDArray[np.float64],
+) -> tuple[Gradient, NDArray[np.float64]]:
+    """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: Its completions.
+        weights_N: A weight for each.
+
+    Returns:
+        Parameter name -> gradient, for the parameters that autograd reaches, float32 or
+        better; and the completions' log-probabilities.
+    """
+    distinct, place_N = completions.distinct()
+    weights_N = np.bincount(place_N, weights_N).astype(np.float64)
+    log_probs = np.empty(len(distinct))
+    with torch.enable_grad(), _summing(policy) as gradient:
+        prefix = SharedPrefix(policy, prompt)
+        cut = prefix.detached()
+        for part in in_passes(distinct.lengths_N, policy.batch):
+            found = completion_log_probs(policy, cut, distinct[part])
+            (torch.from_numpy(weights_N[part]).to(found) * found).sum().backward()
+            log_probs[part] = found.detach().double().cpu().numpy()
+        prefix.backward(cut)
+    # Autograd reaches the parameters in the order of the pass; sketches want the model's.
+    ordered = {name: gradient[name] for name in policy.parameters if name in gradient}
+    return ordered, log_probs[place_N]
+
+
+def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of a half: (Z_i - Zbar) / (n - 1)."""
+    return (rewards_N - rewards_N.mean()) / (len(rewards_N) - 1)
+
+
+def inner_product(left: Tensor, right: Tensor) -> float:
+    """Multiply two gradients of one parameter, summed in float64."""
+    return float(
+        sum(
+            torch.dot(some.double(), others.double())
+            for some, others in zip(
+                left.flatten().split(CHUNK), right.flatten().split(CHUNK), strict=True
+            )
+        )
+    )
+
+
+def measure_reference(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    rewards_N: NDArray[np.float64],
+    keep: Callable[[Gradient], NDArray[np.float32]],
+) -> Reference:
+    """Measure the reference gradient of a prompt.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: An even number of them; the first half is A, the second B.
+        rewards_N: Their rewards.
+        keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
+
+    Returns:
+        rbar, <r_A, r_B> by parameter and ||r_A - r_B||^2.
+    """
+    n = len(completions) // 2
+    half_a, log_probs_a = weighted_gradient(
+        policy, prompt, completions[:n], leave_one_out(rewards_N[:n])
+    )
+    half_b, log_probs_b = weighted_gradient(
+        policy, prompt, completions[n:], leave_one_out(rewards_N[n:])
+    )
+    for one, other in ((half_a, half_b), (half_b, half_a)):
+        # An expert that only the other half's completions were sent to.
+        one.update({name: torch.zeros_like(other[name]) for name in other.keys() - one})
+    products = {name: inner_product(half_a[name], half_b[name]) for name in half_a}
+    # In place, two vectors of D at most: r_A - r_B, then rbar = r_B + (r_A - r_B) / 2.
+    for name, part in half_b.items():
+        half_a[name] -= part
+    difference = keep(half_a)
+    distance2 = sum(inner_product(part, part) for part in half_a.values())
+    for name, part in half_b.items():
+        part.add_(half_a.pop(name), alpha=0.5)
+    return Reference(
+        mean=half_b,
+        kept_mean=keep(half_b),
+        kept_difference=difference,
+        products=products,
+        distance2=distance2,
+        log_probs_N=np.concatenate([log_probs_a, log_probs_b]),
+    )

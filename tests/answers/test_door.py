@@ -1,0 +1,144 @@
+"""The public door: arrays to answers, without a model."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mse_lab
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.results.records import write_arrays
+from simulated import make_design
+
+SIZES = [4, 8, 16]
+FIRST = ["probe", "estimator", "group_size", "replicates", "mse", "mse_low", "mse_high",
+         "mse_plain", "law", "law_low", "law_high", "relative_mse"]  # fmt: skip
+CLAIMS = {"statement", "group_size", "value", "low", "high", "verdict"}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(0)
+    found = vars(make_design(rng, prompts=12).draw(rng, 256, 4, 16))
+    return {name: array for name, array in found.items() if not name.startswith("kind_")}
+
+
+@pytest.fixture(scope="module")
+def pools_file(arrays, tmp_path_factory):
+    path = tmp_path_factory.mktemp("pools") / "mine.npz"
+    write_arrays(path, arrays)
+    return path
+
+
+def test_everything_comes_from_the_arrays(arrays):
+    result = mse_lab.analyse(arrays, group_sizes=SIZES)
+    assert list(result.mse.columns[: len(FIRST)]) == FIRST
+    assert len(result.mse) == 9
+    assert list(result.prompts["prompt"]) == [str(index) for index in range(12)]
+    assert {"oracle", "grpo", "vanilla"} == set(result.laws["estimator"])
+    assert set(result.claims().columns) > CLAIMS
+    advice = result.advise()
+    assert advice.low <= advice.best_group_size <= advice.high
+    wider = mse_lab.analyse(arrays, group_sizes=SIZES, level=0.99).mse
+    assert (wider["mse_low"] < result.mse["mse_low"]).all()
+    assert (wider["mse"] == result.mse["mse"]).all()
+
+
+def test_no_torch_is_imported(pools_file):
+    """Nor anything heavy before the door is used."""
+    code = (
+        "import sys, mse_lab; assert 'numpy' not in sys.modules\n"
+        "import numpy as np\n"
+        f"arrays = dict(np.load({str(pools_file)!r}))\n"
+        "result = mse_lab.analyse(arrays, group_sizes=[4, 8])\n"
+        "result.mse, result.claims(), result.advise()\n"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
+    )
+    folder = Path(run_mse.__file__).parent
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"group_sizes": [5]}, "group_sizes: 5 does not divide the 16"),
+        ({"group_sizes": []}, "group_sizes: none given"),
+        ({"level": 1.5}, "level: 1.5 is not between 0 and 1"),
+        ({"resamples": 1}, "resamples: 1 is too few"),
+        ({"estimators": ["grop"]}, "grop"),
+        ({"estimators": []}, "estimators: none given"),
+    ],
+)
+def test_what_cannot_be_used_is_named(arrays, changes, words):
+    with pytest.raises(InputError, match=words):
+        mse_lab.analyse(arrays, **({"group_sizes": SIZES} | changes))
+
+
+def test_a_run_analysed_again_is_the_run(project, tmp_path):
+    """The same bytes, whatever stands in the run's folder beside its pools."""
+    out, run = tmp_path / "again", project / "results/small"
+    assert run_mse.main(["analyse", str(run), "--out", str(out)]) == 0
+    for name in ("mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv"):
+        assert (out / name).read_bytes() == (run / name).read_bytes(), name
+
+
+def test_pools_of_anybody(pools_file, capsys):
+    words = [
+        "--set",
+        "interval.level=0.5",
+        "--set",
+        "estimators=[grpo, {name: pass-at-k, k: 2}]",
+    ]
+    assert run_mse.main(["analyse", str(pools_file), *words]) == 0
+    table = pd.read_csv(pools_file.with_suffix("") / "mse.csv")
+    assert list(table["estimator"].unique()) == ["grpo", "pass-at-k(k=2)"]
+    assert list(table["group_size"].unique()) == [4, 8, 16]
+    assert "mse.csv" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "pool.replicate=3"], "--set pool.replicate: is not of the analysis"),
+        (["--set", "interval.levl=0.9"], "interval.levl"),
+        (["--set", "group_sizes=[5]"], "5 does not divide"),
+    ],
+)
+def test_settings_that_cannot_be_used(pools_file, words, said, capsys):
+    assert run_mse.main(["analyse", str(pools_file), *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
+    """Only what bears the same name is paired."""
+    one, other = (
+        mse_lab.analyse(arrays, group_sizes=[4], name=name) for name in ("a", "b")
+    )
+    mine, theirs = (
+        next(iter(result.points.values()))[0].statistic() for result in (one, other)
+    )
+    assert (mine - mine).error == 0
+    assert (mine - theirs).spread.variance == pytest.approx(2 * mine.spread.variance)
+    same = replace(other, name="a")
+    paired = next(iter(same.points.values()))[0].statistic()
+    assert (mine - paired).error == 0
+
+
+@pytest.mark.parametrize("kind", ["text", "pickled"])
+def test_what_is_no_file_of_arrays_is_refused_without_advice_to_unpickle_it(
+    kind, tmp_path, capsys
+):
+    path = tmp_path / "mine.npz"
+    path.write_text("a: b\n")
+    if kind == "pickled":
+        np.savez(path, rewards_PN=np.array([{}], dtype=object))
+    assert run_mse.main(["analyse", str(path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "name a file like pools.npz" in line
+    assert "trust" not in line

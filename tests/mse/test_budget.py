@@ -1,0 +1,78 @@
+"""Random prompts: the constants of a distribution, and how well few prompts know them."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mse_lab.mse.budget import Population, measure_constants
+from simulated import make_design
+
+
+def make_population(prompts, reference=256):
+    rng = np.random.default_rng(1)
+    return Population(make_design(rng, prompts).draw(rng, reference, 2, 4))
+
+
+def without(pools, prompt):
+    """The pools of all prompts but one."""
+    others = np.arange(pools.prompts) != prompt
+    kept = {one.name: getattr(pools, one.name)[others] for one in fields(pools)}
+    for name in ("between_PP", "halves_PP"):
+        kept[name] = kept[name][:, others]
+    return replace(pools, **kept)
+
+
+def test_spread_between_prompts_by_hand():
+    """c1 over all pairs of different prompts, ||g||^2 from halves."""
+    pools = make_population(3, reference=16).pools
+    own = pools.reference_product_P.mean()
+    pairs = [pools.between_PP[x, y] for x in range(3) for y in range(3) if x != y]
+    found = measure_constants(pools)
+    assert found.between[0] == pytest.approx(own - np.mean(pairs))
+    assert found.gradient2[0] == pytest.approx(np.mean(pairs))
+
+
+def test_a_prompt_is_left_out_of_everything():
+    """As if it had not been there: of 4 prompts, where pairs are 6 of 12."""
+    population = make_population(4)
+    for prompt in range(4):
+        expected = measure_constants(without(population.pools, prompt))
+        for name, values in population.without_one._asdict().items():
+            assert values[prompt] == pytest.approx(getattr(expected, name)[0]), name
+
+
+def test_the_jackknife_of_a_mean_is_the_textbooks():
+    """As a standard error it has s / sqrt(P)."""
+    population = make_population(7)
+    mean = population.statistic(lambda one: one.oracle)
+    trace = population.constants.oracle[0] + np.zeros(7)
+    trace = 7 * trace - 6 * population.without_one.oracle
+    assert mean.error == pytest.approx(trace.std(ddof=1) / np.sqrt(7), rel=1e-9)
+
+
+def test_prompts_that_carry_nothing_are_no_degrees_of_freedom():
+    """By hand, of c1 or of c3 alone: 3, 1, 1 and 1 are 36 / 12 = 3 prompts."""
+    pools = make_population(60).pools
+    weights = np.zeros(60)
+    weights[:4] = 3, 1, 1, 1
+    gram = pools.gram_PKGG
+    silent = replace(pools, reference_product_P=weights, gram_PKGG=0 * gram)
+    assert Population(silent).effective_prompts == pytest.approx(3)
+    scores = (weights / pools.reward_variance_P / pools.norms2_PN.mean(-1))[:, None, None]
+    noisy = replace(
+        pools, reference_product_P=0 * weights, gram_PKGG=gram * scores[:, None]
+    )
+    assert Population(noisy).effective_prompts == pytest.approx(3)
+
+
+def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
+    """Student's t at Kish's number of prompts, where that is the smaller."""
+    population = make_population(8)
+    found = population.statistic(lambda one: one.between)
+    degrees = min(found.degrees, population.effective_prompts)
+    assert degrees < found.degrees
+    reach = stats.t.ppf(0.975, degrees) * found.error
+    estimate = population.estimate(lambda one: one.between, 0.95)
+    assert estimate.high - estimate.value == pytest.approx(reach)

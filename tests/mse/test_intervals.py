@@ -1,0 +1,165 @@
+"""Intervals: coverage is measured, on designs like and unlike one another.
+
+A run counts as covering when the exact value lies in its interval. Binomial tests have a
+false-alarm probability of 1e-3 if the coverage is exactly 0.95. `benchmarks/coverage.py`
+measures all designs with more runs; here stands what must not break.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from designs import DESIGNS, cover
+from mse_lab.estimators import find_estimators
+from mse_lab.mse.curves import Curves, disagreement, measure_curves
+from mse_lab.mse.intervals import Statistic, spread_of_means
+from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
+from mse_lab.mse.replicates import Key, measure_errors
+from simulated import make_design
+
+LEVEL, TRIALS = 0.95, 200
+
+
+def shortfall(covered, trials):
+    """Probability of so few or fewer, if the coverage were the level."""
+    return stats.binomtest(covered, trials, LEVEL, alternative="less").pvalue
+
+
+@pytest.mark.parametrize("name", ["own", "5 of 60 active", "one of 60 x 5", "P = 4"])
+def test_coverage(name):
+    """MSE and law of three estimators at G = 4 and 64, on prompts like and unlike."""
+    for (kind, key), counts in cover(DESIGNS[name], TRIALS, sizes=(4, 64)).items():
+        if kind != "ratio" or name == "own":
+            assert shortfall(counts.covered, counts.runs) > 1e-3, (kind, key, counts)
+
+
+def test_a_single_prompt_with_two_blocks_is_covered_or_said_to_know_too_little():
+    """At least 90%; false alarm 1e-3. Two groups alone tell little, and the run says so."""
+    for key, counts in cover(DESIGNS["P = 1"], TRIALS, sizes=(4, 64)).items():
+        less = stats.binomtest(counts.either, counts.runs, 0.9, alternative="less")
+        assert less.pvalue > 1e-3, (key, counts)
+        assert counts.few > 0.5 * counts.runs
+
+
+def test_student_tails_are_needed():
+    """Negative control: normal tails cover far too little where few prompts carry all."""
+    rng = np.random.default_rng(0)
+    made, inside = DESIGNS["5 of 60 active"], 0
+    estimators = find_estimators(["grpo"], [64])
+    exact = made.design.mse("grpo", 64)
+    for _ in range(TRIALS):
+        pools = made.draw(rng)
+        errors = measure_errors(pools, estimators, [64])
+        curves = Curves(pools, draw_reference_noise(pools, 200, rng))
+        number = measure_curves(curves, estimators, errors)[Key("grpo", 64)][0].statistic()
+        inside += abs(number.value - exact) < 1.96 * number.error
+    assert shortfall(inside, TRIALS) < 1e-3, inside / TRIALS
+
+
+def test_spread_by_hand():
+    # Means of two groups: 1 and 5; s^2 = 2 and 8; V = 2/2 + 8/2.
+    spread = spread_of_means(np.array([[0.0, 2], [3, 7]]))
+    assert spread.variance == pytest.approx(5)
+    # Two of each: U = sum 2 s^4 / 3, over R^2 = 4.
+    assert spread.uncertainty == pytest.approx((2 * 4 / 3 + 2 * 64 / 3) / 4)
+
+
+def test_the_variance_is_the_bootstraps():
+    """R - 1 of R groups of each prompt, resampled 20,000 times: within 4%, four errors."""
+    rng = np.random.default_rng(0)
+    groups = rng.lognormal(size=(12, 4)) * rng.lognormal(size=(12, 1))
+    counts = rng.multinomial(3, np.full(4, 1 / 4), size=(20_000, 12)) / 3
+    resampled = np.einsum("bpr,pr->b", counts, groups)
+    assert resampled.var() == pytest.approx(spread_of_means(groups).variance, rel=0.04)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_degrees_of_one_prompt_of_normal_groups(count):
+    """R - 1 where the fourth moment is a normal's or less."""
+    groups = np.tile([-1.0, 1.0, 0.0, 0.5], 2)[None, :count]
+    assert spread_of_means(groups).degrees == pytest.approx(count - 1)
+
+
+def test_degrees_of_like_prompts_add_up_and_of_unlike_ones_do_not():
+    """400 prompts of two normal groups have nearly 400; where one carries all, one."""
+    groups = np.random.default_rng(0).standard_normal((400, 2))
+    assert 330 < spread_of_means(groups).degrees < 470
+    groups[0] = [0, 1e3]
+    assert spread_of_means(groups).degrees == pytest.approx(1, rel=0.01)
+
+
+def test_degrees_know_heavy_tails():
+    """One rare group of 64 that carries the variance is no evidence of its size."""
+    groups = np.zeros((1, 64))
+    groups[0, 0] = 1
+    assert spread_of_means(groups).degrees == 1
+
+
+def test_arithmetic_stays_paired():
+    groups = np.random.default_rng(0).standard_normal((5, 8)) + 9
+    shift = np.random.default_rng(1).standard_normal(50)
+    one = Statistic(9.0, {"a": groups}, {"a": shift})
+    assert (one - one).error == 0
+    assert (one / one).error == pytest.approx(0, abs=1e-12)
+    assert (one * 2 - one - one).error == pytest.approx(0, abs=1e-12)
+    coarse = Statistic(9.0, {"a": groups.reshape(5, 4, 2).mean(-1)}, {"a": shift})
+    assert (one - coarse).error == pytest.approx(0, abs=1e-12)
+    # Another run's groups and reference are independent of this one's.
+    other = Statistic(9.0, {"b": groups}, {"b": shift})
+    assert (one - other).spread.variance == pytest.approx(2 * one.spread.variance)
+
+
+def test_a_ratio_needs_a_base_that_is_measurably_positive():
+    groups = np.array([[1.0, -1.0]])
+    top, base = Statistic(1.0, {"a": groups}, {}), Statistic(0.5, {"a": groups}, {})
+    assert np.isnan((top / base).value)
+    assert np.isnan((top / base).interval(LEVEL, positive=True).low)
+    # Without a logarithm to take, the larger is told by the difference.
+    assert top.exceeding(base).value == 0.5
+
+
+def test_positive_numbers_have_positive_intervals():
+    one = Statistic(2.0, {"a": np.array([[1.0, 2.0, 3.0]])}, {})
+    low, high = one.interval(LEVEL, positive=True)[1:]
+    assert 0 < low < 2 < high
+    assert low * high == pytest.approx(4)
+    # Student's t at 2 degrees is 4.3027; s^2 = 1 of three groups.
+    assert one.interval(LEVEL).high == pytest.approx(2 + 4.30265 / 3**0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["5 of 60 active", "GSM8K-like"])
+def test_law_and_replicates_disagree_at_the_nominal_rate(name):
+    """At most 8.5% of 400 runs below 0.05, none below 1e-4; false alarm about 2e-3."""
+    rng = np.random.default_rng(0)
+    estimators = find_estimators(["grpo"], [4])
+    p_values = []
+    for _ in range(400):
+        pools = DESIGNS[name].draw(rng)
+        curves = Curves(pools, draw_reference_noise(pools, 100, rng))
+        errors = measure_errors(pools, estimators, [4])
+        p_values.append(
+            disagreement(*measure_curves(curves, estimators, errors)[Key("grpo", 4)])
+        )
+    assert np.mean(np.array(p_values) < 0.05) < 0.085
+    assert min(p_values) > 1e-4
+
+
+def test_covariance_square_trace_in_blocks_of_one():
+    """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
+    rng = np.random.default_rng(3)
+    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
+    residuals = pools.rewards_PN - pools.value_P[:, None]
+    bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
+    np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
+
+
+def test_degrees_of_the_references_own_noise():
+    """By hand: V = n, U = 2 n^2 / 10, so 2 V^2 / U - 2 = 8; of two, at the fewer degrees.
+
+    Then V = 2n and U = 2 x 2 n^2 / 6, so 2 V^2 / U - 2 = 10.
+    """
+    shift = np.array([-1.0, 1.0])
+    one = Statistic(9.0, {}, {"a": shift}, 10.0)
+    other = Statistic(9.0, {}, {"b": shift}, 6.0)
+    assert one.degrees == pytest.approx(8)
+    assert (one + other).degrees == (other - one).degrees == pytest.approx(10)

@@ -1,0 +1,207 @@
+"""Intervals have the width of what they stand for: no narrower, no wider.
+
+Coverage on one kind of design sees neither an interval that is too wide nor a source of
+noise that is small there. So each source is made the largest once: the few completions of
+the reference, in which prompts share a gradient or not, the value, the slope. Over 200
+runs the mean square of the standard errors is set against the variance of the estimates. A
+ratio has a standard error of 0.1 (0.15 where tails are heavy); bounds leave four, and the
+first-order formulas their 20%. A false alarm has a probability below 1e-3 for all together,
+once for the fixed seeds.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mse_lab.estimators import find_estimators
+from mse_lab.mse.curves import Curves, disagreement, measure_curves
+from mse_lab.mse.reference_noise import (
+    covariance_square_trace,
+    draw_reference_noise,
+    gradient_noise,
+)
+from mse_lab.mse.replicates import measure_errors
+from simulated import Design, make_design
+
+RUNS = 200
+
+
+def make_common(prompts, values, along=1.0, noise=0.8, right=1.0):
+    """Make prompts with one gradient direction, W = (along (Z - V) + noise s, s), s = +-1.
+
+    Args:
+        prompts: P.
+        values: Least and largest V.
+        along: How far the reward moves the score; g = (along V (1 - V), 0).
+        noise: How far s does.
+        right: |s| of right completions.
+    """
+    value_P = np.random.default_rng(1).uniform(*values, prompts)[:, None]
+    z, s = np.array([1, 1, 0, 0.0]), np.array([1, -1, 1, -1.0])
+    reward_PC = np.tile(z, (prompts, 1))
+    s = np.where(z == 1, right, 1.0) * s
+    score_PC = along * (z - value_P) + noise * s
+    return Design(
+        np.where(z == 1, value_P, 1 - value_P) / 2,
+        np.stack([score_PC, np.tile(s, (prompts, 1))], -1),
+        reward_PC,
+    )
+
+
+def graded():
+    """Make prompts whose right completions are worth 1, and some of them 3."""
+    design = make_common(3, (0.12, 0.2), along=0.2, right=0.3)
+    parts = design.probability_PC, design.score_PCD, design.reward_PC
+    probability, score, reward = (np.repeat(one, 2, axis=1) for one in parts)
+    some = np.array([0.8, 0.2] * 4)
+    reward[:, 1] = reward[:, 3] = 3
+    return Design(probability * some, score, reward)
+
+
+class Case(NamedTuple):
+    """What is drawn, and what is read of it.
+
+    Attributes:
+        design: The prompts.
+        names: Estimators.
+        sizes: Group sizes.
+        pools: Completions of the reference, blocks, and completions of a block.
+    """
+
+    design: Design
+    names: list[str]
+    sizes: list[int]
+    pools: tuple[int, int, int]
+
+
+CASES = {
+    "apart": Case(
+        make_design(np.random.default_rng(0), 6, (0.3, 0.7)),
+        ["vanilla", "grpo", "oracle", "best-constant"], [2, 8], (16, 32, 8),
+    ),
+    "common": Case(
+        make_common(3, (0.3, 0.8)), ["vanilla", "grpo", "centred"], [2, 8], (256, 128, 8)
+    ),
+    "alone": Case(
+        make_common(1, (0.5, 0.7)), ["vanilla", "centred"], [2], (128, 2048, 2)
+    ),
+    "rare": Case(
+        make_common(3, (0.12, 0.2), noise=0.3), ["maxrl"], [8], (256, 256, 8)
+    ),
+    # Var(Z) moves with V here, and the law with both.
+    "quiet": Case(
+        make_common(3, (0.12, 0.2), along=0.2, right=0.3), ["grpo"], [2], (64, 64, 8)
+    ),
+    # Few completions of the pool, of unlike norms, and a large reference.
+    "norms": Case(
+        make_design(np.random.default_rng(2), 6), ["vanilla", "best-constant"], [8],
+        (1024, 4, 8),
+    ),
+    # Rewards of 0, 1 and 3: their variance moves with their mean.
+    "graded": Case(graded(), ["grpo"], [2], (64, 64, 8)),
+}  # fmt: skip
+
+
+@cache
+def runs_of(case):
+    """Run a case: {(estimator, G, part): the rows of `read` over the runs}."""
+    rng, case, found = np.random.default_rng(5), CASES[case], {}
+    estimators = find_estimators(case.names, case.sizes, case.design.prompts)
+    for _ in range(RUNS):
+        pools = case.design.draw(rng, *case.pools)
+        curves = Curves(pools, draw_reference_noise(pools, 60, rng))
+        errors = measure_errors(pools, estimators, case.sizes)
+        for key, (measured, law) in measure_curves(curves, estimators, errors).items():
+            for part, row in read(measured, law).items():
+                found.setdefault((*key, part), []).append(row)
+    return {key: np.array(rows).T for key, rows in found.items()}
+
+
+def read(measured, law):
+    """Give estimate and standard error of both curves and of their gap.
+
+    Of the gap, the p-value of the disagreement too.
+    """
+    one, other = measured.statistic(), law.statistic()
+    gap = one - other
+    return {
+        "mse": (one.value, one.error),
+        "law": (other.value, other.error),
+        "gap": (gap.value, gap.error, disagreement(measured, law)),
+    }
+
+
+# In each case what its largest noise moves, and what must not be moved by it.
+POINTS = {
+    "apart": [
+        ("vanilla", 8, "mse"), ("grpo", 8, "mse"), ("oracle", 2, "mse"),
+        ("grpo", 2, "law"), ("oracle", 2, "law"), ("oracle", 2, "gap"),
+        ("best-constant", 8, "mse"), ("best-constant", 2, "gap"),
+    ],
+    "common": [
+        ("vanilla", 8, "mse"), ("centred", 2, "mse"), ("centred", 2, "law"),
+        ("centred", 8, "mse"), ("grpo", 2, "gap"),
+    ],
+    "alone": [("vanilla", 2, "law"), ("centred", 2, "law"), ("centred", 2, "mse")],
+    "quiet": [("grpo", 2, "law"), ("grpo", 2, "gap")],
+    "norms": [("best-constant", 8, "law"), ("vanilla", 8, "law"), ("vanilla", 8, "gap")],
+    "graded": [("grpo", 2, "law"), ("grpo", 2, "gap")],
+    # MaxRL's slope is about 1/V, and its noise common to replicates and law.
+    "rare": [("maxrl", 8, "law"), ("maxrl", 8, "gap")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "point"),
+    [
+        pytest.param(case, point, id=f"{case}-{point[0]}-{point[1]}-{point[2]}")
+        for case, points in POINTS.items()
+        for point in points
+    ],
+)
+def test_standard_errors_are_the_spread_of_estimates(case, point):
+    values, errors = runs_of(case)[point][:2]
+    assert 0.6 < (errors**2).mean() / values.var(ddof=1) < 1.6
+
+
+@pytest.mark.parametrize("name", ["vanilla", "grpo"])
+def test_p_values_of_disagreements_are_uniform(name):
+    """Half of them are below one half: 200 runs, within four standard errors of 0.035."""
+    p_values = runs_of("apart")[name, 2, "gap"][2]
+    assert abs((p_values < 0.5).mean() - 0.5) < 0.14
+    assert p_values.max() > 0.9
+
+
+def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
+    """Blocks of two: one pair each, (eps_1 eps_2 K_12)^2."""
+    pools = make_design(np.random.default_rng(0), 2).draw(np.random.default_rng(1), 8, 5, 2)
+    expected = []
+    for x in range(2):
+        centred = (pools.rewards_PN[x] - pools.reference_rewards_PN[x].mean()).reshape(5, 2)
+        pairs = [
+            (centred[k, 0] * centred[k, 1] * pools.gram_PKGG[x, k, 0, 1]) ** 2
+            for k in range(5)
+        ]
+        expected.append(np.mean(pairs))
+    np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
+
+
+def test_degrees_of_the_references_noise():
+    """How the estimate of sum_x tr(Sigma_x^2) varies over 400 pools, within a third."""
+    rng, design = np.random.default_rng(0), make_design(np.random.default_rng(0), 6)
+    found = [design.draw(rng, 2**12, 8, 16) for _ in range(400)]
+    traces = np.array([covariance_square_trace(pools).sum() for pools in found])
+    degrees = [draw_reference_noise(pools, 2, rng).degrees for pools in found]
+    predicted = (2 * traces**2 / degrees).mean()
+    assert 0.75 < predicted / traces.var(ddof=1) < 4 / 3
+
+
+def test_the_squared_gradient_varies_as_its_noise_says():
+    """<r_A, r_B> over 400 references of 512, to first order the gradient's: a third."""
+    rng, design = np.random.default_rng(0), make_common(1, (0.4, 0.6))
+    found = [design.draw(rng, 512, 16, 8) for _ in range(400)]
+    products = np.array([pools.reference_product_P[0] for pools in found])
+    predicted = np.mean([gradient_noise(pools)[0] ** 2 for pools in found])
+    assert 0.75 < predicted / products.var(ddof=1) < 4 / 3

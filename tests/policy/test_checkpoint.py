@@ -1,0 +1,360 @@
+"""What cannot be loaded or measured is refused at once, in one line with its remedy."""
+
+import json
+import pickle
+import shutil
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from models import SIZES, random_model, randomise, write_checkpoint
+from mse_lab.errors import InputError
+from mse_lab.policy import checkpoint as module
+from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.schema import parse_probe
+
+
+@pytest.fixture
+def copy(tmp_path, checkpoint):
+    """A copy of the checkpoint, to be spoilt."""
+    return shutil.copytree(checkpoint, tmp_path / "copy")
+
+
+def load(folder, **model):
+    values = {"path": str(folder), "device": "cpu", **model}
+    probe = parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
+    return load_policy(probe, folder.parent)
+
+
+def change_config(folder, name="config.json", **changes):
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def drop_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.0.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def truncate(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:400])
+
+
+def drop_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def keep_sentencepiece_only(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(b"\x0a\x10 no such model")
+
+
+def bring_code(folder):
+    change_config(
+        folder, model_type="new", auto_map={"AutoConfig": "code.C", "AutoModel": "code.M"}
+    )
+    (folder / "code.py").write_text("raise SystemExit('run')\n")
+
+
+def become_an_adapter(folder):
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def index_what_is_not_there(folder):
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "gone.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def become_a_pickle(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(shutil.rmtree))
+
+
+def lose_the_numbers(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][:] = torch.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+NESTED = b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"
+
+NO_CHARACTERS = {"precompiled_charsmap": ""}
+
+SPOILT = {
+    "config": (write("config.json", b"{"), "config.json cannot be .*valid JSON"),
+    "list": (write("config.json", b"[]"), "config.json .*not a JSON object"),
+    "nested": (write("config.json", NESTED), "config.json .*nested too deeply"),
+    "not text": (write("config.json", b'{"a": "\xff"}'), "config.json .*not UTF-8"),
+    "empty": (write("config.json", b""), "config.json .*not valid JSON"),
+    "kind of value": (lambda f: change_config(f, num_attention_heads="4"), "config.json"),
+    "division": (lambda f: change_config(f, num_key_value_heads=0), "config.json"),
+    "forward": (lambda f: change_config(f, return_dict=False), "config.json .*tuple"),
+    "many layers": (
+        lambda f: change_config(f, num_hidden_layers=10**12),
+        "config.json .*no model has num_hidden_layers = 1000000000000;",
+    ),
+    "layers": (
+        lambda f: change_config(f, num_hidden_layers=9999, layer_types=None),
+        "config.json .*more than the weights hold",
+    ),
+    "wide": (
+        lambda f: change_config(f, hidden_size=10**9),
+        "config.json .*more than the weights hold",
+    ),
+    "vocabulary": (
+        lambda f: change_config(f, vocab_size=10**12),
+        "config.json .*more than the weights hold",
+    ),
+    "end token": (
+        write("generation_config.json", b'{"eos_token_id": ["x"]}'),
+        "eos_token_id = 'x' is no token; mend generation_config.json",
+    ),
+    "cut generation": (
+        write("generation_config.json", b'{"eos_token_id": 3'),
+        "generation_config.json .*not valid JSON",
+    ),
+    "generation": (
+        write("generation_config.json", b'{"compile_config": 3}'),
+        "generation_config.json cannot be loaded",
+    ),
+    "tokenizer settings": (
+        write("tokenizer_config.json", b'{"added_tokens_decoder": 3}'),
+        "tokenizer_config.json cannot be loaded",
+    ),
+    "special tokens": (
+        write("special_tokens_map.json", b"{"),
+        "special_tokens_map.json .*valid JSON",
+    ),
+    "empty weights": (write("model.safetensors", b""), "model.safetensors cannot"),
+    "other weights": (write("model.safetensors", b"x" * 99), "model.safetensors cannot"),
+    "index": (index_what_is_not_there, "index.json .*names gone.safetensors, which"),
+    "pickle": (become_a_pickle, "pytorch_model.bin .*holds more than weights"),
+    "panic": (
+        lambda f: change_config(
+            f,
+            "tokenizer.json",
+            normalizer={"type": "Precompiled", "precompiled_charsmap": ""},
+        ),
+        "tokenizer.json .*charsmap",
+    ),
+    "no numbers": (lose_the_numbers, "its logits are not numbers"),
+    "no config": (lambda f: (f / "config.json").unlink(), "no config.json in it"),
+    "adapter": (become_an_adapter, "named by model.adapter"),
+    "weight missing": (drop_weight, "1 weights are missing.*mlp.up_proj.weight"),
+    "other shape": (
+        lambda f: change_config(f, intermediate_size=12),
+        "6 weights are missing or of another shape",
+    ),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no file named model"),
+    "truncated": (truncate, "model.safetensors cannot be loaded"),
+    "no tokenizer": (drop_tokenizer, "no tokenizer in it"),
+    "broken tokenizer": (
+        write("tokenizer.json", b"{"),
+        "tokenizer.json cannot be loaded",
+    ),
+    "wrong tokenizer": (
+        write("tokenizer.json", b'{"added_tokens": [], "model": {}}'),
+        "tokenizer.json cannot be loaded",
+    ),
+    "unknown type": (lambda f: change_config(f, model_type="new"), "model type `new`"),
+    "own code": (bring_code, "brings code of its own, which is not run"),
+    "quantised": (
+        lambda f: change_config(f, quantization_config={"quant_method": "gptq", "bits": 4}),
+        "quantised.*set model.adapter",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_checkpoint_is_refused_in_one_line(copy, capfd, name):
+    spoil, expected = SPOILT[name]
+    spoil(copy)
+    with pytest.raises(InputError, match=expected) as refused:
+        load(copy)
+    assert str(refused.value).startswith(f"model.path = {copy}: ")
+    assert "; " in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_panic_while_a_prompt_is_read_is_one_line(copy, capfd):
+    piece = {"SpecialToken": {"id": "q", "type_id": 0}}
+    template = {"single": [piece], "pair": [], "special_tokens": {}}
+    change_config(
+        copy, "tokenizer.json", post_processor={"type": "TemplateProcessing", **template}
+    )
+    policy, prompt = load(copy), Prompt(id="p", text="1", category="", record={})
+    with pytest.raises(InputError, match=r"tokenizer.json cannot be loaded: no entry"):
+        encode_prompts(policy, [prompt], chat=False, new_tokens=1)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [KeyError("ours"), KeyboardInterrupt()], ids=repr)
+def test_an_error_of_ours_or_an_interruption_is_no_damage(copy, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("mse_lab.policy.policy.select_parameters", fail)
+    with pytest.raises(type(error)):
+        load(copy)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    with pytest.raises(KeyboardInterrupt if error.args == () else InputError):
+        load(copy)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False},
+        {"quant_method": "gptq", "bits": 4},
+    ],
+    ids=lambda how: how["quant_method"],
+)
+def test_an_adapter_on_other_quantised_weights_is_refused(copy, how):
+    """Eight bits round activations by the batch: no completion has its own log pi."""
+    change_config(copy, quantization_config=how)
+    with pytest.raises(InputError, match=r"no exact score; .*four bits of bitsandbytes"):
+        load(copy, adapter={"rank": 2})
+
+
+def test_missing_converters_are_named(copy, monkeypatch):
+    keep_sentencepiece_only(copy)
+    for name in ("is_sentencepiece_available", "is_tiktoken_available"):
+        for module_ in (transformers.convert_slow_tokenizer, transformers.utils):
+            if hasattr(module_, name):
+                monkeypatch.setattr(module_, name, lambda: False)
+    with pytest.raises(InputError, match="pip install sentencepiece tiktoken"):
+        load(copy)
+
+
+def small(config_class, **sizes):
+    return config_class(**{**SIZES, "vocab_size": 4, "pad_token_id": None, **sizes})
+
+
+def masked():
+    model = transformers.BertLMHeadModel(small(transformers.BertConfig))
+    randomise(model)
+    return model
+
+
+def recurrent():
+    config = transformers.MambaConfig(
+        vocab_size=4, hidden_size=8, num_hidden_layers=1, state_size=4
+    )
+    return transformers.MambaForCausalLM(config)
+
+
+def half_recurrent():
+    config = small(
+        transformers.Lfm2Config,
+        num_hidden_layers=2,
+        layer_types=["conv", "full_attention"],
+        conv_L_cache=3,
+    )
+    return transformers.Lfm2ForCausalLM(config)
+
+
+def encoder_decoder():
+    config = transformers.T5Config(
+        d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=4
+    )
+    return transformers.T5ForConditionalGeneration(config)
+
+
+def classifier():
+    config = transformers.ViTConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    return transformers.ViTForImageClassification(config)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (masked, "BertLMHeadModel is not causal"),
+        (recurrent, "MambaForCausalLM takes no past_key_values"),
+        (half_recurrent, "completions of a prompt cannot share"),
+        (encoder_decoder, "t5 is an encoder-decoder"),
+        (classifier, "vit is no causal language model"),
+    ],
+    ids=["masked", "recurrent", "half recurrent", "encoder-decoder", "classifier"],
+)
+def test_a_model_that_cannot_be_measured_is_refused(copy, make, expected):
+    (copy / "model.safetensors").unlink()
+    make().save_pretrained(copy)
+    with pytest.raises(InputError, match=expected) as refused:
+        load(copy)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3", "llama", "gemma2", "gpt2"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_causal_models_are_taken(copy, architecture, dtype):
+    (copy / "model.safetensors").unlink()
+    random_model(architecture).save_pretrained(copy)
+    assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
+
+
+def test_weights_outside_the_devices_are_refused(copy, monkeypatch):
+    accelerate = transformers.integrations.accelerate
+    pytest.importorskip("accelerate", reason="model.device_map needs accelerate")
+    monkeypatch.setattr(accelerate, "get_max_memory", lambda *_: {"cpu": 100})
+    with pytest.raises(InputError, match=r"does not fit on the devices.*bfloat16"):
+        load(copy, device="auto", device_map="auto")
+
+
+def test_a_map_over_one_device_is_the_device(copy):
+    pytest.importorskip("accelerate", reason="model.device_map needs accelerate")
+    policy = load(copy, device="auto", device_map="auto")
+    if not torch.cuda.is_available():
+        assert policy.device.type == "cpu"
+    assert not any(parameter.is_meta for parameter in policy.model.parameters())
+
+
+def test_a_tied_head_that_came_apart_is_refused(copy):
+    policy = load(copy)
+    policy.model.lm_head.weight = torch.nn.Parameter(policy.model.lm_head.weight.clone())
+    location = module.Location("model.path", "copy", str(copy), None, online=False)
+    with pytest.raises(InputError, match="came apart on two devices"):
+        module._refuse_scattered(location, policy.model)
+
+
+def test_memory_that_runs_out_is_named(copy, monkeypatch):
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(InputError, match=r"does not fit into memory.*bfloat16"):
+        load(copy)
+
+
+def test_a_precision_that_a_device_lacks_is_refused(copy, monkeypatch):
+    monkeypatch.setattr("mse_lab.policy.policy.pick_device", lambda _: torch.device("mps"))
+    with pytest.raises(InputError, match=r"float64: MPS has none; use float32"):
+        load(copy, dtype="float64")
+
+
+def test_without_accelerate_one_line_says_what_to_install(copy, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(InputError, match=r"pip install 'mse_lab\[shard\]'"):
+        load(copy, device="auto", device_map="auto")
+
+
+def test_write_checkpoint_is_not_changed_by_loading(tmp_path):
+    folder = write_checkpoint(tmp_path / "c")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    load(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

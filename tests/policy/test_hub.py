@@ -1,0 +1,101 @@
+"""Where a checkpoint lies: the cache, a Hub that refuses, and no network at all."""
+
+import time
+
+import huggingface_hub
+import pytest
+
+from model_hub import COMMIT, NOWHERE, ModelHub
+from mse_lab.errors import InputError
+from mse_lab.policy.fingerprint import identify_model
+from mse_lab.policy.hub import locate
+from mse_lab.policy.policy import load_policy
+from mse_lab.probe.schema import parse_probe
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path, checkpoint):
+    with ModelHub(monkeypatch, tmp_path / "cache", checkpoint) as served:
+        yield served
+
+
+def probe(**model):
+    values = {"model": {"device": "cpu", **model}, "prompts": {"source": "x"}}
+    return parse_probe(values, "probe")
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "expected"),
+    [
+        ("guarded/model", None, ["grants access", "hf auth login"]),
+        ("nobody/model", None, ["no such model on the Hub", "check the name"]),
+        ("tiny/model", "v9", ["no revision v9", "/tiny/model/commits/main"]),
+        ("empty/model", None, ["no config.json in it on the Hub"]),
+        ("broken/model", None, ["503", "try again later"]),
+        ("a--b/c", None, ["no Hub name"]),
+        ("a/b/c", None, ["no such folder", "Hub name"]),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(hub, tmp_path, name, revision, expected):
+    with pytest.raises(InputError) as refused:
+        locate("model.path", name, revision, tmp_path)
+    message = str(refused.value)
+    assert message.startswith(f"model.path = {name}: ")
+    assert all(part in message for part in expected), message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("obstacle", ["unreachable", "offline", "slow"])
+def test_without_network_and_cache_the_line_says_how_to_fetch_it(
+    hub, monkeypatch, tmp_path, obstacle
+):
+    """And at once: the Hub client's own retries take 23 seconds, twice."""
+    expected = "the Hub cannot be reached"
+    if obstacle == "unreachable":
+        hub.move(NOWHERE)
+    elif obstacle == "offline":
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        expected = "HF_HUB_OFFLINE is set"
+    else:
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
+        expected = "does not answer within 0.2 s (HF_HUB_ETAG_TIMEOUT)"
+    began = time.monotonic()
+    with pytest.raises(InputError, match=r"not in the local cache") as refused:
+        load_policy(probe(path="slow/model", revision="v1"), tmp_path)
+    assert time.monotonic() - began < 1.5
+    assert expected in str(refused.value)
+    assert str(refused.value).endswith("hf download slow/model --revision v1")
+
+
+def test_a_hub_model_is_fetched_once_and_then_found_without_a_network(hub, tmp_path):
+    config = probe(path="tiny/model")
+    assert identify_model(config.model, tmp_path) == {"model": ""}
+    fetched = load_policy(config, tmp_path)
+    assert fetched.identity == {"model": COMMIT}
+    hub.move(NOWHERE)
+    hub.asked.clear()
+    for revision in (None, "main", COMMIT):
+        found = load_policy(probe(path="tiny/model", revision=revision), tmp_path)
+        assert found.identity == fetched.identity
+        assert identify_model(config.model, tmp_path) == {"model": COMMIT}
+    assert hub.asked == []
+    with pytest.raises(InputError, match=r"not in the local cache.*--revision v1"):
+        load_policy(probe(path="tiny/model", revision="v1"), tmp_path)
+
+
+def test_a_cache_that_lacks_the_weights_is_not_enough_without_a_network(hub, tmp_path):
+    huggingface_hub.hf_hub_download("tiny/model", "config.json")
+    hub.move(NOWHERE)
+    with pytest.raises(InputError, match=r"not whole in the local cache.*hf download tiny"):
+        load_policy(probe(path="tiny/model"), tmp_path)
+
+
+def test_a_model_that_is_closed_later_is_still_found_in_the_cache(
+    hub, monkeypatch, tmp_path
+):
+    """A login that has run out does not stop a run whose files are all there."""
+    from model_hub import REFUSALS
+
+    load_policy(probe(path="tiny/model"), tmp_path)
+    monkeypatch.setitem(REFUSALS, "tiny", (403, "GatedRepo"))
+    assert load_policy(probe(path="tiny/model"), tmp_path).identity == {"model": COMMIT}

@@ -1,0 +1,118 @@
+"""Plain values: what a user's YAML and JSON may hold, and what is refused in one line."""
+
+import time
+
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.probe.plain_text import DEEPEST, MOST_VALUES, parse_json, parse_yaml, read_text
+
+
+def bomb(levels, reference="[{0}, {0}]"):
+    """Each level holds the one before it twice."""
+    lines = ["a0: &a0 {x: 1}"]
+    for level in range(1, levels):
+        below = reference.format(f"*a{level - 1}")
+        lines.append(f"a{level}: &a{level} {below}")
+    return "\n".join(lines)
+
+
+YAML = {
+    "an alias that expands": (bomb(40), "its aliases written out"),
+    "a merge that expands": (bomb(40, "{{<<: [{0}, {0}]}}"), "its aliases written out"),
+    "an alias to itself": ("a: &a [*a]", "stands for itself"),
+    "an alias to nothing": ("a: *a", "stands for itself or for nothing"),
+    "many values": (f"[{'1,' * (MOST_VALUES + 1)}]", "more than 10000 values"),
+    "a deep list": ("[" * 900 + "]" * 900, "nested more than 50 deep"),
+    "deep aliases": (
+        "a0: &a0 []\n"
+        + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, DEEPEST + 5)),
+        "nested more than 50 deep",
+    ),
+    "a long text": ("#" * 10**6, "longer than 200000 characters"),
+    "a set": ("!!set {a, b}", "could not determine a constructor"),
+    "a binary": ("!!binary aGk=", "could not determine a constructor"),
+    "a date that is asked for": ("!!timestamp 2026-01-01", "could not determine"),
+    "a Python object": ("!!python/object/apply:os.getcwd []", "could not determine"),
+    "a complex key": ("? [1, 2]\n: 3", "unhashable key"),
+    "a number as key": ("1: 2", "a key is no text; put it in quotes"),
+    "a null as key inside": ("a: {b: {~: 2}}", "a: a key is no text"),
+    "a long number": ("a: " + "9" * 5000, "not valid YAML"),
+    "a long number in hexadecimal": ("a: 0x" + "f" * 5000, "more than 4300 digits"),
+    "no digit": ("a: 0x_", "not valid YAML"),
+    "half a character": ('a: "\\ud800"', "half a character"),
+    "beyond all characters": ('a: "\\UFFFFFFFF"', "not valid YAML"),
+    "a line break": ('a: "b\\nc"', "a: holds a control character or line break"),
+    "a line separator in a key": ('"a\\u2028": 1', "holds a control character"),
+    "two documents": ("a: 1\n---\na: 2", "not valid YAML"),
+    "no YAML": ("{", "not valid YAML"),
+    "a control character": ("a: \x01", "not valid YAML"),
+}
+
+JSON = {
+    "half a character": (r'{"id": "\ud800"}', "id: holds half a character"),
+    "half a character in a key": (r'{"\uDFFF": 1}', "half a character"),
+    "a deep list": ('{"a": ' + "[" * 2000 + "]" * 2000 + "}", "nested"),
+    "a list deeper than allowed": ('{"a": ' + "[" * 60 + "]" * 60 + "}", "a: nested more"),
+    "a long number": ('{"id": ' + "9" * 5000 + "}", "more than 4300 digits; give it as"),
+    "no object": ("[1]", "not a JSON object"),
+    "no JSON": ("{", "not valid JSON"),
+    "no UTF-8": (b'{"a": "\xff"}', "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("case", YAML)
+def test_yaml_that_is_refused(case):
+    text, message = YAML[case]
+    began = time.monotonic()
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, "mine.yaml")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("mine.yaml: ")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("case", JSON)
+def test_json_that_is_refused(case):
+    raw, message = JSON[case]
+    with pytest.raises(InputError) as caught:
+        parse_json(raw, "line 3")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("line 3: ")
+
+
+def test_yaml_as_json_has_it():
+    """Dates are texts, whatever their time zone; aliases and merges work in measure."""
+    dates = "{x: 2026-13-01, y: 2001-12-14t21:59:43+99:99}"
+    rest = "c: {<<: *a, y: .5}\nd: [null, true, 0x1f, 1_000, .inf]"
+    found = parse_yaml(f"a: &a {dates}\nb: *a\n{rest}", "mine.yaml")
+    assert found["b"] == {"x": "2026-13-01", "y": "2001-12-14t21:59:43+99:99"}
+    assert found["c"] == {"x": "2026-13-01", "y": 0.5}
+    assert found["d"] == [None, True, 31, 1000, float("inf")]
+
+
+def test_json_in_full():
+    """A whole pair of surrogates is a character; line breaks may stand in a text."""
+    assert parse_json(r'{"a": "😀\n", "b": [1, null]}', "p") == {
+        "a": "😀\n",
+        "b": [1, None],
+    }
+    assert parse_json(r'{"a": "\ud83d\ude00"}', "p") == {"a": "😀"}
+
+
+@pytest.mark.parametrize("content", [b"\xff", None])
+def test_files_that_cannot_be_read(tmp_path, content):
+    path = tmp_path / "mine.yaml"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(InputError, match=r"mine.yaml: cannot be read: "):
+        read_text(path)
+
+
+@pytest.mark.parametrize("text", ["x" * 10**6, "a\nb\r\n\u2028c\x1b[0m", "\ud800"])
+def test_a_message_is_one_short_line(text):
+    message = str(InputError(f"mine.yaml: {text}; mend it"))
+    assert len(message) <= 1000
+    assert message.startswith("mine.yaml: ")
+    assert message.endswith("; mend it")
+    assert len(message.splitlines()) == 1
+    assert message.isprintable()

@@ -1,0 +1,354 @@
+"""The report: one page from runs' folders, self-contained, escaped, the same every time."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mse_lab.answers.ranking import middle_size, rank_estimators
+from mse_lab.answers.source import read_source
+from mse_lab.errors import InputError
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.replicates import Key
+from mse_lab.probe.schema import dump_probe, parse_probe
+from mse_lab.report.markup import Html, element
+from mse_lab.report.page import write_report
+from mse_lab.report.vector import embed
+from mse_lab.report.wording import NONE, interval, number, percent, typeset
+from mse_lab.results.analysis import analyse_run
+from mse_lab.results.checks import Check
+from mse_lab.results.records import Record, write_json, write_table, write_text
+from simulated import make_design
+
+SIZES = [2, 4, 8, 16, 32]
+SECTIONS = [
+    "overview",
+    "figure4",
+    "ratios",
+    "claims",
+    "estimators",
+    "advice",
+    "prompts",
+    "checks",
+    "environment",
+    "letters",
+]
+EACH_RUN = ["ratios", "ranking", "advice", "prompts"]
+VOID = {"meta", "wbr"}
+EVIL = "<script>alert('&')</script>"
+
+
+def simulate(seed=1, prompts=12, reference=256, sizes=SIZES, **options):
+    """Pools of simulated prompts, two blocks each."""
+    rng = np.random.default_rng(seed)
+    design = make_design(rng, prompts, **options)
+    return design.draw(rng, reference, 2, max(sizes))
+
+
+def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **changes):
+    """Write what a run of these pools would leave."""
+    values = {
+        "model": {"path": f"models/{EVIL}"},
+        "prompts": {"source": "prompts.jsonl"},
+        "pool": {
+            "reference": pools.reference_rewards_PN.shape[1],
+            "replicate": pools.rewards_PN.shape[1],
+        },
+        "group_sizes": list(sizes),
+        "interval": {"resamples": 200},
+    }
+    probe = parse_probe(values | changes, "test")
+    record = Record(folder)
+    described = pd.DataFrame(
+        {
+            "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
+            "category": EVIL,
+            "mean_length": 0.0,
+            "truncated": 0.0,
+        }
+    )
+    result = analyse_run(name, probe, pools, described)
+    write_text(record.path("config.yaml"), dump_probe(probe))
+    record.write_pools(pools)
+    for table in ("mse.csv", "prompts.csv"):
+        write_table(record.path(table), result.tables[table])
+    check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
+    record.write_checks([check], [f"a warning {EVIL}"])
+    environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
+    write_json(record.path("environment.json"), environment)
+    return folder
+
+
+class Reader(HTMLParser):
+    """Collects ids, links and texts, and sees that every tag is closed in its turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links, self.tags = [], [], [], set()
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        self.ids += [value for key, value in attrs if key == "id"]
+        self.links += [value for key, value in attrs if key in ("href", "src")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two runs, the second with a name that is markup."""
+    root = tmp_path_factory.mktemp("runs")
+    first = write_run(root / "first", simulate(1), "some/first")
+    return [first, write_run(root / "second", simulate(2), EVIL)]
+
+
+@pytest.fixture(scope="module")
+def page(folders, tmp_path_factory):
+    output = tmp_path_factory.mktemp("page") / "report.html"
+    write_report(folders, output)
+    return output.read_text(encoding="utf-8")
+
+
+def test_every_section_for_every_run(page):
+    ids = read(page).ids
+    assert [one for one in ids if one in SECTIONS] == SECTIONS
+    assert {f"{part}-run{run}" for part in EACH_RUN for run in (1, 2)} <= set(ids)
+    for name in ("mse", "rank", "advice", "ratio", "norm"):
+        assert any(one.startswith(f"{name}-run2-") for one in ids), name
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    reader = read(page)
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(reader.ids)
+
+
+def test_nothing_comes_from_outside(page):
+    reader = read(page)
+    assert all(link.startswith("#") for link in reader.links)
+    assert not reader.tags & {"script", "link", "iframe", "img", "object", "embed", "base"}
+    assert "@import" not in page
+    assert "http" not in page
+    assert all(found == "url(#" for found in re.findall(r"url\(.", page))
+
+
+def test_what_comes_from_files_is_escaped(page):
+    assert "<script" not in page
+    # The run's name, its model, its warning, its check and its environment.
+    assert page.count("&lt;script&gt;") >= 5
+    assert "alert(&#x27;&amp;&#x27;)" in page
+
+
+def test_verdicts_stand_in_words(page):
+    assert "✓ holds" in page
+    assert "✗ fails" in page
+
+
+def test_small_enough_for_a_phone(page):
+    assert len(page.encode()) < 2_000_000
+
+
+def test_the_same_runs_give_the_same_bytes(folders, page, tmp_path):
+    output = tmp_path / "new" / "report.html"
+    write_report(folders, output)
+    assert output.read_bytes() == page.encode()
+
+
+def test_one_run_alone_compares_no_runs(folders, tmp_path):
+    write_report(folders[:1], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert read(page).ids
+    assert "falls from run to run" not in page
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("pools.npz", "tables only; measure it again with python run_mse.py run probe"),
+        ("mse.csv", "no finished run"),
+        ("environment.json", "environment.json is missing"),
+    ],
+)
+def test_an_unfinished_folder_is_refused(tmp_path, missing, words):
+    folder = write_run(tmp_path / "run", simulate(prompts=3))
+    (folder / missing).unlink()
+    with pytest.raises(InputError, match=words) as caught:
+        write_report([folder], tmp_path / "report.html")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_no_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="name one"):
+        write_report([], tmp_path / "report.html")
+
+
+def test_a_failed_check_stands_at_the_top(tmp_path):
+    folder = write_run(tmp_path / "run", simulate(prompts=3), checks_hold=False)
+    write_report([folder], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "FAILED: do not rely" in page[: page.index("<main")]
+    assert "✗ FAILED" in page[page.index('id="checks"') :]
+
+
+def with_rewards(pools, change):
+    """Change the rewards of pools alike in both pools; the products stay as they are."""
+    return type(pools)(
+        **{
+            **vars(pools),
+            "rewards_PN": change(pools.rewards_PN),
+            "reference_rewards_PN": change(pools.reference_rewards_PN),
+        }
+    )
+
+
+DEGENERATE = {
+    "one prompt": lambda: simulate(prompts=1),
+    "two prompts": lambda: simulate(prompts=2),
+    "never right": lambda: with_rewards(simulate(prompts=3), np.zeros_like),
+    "always right": lambda: with_rewards(simulate(prompts=3), np.ones_like),
+    "graded": lambda: with_rewards(simulate(prompts=4), lambda one: 0.5 * one + 0.2),
+    "no gradient": lambda: type(one := simulate(prompts=3))(
+        **{
+            **vars(one),
+            "reference_product_P": -np.abs(one.reference_product_P),
+            "between_PP": np.zeros_like(one.between_PP),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_degenerate_runs_have_a_page(tmp_path, kind):
+    """No traceback, no warning, no NaN on the page."""
+    folder = write_run(tmp_path / "run", DEGENERATE[kind]())
+    write_report([folder], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert [one for one in read(page).ids if one in SECTIONS] == SECTIONS
+    assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
+
+
+def test_one_group_size(tmp_path):
+    folder = write_run(tmp_path / "run", simulate(sizes=[4]), sizes=[4])
+    write_report([folder], tmp_path / "report.html")
+    assert read((tmp_path / "report.html").read_text(encoding="utf-8")).ids
+
+
+def test_an_estimator_that_is_gone_is_named(tmp_path):
+    """A user's own module is not needed for the page, with parameters or without."""
+    folder = write_run(tmp_path / "run", simulate(prompts=3))
+    path = folder / "config.yaml"
+    gone = "- gone.module:weights\n- {name: gone.module:weights, k: {by: [1]}}"
+    text = path.read_text().replace(
+        "- oracle", f"- oracle\n- {{name: grpo-std, eps: 1}}\n{gone}"
+    )
+    path.write_text(text)
+    write_report([folder], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "gone.module:weights: " in page
+    assert "grpo-std(eps=1.0)" in page
+
+
+@pytest.fixture(scope="module")
+def ranking(folders):
+    return rank_estimators(read_source(folders[0], "run1"))
+
+
+def test_every_built_in_estimator_is_accounted_for(ranking):
+    named = [row.estimator.name for row in (*ranking.ranked, *ranking.unranked)]
+    assert ranking.group_size == 16
+    assert sorted(named) == sorted(ESTIMATORS)
+    assert not ranking.left_out
+
+
+def test_ranked_by_scale_free_mse(ranking):
+    values = [float(row.curve.point.scale_free_mse) for row in ranking.ranked]
+    assert values == sorted(values)
+    for row in ranking.ranked:
+        assert row.ratio.low <= row.ratio.value <= row.ratio.high or row.ratio.low > 0
+        assert 1 <= row.rank.low <= row.rank.high <= len(values)
+    [oracle] = [row for row in ranking.ranked if row.estimator.name == "oracle"]
+    assert oracle.ratio == (1, 1, 1)
+
+
+def test_a_factor_changes_no_rank(ranking, folders):
+    """Centred is GRPO-type times (G-1)/G: one scale-free MSE, up to noise."""
+    rows = {row.estimator.name: row for row in ranking.ranked}
+    raw = [float(rows[name].curve.point.mse) for name in ("centred", "grpo")]
+    assert raw[0] < raw[1]
+    assert rows["centred"].ratio.value == pytest.approx(rows["grpo"].ratio.value, rel=0.1)
+
+
+def test_intervals_are_those_of_the_run(folders):
+    """The page's draws are the run's, so its intervals are those of mse.csv."""
+    source = read_source(folders[0], "run1")
+    table = pd.read_csv(folders[0] / "mse.csv").set_index(["estimator", "group_size"])
+    curve = source.compared[Key("grpo", 16)][0]
+    np.testing.assert_allclose(
+        curve.interval("mse", 0.95),
+        table.loc[("grpo", 16), ["mse", "mse_low", "mse_high"]].to_numpy(float),
+        rtol=1e-8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([4, 8, 16, 32, 64], 16), ([4, 16], 4), ([16], 16), ([32, 128], 32), ([1, 2], 2)],
+)
+def test_middle_size(tmp_path, sizes, expected):
+    pools = simulate(prompts=2, sizes=sizes)
+    names = ["vanilla", "oracle"]
+    folder = write_run(tmp_path / "run", pools, sizes=sizes, estimators=names)
+    assert middle_size(read_source(folder, "run1")) == expected
+
+
+def test_markup_is_kept_and_text_is_escaped():
+    inner = element("b", "<")
+    assert element("p", inner, "&", title='"') == ('<p title="&quot;"><b>&lt;</b>&amp;</p>')
+    assert isinstance(inner, Html)
+
+
+def test_numbers():
+    assert number(float("inf")) == "∞"
+    assert number(0.0) == "0"
+    # The second digit of the interval's width, 0.8: hundredths.
+    assert interval(Estimate(-1.234, -1.6, -0.8)) == "−1.23 [−1.60, −0.80]"
+    assert interval(Estimate(1.0, 1.0, 1.0)) == "1"
+    assert interval(Estimate(2.0, 1.5, float("nan"))) == "2.00"
+    assert interval(Estimate(1009123.0, 978000.0, 1045000.0)) == (
+        "1.009 × 10⁶ [0.978, 1.045]"
+    )
+    assert percent(Estimate(0.5, 0.4, 0.6)) == "50% [40, 60]"
+    assert percent(UNKNOWN) == NONE
+    assert typeset("c1 G + c3/(G-1)") == "c₁ G + c₃/(G − 1)"
+
+
+def test_drawings_are_cut_out_of_their_files():
+    text = (
+        '<?xml version="1.0"?><svg xmlns="http://x" viewBox="0 0 90 60" width="90pt">'
+        "<metadata>m</metadata><style>*{}</style><!-- c -->"
+        '<path id="a" d="M 1.23456 2"/><use xlink:href="#a"/><g clip-path="url(#b)"/></svg>'
+    )
+    drawn = embed(text, "x-1", "what <it> shows")
+    assert '<path id="x-1-a" d="M 1.234 2"/><use href="#x-1-a"/>' in drawn
+    assert "url(#x-1-b)" in drawn
+    assert "<title>what &lt;it&gt; shows</title>" in drawn
+    assert not re.search("http|metadata|style>|--", drawn)

@@ -1,0 +1,252 @@
+"""The checks on the spot, each seen red on what it is there to find."""
+
+import numpy as np
+import pytest
+import torch
+
+from models import random_policy
+from mse_lab.mse.pools import Pools
+from mse_lab.policy import completions
+from mse_lab.policy.completions import draw
+from mse_lab.probe.streams import uniforms
+from mse_lab.results.checks import (
+    check_drawn_law,
+    check_mean_score,
+    check_rivals,
+    hold,
+    law_gap,
+    summary,
+    warn_of_unmade,
+)
+from mse_lab.scores import layer_rules as rules
+from mse_lab.scores.invariance import score_difference
+from mse_lab.scores.scores import score_block, sequence_log_probs
+from scores.test_scores import PROMPT, random_reference
+
+COUNT = 2048
+
+
+def top_p(log_probs, mass):
+    """The warper of most samplers: keep the likeliest tokens up to a mass, renormalise."""
+    ordered, place = log_probs.sort(descending=True)
+    beyond = ordered.exp().cumsum(-1) - ordered.exp() >= mass
+    kept = log_probs.masked_fill(
+        torch.zeros_like(beyond).scatter(-1, place, beyond), -torch.inf
+    )
+    return torch.log_softmax(kept, dim=-1)
+
+
+def draw_many(policy):
+    return draw(policy, PROMPT, uniforms(0, "a", "replicate", range(COUNT), 6), "a")
+
+
+def gap_of(policy, drawn):
+    recomputed = sequence_log_probs(policy, PROMPT, drawn).numpy()
+    return law_gap(drawn.log_probs_N, recomputed, drawn.lengths_N)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return random_policy(batch=COUNT)
+
+
+def test_honest_sampling_passes(policy):
+    assert check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
+
+
+@pytest.mark.parametrize("mass", [0.8, 0.95])
+def test_top_p_sampling_is_caught(monkeypatch, policy, mass):
+    honest = completions.next_log_probabilities
+    monkeypatch.setattr(
+        completions, "next_log_probabilities", lambda *given: top_p(honest(*given), mass)
+    )
+    assert not check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
+
+
+def test_wrong_temperature_is_caught(policy):
+    warmer = type(policy)(**{**vars(policy), "temperature": 1.0})
+    assert not check_drawn_law([gap_of(policy, draw_many(warmer))], "float32").ok
+
+
+def test_nan_is_caught():
+    assert not check_drawn_law([float("nan")], "float32").ok
+
+
+def pools_of(policy, drawn, block=64):
+    """Score the completions in blocks, as pools of one prompt."""
+    reference = random_reference(policy)
+    starts = range(0, len(drawn), block)
+    blocks = [
+        score_block(policy, PROMPT, drawn[at : at + block], reference) for at in starts
+    ]
+    return only_gram(np.stack([one.gram_NN for one in blocks])[None])
+
+
+def only_gram(gram_PKGG):
+    """Pools of which nothing but the Gram blocks matters."""
+    prompts, blocks, size, _ = gram_PKGG.shape
+    zeros_PN = np.zeros((prompts, blocks * size))
+    return Pools(
+        rewards_PN=zeros_PN,
+        lengths_PN=zeros_PN.astype(int),
+        gram_PKGG=gram_PKGG,
+        products_PN=zeros_PN,
+        reference_rewards_PN=zeros_PN,
+        reference_product_P=zeros_PN[:, 0],
+        reference_distance2_P=zeros_PN[:, 0],
+        between_PP=np.zeros((prompts, prompts)),
+        halves_PP=np.zeros((prompts, prompts)),
+        kind_norms2_PNM=zeros_PN[..., None],
+        kind_products_PM=zeros_PN[:, :1],
+    )
+
+
+def test_mean_score_of_the_policy_is_zero(policy):
+    assert check_mean_score(pools_of(policy, draw_many(policy))).ok
+
+
+def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
+    """A top-p sampler that reports the untouched log-probabilities: E[W] is not 0."""
+    warped = top_p
+    monkeypatch.setattr(
+        completions,
+        "invert",
+        lambda log_probs, *u: honest_invert(warped(log_probs, 0.8), *u),
+    )
+    drawn = draw_many(policy)
+    assert check_drawn_law([gap_of(policy, drawn)], "float32").ok
+    assert not check_mean_score(pools_of(policy, drawn)).ok
+
+
+honest_invert = completions.invert
+
+
+def test_mean_score_false_alarms_are_rare():
+    """In the worst case, one direction for all scores: none of 2000 runs of four blocks."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        w = rng.standard_normal((1, 4, 32, 1))
+        assert check_mean_score(only_gram(w @ w.swapaxes(-1, -2))).ok
+
+
+def blocks_of(scores_PKGD):
+    return only_gram(scores_PKGD @ scores_PKGD.swapaxes(-1, -2))
+
+
+def nearly_sure(rng, prompts, rare):
+    """Scores e_Y - pi of a softmax whose first of four completions is nearly sure."""
+    probabilities = np.array([1 - rare, 0.6 * rare, 0.3 * rare, 0.1 * rare])
+    kinds = rng.choice(4, size=(prompts, 4, 32), p=probabilities)
+    return np.eye(4)[kinds] - probabilities
+
+
+@pytest.mark.parametrize("rare", [0.3, 0.05, 0.01, 0.001])
+def test_mean_score_of_a_nearly_sure_policy_is_zero(rare):
+    """Most blocks hold one completion 32 times; none of 300 runs gives an alarm."""
+    rng = np.random.default_rng(0)
+    for prompts in (1, 20):
+        for _ in range(150):
+            check = check_mean_score(blocks_of(nearly_sure(rng, prompts, rare)))
+            assert check.ok is not False
+
+
+def test_mean_score_of_a_nearly_sure_policy_is_caught():
+    """Rare completions three times too rare."""
+    rng = np.random.default_rng(0)
+    probabilities = np.array([0.9, 0.1])
+    kinds = rng.choice(2, size=(200, 4, 32), p=[0.967, 0.033])
+    assert not check_mean_score(blocks_of(np.eye(2)[kinds] - probabilities)).ok
+
+
+def test_mean_score_brings_prompts_to_one_scale():
+    """One honest prompt of large scores does not hide what 40 others of small ones tell."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((41, 4, 32, 8))
+    w[1:] += 0.2
+    w[0] *= 30
+    assert not check_mean_score(blocks_of(w)).ok
+    w[1:] -= 0.2
+    assert check_mean_score(blocks_of(w)).ok
+
+
+def test_mean_score_catches_scores_that_all_point_the_same_way():
+    """The strongest violation: no product between different completions is negative."""
+    w = 1 + 0.1 * np.random.default_rng(0).standard_normal((6, 4, 32, 131))
+    assert (blocks_of(w).gram_PKGG > 0).all()
+    assert check_mean_score(blocks_of(w)).ok is False
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_mean_score_is_not_made_where_each_block_holds_one_completion(size):
+    """As by greedy decoding: nothing can be told, so nothing is said to be well."""
+    once = size * np.random.default_rng(0).standard_normal((6, 4, 1, 8))
+    w = np.repeat(once, 32, axis=2)
+    rounded = w.astype(np.float32) * (1 + 1e-7)
+    for scores in (w, rounded.astype(float)):
+        check = check_mean_score(blocks_of(scores))
+        assert (check.figure, check.ok) == (None, None)
+        assert "mean score zero" in warn_of_unmade([check])[0]
+
+
+def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
+    gram_PKGG = np.full((2, 3, 8, 8), np.nan)
+    gram_PKGG[..., range(8), range(8)] = 1
+    check = check_mean_score(only_gram(gram_PKGG))
+    assert (check.figure, check.ok) == (None, None)
+
+
+def test_mean_score_takes_the_pairs_that_were_formed():
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((4, 4, 32, 3)) + 0.5
+    gram_PKGG = w @ w.swapaxes(-1, -2)
+    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
+    assert not check_mean_score(only_gram(gram_PKGG)).ok
+    w -= 0.5
+    gram_PKGG = w @ w.swapaxes(-1, -2)
+    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
+    assert check_mean_score(only_gram(gram_PKGG)).ok
+
+
+def test_scores_alone_padded_and_batched_agree(policy):
+    block = draw_many(policy)[:8]
+    reference = random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5
+
+
+def test_a_use_that_the_hooks_miss_is_caught(monkeypatch, policy):
+    """Biases left out of the linear rule: plain autograd tells."""
+    whole = rules._CLOSED[torch.nn.Linear]
+
+    def without_bias(module, x, d):
+        found = whole(module, x, d)
+        return {**found, "bias": rules.Dense(0 * found["bias"].values)}
+
+    monkeypatch.setitem(rules._CLOSED, torch.nn.Linear, without_bias)
+    block = draw_many(policy)[:8]
+    reference = random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) > 5e-3
+
+
+def test_rivals_add_up_over_prompts_before_their_mean():
+    """Ratios e^(3 + 12) and e^-4 of two rivals: log mean 15 - log 2 = 14.307 > 13.816."""
+    check = check_rivals(np.array([[3.0, -2.0], [12.0, -2.0]]))
+    np.testing.assert_allclose([check.figure, check.bound], [14.3069, 13.8155], atol=1e-4)
+    assert not check.ok
+    assert check_rivals(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
+
+
+def test_summary_names_what_failed():
+    line = summary([check_drawn_law([1.0], "float32"), check_drawn_law([0.0], "float32")])
+    assert line.count("FAILED") == 1
+    assert line.count("ok") == 1
+
+
+def test_a_check_that_cannot_be_made_neither_holds_nor_fails():
+    unmade, made = check_drawn_law([], "float32"), check_drawn_law([0.0], "float32")
+    assert unmade.ok is None
+    assert unmade.figure is None
+    assert hold([unmade, made])
+    assert not hold([unmade, check_drawn_law([1.0], "float32")])
+    assert summary([unmade]) == "checks: drawn law equals differentiated law not made"

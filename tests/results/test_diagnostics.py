@@ -1,0 +1,230 @@
+"""Diagnostics: counted by another route, and a warning for each way to measure nothing."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mse_lab.results.diagnostics import (
+    Diagnostics,
+    EndToken,
+    describe_tokens,
+    diagnose,
+    gradient_norm2_error,
+    restore,
+    warn_of_completions,
+)
+from simulated import DIMENSIONS, KINDS, Design, make_design
+
+HEALTHY = Diagnostics(
+    prompts=60,
+    completions=256,
+    mean_reward=0.4,
+    accuracy=0.4,
+    never_right=0.1,
+    always_right=0.05,
+    one_reward=0.15,
+    truncated=0.02,
+    mean_length=5.0,
+    empty=0.01,
+    distinct=0.3,
+    commonest=0.4,
+    end_tokens=(EndToken(2, "<end>", 0.98),),
+    gradient_norm2=1.0,
+    gradient_norm2_error=0.1,
+)
+
+
+def make_shards(prompts, **changes):
+    """Make what `describe_tokens` found on prompts that are all alike."""
+    found = {
+        "mean_length": 3.0,
+        "truncated": 0.25,
+        "distinct": 0.5,
+        "commonest": 0.125,
+        "empty": 0.0,
+        "given_up": 0,
+        "end_ids": np.array([2, 5]),
+        "end_counts": np.array([60, 12]),
+    }
+    return [{name: np.asarray(one) for name, one in (found | changes).items()}] * prompts
+
+
+def independent_design(rng, prompts, dimensions=DIMENSIONS):
+    """Make prompts whose rewards are independent of their scores: g is zero."""
+    score = rng.standard_normal((prompts, KINDS, dimensions))
+    score -= score.mean(1, keepdims=True)
+    reward = np.repeat([0.0, 1.0], KINDS) * np.ones((prompts, 1))
+    probability = np.full(reward.shape, 1 / reward.shape[1])
+    return Design(probability, np.concatenate([score, score], axis=1), reward)
+
+
+def test_tokens_are_counted():
+    completions = [np.array(tokens) for tokens in ([4, 2], [2], [4, 2], [4, 4], [2])]
+    found = describe_tokens(completions, np.array([True, True, True, False, True]))
+    # Three different ones of five; two of the commonest; [2] twice is empty.
+    assert (found["distinct"], found["commonest"], found["empty"]) == (0.6, 0.4, 0.4)
+    assert found["end_ids"].tolist() == [2]
+    assert found["end_counts"].tolist() == [4]
+
+
+def test_equal_bytes_of_another_length_are_told_apart():
+    one, two = np.array([0]), np.array([0, 0])
+    assert describe_tokens([one, two], np.array([False, False]))["distinct"] == 1
+
+
+def test_tokens_without_an_end():
+    found = describe_tokens([np.array([3, 3])], np.array([False]))
+    assert found["end_ids"].size == found["end_counts"].size == 0
+    assert found["end_ids"].dtype == np.int64
+
+
+def test_diagnosis():
+    pools = make_design(np.random.default_rng(0), prompts=10).draw(
+        np.random.default_rng(1), 64, 4, 8
+    )
+    found = diagnose(pools, make_shards(10), {2: "<end>", 5: "<stop>", 7: "<pad>"})
+    assert found.completions == 64 + 32
+    assert found.accuracy == found.mean_reward == pools.reference_rewards_PN.mean()
+    values = pools.reference_rewards_PN.mean(1)
+    assert found.never_right == (values == 0).mean()
+    assert found.always_right == (values == 1).mean()
+    assert found.one_reward == found.never_right + found.always_right
+    assert (found.truncated, found.mean_length) == (0.25, 3.0)
+    # 60 and 12 of 96 completions; a token that never came is listed too.
+    shares = [(one.id, one.text, one.share) for one in found.end_tokens]
+    assert shares == [(2, "<end>", 0.625), (5, "<stop>", 0.125), (7, "<pad>", 0.0)]
+
+
+def test_graded_rewards_have_no_accuracy():
+    pools = make_design(np.random.default_rng(0), prompts=4).draw(
+        np.random.default_rng(1), 64, 4, 8
+    )
+    graded = replace(pools, rewards_PN=pools.rewards_PN / 2)
+    found = diagnose(graded, make_shards(4), {2: "<end>"})
+    assert found.accuracy is found.never_right is found.always_right is None
+    assert "mean reward" in found.lines[0]
+    assert "accuracy" not in found.lines[0]
+
+
+def test_lines_and_file_hold_the_same():
+    assert restore(json.loads(json.dumps(HEALTHY.as_dict()))) == HEALTHY
+    rewards, completions = HEALTHY.lines
+    assert "accuracy 0.4, V = 0 on 10% and V = 1 on 5% of 60 prompts" in rewards
+    assert "2% truncated, 30% distinct; ended by <end> 98%" in completions
+
+
+def test_a_file_of_another_version_is_not_read():
+    assert restore({**HEALTHY.as_dict(), "more": 1}) is None
+
+
+@pytest.mark.parametrize("prompts", [1, 5, 40])
+def test_standard_error_of_the_aggregates_gradient(prompts):
+    """Where g is zero it is no smaller than the spread, and not twice as large."""
+    rng = np.random.default_rng(prompts)
+    found = []
+    for _ in range(150):
+        pools = independent_design(rng, prompts).draw(rng, 64, 4, 8)
+        found.append((pools.aggregate_norm2, gradient_norm2_error(pools)))
+    norm2, error = np.array(found).T
+    # A standard deviation of 150 draws has a relative error of 6% or, skewed, a bit more.
+    assert 0.75 * norm2.std() < np.sqrt((error**2).mean()) < 2 * norm2.std()
+
+
+def test_standard_error_without_products_between_completions():
+    """Norms only: larger than with them, and a number."""
+    rng = np.random.default_rng(0)
+    pools = independent_design(rng, 5).draw(rng, 64, 4, 8)
+    gram = pools.gram_PKGG.copy()
+    rows, columns = np.triu_indices(8, 1)
+    gram[..., rows, columns] = gram[..., columns, rows] = np.nan
+    norms_only = gradient_norm2_error(replace(pools, gram_PKGG=gram))
+    assert gradient_norm2_error(pools) < norms_only < np.inf
+
+
+@pytest.mark.parametrize("signal", [False, True])
+def test_gradient_is_told_from_zero_where_there_is_one(signal):
+    rng = np.random.default_rng(3)
+    design = make_design(rng, 20) if signal else independent_design(rng, 20)
+    found = diagnose(design.draw(rng, 256, 4, 8), make_shards(20), {2: "<end>"})
+    warnings = warn_of_completions(found)
+    assert any("of zero" in warning for warning in warnings) == (not signal)
+
+
+CUT = (EndToken(2, "<end>", 0.4),)
+SILENT = (EndToken(2, "<end>", 0.0),)
+MEANINGLESS = {
+    "given up": ({"given_up": 3}, "3 comparisons with the answer took too long"),
+    "truncated": ({"truncated": 0.6, "end_tokens": CUT}, "60% of the completions were cut"),
+    "no end": ({"truncated": 1.0, "end_tokens": SILENT}, "(known: <end> (2))"),
+    "no end known": ({"truncated": 1.0, "end_tokens": ()}, "(known: none)"),
+    "few carry it": ({"one_reward": 0.9}, "by the other 6 of 60"),
+    "few carry it, graded": (
+        {"one_reward": 0.9, "accuracy": None},
+        "all rewards are the same on 90%",
+    ),
+    "never right": ({"never_right": 1.0, "one_reward": 1.0}, "was right: the true"),
+    "always right": ({"always_right": 1.0, "one_reward": 1.0}, "take harder ones"),
+    "one reward": ({"one_reward": 1.0, "gradient_norm2": 0.0}, "have one reward"),
+    "identical": ({"commonest": 0.95}, "95% of them on average"),
+    "empty": ({"empty": 0.8, "commonest": 0.8}, "80% of the completions are empty"),
+    "no gradient": ({"gradient_norm2": 0.15}, "within 2 standard errors (0.1) of zero"),
+    "negative": ({"gradient_norm2": -0.3}, "||g||^2 = -0.3"),
+}
+
+
+@pytest.mark.parametrize("case", MEANINGLESS)
+def test_warning(case):
+    changes, message = MEANINGLESS[case]
+    warnings = warn_of_completions(replace(HEALTHY, **changes))
+    assert len(warnings) == 1
+    assert message in warnings[0]
+
+
+def test_given_up_comparisons_are_counted_over_prompts():
+    design = make_design(np.random.default_rng(3), 5)
+    pools = design.draw(np.random.default_rng(4), 256, 4, 8)
+    found = diagnose(pools, make_shards(5, given_up=2), {2: "<end>"})
+    assert found.given_up == 10
+    without = {key: one for key, one in found.as_dict().items() if key != "given_up"}
+    assert restore(without) == replace(found, given_up=0)
+
+
+def test_no_warning_of_a_healthy_run():
+    assert warn_of_completions(HEALTHY) == []
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_diagnostics_of_a_run(write_probe, tmp_path, capsys, length):
+    """Against a count over `completions.jsonl`; one token a completion cuts most."""
+    import run_mse
+
+    out = tmp_path / "out"
+    path = write_probe(sampling={"max_new_tokens": length})
+    assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
+    folder = out / "small"
+    found = json.loads((folder / "diagnostics.json").read_text())
+    text = (folder / "completions.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    table = pd.read_csv(folder / "prompts.csv")
+    assert found["prompts"] * found["completions"] == len(lines)
+    assert found["accuracy"] == pytest.approx(table.value.mean())
+    assert found["truncated"] == pytest.approx(table.truncated.mean())
+    assert found["mean_length"] == pytest.approx(np.mean([one["length"] for one in lines]))
+    kinds = Counter((one["prompt"], one["text"], one["length"]) for one in lines)
+    assert found["distinct"] == pytest.approx(len(kinds) / len(lines))
+    (end,) = found["end_tokens"]
+    assert (end["id"], end["text"]) == (0, "<end>")
+    assert end["share"] == pytest.approx(1 - found["truncated"])
+
+    screen, cut = capsys.readouterr().out, found["truncated"] > 0.5
+    assert "accuracy" in screen
+    warnings = json.loads((folder / "checks.json").read_text())["warnings"]
+    assert any("were cut" in warning for warning in warnings) == cut
+    assert all(f"warning: {warning}" in screen for warning in warnings)
+    assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
+    again = capsys.readouterr().out
+    assert again.splitlines()[1:] == screen.splitlines()[1:]

@@ -1,0 +1,74 @@
+"""Columns, made again from the arrays of `errors.npz` and `pools.npz` alone."""
+
+import numpy as np
+import pytest
+
+from mse_lab.estimators import find_estimators
+from mse_lab.mse.replicates import measure_errors
+from simulated import analysed, make_design
+
+NAMES, SIZES = ["vanilla", "grpo", "oracle"], [4, 32]
+
+
+@pytest.fixture(scope="module")
+def pools():
+    """Pools of 40 prompts with a small reference, so that its noise is seen."""
+    rng = np.random.default_rng(0)
+    return make_design(rng, 40).draw(rng, 32, 6, 32)
+
+
+@pytest.fixture(scope="module")
+def table(pools):
+    """`mse.csv` by estimator and group size."""
+    made = analysed(pools, SIZES, estimators=NAMES, resamples=1000).mse
+    return made.set_index(["estimator", "group_size"])
+
+
+def test_mse_is_the_mean_error_over_the_prompts(pools, table):
+    errors = measure_errors(pools, find_estimators(NAMES, SIZES), SIZES)
+    for key, errors_PR in errors.items():
+        assert table.loc[key].replicates == errors_PR.shape[1]
+        assert table.loc[key].mse == pytest.approx(errors_PR.mean(1).sum() / 40**2)
+
+
+def test_plain_mse_is_against_the_mean_of_both_halves(pools, table):
+    """||g_hat - rbar||^2 has ||rbar||^2 in the place of <r_A, r_B>."""
+    norms2 = np.diag(pools.between_PP)
+    excess = (norms2 - pools.reference_product_P).sum() / 40**2
+    assert excess > 0.1 * table.mse.min()
+    np.testing.assert_allclose(table.mse_plain - table.mse, excess, rtol=1e-9)
+
+
+def test_relative_mse_divides_by_products_of_independent_references(pools, table):
+    """||mean g||^2 from different prompts, and from two halves of one."""
+    different = pools.between_PP[~np.eye(40, dtype=bool)].sum()
+    norm2 = (different + pools.reference_product_P.sum()) / 40**2
+    assert norm2 > 0
+    assert norm2 < 0.95 * pools.between_PP.mean()
+    np.testing.assert_allclose(table.relative_mse, table.mse / norm2, rtol=1e-9)
+
+
+def test_ratio_is_to_the_oracle(table):
+    for (name, size), row in table.iterrows():
+        assert row.ratio == pytest.approx(row.mse / table.loc["oracle", size].mse)
+        assert row.ratio_low <= row.ratio <= row.ratio_high, (name, size)
+    assert table.loc["grpo", 4].ratio > 1.2
+    oracle = table.loc["oracle"]
+    assert (oracle[["ratio_low", "ratio", "ratio_high"]] == 1).all(axis=None)
+
+
+def test_ratios_are_paired(table):
+    """At G = 32 GRPO-type and oracle are nearly one estimator, on the same groups."""
+    row = table.loc["grpo", 32]
+    alone = (row.mse_high - row.mse_low) / row.mse
+    assert row.ratio_high - row.ratio_low < 0.3 * row.ratio * alone
+
+
+def test_moments_take_the_whole_reference(pools):
+    """V and Var(Z) from all its rewards, norms from the replicates."""
+    found = analysed(pools, SIZES, estimators=NAMES).prompts
+    rewards, norms2 = pools.reference_rewards_PN, pools.norms2_PN.mean(-1)
+    np.testing.assert_allclose(found.value, rewards.mean(-1), rtol=1e-12)
+    np.testing.assert_allclose(found.score_norm2, norms2, rtol=1e-12)
+    zeta = rewards.var(-1, ddof=1) * norms2 + pools.reference_product_P
+    np.testing.assert_allclose(found.zeta, zeta, rtol=1e-9)

@@ -1,0 +1,236 @@
+"""Memory: passes keep to what is planned for them, and a retreat loses nothing."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from enumerated import as_completions
+from live_memory import LiveMemory
+from models import random_policy
+from mse_lab.errors import InputError
+from mse_lab.probe.schema import parse_probe
+from mse_lab.run import memory
+from mse_lab.run import one_prompt as stages
+from mse_lab.run.footprint import measure_footprint
+from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, scoring_bytes
+from mse_lab.run.run_probe import run_probe
+from mse_lab.scores import factors
+from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.scores import Scoring, score_block
+from scores.test_scores import random_reference
+
+PROMPT = list(range(3, 43))
+NEW = 12
+SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
+         "max_position_embeddings": 128}  # fmt: skip
+
+WAYS = {
+    "whole": Scoring(16),
+    "sliced head": Scoring(16, sliced=True),
+    "layers": Scoring(16, layer=16, sliced=True),
+    "parts of layers": Scoring(16, layer=2, sliced=True),
+    "norms": Scoring(2, sliced=True),
+}
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return random_policy(vocabulary=600, dtype=torch.float32, **SIZES)
+
+
+@pytest.fixture(autouse=True)
+def _small_slices(monkeypatch):
+    """Slices as small beside these activations as they are beside a real model's."""
+    monkeypatch.setattr(factors, "SLICE_BYTES", 2**15)
+    monkeypatch.setattr(memory, "WORKSPACE", 8 * 2**15)
+
+
+def block_of(count):
+    rng = np.random.default_rng(0)
+    return as_completions(rng.integers(3, 600, (count, NEW)).tolist())
+
+
+def peak_of_scoring(policy, how, count=16):
+    block, reference = block_of(count), random_reference(policy)
+    with LiveMemory() as live:
+        score_block(policy, PROMPT, block, reference, how=how)
+    return live.peak
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_scoring_keeps_to_its_estimate(policy, way):
+    """Below the estimate, and not so far below that memory is left idle."""
+    footprint = measure_footprint(policy, PROMPT, NEW)
+    estimate, peak = scoring_bytes(footprint, WAYS[way]), peak_of_scoring(policy, WAYS[way])
+    assert 0.3 * estimate < peak < estimate
+
+
+def test_ways_of_scoring_shrink(policy):
+    peaks = [peak_of_scoring(policy, way) for way in WAYS.values()]
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < peaks[0] / 5
+
+
+def test_peak_does_not_grow_with_the_number_of_completions(policy):
+    few, many = (peak_of_scoring(policy, Scoring(4), count) for count in (8, 32))
+    assert many < 1.02 * few
+
+
+def test_an_estimate_of_one_completion_would_be_seen(policy):
+    """Negative control: the bound is one that a larger block breaks."""
+    footprint = measure_footprint(policy, PROMPT, NEW)
+    assert peak_of_scoring(policy, Scoring(16)) > scoring_bytes(footprint, Scoring(4))
+
+
+def test_the_footprint_is_the_same_every_time(policy):
+    assert measure_footprint(policy, PROMPT, NEW) == measure_footprint(policy, PROMPT, NEW)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "gemma2"])
+def test_heads_can_be_sliced(architecture):
+    """Gemma 2 caps its logits after the head: the model's own code is run on slices."""
+    policy = random_policy(architecture)
+    assert measure_footprint(policy, [3, 4, 5], 2).sliceable
+
+
+def test_a_head_that_mixes_logits_is_not_sliced(policy):
+    """Negative control: what is done after the head must be done to each logit alone."""
+    policy = random_policy()
+    whole = policy.model.forward
+
+    def centred(*args, **options):
+        output = whole(*args, **options)
+        output.logits = output.logits - output.logits.amax(-1, keepdim=True) ** 2
+        output.logits = output.logits * output.logits.shape[-1]
+        return output
+
+    policy.model.forward = centred
+    assert not measure_footprint(policy, [3, 4, 5], 2).sliceable
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("12GB", 12 * 10**9), (" 1.5 gib", 3 * 2**29), (1000, 1000), ("64", 64)],
+)
+def test_sizes_are_read(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["much", "12 G", "-1GB", "", "1.2.3", "9" * 400, "٣GB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InputError, match=r"model\.memory"):
+        parse_bytes(text)
+
+
+def planned(policy, budget):
+    return Memory(budget, measure_footprint(policy, PROMPT, NEW), 16, 64)
+
+
+def test_a_smaller_budget_takes_a_smaller_way(policy):
+    footprint = measure_footprint(policy, PROMPT, NEW)
+    fixed = footprint.weights + 3 * footprint.gradient
+    found = []
+    for factor in (64, 8, 3, 1):
+        plan = planned(policy, fixed + factor * footprint.kept)
+        found.append((plan.drawing.current, plan.scoring.place))
+        assert plan.drawing.current * footprint.drawing <= plan.budget - footprint.weights
+    assert [place for _, place in found] == sorted({place for _, place in found})
+    assert not planned(policy, fixed).fits
+    assert planned(policy, 2 * fixed + 64 * footprint.reference).fits
+
+
+def out_of_memory(times):
+    """An action that runs out of memory so many times."""
+    seen = []
+
+    def action(size):
+        seen.append(size)
+        if len(seen) <= times:
+            raise [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+                   RuntimeError("DefaultCPUAllocator: can't allocate memory")][
+                (len(seen) - 1) % 3
+            ]  # fmt: skip
+        return size
+
+    return action, seen
+
+
+def test_out_of_memory_halves_and_goes_on():
+    ladder = Ladder(halves(16), lambda size: size, room=10)
+    action, seen = out_of_memory(2)
+    assert attempt(ladder, action) == 2
+    assert seen == [8, 4, 2]
+    # What did not fit once is not tried again.
+    assert attempt(ladder, lambda size: size) == 2
+    assert ladder.planned == 8
+
+
+def test_out_of_memory_with_one_is_the_users_to_mend():
+    ladder = Ladder(halves(2), lambda size: size, room=10)
+    action, _ = out_of_memory(9)
+    with pytest.raises(InputError, match="one completion at a time; leave out"):
+        attempt(ladder, action)
+
+
+def test_other_errors_are_not_caught():
+    def fail(_):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        attempt(Ladder([1], lambda size: size, 1), fail)
+
+
+def small_run(checkpoint, folder):
+    """A run of two prompts, its aggregates by estimator and group size."""
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text(
+        '{"id": 1, "problem": "1 2", "answer": 2}\n{"id": 2, "problem": "3", "answer": 1}\n'
+    )
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu"},
+        "prompts": {"source": str(prompts), "template": "none"},
+        "pool": {"reference": 16, "replicate": 16},
+        "group_sizes": [2, 8],
+        "interval": {"resamples": 100},
+    }
+    probe = parse_probe(values, "probe")
+    run_probe("probe", probe, folder / "out", folder, fresh=False)
+    environment = json.loads((folder / "out" / "environment.json").read_text())
+    return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
+
+
+def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, checkpoint):
+    """Scoring, drawing and reference each fail once: the numbers are a plain run's."""
+    plain, memory_of_plain = small_run(checkpoint, tmp_path)
+    failed = set()
+
+    def failing(whole, name):
+        def action(*args, **options):
+            if name not in failed:
+                failed.add(name)
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return whole(*args, **options)
+
+        return action
+
+    for name in ("score_block", "draw", "measure_reference"):
+        monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
+    other = tmp_path / "retreat"
+    other.mkdir()
+    retreated, memory_of_retreat = small_run(checkpoint, other)
+    assert failed == {"score_block", "draw", "measure_reference"}
+    np.testing.assert_allclose(plain.mse, retreated.mse, rtol=1e-4)
+    assert memory_of_retreat["retreated"]
+    assert not memory_of_plain["retreated"]
+
+
+def test_low_precision_weights_give_float32_gradients():
+    policy = random_policy(dtype=torch.bfloat16)
+    policy = dataclasses.replace(policy, batch=2)
+    few = as_completions([[3, 4, 1]] * 4)
+    gradient, _ = weighted_gradient(policy, [3, 4, 5], few, np.ones(4))
+    assert {part.dtype for part in gradient.values()} == {torch.float32}

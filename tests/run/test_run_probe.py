@@ -1,0 +1,118 @@
+"""Runs, end to end, against a policy whose every completion is enumerated."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.probe.schema import load_probe
+from mse_lab.results.intact import read_arrays
+from mse_lab.results.records import Record
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, checkpoint):
+    """A finished run, with its probe and the folder that both lie in."""
+    folder = tmp_path_factory.mktemp("run")
+    return *measure(checkpoint, folder), folder
+
+
+@pytest.fixture(scope="module")
+def exact(finished):
+    """The run's prompts, enumerated."""
+    _, probe, root = finished
+    return enumerate_prompts(probe, root)
+
+
+def within(found, low, high, truth, errors=4, level_width=3.92):
+    """Whether the truth lies within four of the number's own standard errors."""
+    return abs(found - truth) <= errors * (high - low) / level_width
+
+
+# Which completion at the median gets no weight depends on the order in the group; all
+# ordered groups are too many at G = 8.
+POINTS = [
+    (name, size) for name in NAMES for size in SIZES[:4] if (name, size) != ("median", 8)
+]
+NO_AGGREGATE = ["opo"]
+
+
+@pytest.mark.parametrize(("name", "size"), POINTS)
+def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
+    """Replicates and law; a false alarm of 6e-5 each, once for the fixed seed."""
+    table = pd.read_csv(finished[0] / "mse.csv").set_index(["estimator", "group_size"])
+    row = table.loc[(name, size)]
+    if name in NO_AGGREGATE:
+        assert np.isnan(row.mse)
+        return
+    truth = exact_mse(exact, name, size)
+    assert within(row.mse, row.mse_low, row.mse_high, truth)
+    if np.isfinite(row.law):
+        assert within(row.law, row.law_low, row.law_high, truth)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+def test_prompts_own_mse_where_there_is_no_aggregate(finished, exact, size):
+    """Of each prompt, within four standard errors of its replicates."""
+    errors = read_arrays(finished[0] / "errors.npz")[f"opo/{size}"]
+    standard_error = errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
+    truth = np.array([one.mse(ESTIMATORS["opo"], size) for one in exact])
+    assert (abs(errors.mean(1) - truth) < 4 * standard_error).all()
+
+
+def test_prompt_moments_are_the_enumerated_ones(finished, exact):
+    table = pd.read_csv(finished[0] / "prompts.csv")
+    for (_, row), one in zip(table.iterrows(), exact, strict=True):
+        moments = one.moments()
+        # Four binomial standard errors of 4096 rewards; the rest within 15%.
+        assert abs(row.value - one.value) < 4 * np.sqrt(one.value * (1 - one.value) / 4096)
+        np.testing.assert_allclose(row.score_norm2, moments.norm2[0], rtol=0.15)
+        np.testing.assert_allclose(row.zeta, moments.zeta[0], rtol=0.15)
+        np.testing.assert_allclose(row.trace_oracle, moments.trace_oracle[0], rtol=0.15)
+        np.testing.assert_allclose(row.best_baseline, moments.best_baseline[0], atol=0.05)
+
+
+def test_relative_mse_divides_by_the_aggregates_gradient(finished, exact):
+    table = pd.read_csv(finished[0] / "mse.csv")
+    gradient = np.mean([one.gradient for one in exact], axis=0)
+    implied = (table.mse / table.relative_mse).dropna()
+    np.testing.assert_allclose(implied, implied[0], rtol=1e-6)
+    np.testing.assert_allclose(implied[0], gradient @ gradient, rtol=0.15)
+
+
+def test_files_of_a_result(finished):
+    folder, probe, _ = finished
+    record = Record(folder)
+    assert record.is_complete()
+    assert load_probe(folder / "config.yaml") == probe
+    errors = read_arrays(folder / "errors.npz")
+    assert errors["grpo/4"].shape == (3, 2400 // 4)
+    table = pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"])
+    np.testing.assert_allclose(
+        errors["oracle/8"].mean(1).sum() / 9, table.loc[("oracle", 8)].mse, rtol=1e-9
+    )
+    text = (folder / "completions.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(lines) == 3 * (4096 + 2400)
+    keys = {"prompt", "pool", "text", "reward", "length", "truncated", "log_prob"}
+    assert set(lines[0]) == keys
+    environment = json.loads((folder / "environment.json").read_text())
+    assert {"versions", "device_model", "commit", "seconds", "peak_memory_bytes"} <= set(
+        environment
+    )
+    checks = json.loads((folder / "checks.json").read_text())
+    assert checks["ok"]
+    assert {"name", "figure", "bound", "ok"} <= set(checks["checks"][0])
+    assert not (folder / "shards").exists()
+
+
+def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
+    table = pd.read_csv(finished[0] / "mse.csv")
+    # The median's weights of 1000 make an MSE of 1e5; the table has ten digits of it.
+    table = table[table.mse < 100]
+    excess = table.mse_plain - table.mse
+    np.testing.assert_allclose(excess, excess.iloc[0], atol=2e-8, rtol=0)
+    assert excess.iloc[0] > 1e-4

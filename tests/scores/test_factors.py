@@ -1,0 +1,134 @@
+"""Factored scores: forming, contracting and slicing give the same inner products."""
+
+import pytest
+import torch
+
+from mse_lab.scores import factors
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums, reduce_factors
+
+N, T, R, C = 4, 5, 7, 3
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+def normal(generator, *shape):
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def outer(generator, tokens=T):
+    return OuterProducts(normal(generator, N, tokens, R), normal(generator, N, tokens, C))
+
+
+def rows(generator):
+    index = torch.randint(0, R, (N, T), generator=generator)
+    return RowSums(index, normal(generator, N, T, C))
+
+
+def dense(factor):
+    """Form a factor's gradients by the definition, one completion at a time."""
+    whole = torch.zeros(N, R, C, dtype=torch.float64)
+    for completion in range(N):
+        if isinstance(factor, Dense):
+            whole[completion] = factor.values[completion]
+            continue
+        for token in range(factor.columns_NTC.shape[1]):
+            column = factor.columns_NTC[completion, token]
+            if isinstance(factor, OuterProducts):
+                whole[completion] += torch.outer(factor.rows_NTR[completion, token], column)
+            else:
+                whole[completion, factor.index_NT[completion, token]] += column
+    return whole.flatten(1)
+
+
+@pytest.mark.parametrize("cheaper", ["forming", "contracting"])
+@pytest.mark.parametrize("slice_bytes", [1, 2**26], ids=["sliced", "whole"])
+@pytest.mark.parametrize(
+    "uses",
+    [
+        (outer,),
+        (rows,),
+        (outer, rows),
+        (outer, outer, rows, rows),
+        (lambda g: Dense(normal(g, N, R, C)), outer, rows),
+    ],
+    ids=["linear", "embedding", "tied", "used twice", "with dense"],
+)
+def test_reduction_equals_definition(monkeypatch, generator, cheaper, slice_bytes, uses):
+    monkeypatch.setattr(factors, "_forming_is_cheaper", lambda _: cheaper == "forming")
+    monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
+    terms = [use(generator) for use in uses]
+    reference = normal(generator, R, C)
+    whole = sum(dense(term) for term in terms)
+    reduced = reduce_factors(terms, reference)
+    torch.testing.assert_close(reduced.gram_NN, whole @ whole.T)
+    torch.testing.assert_close(reduced.products_N, whole @ reference.flatten())
+
+
+def with_shared_columns(generator, tokens, shared, rows, columns):
+    whole = OuterProducts(
+        normal(generator, N, tokens, rows), normal(generator, N, tokens, columns), shared
+    )
+    whole.columns_NTC[:, :shared] = whole.columns_NTC[0, :shared].clone()
+    return whole
+
+
+@pytest.mark.parametrize("cheaper", ["forming", "contracting"])
+@pytest.mark.parametrize("shared", [1, 2, 4], ids=lambda count: f"{count} shared")
+def test_split_by_the_prompts_inputs_changes_nothing(
+    monkeypatch, generator, shared, cheaper
+):
+    monkeypatch.setattr(factors, "_forming_is_cheaper", lambda _: cheaper == "forming")
+    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    term = with_shared_columns(generator, 6, shared, R, 5)
+    reference = normal(generator, R, 5)
+    whole = term.rows_NTR.mT @ term.columns_NTC
+    reduced = reduce_factors([term], reference)
+    torch.testing.assert_close(
+        reduced.gram_NN, whole.flatten(1) @ whole.flatten(1).T, rtol=1e-10, atol=1e-10
+    )
+    torch.testing.assert_close(
+        reduced.products_N, whole.flatten(1) @ reference.flatten(), rtol=1e-10, atol=1e-10
+    )
+
+
+def test_split_of_equal_inputs(monkeypatch, generator):
+    """A prompt that repeats a token: its span has fewer dimensions than tokens."""
+    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    term = with_shared_columns(generator, 6, 4, R, 5)
+    term.columns_NTC[:, 1:4] = term.columns_NTC[:, :1]
+    whole = (term.rows_NTR.mT @ term.columns_NTC).flatten(1)
+    reduced = reduce_factors([term], normal(generator, R, 5))
+    torch.testing.assert_close(reduced.gram_NN, whole @ whole.T, rtol=1e-10, atol=1e-10)
+
+
+def test_split_of_columns_that_differ_would_be_seen(monkeypatch, generator):
+    """Negative control: tokens that are not shared must not be declared so."""
+    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    term = outer(generator)._replace(shared=2)
+    whole = dense(term)
+    reduced = reduce_factors([term], normal(generator, R, C))
+    assert (reduced.gram_NN - whole @ whole.T).abs().max() > 0.1
+
+
+def test_split_where_the_prompt_is_short_beside_the_matrix(generator):
+    """By cost: 60 prompt tokens and 4 of a completion split a 512 x 512, not a 32 x 32."""
+    wide = with_shared_columns(generator, 64, 60, 512, 512)
+    assert factors._splitting_is_cheaper(wide)
+    assert not factors._splitting_is_cheaper(with_shared_columns(generator, 64, 60, 32, 32))
+    assert not factors._splitting_is_cheaper(wide._replace(shared=0))
+
+
+def test_low_precision_is_summed_in_float32(generator):
+    term = outer(generator)
+    low = OuterProducts(term.rows_NTR.bfloat16(), term.columns_NTC.bfloat16())
+    exact = OuterProducts(low.rows_NTR.double(), low.columns_NTC.double())
+    reference = normal(generator, R, C)
+    torch.testing.assert_close(
+        reduce_factors([low], reference.float()).gram_NN,
+        reduce_factors([exact], reference).gram_NN,
+        rtol=1e-5,
+        atol=1e-5,
+    )

@@ -1,0 +1,70 @@
+"""Products of sketches: unbiased, with the stated standard error, whatever the vectors."""
+
+import numpy as np
+import pytest
+import torch
+
+from mse_lab.scores import sketches as between
+
+K, SEEDS = 64, 1000
+
+
+def normal(generator):
+    return torch.randn(1000, generator=generator, dtype=torch.float64)
+
+
+# The hash shifts whole rows of K numbers, so vectors that repeat after K are the hard ones.
+VECTORS = {
+    "normal": normal,
+    "equal numbers": lambda _: torch.ones(1000, dtype=torch.float64),
+    "repeating after k": lambda g: normal(g)[:K].repeat(16)[:1000],
+    "one number": lambda _: torch.eye(1000, dtype=torch.float64)[77],
+    "few rows": lambda g: torch.cat([normal(g)[:K], torch.zeros(872), normal(g)[:K]]),
+}
+
+
+def products(u, v):
+    """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||."""
+    scale = float(u.norm() * v.norm())
+    return np.array(
+        [
+            between.sketch({"a": u}, seed, K) @ between.sketch({"a": v}, seed, K) / scale
+            for seed in range(SEEDS)
+        ],
+        dtype=np.float64,
+    )
+
+
+@pytest.mark.parametrize("other", ["itself", "another"])
+@pytest.mark.parametrize("name", VECTORS)
+def test_products_of_sketches(name, other):
+    """Mean within four standard errors (6e-5 each); variance below its bound by as much."""
+    generator = torch.Generator().manual_seed(0)
+    u = VECTORS[name](generator)
+    v = u if other == "itself" else normal(generator)
+    found = products(u, v)
+    truth = float(u @ v / (u.norm() * v.norm()))
+    squares = (found - truth) ** 2
+    assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
+    assert squares.mean() <= 2 / K + 4 * squares.std() / np.sqrt(SEEDS)
+
+
+def test_parameters_do_not_meet_in_the_mean():
+    """Two parameters have hashes of their own: equal ones would add coherently."""
+    one = torch.ones(K, dtype=torch.float64)
+    found = [
+        between.sketch({"a": one}, seed, K) @ between.sketch({"b": one}, seed, K) / K
+        for seed in range(SEEDS)
+    ]
+    assert abs(np.mean(found)) <= 4 * np.std(found) / np.sqrt(SEEDS)
+    assert np.var(found) > 0.5 / K
+
+
+def test_signs_shared_by_rows_would_be_seen(monkeypatch):
+    """Negative control: with the same signs in every row, twice the bound on variance."""
+    draw = between._signs
+    monkeypatch.setattr(
+        between, "_signs", lambda rng, n: np.resize(draw(rng, K) ^ draw(rng, 1), n)
+    )
+    with pytest.raises(AssertionError):
+        test_products_of_sketches("equal numbers", "itself")

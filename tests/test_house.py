@@ -1,0 +1,142 @@
+"""The laws of the house: imports run downwards, torch and drawing stay in their rooms.
+
+The order of the folders is that of the data; what a folder may know of the others is said
+here once, and each law is seen red on a file that breaks it.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+GROUND = {"errors", "arrays", "console"}
+
+# What each folder may import, from the ground up.
+MAY_IMPORT = {
+    "errors": set(),
+    "arrays": set(),
+    "console": {"errors"},
+    "probe": GROUND,
+    "policy": GROUND | {"probe"},
+    "scores": GROUND | {"probe", "policy"},
+    "estimators": GROUND | {"probe"},
+    "mse": GROUND | {"probe", "estimators"},
+    "results": GROUND | {"probe", "estimators", "mse"},
+    "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
+    "answers": GROUND | {"probe", "estimators", "mse", "results"},
+    "report": GROUND | {"probe", "estimators", "mse", "results", "answers"},
+    "": GROUND | {"answers"},
+}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+
+TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors"}
+MODEL_SIDE = {"policy", "scores", "run"}
+DRAWING = {"matplotlib", "seaborn", "jinja2"}
+
+
+def imports_of(source):
+    """Names of the modules that a file imports anywhere; of `mse_lab` what it takes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            taken = node.module == "mse_lab"
+            yield from (
+                f"mse_lab.{alias.name}" if taken else node.module for alias in node.names
+            )
+
+
+def breaches(folder, source):
+    """What a file of a folder imports against the laws."""
+    for name in imports_of(source):
+        package, _, rest = name.partition(".")
+        if package == "mse_lab":
+            other = rest.partition(".")[0]
+            known = other in MAY_IMPORT and other != folder
+            if known and other not in MAY_IMPORT[folder]:
+                yield f"{folder} imports {name}"
+        elif (package in TORCH and folder not in MODEL_SIDE) or (
+            package in DRAWING and folder != "report"
+        ):
+            yield f"{folder} imports {name}"
+
+
+def modules():
+    return sorted((ROOT / "mse_lab").rglob("*.py"))
+
+
+def name_of(path):
+    """Name a file from the package down, without the suffix: ('probe', 'rewards')."""
+    return path.relative_to(ROOT / "mse_lab").with_suffix("").parts
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: "/".join(name_of(path)))
+def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
+    folder = name_of(path)[0].replace("__init__", "")
+    assert not list(breaches(folder, path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("mse", "import torch"),
+        ("answers", "def late():\n    from transformers import AutoTokenizer"),
+        ("answers", "import matplotlib.pyplot as plt"),
+        ("policy", "from mse_lab.scores.factors import Rows"),
+        ("estimators", "from mse_lab import mse"),
+        ("mse", "from mse_lab.results.tables import mse_table"),
+        ("errors", "import mse_lab.probe.schema"),
+    ],
+)
+def test_a_breach_is_seen(folder, source):
+    assert len(list(breaches(folder, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("run", "import torch\nfrom mse_lab.scores.factors import Rows"),
+        ("report", "import seaborn\nfrom mse_lab.answers.advice import advise"),
+        ("mse", "from mse_lab.mse.pools import Pools"),
+    ],
+)
+def test_what_is_lawful_is_let_through(folder, source):
+    assert not list(breaches(folder, source))
+
+
+def test_the_laws_themselves_run_downwards():
+    """No folder may know one that may know it, by whatever way."""
+    done = set()
+    while len(done) < len(MAY_IMPORT):
+        ready = {folder for folder, known in MAY_IMPORT.items() if known <= done | {folder}}
+        assert ready - done, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
+        done |= ready
+
+
+def test_imports_make_no_circle():
+    """Each file of the package imports only files that can be imported before it."""
+    needs = {}
+    for path in modules():
+        name = ".".join(("mse_lab", *name_of(path))).removesuffix(".__init__")
+        found = {one for one in imports_of(path.read_text()) if one.startswith("mse_lab.")}
+        needs[name] = found
+    needs = {name: found & set(needs) for name, found in needs.items()}
+    done = {"mse_lab"}
+    while len(done) < len(needs):
+        ready = {
+            name for name in needs if name not in done and needs[name] - {name} <= done
+        }
+        assert ready, f"a circle among {sorted(set(needs) - done)}"
+        done |= ready
+
+
+@pytest.mark.parametrize("words", [["list"], ["figure", "nowhere"]], ids=["list", "figure"])
+def test_no_torch_where_no_model_is_needed(words):
+    code = f"import run_mse, sys; run_mse.main({words}); sys.exit('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr

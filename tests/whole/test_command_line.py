@@ -1,0 +1,414 @@
+"""The real command line, in processes of its own: smoke, kill, resume, bad input."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from safetensors.torch import load_file, save_file
+
+import mse_lab
+from mse_lab.results.records import Record
+
+ROOT = Path(__file__).resolve().parents[2]
+SMOKE = [
+    "--set",
+    "prompts.limit=6",
+    "--set",
+    "pool.reference=64",
+    "--set",
+    "pool.replicate=128",
+]
+
+
+def command(*words):
+    return [sys.executable, str(ROOT / "run_mse.py"), *map(str, words)]
+
+
+def execute(*words, **options):
+    return subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=300, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """An uninterrupted small run of tiny/base, from another working folder."""
+    out = tmp_path_factory.mktemp("smoke")
+    done = execute("run", "tiny/base", *SMOKE, "--out", out, cwd=out)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_smoke_run(smoke):
+    out, done = smoke
+    table = pd.read_csv(out / "tiny/base/mse.csv")
+    assert len(table) == 15
+    assert (table.mse_low <= table.mse_high).all()
+    assert "checks:" in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+def test_a_finished_run_is_left_as_it_is(smoke):
+    out, _ = smoke
+    before = (out / "tiny/base/mse.csv").stat().st_mtime_ns
+    again = execute("run", "tiny/base", *SMOKE, "--out", out)
+    assert again.returncode == 0
+    assert "finished before" in again.stdout
+    assert (out / "tiny/base/mse.csv").stat().st_mtime_ns == before
+
+
+def test_figure_from_finished_runs(smoke, tmp_path):
+    out, _ = smoke
+    for suffix in ("png", "pdf", "svg"):
+        drawn = execute("figure", out / "tiny/base", "--out", tmp_path / f"f.{suffix}")
+        assert drawn.returncode == 0, drawn.stderr
+        assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
+
+
+def test_companion_where_there_are_further_estimators(write_probe, tmp_path):
+    path, out = write_probe(estimators=["grpo", "grpo-std"]), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    drawn = execute("figure", out / "small", "--out", tmp_path / "f.png")
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "f-scale-free.png").stat().st_size > 5000
+
+
+def test_list_says_what_stands(smoke):
+    out, _ = smoke
+    listed = execute("list", "--out", out)
+    lines = {line.split()[0]: line for line in listed.stdout.splitlines()}
+    assert "another configuration" in lines["tiny/base"]
+    assert "not run" in lines["tiny/icl"]
+
+
+def test_answers_from_a_finished_run(smoke, tmp_path):
+    """Claims, advice and report need no model and no torch."""
+    folder = tmp_path / "base"
+    shutil.copytree(smoke[0] / "tiny/base", folder)
+    for word, written in (
+        ("claims", ["claims.csv", "claims.md"]),
+        ("advise", ["advice.csv", "advice.md", "advice.png", "advice.pdf"]),
+        ("report", ["report.html"]),
+    ):
+        done = execute(word, folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+        assert all((folder / name).stat().st_size for name in written)
+
+
+def test_answers_need_more_than_tables(refused):
+    folder = ROOT / "results/tiny/base"
+    if (folder / "pools.npz").exists():
+        pytest.skip("the raw results are there: make figure4 was run in this checkout")
+    for word in ("claims", "advise", "report"):
+        assert "tables only; measure it again" in refused(word, folder)
+
+
+def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
+    """Killed with SIGKILL twice, once after two prompts and once at any instant."""
+    out, _ = smoke
+    for instant in (2, 3):
+        process = subprocess.Popen(
+            command("run", "tiny/base", *SMOKE, "--out", tmp_path),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        shards = tmp_path / "tiny/base/shards"
+        deadline = time.monotonic() + 240
+        while len(list(shards.glob("*.npz"))) < instant and time.monotonic() < deadline:
+            assert process.poll() is None, "finished before it could be killed"
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "tiny/base/mse.csv").exists()
+    done = execute("run", "tiny/base", *SMOKE, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("mse.csv", "prompts.csv"):
+        expected = (out / "tiny/base" / name).read_bytes()
+        assert (tmp_path / "tiny/base" / name).read_bytes() == expected
+
+
+def test_another_configuration_is_told_apart(smoke, tmp_path):
+    out = tmp_path / "copy"
+    shutil.copytree(smoke[0], out)
+    other = execute("run", "tiny/base", *SMOKE, "--set", "seed=1", "--out", out)
+    assert other.returncode == 2
+    assert "seed is 0 there, 1 here" in other.stderr
+    assert (out / "tiny/base/mse.csv").exists()
+
+
+def test_a_failed_check_ends_with_1_after_writing(write_probe, tmp_path):
+    """A reward module that makes the sampler lie stands for anything unforeseen."""
+    (tmp_path / "lying.py").write_text(
+        "from mse_lab import completions\n"
+        "honest = completions.next_log_probabilities\n"
+        "def warped(*given):\n"
+        "    log_probs = honest(*given)\n"
+        "    worst = log_probs.argmin(-1, keepdim=True)\n"
+        "    return log_probs.scatter(-1, worst, -1e9).log_softmax(-1)\n"
+        "completions.next_log_probabilities = warped\n"
+        "def reward(text, prompt):\n"
+        "    return float(len(text) % 2)\n"
+    )
+    path = write_probe(reward="lying:reward")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = execute("run", path, "--out", tmp_path / "out", env=environment)
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr
+    folder = tmp_path / "out/small"
+    assert not json.loads((folder / "checks.json").read_text())["ok"]
+    assert (folder / "mse.csv").exists()
+    again = execute("run", path, "--out", tmp_path / "out", env=environment)
+    assert again.returncode == 1
+
+
+BAD = {
+    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
+    "unknown nested key": ({"pool": {"referense": 8}}, "unknown key pool.referense"),
+    "wrong type": ({"seed": "zero"}, "seed = 'zero'"),
+    "group of one": ({"group_sizes": [1, 8]}, "grpo needs groups of 2 or more"),
+    "not dividing": ({"group_sizes": [3, 8]}, "3 does not divide the largest, 8"),
+    "one block": ({"pool": {"reference": 64, "replicate": 8}}, "pool.replicate = 8"),
+    "pool too small": ({"pool": {"reference": 2, "replicate": 32}}, "pool.reference = 2"),
+    "missing model": (
+        {"model": {"path": "no/such/folder"}},
+        "no/such/folder: no such folder",
+    ),
+    "not a model": ({"model": {"path": "tests"}}, "tests: no config.json in it"),
+    "key like a type": ({"list": 1}, "unknown key list; known: "),
+    "long value": ({"seed": "x" * 5000}, "xxx ... xxx"),
+    "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
+    "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
+    "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
+    "endless": ({"parameters": ["(.*)*(.*)*(.*)*(.*)*!"]}, "2 seconds in vain"),
+    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
+    "unknown reward": (
+        {"reward": "intger"},
+        "reward = intger: no such reward; did you mean",
+    ),
+    "bad reward module": ({"reward": "nowhere:f"}, "cannot import nowhere"),
+    "unknown device": ({"model": {"path": "x", "device": "tpu"}}, "model.device = 'tpu'"),
+    "no parameter": ({"parameters": ["no_such"]}, "'no_such' matches none"),
+    "broken pattern": ({"parameters": ["("]}, "is no regular expression"),
+    "temperature": ({"sampling": {"temperature": 0}}, "sampling.temperature = 0"),
+    "missing prompts": ({"prompts": {"source": "none.jsonl"}}, "none.jsonl: no such file"),
+    "long prompt": (
+        {"sampling": {"max_new_tokens": 64}},
+        "exceed the model's context of 64",
+    ),
+}
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Return a function that runs the command line in process and gives its complaint."""
+    import run_mse
+
+    def attempt(*words):
+        assert run_mse.main([*map(str, words)]) == 2
+        printed = capsys.readouterr().err.splitlines()
+        lines = [line for line in printed if line.startswith("run_mse.py: ")]
+        assert len(lines) == 1
+        assert "Traceback" not in "".join(printed)
+        return lines[0]
+
+    return attempt
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_probe(case, write_probe, tmp_path, refused):
+    changes, message = BAD[case]
+    values = yaml.safe_load(write_probe().read_text())
+    if "model" in changes and "device" not in changes["model"]:
+        changes = {"model": {**values["model"], **changes["model"]}}
+    path = write_probe(**changes)
+    assert message in refused("run", path, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1b[1m", "not\udcffutf8"], ids=ascii)
+def test_a_probe_s_name_that_would_break_a_line(name, write_probe, tmp_path, refused):
+    path = write_probe(name)
+    assert ".yaml: the file's name holds" in refused("run", path, "--out", tmp_path / "out")
+
+
+BAD_PROMPTS = {
+    "broken line": (
+        '{"id": 1, "problem": "1", "answer": 1}\n{"id": 2,\n',
+        "line 2: not valid",
+    ),
+    "duplicate id": (
+        '{"id": 1, "problem": "1", "answer": 1}\n' * 2,
+        "line 2: id 1 stands twice",
+    ),
+    "empty answer": (
+        '{"id": 1, "problem": "1", "answer": " "}\n',
+        "line 1: answer is missing",
+    ),
+    "no problem": ('{"id": 1, "answer": "1"}\n', "line 1: problem is missing or empty"),
+    "nothing": ("\n", "holds no prompt"),
+    "not a number": (
+        '{"id": "q", "problem": "1", "answer": "one"}\n',
+        "failed on prompt q",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PROMPTS)
+def test_bad_prompts(case, write_probe, tmp_path, refused):
+    text, message = BAD_PROMPTS[case]
+    (tmp_path / "prompts.jsonl").write_text(text)
+    assert message in refused("run", write_probe(), "--out", tmp_path / "out")
+
+
+def test_template_without_problem(write_probe, tmp_path, refused):
+    (tmp_path / "bare.txt").write_text("no place for it")
+    source = str(tmp_path / "prompts.jsonl")
+    path = write_probe(prompts={"source": source, "template": str(tmp_path / "bare.txt")})
+    assert "no {problem}" in refused("run", path, "--out", tmp_path / "out")
+
+
+def test_unwritable_folder(write_probe, tmp_path, refused):
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot be written" in refused("run", write_probe(), "--out", tmp_path / "file")
+
+
+def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
+    """What was finished before the disk was full is still there."""
+    path, out = write_probe(), tmp_path / "out"
+    whole, written = Path.replace, []
+
+    def replace(self, target):
+        if Path(target).suffix == ".npz":
+            written.append(target)
+            if len(written) > 2:
+                raise OSError(28, "No space left on device")
+        return whole(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        assert "No space left on device" in refused("run", path, "--out", out)
+    assert len(list((out / "small/shards").glob("*.npz"))) == 2
+
+
+def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
+    folder = tmp_path / "nan"
+    shutil.copytree(checkpoint, folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    path = write_probe(model={"path": str(folder), "device": "cpu"})
+    assert "its logits are not numbers" in refused("run", path, "--out", tmp_path / "o")
+
+
+def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
+    path, out = write_probe(), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(prompts.read_text().replace('"answer": 2', '"answer": 1', 1))
+    assert "its prompts have changed" in refused("run", path, "--out", out)
+
+
+def test_a_changed_checkpoint_is_noticed(write_probe, tmp_path, refused, checkpoint):
+    """At the same path, in a finished run as in one that was interrupted."""
+    folder, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(checkpoint, folder)
+    path = write_probe(model={"path": str(folder), "device": "cpu"})
+    assert execute("run", path, "--out", out).returncode == 0
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    message = refused("run", path, "--out", out)
+    assert "its checkpoint has changed since: model" in message
+    assert "--fresh" in message
+
+
+def test_fresh_drops_nothing_before_the_model_is_known_to_load(
+    write_probe, tmp_path, refused, checkpoint
+):
+    path, out = write_probe(), tmp_path / "out"
+    assert execute("run", path, "--out", out).returncode == 0
+    before = (out / "small/mse.csv").read_bytes()
+    words = ("run", path, "--out", out, "--fresh")
+    assert "no config.json" in refused(*words, "--set", f"model.path={tmp_path}")
+    assert (out / "small/mse.csv").read_bytes() == before
+    assert execute(*words, "--set", "seed=3").returncode == 0
+    assert (out / "small/mse.csv").read_bytes() != before
+
+
+def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
+    write_probe, tmp_path, monkeypatch
+):
+    """Old tables beside new raw results must not pass for a finished run."""
+    import run_mse
+    from mse_lab.results import tables
+
+    path, out = write_probe(), tmp_path / "out"
+    words = ["run", str(path), "--out", str(out)]
+    assert run_mse.main(words) == 0
+    expected = (out / "small/mse.csv").read_bytes()
+    (out / "small/pools.npz").unlink()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "mse_table", stop)
+        assert run_mse.main(words) == 130
+    assert (out / "small/pools.npz").exists()
+    assert not Record(out / "small").is_complete()
+    assert run_mse.main(words) == 0
+    assert (out / "small/mse.csv").read_bytes() == expected
+
+
+def test_a_run_that_never_began_leaves_the_folder_free(write_probe, tmp_path, refused):
+    path, out = write_probe(), tmp_path / "out"
+    assert "cuda" in refused("run", path, "--set", "model.device=cuda:99", "--out", out)
+    assert not (out / "small").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "tiny/bse"], "no probe tiny/bse; did you mean tiny/base?"),
+        (["run", "tiny/base", "--set", "seed"], "--set seed: not KEY=VALUE"),
+        (["run", "tiny/base", "--set", "pool.replicat=1"], "unknown key pool.replicat"),
+        (["run", "tiny/base", "--set", "seed=[1"], "not valid YAML"),
+        (["figure", "nowhere"], "nowhere: no finished run"),
+        (["figure", "--out", "f.jpg"], "the suffix must be one of"),
+        (["figure", "nowhere", "--out", "."], "'.' names no file"),
+        (["report", "nowhere", "--out", ""], "'' names no file"),
+        (["list", "--out", ""], "cannot be written to ''"),
+        (["list", "--out", __file__], "cannot be written to"),
+        (["advise", "x" * 5000], "x: File name too long; shorten it"),
+        (["claims", "a\0b"], "holds a NUL byte"),
+        (["draw"], "invalid choice: 'draw'"),
+        ([], "required: COMMAND; see run_mse.py --help"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_bad_words(words, message, refused):
+    assert message in refused(*words)
+
+
+def test_version(capsys):
+    import run_mse
+
+    assert run_mse.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, run_mse; run_mse.main(['--help']); "
+        "print([name for name in ('numpy', 'pydantic', 'torch') if name in sys.modules])"
+    )
+    words = [sys.executable, "-c", code]
+    assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")

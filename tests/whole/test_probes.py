@@ -1,0 +1,117 @@
+"""The probes for real models: pinned, comparable, and clear about what they need."""
+
+import json
+import re
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+
+from mse_lab.estimators import find_estimators
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.rewards import load_reward, try_reward
+from mse_lab.probe.schema import load_probe, probe_files
+
+ROOT = Path(__file__).resolve().parents[2]
+QWEN = ["base", "instruct", "icl"]
+GSM8K = ROOT / "probes/gsm8k/qwen-instruct.yaml"
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def qwen(name):
+    return load_probe(ROOT / f"probes/qwen/{name}.yaml")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in probe_files(ROOT)])
+def test_every_probe_is_valid(name):
+    probe = load_probe(ROOT / f"probes/{name}.yaml")
+    find_estimators(probe.estimators, probe.group_sizes, 2)
+    load_reward(probe.reward)
+    hub = not (ROOT / probe.model.path).exists()
+    assert hub == bool(COMMIT.fullmatch(probe.model.revision or ""))
+    data_hub = not (ROOT / probe.prompts.source).exists()
+    assert data_hub == bool(COMMIT.fullmatch(probe.prompts.revision or ""))
+
+
+@pytest.mark.parametrize("name", QWEN)
+def test_the_arithmetic_of_figure_4(name):
+    probe = qwen(name)
+    prompts = load_prompts(probe.prompts, ROOT)
+    assert len(prompts) == 500
+    try_reward(load_reward(probe.reward), prompts)
+    assert ("Examples:" in prompts[0].text) == (name == "icl")
+    assert probe.prompts.chat == (name != "base")
+    assert probe.model.path == "Qwen/Qwen2.5-0.5B" + "-Instruct" * (name != "base")
+    assert probe.group_sizes == [4, 8, 16, 32, 64]
+
+
+def test_the_configurations_of_figure_4_differ_in_model_and_prompt_alone():
+    """Otherwise their MSEs would not compare."""
+    common = []
+    for name in QWEN:
+        values = qwen(name).model_dump()
+        for section, key in (("model", "path"), ("model", "revision"),
+                             ("prompts", "template"), ("prompts", "chat")):  # fmt: skip
+            del values[section][key]
+        common.append(values)
+    assert common[0] == common[1] == common[2]
+    assert qwen("instruct").model == qwen("icl").model
+
+
+def test_gsm8k_from_local_files(tmp_path):
+    """With the settings that the probe's own comment gives, on files of GSM8K's form."""
+    for split in ("train", "test"):
+        rows = [
+            {"question": f"{split} {index}?", "answer": f"so\n#### {index:,}"}
+            for index in range(2000, 2120)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{split}.jsonl").write_text(lines)
+    settings = re.findall(r"--set (\S+)", GSM8K.read_text())
+    assert len(settings) == 6
+    probe = load_probe(
+        GSM8K, [one.replace("=t", f"={tmp_path}/t").rstrip("\\") for one in settings]
+    )
+    prompts = load_prompts(probe.prompts, ROOT)
+    reward = load_reward(probe.reward)
+    assert len(prompts) == 100
+    assert prompts[7].id == "test-0007"
+    assert prompts[7].text.count("train 20") == 4
+    assert prompts[7].text.endswith("Problem: test 2007?\nSolution:")
+    assert reward("It is 2007.00", prompts[7].record) == 1
+    assert reward("It is 2008", prompts[7].record) == 0
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a probe without a network and a cache."""
+    import run_mse
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+    def attempt(*words):
+        out = tmp_path / "out"
+        assert run_mse.main(["run", *map(str, words), "--out", str(out)]) == 2
+        assert not out.exists()
+        printed = capsys.readouterr().err.strip().splitlines()
+        assert len(printed) == 1
+        return printed[0]
+
+    return attempt
+
+
+def test_one_line_says_which_data_to_download(refused, checkpoint):
+    local = [f"model.path={checkpoint}", "model.revision=null", "model.dtype=float32"]
+    line = refused(GSM8K, *(word for one in local for word in ("--set", one)))
+    assert "prompts.source = openai/gsm8k: not in the local cache" in line
+    assert line.endswith(
+        "hf download openai/gsm8k --repo-type dataset --revision "
+        "740312add88f781978c0658806c59bc2815b9866"
+    )
+
+
+def test_one_line_says_which_model_to_download(refused):
+    line = refused("qwen/base")
+    assert "model.path = Qwen/Qwen2.5-0.5B: " in line
+    assert "hf download Qwen/Qwen2.5-0.5B" in line
