@@ -27,7 +27,7 @@ from mse_lab.errors import InputError, shorten
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
     from mse_lab.run.processes import Processes
-    from mse_lab.run.run_probe import Outcome
+    from mse_lab.run.resume import Outcome
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

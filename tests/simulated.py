@@ -12,7 +12,7 @@ import pandas as pd
 from mse_lab.answers.door import analyse
 from mse_lab.mse.moment_laws import LAWS, Moments
 from mse_lab.mse.pools import Pools
-from mse_lab.results.records import write_table
+from mse_lab.results.files import write_table
 
 KINDS, DIMENSIONS = 12, 6
 

@@ -201,11 +201,6 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
 
 
-def _name_of_one(name: str) -> str:
-    """Drop the prompt axis from a name: rewards_PN -> rewards_N."""
-    return name.replace("_P", "_", 1).rstrip("_")
-
-
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
     """Multiply every vector of one list with every one of another, summed in float64.
 
@@ -224,25 +219,3 @@ def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) 
         )
         total += first @ second.T
     return total
-
-
-def stack(prompts: Sequence[Mapping[str, NDArray[np.generic]]]) -> Pools:
-    """Stack the arrays of single prompts into pools.
-
-    Args:
-        prompts: For each prompt the arrays of `Pools` without their first axis, by name
-            without the P, and `mean_D`, `difference_D`: rbar and r_A - r_B, or sketches.
-    """
-    stacked = {
-        field.name: np.stack([prompt[_name_of_one(field.name)] for prompt in prompts])
-        for field in fields(Pools)
-        if field.name not in ("between_PP", "halves_PP")
-    }
-    means, differences = (
-        [prompt[name] for prompt in prompts] for name in ("mean_D", "difference_D")
-    )
-    between_PP, halves_PP = (inner_products(rows, means) for rows in (means, differences))
-    # A trial has a single block of each prompt.
-    return Pools.from_arrays(
-        {**stacked, "between_PP": between_PP, "halves_PP": halves_PP}, least_blocks=1
-    )

@@ -22,6 +22,7 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.binary_laws import is_binary
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import covariance_square_trace
+from mse_lab.results.shard import Shard
 
 # Shares of completions, or of prompts, from which on a warning is given.
 MOST, NEARLY_ALL = 0.5, 0.9
@@ -164,13 +165,11 @@ def gradient_norm2_error(pools: Pools) -> float:
 
 
 def _count_ends(
-    shards: Sequence[Mapping[str, NDArray[Any]]],
-    names: Mapping[int, str],
-    completions: int,
+    shards: Sequence[Shard], names: Mapping[int, str], completions: int
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
     for shard in shards:
-        pairs = zip(shard["end_ids"].tolist(), shard["end_counts"].tolist(), strict=True)
+        pairs = zip(shard.end_ids.tolist(), shard.end_counts.tolist(), strict=True)
         counts.update(dict(pairs))
     return tuple(
         EndToken(token, names.get(token, str(token)), count / completions)
@@ -179,13 +178,13 @@ def _count_ends(
 
 
 def diagnose(
-    pools: Pools, shards: Sequence[Mapping[str, NDArray[Any]]], names: Mapping[int, str]
+    pools: Pools, shards: Sequence[Shard], names: Mapping[int, str]
 ) -> Diagnostics:
     """Describe the completions of a run.
 
     Args:
         pools: The pools.
-        shards: Of each prompt `mean_length`, `truncated` and what `describe_tokens` found.
+        shards: What was measured of each prompt.
         names: End token -> its text, every one that there is.
     """
     value_P = pools.value_P
@@ -193,7 +192,7 @@ def diagnose(
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
 
     def mean(name: str) -> float:
-        return float(np.mean([shard[name] for shard in shards]))
+        return float(np.mean([getattr(shard, name) for shard in shards]))
 
     return Diagnostics(
         prompts=pools.prompts,
@@ -211,7 +210,7 @@ def diagnose(
         end_tokens=_count_ends(shards, names, size * pools.prompts),
         gradient_norm2=pools.aggregate_norm2,
         gradient_norm2_error=gradient_norm2_error(pools),
-        given_up=sum(int(shard["given_up"]) for shard in shards),
+        given_up=sum(shard.given_up for shard in shards),
     )
 
 

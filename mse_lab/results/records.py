@@ -5,9 +5,6 @@ goes on from there. At the end they are joined into `pools.npz`, from which ever
 be made again without the model.
 """
 
-import io
-import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,17 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Arrays
-from mse_lab.console import writing
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.schema import Probe, dump_probe, flatten, parse_probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks, hold
 from mse_lab.results.diagnostics import Diagnostics
+from mse_lab.results.files import write_arrays, write_json, write_table, write_text
 from mse_lab.results.intact import (
     FROM_POOLS,
     MANIFEST,
@@ -60,48 +55,6 @@ DERIVED = (
     "advice.pdf",
     "report.html",
 )
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        InputError: The folder cannot be written, or the disk is full.
-    """
-    temporary = path.with_name(f".{path.name}.part")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 with LF, whole or not at all."""
-    write_bytes(path, text.encode())
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write indented JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV, its numbers with ten digits."""
-    write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
-
-
-def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
-    """Write named arrays as `.npz`."""
-    buffer = io.BytesIO()
-    save = np.savez_compressed if compressed else np.savez
-    save(buffer, allow_pickle=False, **arrays)
-    write_bytes(path, buffer.getvalue())
 
 
 def _remove(path: Path) -> None:

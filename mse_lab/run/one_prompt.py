@@ -1,7 +1,9 @@
-"""Measure one prompt: everything about it that needs the model, as plain arrays."""
+"""Measure one prompt: everything about it that needs the model, as a `Shard`."""
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Arrays
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions, concatenate, draw
 from mse_lab.policy.other_laws import rival_ratios
@@ -22,6 +24,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results import checks
 from mse_lab.results.diagnostics import describe_tokens
+from mse_lab.results.shard import STAGES, Shard
 from mse_lab.run.memory import Memory, attempt
 from mse_lab.scores import sketches as between
 from mse_lab.scores.invariance import score_difference
@@ -37,6 +40,8 @@ class Bench:
         probe: The configuration.
         policy: The policy.
         reward: The reward.
+        prompts: The prompts.
+        tokens: The token ids of each.
         keep_vectors: Whether reference vectors are kept as they are, not as sketches.
         memory: How much is done at once.
         supplied: The completions that are read instead of drawn, if any.
@@ -45,6 +50,8 @@ class Bench:
     probe: Probe
     policy: Policy
     reward: Reward
+    prompts: list[Prompt]
+    tokens: list[list[int]]
     keep_vectors: bool
     memory: Memory
     supplied: Supplied | None = None
@@ -111,54 +118,37 @@ class Pool:
         return checks.law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
 
 
-def _draw_pool(
-    bench: Bench, prompt: Prompt, tokens: list[int], name: str, size: int
-) -> Pool:
-    positions = bench.probe.sampling.max_new_tokens
-    if bench.supplied is not None:
-        return _take_pool(bench, bench.supplied, prompt, name)
-    numbers = uniforms(bench.probe.seed, prompt.id, name, range(size), positions)
-    completions = attempt(
-        bench.memory.drawing,
-        lambda size: draw(bench.with_batch(size), tokens, numbers, prompt.id),
-    )
+def _draw_pool(bench: Bench, index: int, name: str, size: int) -> Pool:
+    """Draw a pool, or read it, and reward its completions."""
+    probe, prompt, supplied = bench.probe, bench.prompts[index], bench.supplied
+    positions = probe.sampling.max_new_tokens
+    if supplied is not None:
+        completions = supplied.read(prompt.id, name, bench.policy, positions)
+    else:
+        numbers = uniforms(probe.seed, prompt.id, name, range(size), positions)
+        completions = attempt(
+            bench.memory.drawing,
+            lambda size: draw(
+                bench.with_batch(size), bench.tokens[index], numbers, prompt.id
+            ),
+        )
     texts = completions.texts(bench.policy)
-    return Pool(name, completions, texts, *reward_completions(bench.reward, texts, prompt))
-
-
-def _take_pool(bench: Bench, supplied: Supplied, prompt: Prompt, name: str) -> Pool:
-    positions = bench.probe.sampling.max_new_tokens
-    completions = supplied.read(prompt.id, name, bench.policy, positions)
-    texts = completions.texts(bench.policy)
-    if bench.probe.reward == "supplied":
+    if supplied is not None and probe.reward == "supplied":
         return Pool(name, completions, texts, supplied.rewards(prompt.id, name))
     return Pool(name, completions, texts, *reward_completions(bench.reward, texts, prompt))
 
 
-def _law_arrays(
-    bench: Bench,
-    prompt: Prompt,
-    tokens: list[int],
-    pools: list[Pool],
-    recomputed: list[NDArray[np.float64]],
-) -> dict[str, Any]:
-    """Compare the law that the completions were drawn from with the differentiated one."""
-    supplied = bench.supplied
-    found: dict[str, Any] = {}
-    if supplied is None or supplied.form.log_probs:
-        pairs = zip(pools, recomputed, strict=True)
-        found["law_gap"] = max(pool.law_gap(log_probs) for pool, log_probs in pairs)
-    if supplied is not None:
-        completions = concatenate([pool.completions for pool in pools])
-        log_probs_N = np.concatenate(recomputed)
-        ratios = rival_ratios(bench.policy, tokens, completions, log_probs_N)
-        if not np.isfinite(ratios).all():
-            raise InputError(
-                f"prompt {prompt.id}: {supplied.path.name} has a completion that the model "
-                "gives no probability; check model.path and sampling.temperature"
-            )
-        found["rivals_R"] = ratios
-    return found
+def _measure_reference(bench: Bench, index: int, pool: Pool) -> Reference:
+    return attempt(
+        bench.memory.reference,
+        lambda size: measure_reference(
+            bench.with_batch(size),
+            bench.tokens[index],
+            pool.completions,
+            pool.rewards_N,
+            bench.keep,
+        ),
+    )
 
 
 def _score(
@@ -170,115 +160,135 @@ def _score(
     )
 
 
-def _score_pool(
-    bench: Bench, prompt: Prompt, tokens: list[int], pool: Pool, reference: Reference
-) -> list[Scores]:
+def _score_pool(bench: Bench, index: int, pool: Pool, reference: Reference) -> list[Scores]:
     """Score the pool, a block of the largest group size at a time."""
-    size = bench.probe.largest_group
+    tokens, size = bench.tokens[index], bench.probe.largest_group
     blocks = []
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
         scores = _score(bench, tokens, block, reference)
         finite = np.isfinite(scores.gram_NN.diagonal())
         if not finite.all():
-            worst = start + int(np.argmin(finite))
             raise InputError(
-                f"prompt {prompt.id}, completion {worst}: its score "
-                "is not finite; check the checkpoint, or use another model.dtype"
+                f"prompt {bench.prompts[index].id}, completion "
+                f"{start + int(np.argmin(finite))}: its score is not finite; check the "
+                "checkpoint, or use another model.dtype"
             )
         blocks.append(scores)
     return blocks
 
 
-def _pool_arrays(pool: Pool, blocks: list[Scores]) -> dict[str, Any]:
-    return {
-        "rewards_N": pool.rewards_N,
-        "lengths_N": pool.completions.lengths_N,
-        "gram_KGG": np.stack([block.gram_NN for block in blocks]),
-        "products_N": np.concatenate([block.products_N for block in blocks]),
-        "kind_norms2_NM": np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
-    }
+def _law_gap(bench: Bench, pools: list[Pool], recomputed: list[Floats]) -> float:
+    """Compare the law drawn from with the differentiated one; NaN if it is not known."""
+    if bench.supplied is not None and not bench.supplied.form.log_probs:
+        return np.nan
+    pairs = zip(pools, recomputed, strict=True)
+    return max(pool.law_gap(log_probs_N) for pool, log_probs_N in pairs)
 
 
-def _reference_arrays(pool: Pool, reference: Reference) -> dict[str, Any]:
-    return {
-        "reference_rewards_N": pool.rewards_N,
-        "reference_product": sum(reference.products.values()),
-        "reference_distance2": reference.distance2,
-        "kind_products_M": sum_by_kind(reference.products),
-        "mean_D": reference.kept_mean,
-        "difference_D": reference.kept_difference,
-    }
+def _rival_ratios(
+    bench: Bench, index: int, pools: list[Pool], recomputed: list[Floats]
+) -> Floats:
+    """Ask of supplied completions whether another law drew them; empty for others."""
+    if bench.supplied is None:
+        return np.zeros(0)
+    completions = concatenate([pool.completions for pool in pools])
+    log_probs_N = np.concatenate(recomputed)
+    ratios = rival_ratios(bench.policy, bench.tokens[index], completions, log_probs_N)
+    if not np.isfinite(ratios).all():
+        raise InputError(
+            f"prompt {bench.prompts[index].id}: {bench.supplied.path.name} has a "
+            "completion that the model gives no probability; check model.path and "
+            "sampling.temperature"
+        )
+    return ratios
 
 
-def _completion_arrays(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
-    lines = [line for pool in pools for line in pool.lines(prompt)]
-    ended_N = np.concatenate([pool.completions.ended_N for pool in pools])
-    own_tokens = [own for pool in pools for own in pool.completions.own_tokens]
-    return {
-        "mean_length": np.mean([len(tokens) for tokens in own_tokens]),
-        "truncated": 1 - ended_N.mean(),
-        "given_up": sum(pool.given_up for pool in pools),
-        "lines": np.frombuffer("\n".join(lines).encode(), np.uint8),
-        **describe_tokens(own_tokens, ended_N),
-    }
+def _invariance(bench: Bench, pool: Pool, reference: Reference, block: Scores) -> float:
+    """Compare a score of the first prompt alone, padded and in its block."""
+    return score_difference(
+        bench.policy,
+        bench.tokens[0],
+        pool.completions[: bench.probe.largest_group],
+        reference.mean,
+        block,
+        bench.memory.scoring.current,
+    )
 
 
-def measure_prompt(
-    bench: Bench, prompt: Prompt, tokens: list[int], *, first: bool
-) -> Arrays:
+class _Clock:
+    """Seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds_S = np.zeros(len(STAGES))
+
+    @contextmanager
+    def on(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds_S[STAGES.index(stage)] += time.monotonic() - began
+
+
+def measure_prompt(bench: Bench, index: int, process: int = 0) -> Shard:
     """Draw, reward and score the pools of one prompt.
 
     Args:
         bench: What stays the same from prompt to prompt.
-        prompt: The prompt.
-        tokens: Its token ids.
-        first: Whether to compare a score alone, padded and batched, too.
-
-    Returns:
-        The prompt's part of `Pools`, what the checks need, and its completions as UTF-8
-        lines of JSON.
+        index: Which prompt; of the first it is also seen that scores are the same alone,
+            padded and batched.
+        process: Which process this is.
 
     Raises:
         InputError: The model yields NaN or the reward fails; prompt and completion named.
     """
-    began = time.monotonic()
-    size = bench.probe.pool
-    reference_pool = _draw_pool(bench, prompt, tokens, "reference", size.reference)
-    reference = attempt(
-        bench.memory.reference,
-        lambda size: measure_reference(
-            bench.with_batch(size),
-            tokens,
-            reference_pool.completions,
-            reference_pool.rewards_N,
-            bench.keep,
-        ),
+    clock, size = _Clock(), bench.probe.pool
+    with clock.on("draw"):
+        reference_pool = _draw_pool(bench, index, "reference", size.reference)
+    with clock.on("reference"):
+        reference = _measure_reference(bench, index, reference_pool)
+    with clock.on("draw"):
+        pool = _draw_pool(bench, index, "replicate", size.replicate)
+    with clock.on("score"):
+        blocks = _score_pool(bench, index, pool, reference)
+    with clock.on("rest"):
+        pools = [reference_pool, pool]
+        recomputed_N = np.concatenate([block.log_probs_N for block in blocks])
+        recomputed = [reference.log_probs_N, recomputed_N]
+        found = {
+            "law_gap": _law_gap(bench, pools, recomputed),
+            "rivals_R": _rival_ratios(bench, index, pools, recomputed),
+            "invariance": np.nan
+            if index
+            else _invariance(bench, pool, reference, blocks[0]),
+            **_describe(bench.prompts[index], pools),
+        }
+    return Shard(
+        rewards_N=pool.rewards_N,
+        lengths_N=pool.completions.lengths_N,
+        gram_KGG=np.stack([block.gram_NN for block in blocks]),
+        products_N=np.concatenate([block.products_N for block in blocks]),
+        reference_rewards_N=reference_pool.rewards_N,
+        reference_product=sum(reference.products.values()),
+        reference_distance2=reference.distance2,
+        kind_norms2_NM=np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
+        kind_products_M=sum_by_kind(reference.products),
+        mean_D=reference.kept_mean,
+        difference_D=reference.kept_difference,
+        seconds_S=clock.seconds_S,
+        process=process,
+        retreated=bench.memory.describe()["retreated"],
+        **found,
     )
-    pool = _draw_pool(bench, prompt, tokens, "replicate", size.replicate)
-    blocks = _score_pool(bench, prompt, tokens, pool, reference)
-    recomputed = np.concatenate([block.log_probs_N for block in blocks])
-    arrays: dict[str, Any] = {
-        **_pool_arrays(pool, blocks),
-        **_reference_arrays(reference_pool, reference),
-        **_completion_arrays(prompt, [reference_pool, pool]),
-        **_law_arrays(
-            bench,
-            prompt,
-            tokens,
-            [reference_pool, pool],
-            [reference.log_probs_N, recomputed],
-        ),
+
+
+def _describe(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
+    """Describe the completions of both pools."""
+    ended_N = np.concatenate([pool.completions.ended_N for pool in pools])
+    own_tokens = [own for pool in pools for own in pool.completions.own_tokens]
+    return {
+        "lines": "\n".join(line for pool in pools for line in pool.lines(prompt)),
+        "mean_length": float(np.mean([len(tokens) for tokens in own_tokens])),
+        "truncated": 1 - float(ended_N.mean()),
+        "given_up": sum(pool.given_up for pool in pools),
+        **describe_tokens(own_tokens, ended_N),
     }
-    if first:
-        block = pool.completions[: bench.probe.largest_group]
-        arrays["invariance"] = score_difference(
-            bench.policy,
-            tokens,
-            block,
-            reference.mean,
-            blocks[0],
-            bench.memory.scoring.current,
-        )
-    arrays["seconds"] = time.monotonic() - began
-    return {name: np.asarray(value) for name, value in arrays.items()}

@@ -1,11 +1,9 @@
 """Progress: how far the measurement is, and early signs of one that would mean little."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 
@@ -41,12 +39,6 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
     Tally(prompts=2, reward=0.75, truncated=0.25)
     """
     return Tally(*(sum(column) for column in zip(*tallies, strict=True)))
-
-
-def tally_prompt(arrays: Mapping[str, NDArray[np.generic]]) -> Tally:
-    """Count one measured prompt."""
-    rewards = np.asarray(arrays["reference_rewards_N"], dtype=float)
-    return Tally(1, float(rewards.mean()), float(np.asarray(arrays["truncated"])))
 
 
 @contextmanager

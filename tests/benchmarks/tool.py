@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import mse_lab.run.run_probe
+import mse_lab.run.resume
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
 from mse_lab.answers.door import analyse
@@ -197,7 +197,7 @@ def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
         tables, files; and seconds of the whole run.
     """
     measured = 0.0
-    original = mse_lab.run.run_probe.measure_prompt
+    original = mse_lab.run.resume.measure_prompt
 
     def noting_its_end(*args: Any, **kwargs: Any) -> Any:
         nonlocal measured
@@ -206,7 +206,7 @@ def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
         return found
 
     start = time.perf_counter()
-    with patch.object(mse_lab.run.run_probe, "measure_prompt", noting_its_end):
+    with patch.object(mse_lab.run.resume, "measure_prompt", noting_its_end):
         run(loaded, folder)
     end = time.perf_counter()
     if not measured:

@@ -17,6 +17,7 @@ from mse_lab.results.diagnostics import (
     restore,
     warn_of_completions,
 )
+from shards import make_shard
 from simulated import DIMENSIONS, KINDS, Design, make_design
 
 HEALTHY = Diagnostics(
@@ -39,18 +40,8 @@ HEALTHY = Diagnostics(
 
 
 def make_shards(prompts, **changes):
-    """Make what `describe_tokens` found on prompts that are all alike."""
-    found = {
-        "mean_length": 3.0,
-        "truncated": 0.25,
-        "distinct": 0.5,
-        "commonest": 0.125,
-        "empty": 0.0,
-        "given_up": 0,
-        "end_ids": np.array([2, 5]),
-        "end_counts": np.array([60, 12]),
-    }
-    return [{name: np.asarray(one) for name, one in (found | changes).items()}] * prompts
+    """Make shards of prompts that are all alike."""
+    return [make_shard(**changes)] * prompts
 
 
 def independent_design(rng, prompts, dimensions=DIMENSIONS):

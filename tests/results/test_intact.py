@@ -12,6 +12,7 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
+from mse_lab.results.files import write_arrays, write_json, write_table
 from mse_lab.results.intact import (
     FROM_POOLS,
     MANIFEST,
@@ -20,8 +21,8 @@ from mse_lab.results.intact import (
     read,
     read_arrays,
 )
-from mse_lab.results.records import Record, write_arrays, write_json, write_table
-from mse_lab.run import run_probe as run
+from mse_lab.results.records import Record
+from mse_lab.run import prepare, resume
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_what_follows_from_the_pools_is_made_again(
             DAMAGES["cut"](copy.path(name))
         else:
             copy.path(name).unlink()
-    monkeypatch.setattr(run, "load_policy", None)
+    monkeypatch.setattr(prepare, "load_policy", None)
     assert put("run", project, copy) == 0
     said = capsys.readouterr()
     assert said.out.startswith(
@@ -195,7 +196,7 @@ def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeyp
     DAMAGES["cut"](copy.path("prompts.csv"))
     spoil(copy)
     there = sorted(path.name for path in copy.folder.iterdir())
-    monkeypatch.setattr(run, "load_policy", None)
+    monkeypatch.setattr(prepare, "load_policy", None)
     assert put("run", project, copy) == 2
     said = capsys.readouterr().err
     assert says in said
@@ -221,7 +222,7 @@ def test_damage_beside_shards_is_mended_from_them(project, copy, monkeypatch):
     assert run_mse.main([*words, "--fresh"]) == 0
     DAMAGES["cut"](copy.path("mse.csv"))
     DAMAGES["cut"](copy.path("completions.jsonl"))
-    monkeypatch.setattr(run, "measure_prompt", None)
+    monkeypatch.setattr(resume, "measure_prompt", None)
     assert run_mse.main(words) == 0
     assert copy.path("mse.csv").read_bytes() == expected
     assert not copy.damage()

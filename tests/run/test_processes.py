@@ -14,8 +14,8 @@ import run_mse
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.probe.schema import load_probe
+from mse_lab.results.files import write_arrays
 from mse_lab.results.intact import read_arrays
-from mse_lab.results.records import write_arrays
 from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, Processes, lock, wait_until
 from mse_lab.run.progress import Tally
@@ -313,14 +313,14 @@ SPOILT = {
 
 @pytest.mark.parametrize("case", SPOILT)
 def test_spoilt_shards_are_measured_again(case, write_probe, tmp_path, monkeypatch, capsys):
-    from mse_lab.run import run_probe as run
+    from mse_lab.results import shard
 
     path, out, whole = write_probe(), tmp_path / "out", tmp_path / "whole"
     assert run_mse.main(["run", str(path), "--out", str(whole)]) == 0
     expected = (whole / "small/mse.csv").read_bytes()
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "write_arrays", interrupted_after(2))
+        patched.setattr(shard, "write_arrays", interrupted_after(2))
         assert run_mse.main(["run", str(path), "--out", str(out)]) == 130
     shards = sorted((out / "small/shards").glob("*.npz"))
     assert len(shards) == 2

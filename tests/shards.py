@@ -1,0 +1,42 @@
+"""A shard to change: four completions of one prompt, whose numbers are all distinct."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mse_lab.results.shard import STAGES, Shard
+
+
+def make_shard(rng=None, **changes):
+    """Make a shard of random scores in three dimensions, K = 2 blocks of G = 2."""
+    rng = np.random.default_rng(5) if rng is None else rng
+    scores = rng.standard_normal((4, 3))
+    half_a, half_b = rng.standard_normal((2, 3)).astype(np.float32)
+    mean = (half_a + half_b) / 2
+    shard = Shard(
+        rewards_N=np.array([1.0, 0.0, 0.0, 1.0]),
+        lengths_N=np.array([2, 1, 3, 2]),
+        gram_KGG=np.stack([block @ block.T for block in (scores[:2], scores[2:])]),
+        products_N=scores @ mean,
+        reference_rewards_N=np.array([0.0, 1.0, 1.0, 1.0]),
+        reference_product=float(half_a @ half_b),
+        reference_distance2=float(((half_a - half_b) ** 2).sum()),
+        kind_norms2_NM=scores**2,
+        kind_products_M=half_a.astype(float) * half_b,
+        mean_D=mean,
+        difference_D=half_a - half_b,
+        lines='{"text": "zwölf"}\n{"text": ""}',
+        mean_length=3.0,
+        truncated=0.25,
+        empty=0.0,
+        distinct=0.5,
+        commonest=0.125,
+        end_ids=np.array([2, 5]),
+        end_counts=np.array([60, 12]),
+        given_up=0,
+        law_gap=1e-7,
+        rivals_R=np.zeros(0),
+        invariance=np.nan,
+        seconds_S=np.arange(1.0, 1 + len(STAGES)),
+    )
+    return replace(shard, **changes)
