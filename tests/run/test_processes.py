@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What rank 1 does at its second prompt is told by the environment, not by the probe.
 REWARD = """
 import os, signal, time
-from mse_lab.rewards import integer
+from mse_lab.probe.rewards import integer
 
 seen = []
 
@@ -264,7 +264,7 @@ def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
 def test_lock_of_a_killed_start_is_free(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; "
-        "from mse_lab.processes import lock\n"
+        "from mse_lab.run.processes import lock\n"
         "with lock(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, check=False)
