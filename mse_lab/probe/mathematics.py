@@ -69,7 +69,7 @@ def serve() -> None:
         print(json.dumps(found), file=answers, flush=True)
 
 
-_READY, _START = "ready", "from mse_lab.mathematics import serve; serve()"
+_READY, _START = "ready", f"from {__name__} import serve; serve()"
 
 
 class _Verifier:

@@ -375,8 +375,9 @@ def test_a_run_on_a_data_set(write_probe, splits, tmp_path, capsys):
 READ = """
 import json, sys
 from pathlib import Path
-from mse_lab.config import InputError, Prompts
-from mse_lab.prompts import load_prompts
+from mse_lab.errors import InputError
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.schema import Prompts
 for values in json.loads(sys.argv[1]):
     try:
         prompts = load_prompts(Prompts.model_validate(values), Path())

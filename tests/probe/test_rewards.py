@@ -284,7 +284,7 @@ WEIGHTED = Prompt(id="q7", text="", category="", record={"id": "q7", "weight": 0
 )  # fmt: skip
 def test_a_failing_reward_names_the_prompt(reward, message):
     with pytest.raises(InputError, match=message) as caught:
-        reward_completions(load_reward(f"test_rewards:{reward}"), ["a"], WEIGHTED)
+        reward_completions(load_reward(f"probe.test_rewards:{reward}"), ["a"], WEIGHTED)
     assert "prompt q7" in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -148,7 +148,7 @@ def test_another_configuration_is_told_apart(smoke, tmp_path):
 def test_a_failed_check_ends_with_1_after_writing(write_probe, tmp_path):
     """A reward module that makes the sampler lie stands for anything unforeseen."""
     (tmp_path / "lying.py").write_text(
-        "from mse_lab import completions\n"
+        "from mse_lab.policy import completions\n"
         "honest = completions.next_log_probabilities\n"
         "def warped(*given):\n"
         "    log_probs = honest(*given)\n"
