@@ -22,7 +22,7 @@ from mse_lab.errors import InputError, nearest
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.hub import Location, locate
 from mse_lab.policy.loading import limited, loading
-from mse_lab.probe.extras import load_extra
+from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.schema import FreshAdapter, Model
 from mse_lab.probe.streams import stream

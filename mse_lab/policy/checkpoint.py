@@ -23,7 +23,7 @@ from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.hub import Location, incomplete
 from mse_lab.policy.loading import check_object, limited, loading, unseen
-from mse_lab.probe.extras import load_extra
+from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
 
 # What a language model's forward pass must take, beside the token ids.

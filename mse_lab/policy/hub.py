@@ -16,8 +16,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
-from mse_lab.probe.plain_text import reading
-from mse_lab.probe.schema import local_path
+from mse_lab.probe.plain_text import local_path, reading
 
 
 @dataclass(frozen=True)

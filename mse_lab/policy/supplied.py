@@ -28,9 +28,9 @@ from mse_lab.policy.supplied_line import (
     read_reward,
     read_tokens,
 )
-from mse_lab.probe.plain_text import reading
+from mse_lab.probe.plain_text import local_path, reading
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import Pool, Probe, local_path
+from mse_lab.probe.schema import Pool, Probe
 
 # Prompt id -> pool -> where its completions' lines begin, in bytes.
 Places = Mapping[str, Mapping[str, Sequence[int]]]

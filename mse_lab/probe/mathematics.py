@@ -42,14 +42,13 @@ def _reference(answer: str) -> tuple[Any, ...]:
 
 
 def _compare(text: str, answer: str) -> bool | None:
-    """Compare; None where the answer holds no mathematics."""
     import math_verify
 
     reference = list(_reference(answer))
     parsed = math_verify.parse(text, parsing_timeout=None)
-    if not reference:
-        return None
-    return bool(math_verify.verify(reference, parsed, timeout_seconds=None))
+    return (
+        math_verify.verify(reference, parsed, timeout_seconds=None) if reference else None
+    )
 
 
 def serve() -> None:
@@ -116,14 +115,10 @@ def _verifier() -> _Verifier:
 
 
 def are_equal(text: str, answer: str) -> bool | None:
-    """Compare a completion with a reference answer.
-
-    Returns:
-        Whether they are equal; None where the answer holds no mathematics.
+    """Compare a completion with a reference; None where that holds no mathematics.
 
     Raises:
         GaveUp: It took too long or too much memory.
-        InputError: The other process does not start.
     """
     with _lock:
         verifier, found = _verifier(), ""

@@ -21,9 +21,10 @@ from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.other_laws import warn_of_rival
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
 from mse_lab.policy.supplied import Supplied, find_completions
+from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, try_reward
-from mse_lab.probe.schema import Probe, dump_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.checks import (
     Check,

@@ -13,8 +13,8 @@ from models import SIZES, random_model, randomise, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as module
 from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import parse_probe
 
 
 @pytest.fixture
