@@ -64,11 +64,7 @@ def _fault(value: Any, depth: int, controls: bool) -> str:
 
 
 def refuse_unusable(value: Any, where: str, *, controls: bool = False) -> None:
-    """See that what YAML or JSON gave can be kept, shown and written down.
-
-    Raises:
-        InputError: It cannot; the message names where it stands, and the key.
-    """
+    """See that what YAML or JSON gave can be kept, shown and written down."""
     items = value.items() if isinstance(value, dict) else [("", value)]
     for key, part in items:
         if fault := _fault({key: part}, 0, controls):
@@ -105,12 +101,7 @@ def local_path(name: str, root: Path) -> Path | None:
 
 
 def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        raw: Its text.
-        where: Where it stands, for messages.
-    """
+    """Read a JSON object; `where` says where it stands, for messages."""
     text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
     try:
         values = json.loads(raw)

@@ -48,25 +48,17 @@ def probe_name(path: Path, root: Path) -> str:
     return name
 
 
-def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the sections among the alternatives of a type."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _sections_in(part)
+def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield of the sections among the alternatives of a type their places and keys."""
+    for part in get_args(kind):
+        yield from _keys_below(part, *path)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield path, list(kind.model_fields)
+        for name, field in kind.model_fields.items():
+            yield from _keys_below(field.annotation, *path, name)
 
 
-def _keys_by_path(
-    section: type[BaseModel], *path: str
-) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield of a section and those below where they stand, and their keys."""
-    yield path, list(section.model_fields)
-    for name, field in section.model_fields.items():
-        for below in _sections_in(field.annotation):
-            yield from _keys_by_path(below, *path, name)
-
-
-_KEYS = dict(_keys_by_path(Probe))
+_KEYS = dict(_keys_below(Probe))
 _NAMES = {name for keys in _KEYS.values() for name in keys}
 
 
@@ -91,15 +83,7 @@ def _one_line(error: ValidationError, source: str) -> InputError:
 
 
 def parse_probe(values: Any, source: str) -> Probe:
-    """Validate the content of a probe, and fill in every default.
-
-    Args:
-        values: What the YAML holds.
-        source: Its name, for messages.
-
-    Raises:
-        InputError: A key is unknown or missing, or a value cannot be used.
-    """
+    """Validate what a YAML holds, and fill in every default; its name is for messages."""
     if not isinstance(values, Mapping):
         raise InputError(
             f"{source}: not a mapping of keys to values; see probes/tiny/base.yaml"

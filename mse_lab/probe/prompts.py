@@ -101,16 +101,10 @@ def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Re
 
 
 def read_records(config: Prompts, root: Path) -> list[Record]:
-    """Read the prompt set of a probe.
+    """Read the prompt set of a probe, in its order, with our names for the fields.
 
-    Args:
-        config: The probe's `prompts` section.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        The rows in their order, at most `config.limit`, with our names for their fields.
-        Ids are texts; where the source has none, `<name>-0012` from the row number, counted
-        from 0, which `limit` does not change.
+    Ids are texts; where the source has none, `<name>-0012` from the row number, counted
+    from 0, which `limit` does not change.
     """
     source = Source("prompts", config.source, config.subset, config.split, config.revision)
     name, rows = read_rows(source, root, default_split="test")
@@ -142,9 +136,8 @@ def _as_compared(problem: Any) -> str:
 def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Record]:
     """Choose the demonstrations of a probe, none of which is measured.
 
-    Returns:
-        The first `shots.count` rows of the source, in their order, whose problem is not
-        among the `records` and not shown yet, whatever its case and white space.
+    They are the first rows of their source whose problem is not among the `records` and
+    not shown yet, whatever its case and white space.
     """
     if not config.shots.count:
         return []
@@ -170,9 +163,7 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
 def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
     """Read the prompts of a probe, in the order of their source, and fill their template.
 
-    Args:
-        config: The probe's `prompts` section.
-        root: Folder that relative paths may start from, beside the working folder.
+    Relative paths start from the working folder, or else from the project's, `root`.
     """
     template = load_template(config.template, root)
     if config.shots.count and not template.shot:

@@ -179,12 +179,7 @@ def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
 
 
 class Rewards(NamedTuple):
-    """What the completions of a prompt are rewarded with.
-
-    Attributes:
-        values_N: Rewards (N,).
-        given_up: How many of them are 0 because their comparison was given up.
-    """
+    """Rewards (N,), and how many of them are 0 because their comparison was given up."""
 
     values_N: NDArray[np.float64]
     given_up: int

@@ -30,13 +30,7 @@ _FILE_SUFFIXES = (".jsonl", ".json", *_BUILDERS)
 
 
 class Row(NamedTuple):
-    """A row of a source.
-
-    Attributes:
-        where: The file and line, or the data set and row, for messages.
-        number: Its place in the source, from 0.
-        values: Its fields.
-    """
+    """A row of a source: where it stands, in words, its place from 0, and its fields."""
 
     where: str
     number: int
@@ -44,15 +38,7 @@ class Row(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where rows come from, as a probe says it.
-
-    Attributes:
-        section: The probe's section, `prompts` or `prompts.shots`, for messages.
-        name: A path, or a Hub name.
-        subset: The data set's configuration, or None.
-        split: The split of a data set.
-        revision: The Hub revision, or None for the default branch.
-    """
+    """Where rows come from, as `prompts` or `prompts.shots`, its section, says it."""
 
     section: str
     name: str
@@ -60,14 +46,12 @@ class Source(NamedTuple):
     split: str | None
     revision: str | None
 
-    @property
-    def key(self) -> str:
-        """The entry of the probe that names it, for messages."""
+    def __str__(self) -> str:
         return f"{self.section}.source = {self.name}"
 
     def guard(self) -> AbstractContextManager[None]:
         """Of a damaged file the library raises whatever its own libraries do."""
-        return guard(f"{self.key}: cannot be read")
+        return guard(f"{self}: cannot be read")
 
     def refuse_keys(self, keys: tuple[str, ...], what: str) -> None:
         """See that no key is given that would be ignored."""
@@ -99,12 +83,12 @@ def _is_in_reach(hub: Any, source: Source) -> bool:
         ) from None
     except hub.errors.RepositoryNotFoundError:
         raise InputError(
-            f"{source.key}: no such file or folder, and no such data set on the Hub; check "
+            f"{source}: no such file or folder, and no such data set on the Hub; check "
             "the name; if it is private, log in with: hf auth login"
         ) from None
     except hub.errors.HFValidationError as error:
         raise InputError(
-            f"{source.key}: no such file or folder, and no name for the Hub: {error}"
+            f"{source}: no such file or folder, and no name for the Hub: {error}"
         ) from None
     except (hub.errors.HTTPError, OSError):
         return False
@@ -112,10 +96,7 @@ def _is_in_reach(hub: Any, source: Source) -> bool:
 
 
 def _fetch(source: Source) -> Path:
-    """Fetch the repository of a data set, as far as it is not in the cache yet.
-
-    Without the Hub, the cached snapshot of the very revision will do, if it is complete.
-    """
+    """Fetch a data set, or find it in the cache: whole, and of the very revision."""
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     # Untyped, for its HTTPError is that of its HTTP library.
     hub: Any = importlib.import_module("huggingface_hub")
@@ -131,14 +112,14 @@ def _fetch(source: Source) -> Path:
             reason = "not in the local cache, and the Hub cannot be reached"
         at = f" --revision {source.revision}" if source.revision else ""
         raise InputError(
-            f"{source.key}: {reason}; where there is a network, fetch it "
+            f"{source}: {reason}; where there is a network, fetch it "
             f"with: hf download {source.name} --repo-type dataset{at}"
         ) from None
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     """Read a folder or a file through the library datasets."""
-    datasets = load_extra("datasets", "data", source.key)
+    datasets = load_extra("datasets", "data", str(source))
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
     split = source.split or default_split
@@ -156,7 +137,7 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         # The library's advice repeats the folder; its first sentences name what there is.
         reason = str(error).partition("Example of usage")[0].strip()
         raise InputError(
-            f"{source.key}: cannot be read with split {split}, subset {source.subset}: "
+            f"{source}: cannot be read with split {split}, subset {source.subset}: "
             f"{reason}; see {source.section}.split and {source.section}.subset"
         ) from None
 
@@ -201,16 +182,7 @@ def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
 
 
 def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
-    """Open a source.
-
-    Args:
-        source: Where the rows come from.
-        root: Folder that relative paths may start from, beside the working folder.
-        default_split: The split of a data set where none is asked for.
-
-    Returns:
-        A short name for the source, for ids; and its rows, read as they are taken.
-    """
+    """Open a source: a short name for it, for ids, and its rows, read as they are taken."""
     path = local_path(source.name, root)
     name = Path(source.name).name
     if path is not None and path.is_file():
@@ -222,11 +194,11 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
         source.refuse_keys(("revision",), "a local folder")
     elif not _HUB_NAME.fullmatch(source.name) or source.name.endswith(_FILE_SUFFIXES):
         raise InputError(
-            f"{source.key}: no such file; give a JSONL, or a Hub data set owner/name"
+            f"{source}: no such file; give a JSONL, or a Hub data set owner/name"
         )
     else:
         # Said before anything is fetched: the library, then the data.
-        load_extra("datasets", "data", source.key)
+        load_extra("datasets", "data", str(source))
         path = _fetch(source)
     with source.guard():
         dataset = _read_dataset(path, source, default_split)

@@ -82,12 +82,7 @@ class Template:
     after: str
 
     def render(self, problem: str, shots: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Write what a model is shown, before any chat template.
-
-        Args:
-            problem: The problem.
-            shots: Demonstrations, each with `problem` and `answer`.
-        """
+        """Write what a model is shown; demonstrations have a `problem` and an `answer`."""
         asked = {"problem": problem}
         shown = [_fill(self.shot, shot) for shot in shots]
         return "".join([_fill(self.before, asked), *shown, _fill(self.after, asked)])
@@ -99,10 +94,10 @@ def parse_template(text: str, name: str) -> Template:
     parts = _SHOTS.split(text)
     if len(parts) == 3:
         before, shot, after = parts
-    fault = ""
-    if len(parts) > 3 or "{shots}" in before + after or "{/shots}" in before + after:
+    fault, around = "", before + after
+    if len(parts) > 3 or "{shots}" in around or "{/shots}" in around:
         fault = "{shots} and {/shots} must stand once each, in this order"
-    elif "{problem}" not in before + after:
+    elif "{problem}" not in around:
         fault = "the text has no {problem}; add it"
     elif shot and not ("{problem}" in shot and "{answer}" in shot):
         fault = (

@@ -11,7 +11,7 @@ import yaml
 import run_mse
 from models import random_policy
 from mse_lab.errors import InputError, shown
-from mse_lab.policy import completions as drawing
+from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied import find_completions
 from mse_lab.policy.supplied_line import parse_line, read_log_prob, read_reward, read_tokens
