@@ -5,6 +5,7 @@ So the other process sets itself an alarm that the system ends it by, and limits
 if it ends without an answer, the question is given up and the next one starts it again.
 """
 
+import atexit
 import json
 import os
 import re
@@ -93,6 +94,7 @@ def _process() -> Any:
     if _read(process) != _READY:
         _end(process)
         raise InputError("reward = math: math-verify does not start; install it anew")
+    atexit.register(_end, process)
     return process
 
 
@@ -112,6 +114,7 @@ def are_equal(text: str, answer: str) -> bool | None:
             # Also after Ctrl-C: its answer is none to the next question.
             if not found:
                 _process.cache_clear()
+                atexit.unregister(_end)
                 _end(process)
     if not found:
         raise GaveUp
