@@ -377,8 +377,8 @@ READ = """
 import json, sys
 from pathlib import Path
 from mse_lab.errors import InputError
-from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.schema import Prompts
+from mse_lab.probe.prompts import load_prompts
 for values in json.loads(sys.argv[1]):
     try:
         prompts = load_prompts(Prompts.model_validate(values), Path())
