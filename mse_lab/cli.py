@@ -36,7 +36,7 @@ FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
 
 def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
     """Read the probes that are named, before any is measured; give the name of each."""
-    from mse_lab.probe.schema import load_probe, probe_file, probe_name
+    from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
 
     paths = [probe_file(name, ROOT) for name in arguments.probes]
     return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]

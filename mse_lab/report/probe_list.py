@@ -4,7 +4,8 @@ from pathlib import Path
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import Probe, load_probe, probe_files
+from mse_lab.probe.probe_files import load_probe, probe_files
+from mse_lab.probe.schema import Probe
 from mse_lab.results.records import Record
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mse_lab.answers.source import Source
-from mse_lab.probe.schema import flatten
+from mse_lab.probe.probe_files import flatten
 from mse_lab.report.markup import (
     Html,
     article,

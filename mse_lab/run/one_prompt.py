@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.policy.completions import Completions, concatenate, draw
+from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.other_laws import rival_ratios
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sampling import draw
 from mse_lab.policy.supplied import Supplied
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt

@@ -12,9 +12,10 @@ from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.mse.pools import Pools, stack
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied import find_completions
+from mse_lab.probe.probe_files import flatten, parse_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward
-from mse_lab.probe.schema import Probe, flatten, parse_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results.records import Record
 from mse_lab.run.memory import Memory, plan_memory, scoring_bytes

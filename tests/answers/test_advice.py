@@ -29,7 +29,7 @@ from mse_lab.mse.budget import Constants, Population, measure_constants
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moment_laws import LAWS, pool_moments
 from mse_lab.probe.module_kinds import KINDS
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_run import advise_run
 from mse_lab.report.advice_text import advice_table, advice_text

@@ -13,7 +13,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.replicates import Key
-from mse_lab.probe.schema import dump_probe, parse_probe
+from mse_lab.probe.probe_files import dump_probe, parse_probe
 from mse_lab.report.markup import Html, element
 from mse_lab.report.page import write_report
 from mse_lab.report.vector import embed

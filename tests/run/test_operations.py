@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models import SIZES, random_policy
-from mse_lab.policy.completions import SharedPrefix
+from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.run import one_prompt as measure
 from mse_lab.run.operations import Counter, counting, reduction_operations, shape_of
 from mse_lab.run.plan_watch import PASSES, PRODUCTS, watching

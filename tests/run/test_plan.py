@@ -14,7 +14,7 @@ from models import write_checkpoint
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.policy.completions import Completions
-from mse_lab.probe.schema import load_probe, parse_probe
+from mse_lab.probe.probe_files import load_probe, parse_probe
 from mse_lab.run import plan_trial as trial
 from mse_lab.run.memory import Ladder
 from mse_lab.run.one_prompt import measure_prompt

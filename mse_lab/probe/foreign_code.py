@@ -1,4 +1,4 @@
-"""Foreign code: a user's own reward or estimator, named `package.module:function`.
+"""Foreign code: the libraries of extras, and a user's own reward or estimator.
 
 Whatever it does, short of ending the process, becomes one line that names it; the traceback
 that its author needs lies in a file.
@@ -14,15 +14,23 @@ from mse_lab.console import keep_details, last_words
 from mse_lab.errors import InputError
 
 
+def load_extra(library: str, extra: str, key: str) -> Any:
+    """Import a library that the extra of this package installs, for a key of the probe."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise InputError(
+            f"{key}: needs a library that cannot be imported ({error}); "
+            f"pip install 'mse_lab[{extra}]'"
+        ) from None
+
+
 @contextmanager
 def guard(what: str) -> Iterator[None]:
     """Turn whatever foreign code raises into one line; Ctrl-C stays what it is.
 
     Args:
         what: The probe's key, the function and its file, and what has failed.
-
-    Raises:
-        InputError: It has failed.
     """
     try:
         yield
@@ -34,17 +42,10 @@ def guard(what: str) -> Iterator[None]:
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
-    """Import the function that a probe names.
-
-    Args:
-        name: `package.module:function`.
-        key: The probe's key, for messages.
+    """Import the function `package.module:function` that a key of the probe names.
 
     Returns:
         The function; and the key, its name and its file, for messages.
-
-    Raises:
-        InputError: The module cannot be imported or holds no such function.
     """
     module_name, _, function_name = name.partition(":")
     what = f"{key} = {name}"

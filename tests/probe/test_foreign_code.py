@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.own_code import guard, load_function
+from mse_lab.probe.foreign_code import guard, load_function
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import load_reward, reward_completions
 
