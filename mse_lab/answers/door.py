@@ -27,9 +27,10 @@ class Result(Analysis):
         Raises:
             InputError: There is no group size of two or more.
         """
-        from mse_lab.answers.claims import claims_table, judge_result
+        from mse_lab.answers.claims import claims_table, judge_run
+        from mse_lab.answers.measured_run import MeasuredRun
 
-        return claims_table(judge_result(self))
+        return claims_table(judge_run(MeasuredRun(self)))
 
     def advise(self) -> "Advice":
         """Say which group size and baseline suit the model and prompts.
@@ -38,8 +39,9 @@ class Result(Analysis):
             InputError: There is a single prompt, or no reward varies within a prompt.
         """
         from mse_lab.answers.advice import advise
+        from mse_lab.answers.measured_run import MeasuredRun
 
-        return advise(self)
+        return advise(MeasuredRun(self))
 
 
 def analyse(

@@ -5,6 +5,7 @@ import math
 import pandas as pd
 
 from mse_lab.answers.advice import BUDGET, CURVE_SIZES, CURVES, TOLERANCE, Advice
+from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.mse.intervals import Estimate
 
 # Said of runs with norms only.
@@ -120,15 +121,6 @@ def _kinds_lines(advice: Advice) -> list[str]:
     return lines
 
 
-def _trainer_lines(size: int) -> list[str]:
-    return [
-        f"TRL: GRPOConfig(num_generations={size})",
-        f"verl: actor_rollout_ref.rollout.n={size}",
-        f"OpenRLHF: --rollout.n_samples_per_prompt {size} "
-        f"(older versions: --n_samples_per_prompt {size})",
-    ]
-
-
 def advice_text(advice: Advice) -> str:
     """Say the advice in words, for a terminal; ends with the trainers' settings."""
     level = f"{100 * advice.level:g} %"
@@ -148,7 +140,7 @@ def advice_text(advice: Advice) -> str:
         "",
         "Holds for the gradient at this checkpoint, used as it is (plain SGD), with scores",
         "summed over tokens, for rewards and prompts like these. Trainers add batch rules.",
-        *_trainer_lines(advice.recommended),
+        *(one.line(advice.recommended) for one in TRAINER_SETTINGS),
     ]
     return "\n".join(lines) + "\n"
 

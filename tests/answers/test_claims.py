@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from mse_lab.answers.assumption_2 import correlations
 from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import judge_run, judge_runs
 from mse_lab.answers.corollary_4 import judge_oracle_property
-from mse_lab.answers.corollary_5 import correlations, judge_baselines
-from mse_lab.answers.evidence import gather
-from mse_lab.answers.judgement import holm, judge_not_larger
+from mse_lab.answers.corollary_5 import judge_baselines
+from mse_lab.answers.judgement import Pair, holm, judge_not_larger
 from mse_lab.answers.lemma_1 import judge_u_statistic, largest_difference
+from mse_lab.answers.measured_run import MeasuredRun, read_run
 from mse_lab.answers.proposition_3 import gradient_products, judge_random_prompts
 from mse_lab.answers.section_5_1 import judge_observations, judge_order_of_runs
 from mse_lab.answers.theorem_2 import fit_line, judge_expansion
@@ -82,12 +83,12 @@ DESIGNS = {
 
 
 def evidence_of(name, pools, sizes, level=0.95, draws=500):
-    return gather(analysed(pools, sizes, name, level=level, resamples=draws))
+    return MeasuredRun(analysed(pools, sizes, name, level=level, resamples=draws))
 
 
 def with_pools(evidence, pools):
     """The same run with other pools."""
-    return gather(replace(evidence.result, pools=pools))
+    return MeasuredRun(replace(evidence.result, pools=pools))
 
 
 @cache
@@ -147,7 +148,7 @@ def test_lemma_1():
     for other in (centred, vanilla):
         assert verdicts(judge_u_statistic(evidence, other)) == {"Lemma 1": "fails"}
     # Centred weights are 3/4 of GRPO-type's at G = 4: off by w/4 relative to 3w/4.
-    assert 0.05 < largest_difference(evidence.pools, 4, centred) < 1 / 3 + 1e-12
+    assert 0.05 < largest_difference(evidence.pools, 4, centred)[0] < 1 / 3 + 1e-12
 
 
 @pytest.mark.parametrize("kind", ["fair", "quiet", "loud"])
@@ -345,7 +346,7 @@ def test_no_loss_is_not_the_same_as_not_shown():
 
     def judge(value, error):
         spread = error * np.sqrt(noise.size) * noise
-        return judge_not_larger([(Statistic(value, {"a": spread}, {}), base)], 0.05)
+        return judge_not_larger([Pair(4, Statistic(value, {"a": spread}, {}), base)], 0.95)
 
     assert judge(1.0, 0.001)[0].verdict == "holds"
     assert judge(1.0, 0.1)[0].verdict == "undecided"
@@ -400,7 +401,7 @@ def write_run(folder, kind, seed):
 
 def test_written_claims(tmp_path):
     folders = [write_run(tmp_path / kind, kind, 1) for kind in ("quiet", "small")]
-    claims = judge_runs(folders)
+    claims = judge_runs([read_run(folder) for folder in folders])
     for folder in folders:
         write_claims(folder, claims)
     table, page = (folders[0] / name for name in ("claims.csv", "claims.md"))
@@ -412,7 +413,7 @@ def test_written_claims(tmp_path):
     assert written["says"].notna().all()
     assert "| Assumption 2 | evidence | **FAILS** |" in page.read_text()
     first = table.read_bytes()
-    write_claims(folders[0], judge_runs(folders))
+    write_claims(folders[0], judge_runs([read_run(folder) for folder in folders]))
     assert table.read_bytes() == first
 
 
@@ -426,13 +427,13 @@ def test_a_folder_of_tables_only_is_refused(tmp_path):
     folder = write_run(tmp_path / "quiet", "quiet", 1)
     (folder / "pools.npz").unlink()
     with pytest.raises(InputError, match=r"tables only; .* run_mse.py run quiet$"):
-        judge_runs([folder])
+        judge_runs([read_run(folder)])
     (folder / "mse.csv").unlink()
     with pytest.raises(InputError, match=r"no finished run; make it with"):
-        judge_runs([folder])
+        judge_runs([read_run(folder)])
 
 
 def test_runs_of_one_name_are_refused(tmp_path):
     folders = [write_run(tmp_path / one / "quiet", "quiet", 1) for one in "ab"]
     with pytest.raises(InputError, match="two runs are named quiet"):
-        judge_runs(folders)
+        judge_runs([read_run(folder) for folder in folders])
