@@ -70,18 +70,12 @@ class Advice:
     nothing else is said; negative where more are needed.
 
     Attributes:
-        prompts: P.
-        level: Nominal level of the intervals.
-        between: c1.
-        oracle: c2.
-        pairs: c3.
-        vanilla: c_vanilla.
-        best_constant: The same for b*.
+        between, oracle, pairs, vanilla: c1, c2, c3, c_vanilla.
+        best_constant: As c_vanilla, for the baseline b*.
         gradient2: ||E g(X)||^2 of the population.
         best: G*; infinite above where c1 is not told from zero.
         reference_size: The G that `more_samples` counts from: G*, or the best of SIZES.
         recommended: A power of two.
-        rows: A row for each of SIZES.
         curves: Estimator -> MSE at the budget for each of CURVE_SIZES.
         beats_vanilla_from: Smallest whole G at which GRPO-type has the smaller error;
             infinite for never.
@@ -89,8 +83,7 @@ class Advice:
         best_constant_saving: Of b*, both at the recommended G.
         best_constant_over_value: Of b* over the value V as the baseline.
         relative_error: MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
-        noise_scale: The budget at which that is one.
-        noise_scale_oracle: The same for the oracle at G = 1.
+        noise_scale: The budget at which that is one; that of the oracle is at G = 1.
         kinds: Where the noise sits.
         law_only: Whether no replicate confirms the laws that this rests on.
         warning: What a reader must know first.

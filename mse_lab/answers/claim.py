@@ -6,7 +6,16 @@ from typing import Literal
 
 import numpy as np
 
-from mse_lab.answers.judgement import RESOLUTION, Judged, Verdict, for_all
+from mse_lab.answers.judgement import (
+    RESOLUTION,
+    Judged,
+    Pair,
+    Verdict,
+    for_all,
+    judge_equal,
+    judge_not_larger,
+    judge_smaller,
+)
 from mse_lab.answers.measured_run import UNTESTED, MeasuredRun
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 
@@ -20,11 +29,11 @@ DRAWS = (
     "is differentiated, scores that depend on the batch, or a reference that does"
 )
 
+# Says what the judged pairs of one group size measure.
+Tell = Callable[[Sequence[Judged]], str]
+
 # What is measured, and why nothing is decided, where c1 cannot be known.
-FEW_PROMPTS = (
-    "too few prompts",
-    "The spread between prompts needs three prompts or more.",
-)
+FEW_PROMPTS = "too few prompts", "The spread between prompts needs three prompts or more."
 
 
 @dataclass(frozen=True)
@@ -32,14 +41,11 @@ class Claim:
     """One row of `claims.csv`.
 
     Attributes:
-        statement: As the paper numbers it.
         runs: Names of the runs it was put to; more than one where runs are compared.
-        says: What it says, in one sentence.
         measured: What was measured, with its interval, in words.
-        verdict: At the run's level.
         reason: Why, in one sentence, from the moments.
         group_size: G; None for the verdict on the statement as a whole.
-        estimate: The number that decides, with its interval.
+        estimate: The number that decides.
         p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
         would_fail: What would make an identity fail; empty for evidence.
     """
@@ -80,14 +86,12 @@ def tell_ratios(judged: Sequence[Judged]) -> str:
     return ", ".join(f"{one.pair.label} {describe(one.ratio)}" for one in judged)
 
 
-def least_supported(judged: Sequence[Judged]) -> Judged:
-    """Choose the pair that speaks least for "the first is the smaller one"."""
+def _least_supported(judged: Sequence[Judged]) -> Judged:
     rank = {"fails": 3, "premise fails": 2, "undecided": 1, "holds": 0}
     return max(judged, key=lambda one: (rank[one.verdict], np.nan_to_num(one.ratio.value)))
 
 
-def furthest_off(judged: Sequence[Judged]) -> Judged:
-    """Choose the pair of the least p-value."""
+def _furthest_off(judged: Sequence[Judged]) -> Judged:
     return min(judged, key=lambda one: one.p_value)
 
 
@@ -118,13 +122,9 @@ class Statement:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement put to runs: it makes the claims.
+    """A statement put to runs by name, at the level of their intervals: makes the claims.
 
-    Attributes:
-        statement: The statement.
-        runs: Their names.
-        level: Of intervals; tests are at one less it.
-        untested: Why nothing tells the law from the truth; empty where replicates do.
+    `untested` says why nothing tells the law from the truth; empty where replicates do.
     """
 
     statement: Statement
@@ -163,21 +163,14 @@ class Case:
         """Leave it undecided where there are none: nothing tests the law; else nothing."""
         return self.undecided(f"{known}no replicates", self.untested) * bool(self.untested)
 
-    def rows(
+    def _rows(
         self,
         judged: Sequence[Judged],
         explain: Callable[[Verdict], str],
-        tell: Callable[[Sequence[Judged]], str] = tell_ratios,
-        worst: Callable[[Sequence[Judged]], Judged] = least_supported,
+        tell: Tell = tell_ratios,
+        worst: Callable[[Sequence[Judged]], Judged] = _least_supported,
     ) -> list[Claim]:
-        """Make a claim of each group size, which holds where all its pairs do.
-
-        Args:
-            judged: The pairs, in the order of their sizes.
-            explain: Gives the reason for a verdict.
-            tell: Says what the pairs of a size measure.
-            worst: Chooses the pair whose ratio and p-value are shown.
-        """
+        """Make a claim of each group size, which holds where all its pairs do."""
         rows = []
         for size in dict.fromkeys(one.pair.size for one in judged):
             own = [one for one in judged if one.pair.size == size]
@@ -186,6 +179,38 @@ class Case:
             rows.append(self.claim(told, verdict, reason, shown.ratio, shown.p_value, size))
         return rows
 
+    def equal(self, pairs: Sequence[Pair], tell: Tell, known: str = "") -> list[Claim]:
+        """Judge "measured equals law", as a whole by the size that is furthest off.
+
+        Args:
+            pairs: Measured and law.
+            tell: Says what the pairs of a size measure.
+            known: What the whole says first.
+        """
+        judged = judge_equal(pairs, self.level)
+        rows = self._rows(judged, explain_equality, tell, _furthest_off)
+        worst = min(rows, key=lambda row: row.p_value or 0.0)
+        told = (
+            f"{known}measured / law furthest off at G = {worst.group_size}: "
+            f"{describe(worst.estimate)}"
+        )
+        reason = explain_equality(for_all(row.verdict for row in rows))
+        return [sum_up(rows, worst, told, reason), *rows]
+
+    def smaller(self, pairs: Sequence[Pair], reason: str) -> list[Claim]:
+        """Judge "the first is smaller than the second" at each group size."""
+        return self._rows(judge_smaller(pairs, self.level), lambda _: reason)
+
+    def not_larger(
+        self, pairs: Sequence[Pair], shown: Sequence[Pair], reason: str
+    ) -> list[Claim]:
+        """Judge "the first is not larger than the second"; show other pairs for them."""
+        judged = [
+            one._replace(pair=pair, ratio=pair.ratio(self.level))
+            for one, pair in zip(judge_not_larger(pairs, self.level), shown, strict=True)
+        ]
+        return self._rows(judged, lambda _: reason)
+
 
 def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> Claim:
     """Make the verdict on a statement as a whole, which shows the worst of its sizes."""
@@ -193,17 +218,6 @@ def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> C
     return replace(
         worst, measured=measured, verdict=verdict, reason=reason, group_size=None
     )
-
-
-def furthest_size(rows: Sequence[Claim]) -> Claim:
-    """Choose the size at which measured and law are furthest off."""
-    return min(rows, key=lambda row: row.p_value or 0.0)
-
-
-def tell_furthest(worst: Claim) -> str:
-    """Say where that is, and how far."""
-    told = describe(worst.estimate)
-    return f"measured / law furthest off at G = {worst.group_size}: {told}"
 
 
 def largest_ratio(rows: Sequence[Claim]) -> Claim:

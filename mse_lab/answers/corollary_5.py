@@ -63,11 +63,7 @@ def _prompt_only_rows(run: MeasuredRun) -> list[Claim]:
         vanishing = run.zeta * (1 / (size * (size - 1)))
         shown.append(Pair(size, run.mse("grpo", size), run.mse(best, size), label))
         pairs.append(Pair(size, run.mse("grpo", size) - vanishing, run.mse(best, size)))
-    judged = [
-        one._replace(pair=pair, ratio=pair.ratio(run.level))
-        for one, pair in zip(judge_not_larger(pairs, run.level), shown, strict=True)
-    ]
-    return PROMPT_ONLY.about(run).rows(judged, lambda _: run.explain(reason))
+    return PROMPT_ONLY.about(run).not_larger(pairs, shown, run.explain(reason))
 
 
 def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
@@ -76,8 +72,7 @@ def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
         Pair(size, run.mse("grpo", size), run.mse("vanilla", size), "GRPO-type / vanilla")
         for size in run.group_sizes
     ]
-    reason = run.explain(explain_vanilla(run))
-    rows = VANILLA.about(run).rows(judge_smaller(pairs, run.level), lambda _: reason)
+    rows = VANILLA.about(run).smaller(pairs, run.explain(explain_vanilla(run)))
     limit, last = Pair(0, run.oracle_trace, run.vanilla_trace), rows[-1]
     [(_, verdict, p_value, ratio)] = judge_smaller([limit], run.level)
     whole = replace(

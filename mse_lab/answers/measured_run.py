@@ -11,9 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -24,7 +21,6 @@ from mse_lab.mse.moment_laws import Moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
-from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks, hold
 from mse_lab.results.finished_run import read_probe, read_result
@@ -77,11 +73,6 @@ class MeasuredRun:
         return self.curves.moments
 
     @property
-    def prompts(self) -> pd.DataFrame:
-        """Of each prompt what pools do not know."""
-        return self.result.described
-
-    @property
     def level(self) -> float:
         """Coverage of the intervals."""
         return self.result.level
@@ -104,10 +95,6 @@ class MeasuredRun:
     def explain(self, reason: str) -> str:
         """Add to a reason what it rests on, where that is not the replicates."""
         return f"{reason} {BY_LAW}" if self.law_only else reason
-
-    def stream(self, *purpose: str) -> np.random.Generator:
-        """Open a random stream of this run's claims."""
-        return stream(self.result.seed, "claims", self.name, *purpose)
 
     @cached_property
     def _estimators(self) -> list[Estimator]:

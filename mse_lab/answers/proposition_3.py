@@ -19,29 +19,20 @@ errors of groups that do not follow c2/G + c3/(G(G-1)).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.answers.claim import (
-    DRAWS,
-    FEW_PROMPTS,
-    Claim,
-    Statement,
-    describe,
-    explain_equality,
-    furthest_off,
-    furthest_size,
-    sum_up,
-    tell_furthest,
-)
-from mse_lab.answers.judgement import Judged, Pair, judge_equal
+from mse_lab.answers.claim import DRAWS, FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.judgement import Judged, Pair
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key
+from mse_lab.probe.streams import stream
 
 BATCHES = (4, 16, 64)
 SETS = 4000
@@ -50,6 +41,11 @@ PROPOSITION = Statement(
     "Proposition 3",
     "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
     DRAWS,
+)
+
+WHAT_IS_TESTED = (
+    "The groups' errors are tested against c2/G + c3/(G(G-1)); that the spread "
+    "adds c1/B is algebra for independent prompts, not evidence."
 )
 
 
@@ -67,9 +63,13 @@ def gradient_products(pools: Pools) -> Floats:
     return products_PP
 
 
+def _stream(run: MeasuredRun, *purpose: object) -> np.random.Generator:
+    return stream(run.result.seed, "claims", run.name, *map(str, purpose))
+
+
 def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
     prompts = run.pools.prompts
-    picks_SB = run.stream("prompts", str(batch)).integers(prompts, size=(SETS, batch))
+    picks_SB = _stream(run, "prompts", batch).integers(prompts, size=(SETS, batch))
     shares_SP = np.full((SETS, prompts), -1 / prompts)
     np.add.at(shares_SP, (np.arange(SETS)[:, None], picks_SB), 1 / batch)
     spread_S = ((shares_SP @ gradient_products(run.pools)) * shares_SP).sum(-1)
@@ -80,7 +80,7 @@ def _measure(run: MeasuredRun, drawn: _Sets, size: int) -> Statistic:
     """B x MSE over the sets, which varies by the replicates and by the sets drawn."""
     errors_PR = run.errors[Key("grpo", size)]
     batch = drawn.prompts_SB.shape[1]
-    rng = run.stream("groups", str(size), str(batch))
+    rng = _stream(run, "groups", size, batch)
     picks_SB = rng.integers(errors_PR.shape[1], size=drawn.prompts_SB.shape)
     total_S = errors_PR[drawn.prompts_SB, picks_SB].mean(-1) + drawn.spread_S
     sets = Statistic(float(total_S.mean()), {f"sets of {batch}": total_S[None]}, {})
@@ -97,7 +97,7 @@ def _law(run: MeasuredRun, size: int) -> Statistic:
 
 def _tell(judged: Sequence[Judged]) -> str:
     measured = ", ".join(f"{pair.first.value:.3g} at {pair.label}" for pair, *_ in judged)
-    law, worst = judged[0].pair.second.value, furthest_off(judged)
+    law, worst = judged[0].pair.second.value, min(judged, key=lambda one: one.p_value)
     ratio = f"ratio at {worst.pair.label} {describe(worst.ratio)}"
     return f"B x MSE {measured}; law {law:.3g}; {ratio}"
 
@@ -121,12 +121,6 @@ def _judge_sets(run: MeasuredRun, between: str) -> list[Claim]:
         for size in run.group_sizes
         for batch in batches
     ]
-    judged = judge_equal(pairs, run.level)
-    rows = PROPOSITION.about(run).rows(judged, explain_equality, _tell, furthest_off)
-    worst = furthest_size(rows)
-    listed = f"B = {', '.join(map(str, batches))}; "
-    reason = (
-        "The groups' errors are tested against c2/G + c3/(G(G-1)); that the spread "
-        "adds c1/B is algebra for independent prompts, not evidence."
-    )
-    return [sum_up(rows, worst, f"{between}{listed}{tell_furthest(worst)}", reason), *rows]
+    listed = f"{between}B = {', '.join(map(str, batches))}; "
+    whole, *rows = PROPOSITION.about(run).equal(pairs, _tell, listed)
+    return [replace(whole, reason=WHAT_IS_TESTED), *rows]

@@ -32,13 +32,10 @@ ORACLE = "oracle"
 
 
 class Ranked(NamedTuple):
-    """An estimator that has figures for the aggregate.
+    """An estimator with figures for the aggregate, least scale-free MSE first.
 
-    Attributes:
-        estimator: The estimator.
-        curve: Its figures.
-        ratio: Its scale-free MSE over the oracle's, paired.
-        rank: Its place, 1 for the least; the interval by paired tests, Holm-corrected.
+    `ratio` is that over the oracle's, paired; `rank` its place from 1, with an interval by
+    paired tests, Holm-corrected.
     """
 
     estimator: Estimator
@@ -50,11 +47,8 @@ class Ranked(NamedTuple):
 class Unranked(NamedTuple):
     """A biased estimator whose aggregate has no cheap bias.
 
-    Attributes:
-        estimator: The estimator.
-        ratio: Median over prompts of its scale-free MSE over the oracle's; the interval is
-            over prompts.
-        prompts: Prompts for which both are known.
+    `ratio` is the median, over prompts for which both are known, of its scale-free MSE over
+    the oracle's; the interval is over prompts.
     """
 
     estimator: Estimator
@@ -64,15 +58,10 @@ class Unranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The estimators of one run.
+    """The estimators of one run at one group size; `left_out` has a reason each.
 
-    Attributes:
-        group_size: G.
-        ranked: From the least scale-free MSE to the largest.
-        unranked: Those without a figure for the aggregate.
-        left_out: Those that do not apply, with the reason.
-        share_without: Share of the draws in which the aggregate's ||g||^2 is not positive,
-            so that nothing is ranked there.
+    In the share `share_without` of the draws the aggregate's ||g||^2 is not positive, and
+    nothing is ranked.
     """
 
     group_size: int
@@ -158,7 +147,7 @@ def _unranked(
     if not estimators:
         return ()
     both = [ESTIMATORS[ORACLE], *estimators]
-    table = by_prompt_table(run.prompts["prompt"], run.curves, both, errors)
+    table = by_prompt_table(run.result.described["prompt"], run.curves, both, errors)
     figures = {
         str(name): rows["scale_free_mse"].to_numpy()
         for name, rows in table.groupby("estimator", sort=False)

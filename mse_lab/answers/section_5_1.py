@@ -23,7 +23,7 @@ from mse_lab.answers.claim import (
 )
 from mse_lab.answers.corollary_4 import MARGIN, explain_distance, near_oracle
 from mse_lab.answers.corollary_5 import explain_vanilla
-from mse_lab.answers.judgement import Pair, judge_smaller
+from mse_lab.answers.judgement import Pair
 from mse_lab.answers.measured_run import MeasuredRun
 
 LARGEST = Statement(
@@ -55,7 +55,7 @@ _CANNOT = (
 
 def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
     """Judge all pairs as one family, then each group size, then the whole."""
-    rows = case.rows(judge_smaller(pairs, case.level), lambda _: reason)
+    rows = case.smaller(pairs, reason)
     found = [row.verdict for row in rows]
     told = ", ".join(
         f"{verdict} at {found.count(verdict)}"

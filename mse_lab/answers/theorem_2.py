@@ -17,17 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mse_lab.answers.claim import (
-    DRAWS,
-    Claim,
-    Statement,
-    describe,
-    explain_equality,
-    furthest_size,
-    sum_up,
-    tell_furthest,
-)
-from mse_lab.answers.judgement import Judged, Pair, for_all, judge_equal
+from mse_lab.answers.claim import DRAWS, Claim, Statement, describe, explain_equality
+from mse_lab.answers.judgement import Judged, Pair, judge_equal
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.mse.intervals import Statistic
 
@@ -86,26 +77,21 @@ def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
 
 
 def _judge_line(run: MeasuredRun) -> list[Claim]:
-    cases = [statement.about(run) for statement in LINE]
-    fitted = fit_line(run)
+    cases, fitted = [statement.about(run) for statement in LINE], fit_line(run)
     if fitted is None:
         why = "A line needs two group sizes and rewards that vary."
         return [claim for case in cases for claim in case.undecided("no line", why)]
-    targets = (run.oracle_trace, run.zeta)
-    pairs = [Pair(0, one, law) for one, law in zip(fitted, targets, strict=True)]
-    judged = judge_equal(pairs, run.level, LINE_RESOLUTION)
-    return [
-        case.claim(
-            f"fit {describe(one.pair.first.interval(run.level, positive=True))}, "
-            f"moments {describe(one.pair.second.interval(run.level, positive=True))}, "
-            f"fit / moments {describe(one.ratio)}",
-            one.verdict,
-            explain_equality(one.verdict, LINE_RESOLUTION),
-            one.ratio,
-            one.p_value,
+    pairs = [Pair(0, fitted[0], run.oracle_trace), Pair(0, fitted[1], run.zeta)]
+    judged, claims = judge_equal(pairs, run.level, LINE_RESOLUTION), []
+    for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
+        fit, law = (
+            describe(one.interval(run.level, positive=True))
+            for one in (pair.first, pair.second)
         )
-        for case, one in zip(cases, judged, strict=True)
-    ]
+        told = f"fit {fit}, moments {law}, fit / moments {describe(ratio)}"
+        reason = explain_equality(verdict, LINE_RESOLUTION)
+        claims.append(case.claim(told, verdict, reason, ratio, p_value))
+    return claims
 
 
 def _judge_law(run: MeasuredRun) -> list[Claim]:
@@ -117,11 +103,7 @@ def _judge_law(run: MeasuredRun) -> list[Claim]:
     pairs = [
         Pair(size, run.mse("grpo", size), run.law("grpo", size)) for size in run.group_sizes
     ]
-    judged = judge_equal(pairs, run.level)
-    rows = LAW.about(run).rows(judged, explain_equality, tell)
-    worst = furthest_size(rows)
-    reason = explain_equality(for_all(row.verdict for row in rows))
-    return [sum_up(rows, worst, tell_furthest(worst), reason), *rows]
+    return LAW.about(run).equal(pairs, tell)
 
 
 def judge_expansion(run: MeasuredRun) -> list[Claim]:

@@ -14,7 +14,7 @@ fixed policy can be evidence for or against it; what could tie the best G to N i
 import numpy as np
 
 from mse_lab.answers.claim import DRAWS, FEW_PROMPTS, Claim, Statement, describe
-from mse_lab.answers.judgement import Pair, for_all, judge_not_larger
+from mse_lab.answers.judgement import Pair, for_all
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.mse.budget import grpo_mse_times_budget
 from mse_lab.mse.intervals import Statistic
@@ -82,16 +82,13 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     """Set every other size against the best by the law."""
-    others = [size for size in run.group_sizes if size != best]
-    pairs = [Pair(size, _measured(run, best), _measured(run, size)) for size in others]
-    judged = []
-    for one in judge_not_larger(pairs, run.level):
-        size, least, own, _ = one.pair
-        label = f"N x MSE at G = {size} over that at G = {best}:"
-        shown = Pair(size, own, least, label)
-        judged.append(one._replace(pair=shown, ratio=shown.ratio(run.level)))
+    least, pairs, shown = _measured(run, best), [], []
+    for size in (one for one in run.group_sizes if one != best):
+        own, label = _measured(run, size), f"N x MSE at G = {size} over that at G = {best}:"
+        pairs.append(Pair(size, least, own))
+        shown.append(Pair(size, own, least, label))
     reason = f"G = {best} is the run's best size by the law; this one must not beat it."
-    return BEST.about(run).rows(judged, lambda _: reason)
+    return BEST.about(run).not_larger(pairs, shown, reason)
 
 
 def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
