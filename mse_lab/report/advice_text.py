@@ -100,13 +100,13 @@ def _scale_lines(advice: Advice) -> list[str]:
     error = f"  relative error MSE/||g||^2 at G = {size}, N = {BUDGET}:"
     if math.isinf(scale.high):
         return [
-            f"Mean gradient: ||g||^2 = {gradient2} covers zero: only bounds follow.",
+            f"The population's ||g||^2 = {gradient2} covers zero: only bounds follow.",
             f"{error} at least {_number(advice.relative_error.low)}",
             f"  gradient noise scale: at least {_number(scale.low)} completions "
             f"(oracle, G = 1: {_number(oracle.low)})",
         ]
     return [
-        f"Mean gradient: ||g||^2 = {gradient2}",
+        f"The population's ||g||^2 = {gradient2}",
         f"{error} {_with_interval(advice.relative_error)}",
         f"  gradient noise scale: {_with_interval(scale)} completions; "
         f"oracle, G = 1: {_with_interval(oracle)}",

@@ -94,14 +94,14 @@ def _noise(advice: Advice) -> str:
     size = advice.recommended
     if math.isinf(advice.noise_scale.high):
         return (
-            "How large the error is beside the gradient is unknown, for ‖g‖² = "
-            f"{interval(advice.gradient2)} is not told from zero; the gradient noise "
-            f"scale is at least {number(advice.noise_scale.low)} completions."
+            "How large the error is beside the gradient is unknown, for the population's "
+            f"‖g‖² = {interval(advice.gradient2)} is not told from zero; the gradient "
+            f"noise scale is at least {number(advice.noise_scale.low)} completions."
         )
     return (
         f"With N = {BUDGET} and G = {size} the error is {interval(advice.relative_error)} "
-        f"of ‖g‖²; they are equal at {interval(advice.noise_scale)} completions, the "
-        "gradient noise scale."
+        f"of the population's ‖g‖²; they are equal at {interval(advice.noise_scale)} "
+        "completions, the gradient noise scale."
     )
 
 
