@@ -15,6 +15,7 @@ the population's mean gradient, not of the run's fixed prompts.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ from mse_lab.mse.budget import (
     divide,
     falling,
     grpo_mse_times_budget,
-    vanilla_mse_times_budget,
 )
 from mse_lab.mse.intervals import Estimate
 
@@ -48,13 +48,10 @@ CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
 
 class GroupSize(NamedTuple):
-    """One group size at the budget.
+    """One group size: the samples that it needs more than the reference size, relative.
 
-    Attributes:
-        group_size: G.
-        more_samples: Samples for the same MSE, less those at the reference size, relative.
-        silent_share: Share of groups whose rewards are all equal; None where the pools
-            have fewer completions than the group.
+    `silent_share` is that of groups whose rewards are all equal; None where the pools have
+    fewer completions than the group.
     """
 
     group_size: int
@@ -139,8 +136,7 @@ def mse_times_budget(name: str, constants: Constants, size: float) -> Floats:
     constants = constants._replace(between=np.maximum(constants.between, 0.0))
     if name == "grpo":
         return grpo_mse_times_budget(constants, size)
-    constant = getattr(constants, name.replace("-", "_"))
-    return vanilla_mse_times_budget(constants._replace(vanilla=constant), size)
+    return np.asarray(constants.between * size + getattr(constants, name.replace("-", "_")))
 
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
@@ -205,15 +201,14 @@ def _rows(run: MeasuredRun, reference_size: float) -> tuple[GroupSize, ...]:
     return tuple(rows)
 
 
+def _mse_at(name: str, size: float, constants: Constants) -> Floats:
+    return mse_times_budget(name, constants, size) / BUDGET
+
+
 def _curve(run: MeasuredRun, name: str) -> tuple[Estimate, ...]:
     """MSE at the budget for each of CURVE_SIZES."""
-
-    def mse(size: float) -> Estimate:
-        return run.population.estimate_positive(
-            lambda one: mse_times_budget(name, one, size) / BUDGET, run.level
-        )
-
-    return tuple(mse(size) for size in CURVE_SIZES)
+    figures = (partial(_mse_at, name, size) for size in CURVE_SIZES)
+    return tuple(run.population.estimate_positive(one, run.level) for one in figures)
 
 
 def advise(run: MeasuredRun) -> Advice:

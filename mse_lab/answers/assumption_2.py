@@ -81,7 +81,10 @@ def _describe_norms(pools: Pools) -> str:
 
 
 def judge_correlation(run: MeasuredRun) -> Claim:
-    """Judge Assumption 2 by the mean over prompts, and by the products of halves."""
+    """Judge Assumption 2 by the mean over prompts, and by the products of halves.
+
+    It holds where the largest root mean square that is not ruled out is small.
+    """
     case, found = ASSUMPTION.about(run), correlations(run.pools)
     if len(found) < 2:
         why = "Fewer than two prompts have rewards and score norms that vary."
@@ -92,18 +95,14 @@ def judge_correlation(run: MeasuredRun) -> Claim:
     typical, largest = (
         np.sqrt(max(one, 0.0)) for one in (square.value, square.interval(run.level).high)
     )
+    verdict: Verdict = "holds" if largest < SMALL_CORRELATION else "undecided"
+    if p_value < 1 - run.level:
+        verdict = "fails"
     return case.claim(
         f"mean correlation within prompts {describe(estimate)}, root mean square "
         f"{typical:.3g}, at most {largest:.3g}; {len(found)} prompts",
-        _judge(p_value, largest, 1 - run.level),
+        verdict,
         f"{_describe_norms(run.pools)}{describe_baselines(run)}.",
         estimate,
         p_value,
     )
-
-
-def _judge(p_value: float, largest: float, alpha: float) -> Verdict:
-    """Judge by the test, and by the largest root mean square that is not ruled out."""
-    if p_value < alpha:
-        return "fails"
-    return "holds" if largest < SMALL_CORRELATION else "undecided"

@@ -42,10 +42,7 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
 
 
 def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
-    """Put every statement to runs.
-
-    Args:
-        runs: In the order in which MSEs are claimed to fall.
+    """Put every statement to runs, in the order in which MSEs are claimed to fall.
 
     Returns:
         Claims in the order of the paper for each run, then those that compare runs. Of a

@@ -5,7 +5,7 @@ is no proof, so equality `holds` only where the interval of the ratio also lies 
 stated distance of one, and "not larger" only where a small loss is ruled out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -72,43 +72,34 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def judge_sign(contrast: Statistic, p_value: float, level: float) -> Verdict:
-    """Judge "it is positive" by the corrected two-sided p-value."""
-    if p_value >= 1 - level:
-        return "undecided"
-    return "holds" if contrast.value > 0 else "fails"
-
-
-Judge = Callable[[Sequence[Pair], float], list[Judged]]
-
-
 def judge_equal(
     pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
 ) -> list[Judged]:
     """Judge "the first equals the second" by the test and by the ratio's interval."""
     p_values = holm([one.first.exceeding(one.second).p_refuted() for one in pairs])
-    return [
-        Judged(one, _judge_ratio(ratio, p < 1 - level, resolution), p, ratio)
-        for one, p in zip(pairs, p_values, strict=True)
-        for ratio in [one.ratio(level)]
-    ]
-
-
-def _judge_ratio(ratio: Estimate, differs: bool, resolution: float) -> Verdict:
-    if differs:
-        return "fails"
-    narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
-    return "holds" if narrow else "undecided"
+    judged = []
+    for one, p_value in zip(pairs, p_values, strict=True):
+        ratio = one.ratio(level)
+        narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
+        verdict: Verdict = "holds" if narrow else "undecided"
+        judged.append(
+            Judged(one, "fails" if p_value < 1 - level else verdict, p_value, ratio)
+        )
+    return judged
 
 
 def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
     """Judge "the first is smaller than the second" by the sign of what lies between."""
     gains = [one.second.exceeding(one.first) for one in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
-    return [
-        Judged(one, judge_sign(gain, p, level), p, one.ratio(level))
-        for one, gain, p in zip(pairs, gains, p_values, strict=True)
-    ]
+    judged = []
+    for one, gain, p_value in zip(pairs, gains, p_values, strict=True):
+        verdict: Verdict = "holds" if gain.value > 0 else "fails"
+        shown = p_value < 1 - level
+        judged.append(
+            Judged(one, verdict if shown else "undecided", p_value, one.ratio(level))
+        )
+    return judged
 
 
 def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:

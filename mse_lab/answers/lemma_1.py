@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mse_lab.answers.claim import Claim, Statement
-from mse_lab.answers.judgement import Verdict, for_all
+from mse_lab.answers.claim import Claim, Statement, sum_up
+from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.estimators.groups import Groups
@@ -68,35 +68,28 @@ def largest_difference(
     return float(relative.max()), not np.isnan(exact).any()
 
 
-def _judge(difference: float, exact: bool) -> tuple[Verdict, str]:
+def _judge(difference: float, exact: bool) -> tuple[str, Verdict, str]:
     """A bound can show that nothing but rounding is there, not that there is more."""
+    told = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
     if difference < ROUNDING:
-        return "holds", "Rounding alone."
+        return told, "holds", "Rounding alone."
     if exact:
-        return "fails", "More than rounding."
-    return "undecided", "The bound allows more than rounding."
+        return told, "fails", "More than rounding."
+    return told, "undecided", "The bound allows more than rounding."
 
 
 def judge_u_statistic(
     run: MeasuredRun, weights: Callable[[Groups], Floats] = grpo
 ) -> list[Claim]:
     """Compare the estimator with the pairwise form in every group of every size."""
-    case, rows, exact = LEMMA.about(run), [], True
+    case, rows = LEMMA.about(run), []
     for size in run.group_sizes:
-        difference, exact = largest_difference(run.pools, size, weights)
-        estimate = Estimate(difference, np.nan, np.nan)
-        told = _tell(difference, exact)
-        rows.append(case.claim(told, *_judge(difference, exact), estimate, size=size))
-    worst = max(rows, key=lambda row: row.estimate.value).estimate
-    whole = case.claim(
-        f"{_tell(worst.value, exact)}, over all groups",
-        for_all(row.verdict for row in rows),
+        found = largest_difference(run.pools, size, weights)
+        estimate = Estimate(found[0], np.nan, np.nan)
+        rows.append(case.claim(*_judge(*found), estimate, size=size))
+    worst = max(rows, key=lambda row: row.estimate.value)
+    reason = (
         "An identity in the rewards: it holds to rounding on any data, "
-        f"and {ROUNDING:g} is the bound on rounding.",
-        worst,
+        f"and {ROUNDING:g} is the bound on rounding."
     )
-    return [whole, *rows]
-
-
-def _tell(difference: float, exact: bool) -> str:
-    return f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
+    return [sum_up(rows, worst, f"{worst.measured}, over all groups", reason), *rows]
