@@ -159,12 +159,11 @@ class MeasuredRun:
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        found = {}
-        for name in Constants._fields:
-            signed, of = name in SIGNED, self.population
-            estimate = of.estimate if signed else of.estimate_positive
-            found[name] = estimate(attrgetter(name), self.level)
-        return found
+        ways = (self.population.estimate_positive, self.population.estimate)
+        return {
+            name: ways[name in SIGNED](attrgetter(name), self.level)
+            for name in Constants._fields
+        }
 
     @cached_property
     def best_group_size(self) -> Estimate:

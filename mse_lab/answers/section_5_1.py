@@ -10,7 +10,7 @@ than they need be, not narrower, where it moves both the same way.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from mse_lab.answers.claim import (
     DRAWS,
@@ -96,16 +96,10 @@ def _judge_falls(run: MeasuredRun) -> list[Claim]:
     case = FALLS.about(run)
     if len(run.group_sizes) < 2:
         return case.undecided("nothing", "The run has one group size.")
-    pairs = [
-        Pair(
-            large,
-            run.mse(name, large),
-            run.mse(name, small),
-            f"{name} G = {large} / {small}",
-        )
-        for small, large in pairwise(run.group_sizes)
-        for name in CURVES
-    ]
+    pairs = []
+    for (small, large), name in product(pairwise(run.group_sizes), CURVES):
+        label = f"{name} G = {large} / {small}"
+        pairs.append(Pair(large, run.mse(name, large), run.mse(name, small), label))
     reason = (
         "By the laws G x MSE is constant for vanilla and oracle, and falls for GRPO-type."
     )
@@ -150,15 +144,8 @@ def judge_order_of_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
     sizes = sorted(set.intersection(*(set(run.group_sizes) for run in runs)))
     if why := _obstacle(runs, sizes):
         return case.undecided("nothing", why)
-    pairs = [
-        Pair(
-            size,
-            new.mse(name, size),
-            old.mse(name, size),
-            f"{name} {new.name} / {old.name}",
-        )
-        for size in sizes
-        for old, new in pairwise(runs)
-        for name in CURVES
-    ]
+    pairs = []
+    for size, (old, new), name in product(sizes, pairwise(runs), CURVES):
+        label = f"{name} {new.name} / {old.name}"
+        pairs.append(Pair(size, new.mse(name, size), old.mse(name, size), label))
     return _judge_order(case, pairs, _describe_gradients(runs))

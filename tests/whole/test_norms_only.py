@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import run_mse
-from answers.test_claims import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
+from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
 from mse_lab.answers.advice import advise
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.corollary_5 import PROMPT_ONLY, judge_baselines
