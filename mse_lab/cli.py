@@ -131,10 +131,11 @@ def figure(arguments: argparse.Namespace) -> int:
 def claims(arguments: argparse.Namespace) -> int:
     """Put the paper's statements to the runs; print and write the verdicts."""
     from mse_lab.answers.claims import judge_runs
+    from mse_lab.answers.measured_run import read_run
     from mse_lab.report.claims_page import claims_markdown, write_claims
 
     folders = [finished(name) for name in arguments.runs]
-    judged = judge_runs(folders)
+    judged = judge_runs([read_run(folder) for folder in folders])
     for folder in folders:
         write_claims(folder, judged)
     print(claims_markdown(judged))

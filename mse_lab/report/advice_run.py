@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mse_lab.answers.advice import advise
+from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_text import advice_table, advice_text
 from mse_lab.results.files import write_table, write_text
-from mse_lab.results.finished_run import read_result
 from mse_lab.results.records import Record
 
 
@@ -27,9 +27,9 @@ def advise_run(folder: Path) -> str:
     Raises:
         InputError: The folder has no pools, or they are too few to advise from.
     """
-    result, record = read_result(folder), Record(folder)
+    run, record = read_run(folder), Record(folder)
     try:
-        advice = replace(advise(result), warning=_warning(record))
+        advice = replace(advise(run), warning=_warning(record))
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     text = advice_text(advice)

@@ -5,6 +5,7 @@ import math
 import pandas as pd
 
 from mse_lab.answers.advice import BUDGET, CURVE_SIZES, CURVES, TOLERANCE, Advice
+from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.mse.intervals import Estimate
 
 # Said of runs with norms only.
@@ -99,13 +100,13 @@ def _scale_lines(advice: Advice) -> list[str]:
     error = f"  relative error MSE/||g||^2 at G = {size}, N = {BUDGET}:"
     if math.isinf(scale.high):
         return [
-            f"Mean gradient: ||g||^2 = {gradient2} covers zero: only bounds follow.",
+            f"The population's ||g||^2 = {gradient2} covers zero: only bounds follow.",
             f"{error} at least {_number(advice.relative_error.low)}",
             f"  gradient noise scale: at least {_number(scale.low)} completions "
             f"(oracle, G = 1: {_number(oracle.low)})",
         ]
     return [
-        f"Mean gradient: ||g||^2 = {gradient2}",
+        f"The population's ||g||^2 = {gradient2}",
         f"{error} {_with_interval(advice.relative_error)}",
         f"  gradient noise scale: {_with_interval(scale)} completions; "
         f"oracle, G = 1: {_with_interval(oracle)}",
@@ -118,15 +119,6 @@ def _kinds_lines(advice: Advice) -> list[str]:
         cells = " ".join(f"{_percent(share):<18}" for share in shares)
         lines.append(f"  {name:<20} {cells}".rstrip())
     return lines
-
-
-def _trainer_lines(size: int) -> list[str]:
-    return [
-        f"TRL: GRPOConfig(num_generations={size})",
-        f"verl: actor_rollout_ref.rollout.n={size}",
-        f"OpenRLHF: --rollout.n_samples_per_prompt {size} "
-        f"(older versions: --n_samples_per_prompt {size})",
-    ]
 
 
 def advice_text(advice: Advice) -> str:
@@ -148,7 +140,7 @@ def advice_text(advice: Advice) -> str:
         "",
         "Holds for the gradient at this checkpoint, used as it is (plain SGD), with scores",
         "summed over tokens, for rewards and prompts like these. Trainers add batch rules.",
-        *_trainer_lines(advice.recommended),
+        *(one.line(advice.recommended) for one in TRAINER_SETTINGS),
     ]
     return "\n".join(lines) + "\n"
 

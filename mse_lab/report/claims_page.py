@@ -7,7 +7,7 @@ import numpy as np
 
 from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import claims_table
-from mse_lab.answers.evidence import UNTESTED
+from mse_lab.answers.measured_run import UNTESTED
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_run_name
 from mse_lab.results.records import Record

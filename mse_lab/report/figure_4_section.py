@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.report.figure_4 import LABELS, draw_panel
 from mse_lab.report.markup import Html, element, figure, paragraph
 from mse_lab.report.vector import inline_figure
@@ -22,7 +22,7 @@ _INTRODUCTION = (
 )
 
 
-def _alt(source: Source) -> str:
+def _alt(source: FinishedRun) -> str:
     """Tell each curve by its ends."""
     table, column = read_tables(source.folder).mse, "law" if source.law_only else "mse"
     told = []
@@ -56,14 +56,14 @@ def _compose(figure_: Figure, folder: Path) -> None:
     )
 
 
-def _one_run(source: Source) -> Html:
+def _one_run(source: FinishedRun) -> Html:
     drawing = inline_figure(
         lambda figure_: _compose(figure_, source.folder), f"mse-{source.key}", _alt(source)
     )
     return figure(drawing, source.name)
 
 
-def figure4_section(sources: Sequence[Source]) -> list[Html]:
+def figure4_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Draw the curves of every run."""
     drawings = [_one_run(source) for source in sources]
     return [paragraph(_INTRODUCTION), element("div", *drawings, class_="row")]

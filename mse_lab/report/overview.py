@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.claim import Claim
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.report.markup import Html, breakable, element, join, paragraph, side_by_side
 from mse_lab.report.provenance import shown
 from mse_lab.report.recommendation import best_size
@@ -21,7 +21,9 @@ _INTRODUCTION = (
 _PLURALS = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
 
 
-def _facts(source: Source, claims: Sequence[Claim], advice: Advice | str) -> dict[str, str]:
+def _facts(
+    source: FinishedRun, claims: Sequence[Claim], advice: Advice | str
+) -> dict[str, str]:
     pools, probe = source.pools, source.probe
     verdicts = count_verdicts(claims, source.name)
     told = ", ".join(f"{verdicts[verdict]} {word}" for verdict, word in _PLURALS.items())
@@ -44,7 +46,7 @@ def _facts(source: Source, claims: Sequence[Claim], advice: Advice | str) -> dic
 
 
 def overview_section(
-    sources: Sequence[Source], claims: Sequence[Claim], advices: Sequence[Advice | str]
+    sources: Sequence[FinishedRun], claims: Sequence[Claim], advices: Sequence[Advice | str]
 ) -> list[Html]:
     """Set the runs side by side."""
     columns = [

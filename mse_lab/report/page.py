@@ -5,7 +5,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from mse_lab.answers.source import Source, read_source
+from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.errors import InputError
 from mse_lab.report.figure_4_section import figure4_section
 from mse_lab.report.markup import Html, element, join, paragraph
@@ -73,7 +73,7 @@ def _letters() -> list[Html]:
     return [element("dl", *pairs)]
 
 
-def _sections(sources: Sequence[Source]) -> list[Section]:
+def _sections(sources: Sequence[FinishedRun]) -> list[Section]:
     claims = judge(sources)
     advices = [advise_source(source) for source in sources]
     return [
@@ -90,7 +90,7 @@ def _sections(sources: Sequence[Source]) -> list[Section]:
     ]
 
 
-def _header(sources: Sequence[Source]) -> Html:
+def _header(sources: Sequence[FinishedRun]) -> Html:
     dates = sorted({str(source.environment.get("date", "")) for source in sources} - {""})
     levels = sorted({f"{source.level:.0%}" for source in sources})
     when = f"Measured {' and '.join(dates)}. " if dates else ""
@@ -106,7 +106,7 @@ def _header(sources: Sequence[Source]) -> Html:
     )
 
 
-def _alarm(source: Source) -> Html:
+def _alarm(source: FinishedRun) -> Html:
     words = f"✗ A built-in check of {source.name} FAILED: do not rely on its numbers."
     return paragraph(element("strong", words), class_="warning")
 
@@ -129,7 +129,7 @@ def _main(sections: Sequence[Section]) -> Html:
     )
 
 
-def compose_page(sources: Sequence[Source]) -> str:
+def compose_page(sources: Sequence[FinishedRun]) -> str:
     """Compose the page of finished runs."""
     sections = _sections(sources)
     return _PAGE.substitute(
@@ -155,5 +155,5 @@ def write_report(folders: Sequence[Path], output: Path) -> None:
     """
     if not folders:
         raise InputError("no run to report on; name one")
-    sources = [read_source(folder, f"run{n}") for n, folder in enumerate(folders, start=1)]
+    sources = [read_run(folder, f"run{n}") for n, folder in enumerate(folders, start=1)]
     write_text(output, compose_page(sources))

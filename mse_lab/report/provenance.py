@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.probe.probe_files import flatten
 from mse_lab.report.markup import (
     Html,
@@ -43,14 +43,14 @@ def _outcome(check: Check) -> Html:
     return join(shown(check.ok), element("small", figures))
 
 
-def _checks_of(source: Source) -> dict[str, str]:
+def _checks_of(source: FinishedRun) -> dict[str, str]:
     return {
         join(check.name, element("small", typeset(check.meaning))): _outcome(check)
         for check in source.checks
     }
 
 
-def checks_section(sources: Sequence[Source]) -> list[Html]:
+def checks_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Show the built-in checks and the warnings of every run."""
     columns = [_checks_of(source) for source in sources]
     names = [source.name for source in sources]
@@ -95,7 +95,7 @@ def _told(values: Mapping[str, Any]) -> dict[str, str]:
     return told
 
 
-def environment_section(sources: Sequence[Source]) -> list[Html]:
+def environment_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Show where every run was made, and its settings."""
     names = [source.name for source in sources]
     places = [_told(source.environment) for source in sources]

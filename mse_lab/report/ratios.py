@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.mse.replicates import Key
 from mse_lab.report.markup import Html, article, element, join, paragraph, table
 from mse_lab.report.wording import NONE, cell
@@ -25,7 +25,7 @@ _INTRODUCTION = (
 )
 
 
-def _cell(source: Source, pair: tuple[str, str], size: int) -> Html:
+def _cell(source: FinishedRun, pair: tuple[str, str], size: int) -> Html:
     (top, top_law), (bottom, bottom_law) = (
         source.compared[Key(name, size)] for name in pair
     )
@@ -40,7 +40,7 @@ def _cell(source: Source, pair: tuple[str, str], size: int) -> Html:
     return join(cell(measured), element("span", cell(law, "law "), class_="law"))
 
 
-def _one_run(source: Source) -> Html:
+def _one_run(source: FinishedRun) -> Html:
     rows = [
         [str(size), *(_cell(source, (top, bottom), size) for top, bottom, _ in PAIRS)]
         for size in source.group_sizes
@@ -55,6 +55,6 @@ def _one_run(source: Source) -> Html:
     )
 
 
-def ratios_section(sources: Sequence[Source]) -> list[Html]:
+def ratios_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Show the paired ratios of every run."""
     return [paragraph(_INTRODUCTION), *(_one_run(source) for source in sources)]

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from mse_lab.answers.advice import BUDGET, TOLERANCE, Advice, advise
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.advice_figure import draw_advice
@@ -38,10 +39,10 @@ _GRANTED = (
 )
 
 
-def advise_source(source: Source) -> Advice | str:
+def advise_source(source: FinishedRun) -> Advice | str:
     """Work out the advice, or say why there is none."""
     try:
-        return advise(source.result)
+        return advise(source)
     except InputError as error:
         return str(error)
 
@@ -93,14 +94,14 @@ def _noise(advice: Advice) -> str:
     size = advice.recommended
     if math.isinf(advice.noise_scale.high):
         return (
-            "How large the error is beside the gradient is unknown, for ‖g‖² = "
-            f"{interval(advice.gradient2)} is not told from zero; the gradient noise "
-            f"scale is at least {number(advice.noise_scale.low)} completions."
+            "How large the error is beside the gradient is unknown, for the population's "
+            f"‖g‖² = {interval(advice.gradient2)} is not told from zero; the gradient "
+            f"noise scale is at least {number(advice.noise_scale.low)} completions."
         )
     return (
         f"With N = {BUDGET} and G = {size} the error is {interval(advice.relative_error)} "
-        f"of ‖g‖²; they are equal at {interval(advice.noise_scale)} completions, the "
-        "gradient noise scale."
+        f"of the population's ‖g‖²; they are equal at {interval(advice.noise_scale)} "
+        "completions, the gradient noise scale."
     )
 
 
@@ -123,7 +124,7 @@ def _points(advice: Advice) -> Html:
     )
 
 
-def _sizes(advice: Advice, source: Source) -> Html:
+def _sizes(advice: Advice, source: FinishedRun) -> Html:
     origin = f"G = {advice.reference_size:g}" if advice.unbounded else "G*"
     rows = [
         [
@@ -149,7 +150,7 @@ def percent_cell(estimate: Estimate | None) -> Html:
     return join(value, element("small", around)) if around else join(value)
 
 
-def _kinds(advice: Advice, source: Source) -> Html:
+def _kinds(advice: Advice, source: FinishedRun) -> Html:
     rows = [[kind.name, *(percent_cell(one) for one in kind[1:])] for kind in advice.kinds]
     head = ("Module", "c₂, completions", "‖W‖², scores", "c₃, baseline")
     whole = table(f"Where the noise sits, {source.name}", head, rows)
@@ -157,16 +158,13 @@ def _kinds(advice: Advice, source: Source) -> Html:
 
 
 def _trainers(size: int) -> Html:
-    settings = (
-        ("TRL", f"GRPOConfig(num_generations={size})"),
-        ("verl", f"actor_rollout_ref.rollout.n={size}"),
-        ("OpenRLHF", f"--rollout.n_samples_per_prompt {size}"),
-    )
-    items = [join(f"{name}: ", element("code", text)) for name, text in settings]
+    items = [
+        join(f"{one.trainer}: ", element("code", one.at(size))) for one in TRAINER_SETTINGS
+    ]
     return join(element("h4", "In a trainer's words"), bullets(items))
 
 
-def _one_run(source: Source, advice: Advice | str) -> Html:
+def _one_run(source: FinishedRun, advice: Advice | str) -> Html:
     key = f"advice-{source.key}"
     if isinstance(advice, str):
         return article(source.name, paragraph(f"No advice: {advice}."), key=key)
@@ -190,7 +188,7 @@ def _one_run(source: Source, advice: Advice | str) -> Html:
 
 
 def recommendation_section(
-    sources: Sequence[Source], advices: Sequence[Advice | str]
+    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
 ) -> list[Html]:
     """Show the advice of every run."""
     return [

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import middle_size
-from mse_lab.answers.source import Source
 from mse_lab.arrays import Floats
 from mse_lab.mse.moment_laws import LAWS
 from mse_lab.report.figure_4 import COLOURS, LABELS, MARKS
@@ -80,7 +80,7 @@ class _Scatter(Protocol):
 class _Ratios:
     """Each prompt's MSE over the oracle's, by law."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FinishedRun) -> None:
         self.size = middle_size(source)
         moments = source.curves.moments
         oracle = LAWS["oracle"](moments, self.size)
@@ -124,7 +124,7 @@ class _Ratios:
 class _Norms:
     """Mean ||W||^2 of right and of wrong completions, for rewards 0 and 1."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FinishedRun) -> None:
         norms2, right = source.pools.norms2_PN, source.pools.rewards_PN == 1
         counts = right.sum(1)
         many = (counts >= _FEWEST) & (right.shape[1] - counts >= _FEWEST)
@@ -169,7 +169,7 @@ class _Norms:
 class _Correlations:
     """Correlation of ||W||^2 and reward inside each prompt, for graded rewards."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FinishedRun) -> None:
         pools = source.pools
         moving = (pools.norms2_PN.std(1) > 0) & (pools.rewards_PN.std(1) > 0)
         self.known = moving
@@ -206,7 +206,7 @@ class _Correlations:
         )
 
 
-def _drawing(source: Source, name: str, scatter: _Scatter) -> Html:
+def _drawing(source: FinishedRun, name: str, scatter: _Scatter) -> Html:
     """Draw a scatter; where it has no dot, say why."""
     told = scatter.tell()
     if not scatter.dots:
@@ -215,7 +215,7 @@ def _drawing(source: Source, name: str, scatter: _Scatter) -> Html:
     return figure(inline_figure(scatter.compose, f"{name}-{source.key}", alt), told)
 
 
-def _one_run(source: Source) -> Html:
+def _one_run(source: FinishedRun) -> Html:
     norms = _Norms(source) if source.curves.binary else _Correlations(source)
     drawings = [
         _drawing(source, "ratio", _Ratios(source)),
@@ -226,6 +226,6 @@ def _one_run(source: Source) -> Html:
     )
 
 
-def scatters_section(sources: Sequence[Source]) -> list[Html]:
+def scatters_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Draw the prompts of every run."""
     return [paragraph(_INTRODUCTION), *(_one_run(source) for source in sources)]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, Unranked, rank_estimators
-from mse_lab.answers.source import Source
 from mse_lab.estimators import Estimator
 from mse_lab.mse.curves import Curve
 from mse_lab.mse.intervals import Estimate
@@ -83,7 +83,7 @@ def _part(row: Ranked, name: str, level: float, power: int) -> str:
     return cell(Estimate(*(one / unit for one in row.curve.interval(name, level))))
 
 
-def _table(source: Source, ranking: Ranking) -> Html:
+def _table(source: FinishedRun, ranking: Ranking) -> Html:
     power = power_of_ten(float(_oracle(ranking).point.scale_free_mse))
     unit = times(power).replace(" × ", ", in ")
     heads = [head if name in _PURE else f"{head}{unit}" for name, head in _PARTS.items()]
@@ -129,7 +129,7 @@ def _compose(figure_: Figure, rows: Sequence[Ranked]) -> None:
     axes.set_xlabel("Scale-free MSE / the oracle's")
 
 
-def _drawing(source: Source, ranking: Ranking) -> Html:
+def _drawing(source: FinishedRun, ranking: Ranking) -> Html:
     rows = [row for row in ranking.ranked if not math.isnan(row.ratio.low)]
     told = "; ".join(f"{row.estimator.name} {interval(row.ratio)}" for row in rows)
     alt = f"Scale-free MSE over the oracle's, {source.name}, best first: {told}"
@@ -219,7 +219,7 @@ def _caution(ranking: Ranking) -> list[Html]:
     return [paragraph(words, class_="warning")]
 
 
-def _one_run(source: Source) -> Html:
+def _one_run(source: FinishedRun) -> Html:
     ranking = rank_estimators(source)
     known = any(not math.isnan(row.ratio.low) for row in ranking.ranked)
     leaders = _leaders(ranking)
@@ -235,7 +235,7 @@ def _one_run(source: Source) -> Html:
     )
 
 
-def ranking_section(sources: Sequence[Source]) -> list[Html]:
+def ranking_section(sources: Sequence[FinishedRun]) -> list[Html]:
     """Rank the estimators of every run."""
     return [
         paragraph(_INTRODUCTION),

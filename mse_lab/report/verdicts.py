@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import judge_runs
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.report.markup import Html, breakable, element, join, paragraph, table
 from mse_lab.report.wording import NONE, typeset
 
@@ -20,9 +20,9 @@ _INTRODUCTION = (
 )
 
 
-def judge(sources: Sequence[Source]) -> list[Claim]:
+def judge(sources: Sequence[FinishedRun]) -> list[Claim]:
     """Put the statements to the runs."""
-    return judge_runs([source.folder for source in sources])
+    return judge_runs(sources)
 
 
 def shown(verdict: str) -> Html:
@@ -48,7 +48,7 @@ def _anchor(index: int) -> str:
     return f"statement-{index}"
 
 
-def _matrix(claims: Sequence[Claim], sources: Sequence[Source]) -> Html:
+def _matrix(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> Html:
     """Statements down, runs across."""
     found = {
         (one.statement, one.runs): one.verdict for one in claims if one.group_size is None
@@ -141,7 +141,7 @@ def _one_statement(claims: Sequence[Claim], statement: str, index: int) -> Html:
     )
 
 
-def verdicts_section(claims: Sequence[Claim], sources: Sequence[Source]) -> list[Html]:
+def verdicts_section(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> list[Html]:
     """Show the verdicts, then for each statement what they rest on."""
     return [
         paragraph(_INTRODUCTION),

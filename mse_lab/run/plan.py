@@ -9,7 +9,7 @@ import numpy as np
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.mse.pools import Pools, stack
+from mse_lab.mse.pools import Pools
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied import find_completions
 from mse_lab.probe.probe_files import flatten, parse_probe
@@ -18,6 +18,7 @@ from mse_lab.probe.rewards import load_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results.records import Record
+from mse_lab.results.shard import stack
 from mse_lab.run.memory import Memory, plan_memory, scoring_bytes
 from mse_lab.run.one_prompt import Bench
 from mse_lab.run.plan_costs import Cost, learn_rates, mean_costs, run_costs, spread

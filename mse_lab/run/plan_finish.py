@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.mse.pools import stack
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import analyse_run
+from mse_lab.results.shard import stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.run.plan_costs import fit
 from mse_lab.run.plan_trial import Trial

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.ranking import middle_size, rank_estimators
-from mse_lab.answers.source import read_source
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -270,7 +270,7 @@ def test_an_estimator_that_is_gone_is_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def ranking(folders):
-    return rank_estimators(read_source(folders[0], "run1"))
+    return rank_estimators(read_run(folders[0], "run1"))
 
 
 def test_every_built_in_estimator_is_accounted_for(ranking):
@@ -300,7 +300,7 @@ def test_a_factor_changes_no_rank(ranking, folders):
 
 def test_intervals_are_those_of_the_run(folders):
     """The page's draws are the run's, so its intervals are those of mse.csv."""
-    source = read_source(folders[0], "run1")
+    source = read_run(folders[0], "run1")
     table = pd.read_csv(folders[0] / "mse.csv").set_index(["estimator", "group_size"])
     curve = source.compared[Key("grpo", 16)][0]
     np.testing.assert_allclose(
@@ -318,7 +318,7 @@ def test_middle_size(tmp_path, sizes, expected):
     pools = simulate(prompts=2, sizes=sizes)
     names = ["vanilla", "oracle"]
     folder = write_run(tmp_path / "run", pools, sizes=sizes, estimators=names)
-    assert middle_size(read_source(folder, "run1")) == expected
+    assert middle_size(read_run(folder, "run1")) == expected
 
 
 def test_markup_is_kept_and_text_is_escaped():

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import run_mse
-from answers.test_claims import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
+from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
 from mse_lab.answers.advice import advise
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.corollary_5 import PROMPT_ONLY, judge_baselines
-from mse_lab.answers.evidence import gather
 from mse_lab.answers.lemma_1 import judge_u_statistic
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.section_5_1 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
@@ -355,7 +355,9 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
 
 def test_advice_needs_no_products():
     pools = sample(blocks=2)[1]
-    whole, found = (advise(analysed(one, [4])) for one in (pools, norms_only(pools)))
+    whole, found = (
+        advise(MeasuredRun(analysed(one, [4]))) for one in (pools, norms_only(pools))
+    )
     assert found == replace(whole, law_only=True)
     assert LAW_ONLY in advice_text(found)
     assert LAW_ONLY not in advice_text(whole)
@@ -369,7 +371,7 @@ def small(kind="fair", seed=1):
 
 
 def with_name(evidence, name):
-    return gather(replace(evidence.result, name=name))
+    return MeasuredRun(replace(evidence.result, name=name))
 
 
 def by_law(evidence):
@@ -411,7 +413,7 @@ def test_the_best_constant_is_no_better_for_being_fitted():
     refused = fitted = 0
     for seed in range(20):
         evidence = by_law(small(seed=seed))
-        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY] == "fails"
+        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY.name] == "fails"
         moments = evidence.moments
         least = moments.constant_baseline(moments.best_baseline).sum() / PROMPTS**2
         best = evidence.law("best-constant", 1)
