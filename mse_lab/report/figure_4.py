@@ -1,169 +1,162 @@
-"""Figure 4: MSE against group size, a panel for each model configuration.
+"""Figure 4: MSE against group size, a panel for each model configuration; its companion.
 
 A figure is a function of the tables in `results/` only. Points are the replicates' MSE
 with its interval, thin lines the exact law at the pool's moments. A run with norms only
 has no replicates: its laws are drawn as lines with the bands of their intervals.
+
+A rescaled estimator has another MSE and the same direction, so estimators that are biased
+or follow another objective are compared by min_a E||a g_hat - g||^2
+(`mse_lab.mse.decomposition`) in a companion figure, with the unbiased ones beside them.
 """
 
-import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 
-from mse_lab.errors import InputError
-from mse_lab.results.finished_run import Tables, read_tables
-from mse_lab.results.records import write_bytes
+from mse_lab.arrays import Floats
+from mse_lab.report.drawing import (
+    PAPER,
+    RC,
+    Style,
+    draw_line,
+    name_sizes,
+    reach,
+    save_figure,
+    styles_of,
+)
+from mse_lab.results.finished_run import Tables, read_laws, read_tables
 
-# One colour and mark an estimator, here and nowhere else; seaborn's colour-blind palette.
-PALETTE = sns.color_palette("colorblind").as_hex()
-COLOURS = {"vanilla": PALETTE[0], "grpo": PALETTE[1], "oracle": PALETTE[2]}
-MARKS = {"vanilla": "o", "grpo": "s", "oracle": "^"}
-LABELS = {"vanilla": "Vanilla", "grpo": "GRPO-type", "oracle": "Oracle"}
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
-
-SUFFIXES = (".png", ".pdf", ".svg")
 
 # Neighbouring estimators are set apart by this factor on the group-size axis, so that
 # their intervals do not cover one another.
 DODGE = 1.08
 
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9.5,
-    "legend.fontsize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "0.9",
-    "grid.linewidth": 0.6,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "mse_lab",
-}
+# How points are drawn, by what is drawn.
+_LOOKS: dict[str, dict[str, Any]] = {
+    "mse": {"linestyle": "", "markeredgecolor": "white", "markeredgewidth": 0.5,
+            "elinewidth": 1.2, "capsize": 2, "zorder": 3},
+    "scale_free_mse": {"linewidth": 0.8, "elinewidth": 0.8},
+}  # fmt: skip
 
 
-def _style_of(name: str, index: int) -> tuple[str, str, str]:
-    """Colour, mark and label; estimators beyond the paper's three take further colours."""
-    spare = PALETTE[3 + index % (len(PALETTE) - 3)]
-    return COLOURS.get(name, spare), MARKS.get(name, "D"), LABELS.get(name, name)
+def _intervals(curve: pd.DataFrame, column: str) -> Floats:
+    return curve[[column, f"{column}_low", f"{column}_high"]].to_numpy(float)
 
 
-def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, name: str, index: int, shift: float
-) -> None:
-    colour, mark, label = _style_of(name, index)
-    sizes = curve["group_size"]
-    axes.plot(sizes, curve["law"], color=colour, linewidth=0.9, zorder=2)
+def _points(axes: Axes, curve: pd.DataFrame, column: str, style: Style) -> None:
+    sizes, intervals = curve["group_size"], _intervals(curve, column)
     axes.errorbar(
-        sizes * shift,
-        curve["mse"],
-        yerr=reach(curve, "mse"),
-        fmt=mark,
-        color=colour,
+        sizes,
+        intervals[:, 0],
+        yerr=reach(intervals),
+        marker=style.mark,
+        color=style.colour,
         markersize=4,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
-        elinewidth=1.2,
-        capsize=2,
-        label=label,
-        zorder=3,
+        label=style.label,
+        **_LOOKS[column],
     )
-
-
-def reach(curve: pd.DataFrame, column: str) -> list["pd.Series[float]"]:
-    """How far the intervals reach below and above their points.
-
-    Where one misses its point, as at a level near zero, it reaches no way on that side.
-    """
-    value, low, high = (curve[f"{column}{end}"] for end in ("", "_low", "_high"))
-    return [(value - low).clip(lower=0), (high - value).clip(lower=0)]
-
-
-def draw_band(
-    axes: Axes, curve: pd.DataFrame, column: str, colour: str, label: str
-) -> None:
-    """Draw a law as a line in the band of its interval; nothing where there is none."""
-    known = curve.dropna(subset=[column, f"{column}_low"])
-    if known.empty:
-        return
-    sizes, ends = known["group_size"], (known[f"{column}_low"], known[f"{column}_high"])
-    axes.fill_between(sizes, *ends, color=colour, alpha=0.2, linewidth=0)
-    # One group size makes neither a line nor a band.
-    alone = len(known) == 1
-    mark = "_" if alone else None
-    axes.plot(sizes, known[column], color=colour, linewidth=1.3, marker=mark, label=label)
-    if alone:
-        axes.vlines(sizes, *ends, color=colour, linewidth=1.3)
 
 
 def draw_panel(axes: Axes, folder: Path) -> None:
     """Draw one run: MSE against group size, its accuracy in the title."""
     tables = read_tables(folder)
-    table = tables.mse
     # The paper's three where they were measured; the companion and the report show all.
-    present = list(dict.fromkeys(table["estimator"]))
-    names = [name for name in COLOURS if name in present] or present
-    for index, estimator in enumerate(names):
-        curve = table[table["estimator"] == estimator]
-        shift = DODGE ** (index - (len(names) - 1) / 2)
+    present = list(dict.fromkeys(tables.mse["estimator"]))
+    styles = styles_of([name for name in PAPER if name in present] or present)
+    for index, (name, style) in enumerate(styles.items()):
+        curve = tables.mse[tables.mse["estimator"] == name]
         if tables.law_only:
-            colour, _, label = _style_of(estimator, index)
-            draw_band(axes, curve, "law", colour, label)
+            draw_line(axes, curve["group_size"], _intervals(curve, "law"), style)
+            continue
+        axes.plot(curve["group_size"], curve["law"], color=style.colour, lw=0.9, zorder=2)
+        shift = DODGE ** (index - (len(styles) - 1) / 2)
+        _points(axes, curve.assign(group_size=curve["group_size"] * shift), "mse", style)
+    _finish_panel(axes, tables)
+
+
+def _scale_free(tables: Tables, folder: Path) -> pd.DataFrame:
+    """Scale-free points of a run, or those of its laws where it has norms only."""
+    table = tables.mse
+    if tables.law_only:
+        laws = read_laws(folder)
+        table = laws[laws["group_size"].isin(table["group_size"])]
+    return table.dropna(subset=["scale_free_mse", "scale_free_mse_low"])
+
+
+def draw_companion_panel(axes: Axes, folder: Path, styles: Mapping[str, Style]) -> None:
+    """Draw one run: scale-free MSE of every estimator against group size."""
+    tables = read_tables(folder)
+    table = _scale_free(tables, folder)
+    for name, style in styles.items():
+        curve = table[table["estimator"] == name]
+        if tables.law_only:
+            intervals = _intervals(curve, "scale_free_mse")
+            draw_line(axes, curve["group_size"], intervals, style)
         else:
-            _draw_curve(axes, curve, estimator, index, shift)
-    finish_panel(axes, tables)
+            _points(axes, curve, "scale_free_mse", style)
+    _finish_panel(axes, tables)
 
 
-def finish_panel(axes: Axes, tables: Tables) -> None:
+def _finish_panel(axes: Axes, tables: Tables) -> None:
     """Set the scales of a panel and its title."""
     axes.set_xscale("log", base=2)
     # Nothing at or below zero has a place on a logarithmic scale.
     nothing = -math.inf < axes.dataLim.y1 <= 0
     if not nothing:
         axes.set_yscale("log", nonpositive="clip")
-    sizes = sorted(set(tables.mse["group_size"]))
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.xaxis.set_minor_locator(NullLocator())
+    name_sizes(axes, sorted(set(tables.mse["group_size"])))
     title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
-    law_only = "\nlaw only, no replicates" if tables.law_only else ""
-    zero = "\nno error above zero" if nothing else ""
-    failed = "" if tables.held else "\nA CHECK FAILED"
-    accuracy = f"{tables.prompts['value'].mean():.2f}"
-    axes.set_title(f"{title} (accuracy {accuracy}){law_only}{zero}{failed}")
+    remarks = {
+        "law only, no replicates": tables.law_only,
+        "no error above zero": nothing,
+        "A CHECK FAILED": not tables.held,
+    }
+    head = f"{title} (accuracy {tables.prompts['value'].mean():.2f})"
+    axes.set_title("\n".join([head, *(one for one, so in remarks.items() if so)]))
 
 
-def collect_handles(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
-    """Collect what a legend for all panels names, each label once."""
+def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
+    """Collect what a legend for all panels names: label -> what it stands beside."""
     found: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             # The marks of replicates stand for a law's line, too.
             if label not in found or isinstance(found[label], Line2D):
                 found[label] = handle
-    return list(found.values()), list(found)
+    return found
+
+
+def _panels(
+    folders: Sequence[Path], size: tuple[float, float], draw: Callable[[Axes, Path], None]
+) -> tuple[Figure, dict[str, Any]]:
+    """Draw a panel for each run; give what a legend should name."""
+    figure = Figure(figsize=size, layout="constrained")
+    [panels] = figure.subplots(1, len(folders), squeeze=False)
+    for axes, folder in zip(panels, folders, strict=True):
+        draw(axes, folder)
+    figure.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
+    return figure, collect_handles(panels)
 
 
 def _compose(folders: Sequence[Path]) -> Figure:
-    figure = Figure(figsize=(0.4 + 2.25 * len(folders), 2.7), layout="constrained")
-    panels = figure.subplots(1, len(folders), squeeze=False)
-    for axes, folder in zip(panels[0], folders, strict=True):
-        draw_panel(axes, folder)
-    panels[0][0].set_ylabel("MSE of the gradient")
-    figure.supxlabel("Group size G", fontsize=STYLE["axes.labelsize"])
-    handles, labels = collect_handles(panels[0])
-    handles.append(Line2D([], [], color="0.3", linewidth=0.9))
-    labels.append("exact law")
-    columns = 2 * len(folders)
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    size = (0.4 + 2.25 * len(folders), 2.7)
+    figure, named = _panels(folders, size, draw_panel)
+    figure.axes[0].set_ylabel("MSE of the gradient")
+    named["exact law"] = Line2D([], [], color="0.3", linewidth=0.9)
+    figure.legend(
+        named.values(),
+        named,
+        loc="outside upper center",
+        ncols=2 * len(folders),
+        frameon=False,
+    )
     return figure
 
 
@@ -180,26 +173,38 @@ def draw_figure(folders: Sequence[Path], output: Path) -> None:
     save_figure(lambda: _compose(folders), output)
 
 
-def save_figure(compose: Callable[[], Figure], output: Path) -> None:
-    """Compose a figure in the house style and write it.
+def companion_of(output: Path) -> Path:
+    """Name the companion of a figure.
+
+    >>> companion_of(Path("figures/figure4.png")).name
+    'figure4-scale-free.png'
+    """
+    return output.with_stem(f"{output.stem}-scale-free")
+
+
+def _compose_companion(folders: Sequence[Path], styles: Mapping[str, Style]) -> Figure:
+    size = (1.9 + 2.6 * len(folders), 3.2)
+    figure, named = _panels(
+        folders, size, lambda axes, folder: draw_companion_panel(axes, folder, styles)
+    )
+    figure.axes[0].set_ylabel("Scale-free MSE")
+    figure.legend(named.values(), named, loc="outside right center", frameon=False)
+    return figure
+
+
+def draw_companion(folders: Sequence[Path], output: Path) -> bool:
+    """Draw the companion, if a run has estimators beyond those of Figure 4.
 
     Args:
-        compose: Makes the figure, without pyplot, which would keep it for good.
+        folders: The runs, a panel each.
         output: The file; `.png`, `.pdf` or `.svg` by its suffix.
 
-    Raises:
-        InputError: The suffix or the place cannot be used.
+    Returns:
+        Whether there was anything to draw.
     """
-    if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
-    with mpl.rc_context(STYLE):
-        write_figure(compose(), output)
-
-
-def write_figure(figure: Figure, output: Path) -> None:
-    """Write a figure whole or not at all; the same tables give the same bytes."""
-    buffer = io.BytesIO()
-    kind = output.suffix.lower().removeprefix(".")
-    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-    figure.savefig(buffer, format=kind, dpi=300, metadata=dated)
-    write_bytes(output, buffer.getvalue())
+    tables = [_scale_free(read_tables(folder), folder) for folder in folders]
+    names = list(dict.fromkeys(name for table in tables for name in table["estimator"]))
+    if set(names) <= set(PAPER):
+        return False
+    save_figure(lambda: _compose_companion(folders, styles_of(names)), output)
+    return True

@@ -31,7 +31,7 @@ from mse_lab.estimators.leave_one_out import centred
 from mse_lab.mse.budget import measure_constants
 from mse_lab.mse.intervals import UNKNOWN, Statistic
 from mse_lab.probe.schema import dump_probe, parse_probe
-from mse_lab.report.claims_page import claims_markdown, write_claims
+from mse_lab.report.claims_report import claims_markdown, write_claims
 from mse_lab.results.records import Record
 from simulated import DIMENSIONS, Design, analysed, write_tables
 
