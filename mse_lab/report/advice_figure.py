@@ -6,6 +6,7 @@ size G*, open to the right where the evidence sets no upper bound.
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ from mse_lab.report.drawing import (
     STYLES,
     draw_line,
     label_plainly,
+    legend_above,
     name_sizes,
     save_figure,
 )
@@ -77,26 +79,19 @@ def compose_advice(advice: Advice) -> Figure:
     label_plainly(axes.yaxis)
     _add_relative_scale(axes, advice)
     name_sizes(axes, SIZES)
-    figure.legend(
-        loc="outside upper center",
-        ncols=4,
-        frameon=False,
-        handlelength=1.4,
-        handletextpad=0.5,
-        columnspacing=1.1,
-        fontsize=RC["font.size"],
-    )
+    spacing: dict[str, Any] = {
+        "handlelength": 1.4,
+        "handletextpad": 0.5,
+        "columnspacing": 1.1,
+    }
+    legend_above(figure, 4, fontsize=RC["font.size"], **spacing)
     if advice.warning:
         figure.suptitle("A CHECK FAILED")
     return figure
 
 
 def draw_advice(advice: Advice, output: Path) -> None:
-    """Draw the advice's figure.
-
-    Args:
-        advice: The advice of a run.
-        output: The file; `.png`, `.pdf` or `.svg` by its suffix.
+    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
 
     Raises:
         InputError: The suffix or the place cannot be used.

@@ -63,10 +63,7 @@ def advice_table(advice: Advice) -> pd.DataFrame:
 
 
 def advise_run(folder: Path) -> str:
-    """Advise from a finished run; write `advice.md`, `.csv`, `.png` and `.pdf` beside it.
-
-    Returns:
-        The advice in words, as in `advice.md`.
+    """Advise from a run; write `advice.md`, `.csv`, `.png` and `.pdf` beside it.
 
     Raises:
         InputError: The folder has no pools, or they are too few to advise from.

@@ -16,15 +16,7 @@ from mse_lab.words import NONE
 
 
 class Statement(NamedTuple):
-    """What the runs have to say to a statement.
-
-    Attributes:
-        name: As the paper numbers it.
-        claims: All rows about it, in their order.
-        whole: The verdicts on it as a whole, one for each run or comparison of runs.
-        by_size: The rows of single group sizes.
-        found: Run's name -> the verdict on the whole of it.
-    """
+    """All claims about a statement; on the whole of it, by size, and verdicts by run."""
 
     name: str
     claims: list[Claim]
@@ -33,17 +25,15 @@ class Statement(NamedTuple):
     found: dict[str, Verdict]
 
 
-def _statement(name: str, claims: Sequence[Claim]) -> Statement:
-    own = [claim for claim in claims if claim.statement == name]
-    whole = [claim for claim in own if claim.group_size is None]
-    by_size = [claim for claim in own if claim.group_size is not None]
-    found = {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
-    return Statement(name, own, whole, by_size, found)
-
-
 def _statements(claims: Sequence[Claim]) -> list[Statement]:
-    names = dict.fromkeys(claim.statement for claim in claims)
-    return [_statement(name, claims) for name in names]
+    statements = []
+    for name in dict.fromkeys(claim.statement for claim in claims):
+        own = [claim for claim in claims if claim.statement == name]
+        whole = [claim for claim in own if claim.group_size is None]
+        by_size = [claim for claim in own if claim.group_size is not None]
+        found = {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
+        statements.append(Statement(name, own, whole, by_size, found))
+    return statements
 
 
 def claims_markdown(claims: Sequence[Claim]) -> str:
@@ -60,12 +50,7 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
 
 
 def write_claims(folder: Path, claims: Sequence[Claim]) -> None:
-    """Write `claims.csv` and `claims.md` of one run: its own rows, and comparisons.
-
-    Args:
-        folder: The run's folder.
-        claims: Of any runs; others' rows are left out.
-    """
+    """Write `claims.csv` and `claims.md` of a run's folder; others' claims are left out."""
     name, record = read_run_name(folder), Record(folder)
     own = [claim for claim in claims if name in claim.runs]
     write_table(record.path("claims.csv"), claims_table(own))
@@ -80,6 +65,6 @@ def _p_value(claim: Claim) -> str:
 
 
 def show_claims(claims: Sequence[Claim], sources: Sequence[Source]) -> dict[str, Any]:
-    """Show the verdicts, then for each statement what they rest on: `statements`."""
+    """Show the verdicts of all runs, `names`, and what they rest on, by `statements`."""
     names = [source.name for source in sources]
     return {"statements": _statements(claims), "names": names, "p_value": _p_value}

@@ -4,7 +4,7 @@ One colour, mark and label an estimator, here and nowhere else.
 """
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import ArrayLike
 
@@ -103,20 +104,44 @@ def name_sizes(axes: Axes, sizes: Sequence[int]) -> None:
 def label_plainly(axis: Axis, like: Axis | None = None) -> None:
     """Put plain numbers on a logarithmic axis, fewer in a decade the more decades."""
     low, high = (like or axis).get_view_interval()
-    by_decades = {30: (1.0, 2.0, 5.0), 1000: (1.0, 3.0)}
+    by_decades = {100: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
     subs = next((subs for most, subs in by_decades.items() if high / low < most), (1.0,))
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
+def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
+    """Collect what a legend for all panels names: label -> what it stands beside."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            # The marks of replicates stand for a law's line, too.
+            if label not in found or isinstance(found[label], Line2D):
+                found[label] = handle
+    return found
+
+
+def legend_above(
+    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
+) -> None:
+    """Name above all panels what is drawn in them, and what further handles stand for."""
+    named = collect_handles(figure.axes) | dict(further or {})
+    figure.legend(
+        list(named.values()),
+        list(named),
+        loc="outside upper center",
+        ncols=ncols,
+        frameon=False,
+        **look,
+    )
+
+
 def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
     """Compose a figure in the house style; the same tables give the same bytes.
 
-    Args:
-        compose: Makes the figure, without pyplot, which would keep it for good.
-        kind: `png`, `pdf` or `svg`.
-        settings: Of matplotlib, beyond the house's.
+    It is composed without pyplot, which would keep it for good; `kind` is `png`, `pdf` or
+    `svg`, and further settings are matplotlib's.
     """
     buffer = io.BytesIO()
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]

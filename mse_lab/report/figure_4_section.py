@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from mse_lab.answers.source import Source
 from mse_lab.report.drawing import STYLES
 from mse_lab.report.figure_4 import draw_panel
-from mse_lab.report.inline_svg import inline_panel
+from mse_lab.report.inline_svg import Drawing, inline_panel
 from mse_lab.results.finished_run import read_tables
 from mse_lab.words import number
 
@@ -38,19 +38,11 @@ def _draw(axes: Axes, folder: Path) -> None:
     axes.set_ylabel("MSE of the gradient")
 
 
+def _drawing(source: Source) -> Drawing:
+    draw = partial(_draw, folder=source.folder)
+    return inline_panel(draw, f"mse-{source.key}", _alt(source), **_LEGEND)
+
+
 def draw_curves(sources: Sequence[Source]) -> dict[str, Any]:
     """Draw the curves of every run: `drawings`, (run's name, drawing)."""
-    return {
-        "drawings": [
-            (
-                source.name,
-                inline_panel(
-                    partial(_draw, folder=source.folder),
-                    f"mse-{source.key}",
-                    _alt(source),
-                    **_LEGEND,
-                ),
-            )
-            for source in sources
-        ]
-    }
+    return {"drawings": [(source.name, _drawing(source)) for source in sources]}

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.report.drawing import figure_bytes
+from mse_lab.report.drawing import figure_bytes, legend_above
 
 # Pixels a point on a screen, and how much a drawing may grow beyond its own size.
 _PIXELS = 4 / 3
@@ -27,14 +27,7 @@ _LONG_DECIMALS = re.compile(r"(\d\.\d{3})\d+(?=[^<>]*>)")
 
 
 class Drawing(NamedTuple):
-    """What the template `parts.html` makes an `<svg>` of.
-
-    Attributes:
-        box: Its view box.
-        width: In pixels, at most.
-        alt: What it shows, in words.
-        shapes: What stands inside.
-    """
+    """View box, largest width in pixels, description and content of an `<svg>`."""
 
     box: str
     width: int
@@ -43,13 +36,7 @@ class Drawing(NamedTuple):
 
 
 def cut_out(text: str, name: str, alt: str) -> Drawing:
-    """Cut a drawing out of an SVG file.
-
-    Args:
-        text: The file.
-        name: Precedes all its ids; unique on the page.
-        alt: What it shows, in words.
-    """
+    """Cut a drawing out of the text of an SVG file; the name makes its ids unique."""
     opening = _OPENING.search(text)
     if opening is None:
         raise ValueError(f"{name}: not a drawing, or one without a view box")
@@ -73,22 +60,14 @@ def inline_panel(
     size: tuple[float, float] = (3.3, 2.9),
     **legend: Any,
 ) -> Drawing:
-    """Draw one panel for the page, with a legend above it where it names anything.
-
-    Args:
-        draw: Draws it.
-        name: Precedes all its ids; unique on the page.
-        alt: What it shows, in words.
-        size: Width and height in inches.
-        legend: How the legend differs from matplotlib's.
-    """
+    """Draw one panel, of a size in inches, and cut it out for the page."""
 
     def compose() -> Figure:
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         draw(axes)
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside upper center", ncols=3, frameon=False, **legend)
+        if axes.get_legend_handles_labels()[1]:
+            legend_above(figure, 3, **legend)
         return figure
 
     return inline(compose, name, alt)

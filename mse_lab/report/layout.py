@@ -4,6 +4,7 @@ On pages every text is escaped, whatever its source; `.txt` and `.md` are left a
 """
 
 import math
+from inspect import getmembers, isfunction
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,20 +25,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.filters |= {
-    written.__name__: written
-    for written in (
-        words.number,
-        words.parts,
-        words.percent,
-        words.percent_parts,
-        words.plain,
-        words.plain_percent,
-        words.plain_with_interval,
-        words.typeset,
-        words.with_interval,
-    )
-}
+TEMPLATES.filters |= dict(getmembers(words, isfunction))
 TEMPLATES.tests |= {"infinite": math.isinf, "unknown": math.isnan}
 
 

@@ -21,13 +21,7 @@ from mse_lab.results.records import write_text
 
 
 class Section(NamedTuple):
-    """A section of the page.
-
-    Attributes:
-        key: Names it in links; `templates/<key>.html` lays it out.
-        title: Its heading.
-        context: What the template is told beside `sources`, the runs.
-    """
+    """A section of the page: `templates/<key>.html` lays its context out."""
 
     key: str
     title: str
@@ -60,21 +54,12 @@ def compose_page(sources: Sequence[Source]) -> str:
     ]
     dates = {str(source.environment.get("date", "")) for source in sources} - {""}
     levels = {f"{source.level:.0%}" for source in sources}
-    return lay_out(
-        "page.html",
-        sources=sources,
-        sections=sections,
-        dates=sorted(dates),
-        levels=sorted(levels),
-    )
+    told = {"dates": sorted(dates), "levels": sorted(levels)}
+    return lay_out("page.html", sources=sources, sections=sections, **told)
 
 
 def write_report(folders: Sequence[Path], output: Path) -> None:
-    """Write one page about finished runs; the same runs give the same bytes.
-
-    Args:
-        folders: The runs, in the order in which they are shown and compared.
-        output: The HTML file.
+    """Write one page about finished runs, which are compared in this order.
 
     Raises:
         InputError: A folder holds tables only, or nothing; two runs have one name; or the

@@ -26,29 +26,16 @@ _PLAIN = Style("0.3", "o", "")
 
 
 class Scatter(NamedTuple):
-    """A picture with a dot for each prompt that it can show.
-
-    Attributes:
-        told: What it shows, and what not, in a sentence or two.
-        draw: Draws it; None where there is no dot.
-    """
+    """What a picture shows, a dot a prompt, and what draws it; None where no dot is."""
 
     told: str
     draw: Callable[[Axes], None] | None = None
 
 
 def _dots(axes: Axes, x: Floats, y: Floats, style: Style) -> None:
-    axes.plot(
-        x,
-        y,
-        style.mark,
-        color=style.colour,
-        markersize=4,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-        label=style.label,
-        rasterized=len(x) > _MOST_DOTS,
-    )
+    [line] = axes.plot(x, y, style.mark, color=style.colour, label=style.label)
+    line.set(markersize=4, markeredgecolor="white", markeredgewidth=0.4)
+    line.set_rasterized(len(x) > _MOST_DOTS)
 
 
 def _left_out(known_P: NDArray[np.bool_], why: str) -> str:
@@ -91,7 +78,6 @@ def _ratios(source: Source) -> Scatter:
 
 
 def _draw_norms(axes: Axes, right: Floats, wrong: Floats) -> None:
-    """Draw right against wrong, with the diagonal."""
     _dots(axes, wrong, right, _PLAIN)
     both = np.concatenate([right, wrong])
     ends = both.min() / 1.2, both.max() * 1.2
@@ -123,7 +109,6 @@ def _norms(source: Source) -> Scatter:
 
 
 def _draw_correlations(axes: Axes, value: Floats, found: Floats) -> None:
-    """Draw value against correlation, with the zero of Assumption 2."""
     axes.axhline(0, color="0.45", linewidth=0.8, zorder=1)
     _dots(axes, value, found, _PLAIN)
     axes.set_ylim(-1.05, 1.05)
@@ -149,10 +134,8 @@ def _correlations(source: Source) -> Scatter:
 
 def _drawing(source: Source, name: str, scatter: Scatter) -> tuple[str, Drawing | None]:
     told, draw = scatter
-    if draw is None:
-        return told, None
     alt = f"{source.name}: {told}"
-    return told, inline_panel(draw, f"{name}-{source.key}", alt)
+    return told, draw and inline_panel(draw, f"{name}-{source.key}", alt)
 
 
 def draw_prompts(sources: Sequence[Source]) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.axes import Axes
 
-from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, Unranked, rank_estimators
+from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, rank_estimators
 from mse_lab.answers.source import Source
 from mse_lab.estimators import Estimator
 from mse_lab.mse.intervals import Estimate
@@ -35,33 +35,6 @@ _EXACT = {"slope": "1", "cosine": "1", "bias2": "0"}
 # They are no squares of gradients, so no common power of ten is taken out of them.
 _PURE = ("slope", "cosine")
 
-# A cell: text, or a number with its interval.
-Cell = str | Estimate
-
-
-class Standing(NamedTuple):
-    """A run's ranking, as its template shows it.
-
-    Attributes:
-        source: The run.
-        ranking: Its ranking.
-        leaders: A sentence on those that training could use; empty if nothing is known.
-        drawing: A dot for each estimator; None if nothing is known.
-        heads: Of the table's columns of figures.
-        rows: Its rows: name, place (number and interval), ratio to the oracle, figures.
-        unranked: Those without aggregate figures, and why.
-        known: Whether ||g||^2 is measurably positive, so that there is a ranking.
-    """
-
-    source: Source
-    ranking: Ranking
-    leaders: str
-    drawing: Drawing | None
-    heads: list[str]
-    rows: list[tuple[str, tuple[str, str], Estimate, list[Cell]]]
-    unranked: list[tuple[Unranked, str]]
-    known: bool
-
 
 def _marked(estimator: Estimator) -> str:
     """Name an estimator, with the marks of the legend."""
@@ -69,12 +42,17 @@ def _marked(estimator: Estimator) -> str:
     return f"{estimator.name}{unreal}{'' if estimator.group_local else '†'}"
 
 
-def _figure(row: Ranked, name: str, level: float, power: int) -> Cell:
-    """Give a figure in units of the power of ten that the column's head names."""
-    if row.estimator.unbiased and name in _EXACT:
-        return _EXACT[name]
-    unit = 1.0 if name in _PURE else 10.0**power
-    return Estimate(*(one / unit for one in row.curve.interval(name, level)))
+def _figures(row: Ranked, level: float, power: int) -> list[str | Estimate]:
+    """Give a row's figures in units of the power of ten that the columns' heads name."""
+    cells: list[str | Estimate] = []
+    for name in _FIGURES:
+        if row.estimator.unbiased and name in _EXACT:
+            cells.append(_EXACT[name])
+            continue
+        unit = 1.0 if name in _PURE else 10.0**power
+        interval = row.curve.interval(name, level)
+        cells.append(Estimate(*(one / unit for one in interval)))
+    return cells
 
 
 def _place(rank: Estimate) -> tuple[str, str]:
@@ -134,28 +112,24 @@ def _why(estimator: Estimator) -> str:
     return "biased; no law for rewards other than 0 and 1"
 
 
-def _stand(source: Source) -> Standing:
+def _stand(source: Source) -> dict[str, Any]:
     ranking = rank_estimators(source)
     oracle = next(row.curve for row in ranking.ranked if row.estimator.name == ORACLE)
     best = float(oracle.point.scale_free_mse)
     power = power_of_ten(best)
     unit = times(power).replace(" × ", ", in ")
-    rows = []
-    for row in ranking.ranked:
-        figures = [_figure(row, name, source.level, power) for name in _FIGURES]
-        rows.append((_marked(row.estimator), _place(row.rank), row.ratio, figures))
-    return Standing(
-        source=source,
-        ranking=ranking,
-        leaders=_leaders(ranking),
-        drawing=_drawing(source, ranking),
-        heads=[head if key in _PURE else head + unit for key, head in _FIGURES.items()],
-        rows=rows,
-        unranked=[(row, _why(row.estimator)) for row in ranking.unranked],
-        known=not math.isnan(best),
-    )
+    return {
+        "source": source,
+        "ranking": ranking,
+        "known": not math.isnan(best),
+        "leaders": _leaders(ranking),
+        "drawing": _drawing(source, ranking),
+        "heads": [one if key in _PURE else one + unit for key, one in _FIGURES.items()],
+        "rows": [(row, _figures(row, source.level, power)) for row in ranking.ranked],
+    }
 
 
 def show_ranking(sources: Sequence[Source]) -> dict[str, Any]:
-    """Rank the estimators of every run: `standings`."""
-    return {"standings": [_stand(source) for source in sources]}
+    """Rank the estimators of every run: `standings`, and how its table names and places."""
+    standings = [_stand(source) for source in sources]
+    return {"standings": standings, "marked": _marked, "place": _place, "why": _why}

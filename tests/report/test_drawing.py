@@ -33,7 +33,11 @@ def test_each_estimator_has_one_look():
 
 @pytest.mark.parametrize(
     ("ends", "labels"),
-    [((0.9, 11), ["1", "2", "5", "10"]), ((0.9, 200), ["1", "3", "10", "30", "100"])],
+    [
+        ((0.9, 11), ["1", "2", "5", "10"]),
+        ((0.9, 200), ["1", "3", "10", "30", "100"]),
+        ((0.9, 9000), ["1", "10", "100", "1,000"]),
+    ],
 )
 def test_axes_have_plain_numbers(ends, labels):
     axes = Figure().add_subplot(xscale="log", xlim=ends)

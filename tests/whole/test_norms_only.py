@@ -27,13 +27,8 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.mse.replicates import measure_errors
 from mse_lab.report.advice_report import LAW_ONLY, advice_text
-from mse_lab.report.drawing import Style, draw_line, styles_of
-from mse_lab.report.figure_4 import (
-    collect_handles,
-    draw_companion,
-    draw_companion_panel,
-    draw_panel,
-)
+from mse_lab.report.drawing import Style, collect_handles, draw_line, styles_of
+from mse_lab.report.figure_4 import SCALE_FREE, draw_companion, draw_panel
 from mse_lab.results.intact import read_arrays
 from mse_lab.results.records import Record
 from mse_lab.run import memory
@@ -227,7 +222,7 @@ def panel():
 DRAWN = {
     "figure": draw_panel,
     "companion": partial(
-        draw_companion_panel, styles=styles_of(["grpo", "oracle", "grpo-std"])
+        draw_panel, column=SCALE_FREE, styles=styles_of(["grpo", "oracle", "grpo-std"])
     ),
 }
 
