@@ -34,8 +34,7 @@ def _alt(source: Source) -> str:
 
 def _draw(axes: Axes, folder: Path) -> None:
     draw_panel(axes, folder)
-    axes.set_xlabel("Group size G")
-    axes.set_ylabel("MSE of the gradient")
+    axes.set(xlabel="Group size G", ylabel="MSE of the gradient")
 
 
 def _drawing(source: Source) -> Drawing:

@@ -23,6 +23,7 @@ _MOST_DOTS = 1000
 _FEWEST = 5
 
 _PLAIN = Style("0.3", "o", "")
+_VALUE = "Value V of the prompt"
 
 
 class Scatter(NamedTuple):
@@ -48,12 +49,10 @@ def _draw_ratios(axes: Axes, value: Floats, ratios: Mapping[str, Floats]) -> Non
         _dots(axes, value, ratio, PAPER[name])
     oracle = PAPER["oracle"]
     axes.axhline(1, color=oracle.colour, linewidth=1.1, label=oracle.label)
-    axes.set_yscale("log", nonpositive="clip")
+    axes.set(yscale="log", xlabel=_VALUE, ylabel="MSE / the oracle's")
     label_plainly(axes.yaxis)
-    if (value >= 0).all() and (value <= 1).all():
+    if ((value >= 0) & (value <= 1)).all():
         axes.set_xlim(-0.03, 1.03)
-    axes.set_xlabel("Value V of the prompt")
-    axes.set_ylabel("MSE / the oracle's")
 
 
 def _ratios(source: Source) -> Scatter:
@@ -85,8 +84,7 @@ def _draw_norms(axes: Axes, right: Floats, wrong: Floats) -> None:
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     label_plainly(axes.xaxis)
     label_plainly(axes.yaxis)
-    axes.set_xlabel("Mean ‖W‖², wrong completions")
-    axes.set_ylabel("Mean ‖W‖², right completions")
+    axes.set(xlabel="Mean ‖W‖², wrong completions", ylabel="Mean ‖W‖², right completions")
 
 
 def _norms(source: Source) -> Scatter:
@@ -111,9 +109,7 @@ def _norms(source: Source) -> Scatter:
 def _draw_correlations(axes: Axes, value: Floats, found: Floats) -> None:
     axes.axhline(0, color="0.45", linewidth=0.8, zorder=1)
     _dots(axes, value, found, _PLAIN)
-    axes.set_ylim(-1.05, 1.05)
-    axes.set_xlabel("Value V of the prompt")
-    axes.set_ylabel("Correlation of ‖W‖² and reward")
+    axes.set(ylim=(-1.05, 1.05), xlabel=_VALUE, ylabel="Correlation of ‖W‖² and reward")
 
 
 def _correlations(source: Source) -> Scatter:

@@ -74,8 +74,7 @@ def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
     axes.set_yticks(range(len(rows)), [_marked(row.estimator) for row in reversed(rows)])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.set_xlabel("Scale-free MSE / the oracle's")
+    axes.set(ylim=(-0.7, len(rows) - 0.3), xlabel="Scale-free MSE / the oracle's")
 
 
 def _drawing(source: Source, ranking: Ranking) -> Drawing | None:
