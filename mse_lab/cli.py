@@ -115,8 +115,7 @@ def finished(name: str) -> Path:
 
 def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4, and its companion where there are further estimators."""
-    from mse_lab.report.companion_figure import companion_of, draw_companion
-    from mse_lab.report.figure_4 import draw_figure
+    from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
 
     folders = [finished(name) for name in arguments.runs or FIGURE_4]
     default = [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
@@ -132,7 +131,7 @@ def claims(arguments: argparse.Namespace) -> int:
     """Put the paper's statements to the runs; print and write the verdicts."""
     from mse_lab.answers.claims import judge_runs
     from mse_lab.answers.measured_run import read_run
-    from mse_lab.report.claims_page import claims_markdown, write_claims
+    from mse_lab.report.claims_report import claims_markdown, write_claims
 
     folders = [finished(name) for name in arguments.runs]
     judged = judge_runs([read_run(folder) for folder in folders])
@@ -144,7 +143,7 @@ def claims(arguments: argparse.Namespace) -> int:
 
 def advise(arguments: argparse.Namespace) -> int:
     """Say which group size and baseline suit a run's model and prompts."""
-    from mse_lab.report.advice_run import advise_run
+    from mse_lab.report.advice_report import advise_run
 
     print(advise_run(finished(arguments.run)))
     return 0

@@ -30,8 +30,7 @@ from mse_lab.mse.moment_laws import LAWS, pool_moments
 from mse_lab.probe.module_kinds import KINDS
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_figure import draw_advice
-from mse_lab.report.advice_run import advise_run
-from mse_lab.report.advice_text import advice_table, advice_text
+from mse_lab.report.advice_report import advice_table, advice_text, advise_run
 from mse_lab.results.checks import Check
 from mse_lab.results.records import Record
 from simulated import Design, analysed, make_design, write_tables

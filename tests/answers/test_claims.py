@@ -20,7 +20,7 @@ from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import UNKNOWN
 from mse_lab.probe.probe_files import dump_probe, parse_probe
-from mse_lab.report.claims_page import claims_markdown, write_claims
+from mse_lab.report.claims_report import claims_markdown, write_claims
 from mse_lab.results.records import Record
 from simulated import Design, write_tables
 

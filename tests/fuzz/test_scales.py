@@ -10,8 +10,8 @@ from one_line import answer_or_one_line
 
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.report.advice_text import advice_text
-from mse_lab.report.claims_page import claims_markdown
+from mse_lab.report.advice_report import advice_text
+from mse_lab.report.claims_report import claims_markdown
 from simulated import analysed, make_design
 
 ESTIMATORS = ("vanilla", "grpo", "oracle", "grpo-std", "best-constant")
