@@ -17,7 +17,7 @@ import run_mse
 from mse_lab.console import INTERNAL_ERROR, Screen, conclude, ending
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.report import probe_list as listing
-from mse_lab.results.records import write_bytes
+from mse_lab.results.files import write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, str(ROOT / "run_mse.py")]

@@ -28,9 +28,9 @@ from mse_lab.answers.claim import Claim, Verdict, describe
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.judgement import Judgement, holm, judge_not_larger, judge_sign
 from mse_lab.arrays import Floats
-from mse_lab.mse.binary_laws import is_binary
+from mse_lab.estimators.binary import is_binary
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.moment_laws import Moments
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = "Assumption 2"

@@ -11,7 +11,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.moment_laws import Moments
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key
 from mse_lab.probe.streams import stream

@@ -14,9 +14,10 @@ from mse_lab.answers.door import Result, analyse, refuse_sizes
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.schema import assign, flatten, parse_probe
+from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import read_finished
 from mse_lab.results.intact import read_arrays
-from mse_lab.results.records import Record, write_table
+from mse_lab.results.records import Record
 
 SETTINGS = ("group_sizes", "estimators", "interval.level", "interval.resamples", "seed")
 

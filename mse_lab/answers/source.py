@@ -9,7 +9,7 @@ import pandas as pd
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.mse.curves import Curve, Curves, measure_curves
+from mse_lab.mse.curves import Curves, Point, measure_curves
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
@@ -79,7 +79,7 @@ class Source:
         return self.result.curves
 
     @cached_property
-    def compared(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+    def compared(self) -> dict[Key, Point]:
         """The curves that the ratios compare: measured, and by law."""
         estimators = find_estimators(COMPARED, self.group_sizes)
         errors = measure_errors(self.pools, estimators, self.group_sizes)

@@ -7,8 +7,9 @@ from mse_lab.answers.advice import advise
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_text import advice_table, advice_text
+from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_result
-from mse_lab.results.records import Record, write_table, write_text
+from mse_lab.results.records import Record
 
 
 def _warning(record: Record) -> str:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from mse_lab.answers.advice import BUDGET, CURVE_SIZES, CURVES, TOLERANCE, Advice
 from mse_lab.mse.intervals import Estimate
+from mse_lab.results.tables import columns_of
 
 # Said of runs with norms only.
 LAW_ONLY = "Norms only: by the exact law, which no replicates of this run confirm."
@@ -153,11 +154,6 @@ def advice_text(advice: Advice) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    heads = (name, f"{name}_low", f"{name}_high")
-    return dict(zip(heads, estimate or (None, None, None), strict=True))
-
-
 def advice_table(advice: Advice) -> pd.DataFrame:
     """Make `advice.csv`: a row for each group size, its MSE at the budget.
 
@@ -177,9 +173,9 @@ def advice_table(advice: Advice) -> pd.DataFrame:
             {
                 "group_size": size,
                 "budget": BUDGET,
-                **_columns("mse", advice.curves["grpo"][place]),
-                **_columns("more_samples_percent", percent),
-                **_columns("silent_share", silent),
+                **columns_of("mse", advice.curves["grpo"][place]),
+                **columns_of("more_samples_percent", percent),
+                **columns_of("silent_share", silent),
                 **others,
             }
         )

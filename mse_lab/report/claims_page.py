@@ -8,8 +8,9 @@ import numpy as np
 from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import claims_table
 from mse_lab.answers.evidence import UNTESTED
-from mse_lab.results.finished_run import read_run_name
-from mse_lab.results.records import Record, write_table, write_text
+from mse_lab.results.files import write_table, write_text
+from mse_lab.results.finished_run import read_tables
+from mse_lab.results.records import Record
 
 _SHOWN = {
     "holds": "holds",
@@ -113,7 +114,7 @@ def write_claims(folder: Path, claims: Sequence[Claim]) -> None:
         folder: The run's folder.
         claims: Of any runs; others' rows are left out.
     """
-    name, record = read_run_name(folder), Record(folder)
+    name, record = read_tables(folder).name, Record(folder)
     own = [claim for claim in claims if name in claim.runs]
     write_table(record.path("claims.csv"), claims_table(own))
     write_text(record.path("claims.md"), claims_markdown(own))

@@ -25,7 +25,8 @@ from mse_lab.report.figure_4 import (
     reach,
     save_figure,
 )
-from mse_lab.results.finished_run import read_laws, read_tables
+from mse_lab.results.finished_run import read_tables
+from mse_lab.results.records import Record
 
 _MARKS = "DvP*XpH<>d"
 
@@ -44,7 +45,7 @@ def _curves(folder: Path) -> pd.DataFrame:
     tables = read_tables(folder)
     table = tables.mse
     if tables.law_only:
-        laws = read_laws(folder)
+        laws = Record(folder).read_table("laws.csv")
         table = laws[laws["group_size"].isin(table["group_size"])]
     return table.dropna(subset=["scale_free_mse", "scale_free_mse_low"])
 

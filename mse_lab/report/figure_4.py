@@ -20,8 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from mse_lab.errors import InputError
+from mse_lab.results.files import write_bytes
 from mse_lab.results.finished_run import Tables, read_tables
-from mse_lab.results.records import write_bytes
 
 # One colour and mark an estimator, here and nowhere else; seaborn's colour-blind palette.
 PALETTE = sns.color_palette("colorblind").as_hex()

@@ -17,7 +17,7 @@ from mse_lab.report.scatters import scatters_section
 from mse_lab.report.sheet import STYLE_SHEET
 from mse_lab.report.standings import ranking_section
 from mse_lab.report.verdicts import judge, verdicts_section
-from mse_lab.results.records import write_text
+from mse_lab.results.files import write_text
 
 TITLE = "How far is the policy gradient from the truth?"
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from mse_lab.answers.source import Source
+from mse_lab.mse.curves import paired_ratio
 from mse_lab.mse.replicates import Key
 from mse_lab.report.markup import Html, article, element, join, paragraph, table
 from mse_lab.report.wording import NONE, cell
-from mse_lab.results.tables import ratio
 
 PAIRS = (
     ("grpo", "oracle", "GRPO-type / oracle"),
@@ -29,8 +29,8 @@ def _cell(source: Source, pair: tuple[str, str], size: int) -> Html:
     (top, top_law), (bottom, bottom_law) = (
         source.compared[Key(name, size)] for name in pair
     )
-    measured = ratio(top, bottom, source.level)
-    law = ratio(top_law, bottom_law, source.level)
+    measured = paired_ratio(top, bottom, source.level)
+    law = paired_ratio(top_law, bottom_law, source.level)
     if source.law_only and law is not None:
         return cell(law, "law ")
     if measured is None:

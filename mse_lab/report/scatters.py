@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mse_lab.answers.ranking import middle_size
 from mse_lab.answers.source import Source
 from mse_lab.arrays import Floats
-from mse_lab.mse.moment_laws import LAWS
+from mse_lab.mse.laws import LAWS
 from mse_lab.report.figure_4 import COLOURS, LABELS, MARKS
 from mse_lab.report.markup import Html, article, element, figure, paragraph
 from mse_lab.report.vector import inline_figure

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.mse.binary_laws import is_binary
+from mse_lab.estimators.binary import is_binary
 from mse_lab.mse.pools import Pools, stack
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.other_laws import warn_of_rival
@@ -31,13 +31,14 @@ from mse_lab.results.checks import (
     check_invariance,
     check_mean_score,
     check_rivals,
-    warn_of_unmade,
 )
-from mse_lab.results.diagnostics import Diagnostics, diagnose, warn_of_completions
+from mse_lab.results.diagnostics import Diagnostics, diagnose
+from mse_lab.results.files import write_arrays, write_json
 from mse_lab.results.intact import read_arrays
 from mse_lab.results.mend import mend
-from mse_lab.results.records import Record, write_arrays, write_json
+from mse_lab.results.records import Record
 from mse_lab.results.tables import describe_prompts
+from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.run.environment import describe_environment, device_model, peak_memory_bytes
 from mse_lab.run.memory import plan_memory
 from mse_lab.run.one_prompt import Bench, measure_prompt

@@ -12,7 +12,7 @@ import pytest
 import mse_lab
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.results.records import write_arrays
+from mse_lab.results.files import write_arrays
 from simulated import make_design
 
 SIZES = [4, 8, 16]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import run_mse
 from mse_lab.errors import LONGEST_LINE, InputError
-from mse_lab.results.records import write_bytes
+from mse_lab.results.files import write_bytes
 
 COMMANDS = ("run", "plan", "figure", "claims", "advise", "report", "list")
 

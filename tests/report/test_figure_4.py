@@ -6,7 +6,8 @@ import pytest
 
 import run_mse
 from mse_lab.report.figure_4 import reach
-from mse_lab.results.records import Record, write_table
+from mse_lab.results.files import write_table
+from mse_lab.results.records import Record
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "centred"]

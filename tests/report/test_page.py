@@ -20,7 +20,8 @@ from mse_lab.report.vector import embed
 from mse_lab.report.wording import NONE, interval, number, percent, typeset
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.checks import Check
-from mse_lab.results.records import Record, write_json, write_table, write_text
+from mse_lab.results.files import write_json, write_table, write_text
+from mse_lab.results.records import Record
 from simulated import make_design
 
 SIZES = [2, 4, 8, 16, 32]

@@ -12,15 +12,10 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
-from mse_lab.results.intact import (
-    FROM_POOLS,
-    MANIFEST,
-    READERS,
-    is_there,
-    read,
-    read_arrays,
-)
-from mse_lab.results.records import Record, write_arrays, write_json, write_table
+from mse_lab.results.files import write_arrays, write_json, write_table
+from mse_lab.results.intact import is_there, read, read_arrays
+from mse_lab.results.inventory import FROM_POOLS, MANIFEST, READERS
+from mse_lab.results.records import Record
 from mse_lab.run import run_probe as run
 
 

@@ -14,8 +14,8 @@ import run_mse
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.probe.schema import load_probe
+from mse_lab.results.files import write_arrays
 from mse_lab.results.intact import read_arrays
-from mse_lab.results.records import write_arrays
 from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, Processes, lock, wait_until
 from mse_lab.run.progress import Tally

@@ -1,0 +1,54 @@
+"""Files: written whole or not at all, so that a kill leaves no half of one."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.arrays import Arrays
+from mse_lab.console import writing
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        InputError: The folder cannot be written, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 with LF, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write indented JSON."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV, its numbers with ten digits."""
+    write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
+
+
+def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
+    """Write named arrays as `.npz`."""
+    buffer = io.BytesIO()
+    save = np.savez_compressed if compressed else np.savez
+    save(buffer, allow_pickle=False, **arrays)
+    write_bytes(path, buffer.getvalue())
