@@ -67,14 +67,15 @@ class Pools:
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
         """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
 
+        What is too small to be computed with is taken as zero.
+
         Args:
             arrays: By the names of the attributes; the two `kind_*` may be absent.
             least_blocks: How many blocks K a prompt must have; a bootstrap needs two.
 
         Raises:
             InputError: One is missing, of another shape than its axes say, or holds what
-                no run can have measured; the message names it. What is too small to be
-                computed with is none of these: it is taken as zero.
+                no run can have measured; the message names it.
         """
         given = _named(arrays, [field.name for field in fields(cls)])
         _see_shapes(given, least_blocks)

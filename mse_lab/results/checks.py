@@ -127,11 +127,10 @@ def check_mean_score(pools: Pools) -> Check:
     of mean 0 and variance about 1, in the worst case (one direction carries all the scores
     of a block) a mean of (sum q)^2 / sum q^2 centred chi-squares, which give the bound.
     Weights bring prompts to one scale, but none depends on its own block: where a policy is
-    nearly sure, most blocks hold one completion again and again, whose small score is
-    balanced by that of a rare one in another block, and on a scale of their own the former
-    would count for more. A block that holds one distinct completion has met no such rare
-    one, and says nothing, nor does a pool in which all blocks do. Pairs that were not
-    scored together are NaN and left out; where there are no others, the check is not made.
+    nearly sure, most blocks hold one completion of a small score, balanced by that of a
+    rare one in another block, and on their own scale the former would count for more. A
+    block of one distinct completion has met no rare one and says nothing. Pairs that were
+    not scored together are NaN and left out. Where nothing is left, no check is made.
     """
     rows, columns = np.triu_indices(pools.largest_group, 1)
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)

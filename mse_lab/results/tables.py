@@ -143,24 +143,17 @@ def by_prompt_table(
     """Make `by_prompt.csv`: each prompt's MSE, taken apart, by estimator and group size.
 
     Where an estimator has no law, <E g_hat, g> and ||E g_hat||^2 are measured on the
-    replicates; ||E g_hat||^2 needs two groups in a block, and is empty at the largest
-    group size, with all that follows from it. `law` is the exact law at the prompt's
-    moments. With norms only the law, the slope and the bias of an estimator that has a law
-    are left.
+    replicates; the latter needs two groups in a block, and is empty at the largest group
+    size, with all that follows from it. `law` is the exact law at the prompt's moments.
+    Without replicates what follows from the law is left.
     """
+    by_name = {estimator.name: estimator for estimator in estimators}
     tables = []
-    for estimator in estimators:
-        for key in (key for key in errors if key.estimator == estimator.name):
-            parts = curves.of_prompts(estimator, key.group_size, errors[key])
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "prompt": list(names),
-                        "estimator": key.estimator,
-                        "group_size": key.group_size,
-                        **{name: getattr(parts, name) for name in PARTS},
-                        "law": curves.prompts_by_law(estimator, key.group_size),
-                    }
-                )
-            )
+    for (name, size), errors_PR in errors.items():
+        if estimator := by_name.get(name):
+            found = curves.of_prompts(estimator, size, errors_PR)
+            parts = {part: getattr(found, part) for part in PARTS}
+            law = curves.prompts_by_law(estimator, size)
+            head = {"prompt": list(names), "estimator": name, "group_size": size}
+            tables.append(pd.DataFrame({**head, **parts, "law": law}))
     return pd.concat(tables, ignore_index=True)
