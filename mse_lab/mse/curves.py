@@ -66,13 +66,10 @@ class Curve:
 
 
 class Point(NamedTuple):
-    """One estimator at one group size.
+    """One estimator at one group size, by its replicates and by its exact law.
 
-    Attributes:
-        measured: By the replicates; None where there are none, or the aggregate's bias has
-            no cheap form: a biased estimator whose weights depend on lengths, norms or
-            other prompts.
-        law: By the exact law; None where the estimator has none.
+    Measured it is None where there are no replicates, or the aggregate's bias has no cheap
+    form: of a biased estimator whose weights depend on lengths, norms or other prompts.
     """
 
     measured: Curve | None

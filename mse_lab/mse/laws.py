@@ -146,17 +146,10 @@ def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
 def find_law(
     estimator: Estimator, size: int, *, binary: bool
 ) -> Callable[[Moments], Law] | None:
-    """Find the exact law of an estimator at group size G.
+    """Find an estimator's exact law at group size G, a function of the prompts' moments.
 
-    Args:
-        estimator: The estimator.
-        size: G.
-        binary: Whether all rewards are 0 or 1.
-
-    Returns:
-        A function of the prompts' moments, or None where the estimator has no law: its
-        weights depend on lengths, norms, the value or other prompts, or rewards are
-            not binary.
+    None where it has none: its weights depend on lengths, norms, the value or other
+    prompts, or rewards are not `binary`, all 0 or 1.
     """
     if estimator.name in LAWS:
         return _scaled(estimator.name, size, 1.0)

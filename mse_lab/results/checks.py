@@ -60,9 +60,9 @@ class Check:
 
     Attributes:
         name: What was checked.
-        figure: The measured number; None where what it compares was not given.
+        figure: The measured number; None where the check could not be made.
         bound: What it may not exceed.
-        ok: Whether it holds; None where it could not be made.
+        ok: Whether it holds; None as the figure.
         meaning: What the figure is, in words.
     """
 
@@ -99,11 +99,10 @@ def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64])
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:
-    """Compare the law that was drawn from with the law that was differentiated.
+    """Compare the law that was drawn from with the one that was differentiated.
 
     Args:
-        gaps: `law_gap` of each pool; none where completions came without the
-            log-probabilities that they were drawn with.
+        gaps: `law_gap` of each pool; none where those of the draw are not known.
         dtype: The model's, which sets the bound.
     """
     return _check(DRAWN_LAW, float(np.max(gaps)) if gaps else None, LAW_BOUNDS[dtype])

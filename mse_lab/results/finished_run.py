@@ -14,14 +14,7 @@ from mse_lab.results.records import Record
 
 
 class Finished(NamedTuple):
-    """One finished run.
-
-    Attributes:
-        name: The probe's name, as in the tables.
-        probe: Its configuration.
-        pools: Its pools.
-        prompts: `prompts.csv`.
-    """
+    """One finished run, its name as in the tables, with its `prompts.csv`."""
 
     name: str
     probe: Probe
@@ -40,15 +33,7 @@ class Finished(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of a run, which outlive its raw results.
-
-    Attributes:
-        name: The probe's name.
-        mse: `mse.csv`.
-        prompts: `prompts.csv`; ids and categories are texts, even where they look like
-            numbers.
-        held: Whether all its built-in checks hold.
-    """
+    """The tables of a run, which outlive its raw results, and whether all checks `held`."""
 
     name: str
     mse: pd.DataFrame
