@@ -205,20 +205,20 @@ class Curves:
         fixed = replace(drawn, value=self.moments.value)
         return law(drawn).second - law(fixed).second
 
-    def slopes(self, estimator: Estimator, size: int, moments: Moments) -> Floats | None:
-        """<E g_hat, g> / ||g||^2 of each prompt, (..., P); None where it is not known."""
+    def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Floats] | None:
+        """Find <E g_hat, g> / ||g||^2 of the prompts by their moments; None if unknown."""
         if estimator.unbiased:
-            return np.ones(self.pools.prompts)
+            return lambda moments: np.ones(self.pools.prompts)
         law = self.find_law(estimator, size)
-        return None if law is None else law(moments).slope
+        return None if law is None else lambda moments: law(moments).slope
 
     def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
         """Aggregate the replicates' errors; None as in `Point`."""
-        drawn, estimate = self._drawn, self._estimate
-        slope = self.slopes(estimator, size, estimate.moments)
-        drawn_slope = self.slopes(estimator, size, drawn.moments)
-        if slope is None or drawn_slope is None or not errors_PR.size:
+        slopes = self.slopes(estimator, size)
+        if slopes is None or not errors_PR.size:
             return None
+        drawn, estimate = self._drawn, self._estimate
+        slope, drawn_slope = slopes(estimate.moments), slopes(drawn.moments)
         means_P, gradient2 = errors_PR.mean(-1), estimate.moments.gradient2
         gradient_shift_BP = drawn.moments.gradient2 - gradient2
         shift_BP = (
@@ -235,11 +235,11 @@ class Curves:
     ) -> Decomposition:
         """Take a prompt's own mean square apart, (P,); by slopes where these are known."""
         norm2 = self.moments.gradient2
-        slope = self.slopes(estimator, size, self.moments)
-        if slope is None:
-            mean_norm2, inner = measure_mean(self.pools, estimator, size)
-        else:
+        if slopes := self.slopes(estimator, size):
+            slope = slopes(self.moments)
             mean_norm2, inner = slope**2 * norm2, slope * norm2
+        else:
+            mean_norm2, inner = measure_mean(self.pools, estimator, size)
         # Without replicates there is nothing to average.
         mse = errors_PR.mean(-1) if errors_PR.size else np.full_like(norm2, np.nan)
         return decompose(mse, mean_norm2, inner, norm2)
