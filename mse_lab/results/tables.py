@@ -50,7 +50,7 @@ def mse_table(
     known = norm2 > aggregate_norm2_error(pools)
     rows = []
     for key, (measured, law) in points.items():
-        base = points[at] if (at := Key(BASE, key.group_size)) in points else NOTHING
+        base = points.get(Key(BASE, key.group_size), NOTHING)
         mse = None if measured is None else float(measured.point.mse)
         row: Columns = {
             "probe": name,

@@ -7,7 +7,6 @@ of estimators that it compares are those of a measurement nobody wants.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 
 from mse_lab.mse.curves import Points, disagreement
 from mse_lab.mse.pools import Pools
@@ -106,12 +105,11 @@ _SHARES = ("one_reward", "truncated", "empty", "commonest")
 
 def _in_words(found: Diagnostics) -> dict[str, object]:
     """What the sentences name, shares in percent."""
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
     ends = ", ".join(f"{one.text} ({one.id})" for one in found.end_tokens)
     graded = found.accuracy is None
     return {
-        **values,
-        **{name: percent(values[name]) for name in _SHARES},
+        **vars(found),
+        **{name: percent(getattr(found, name)) for name in _SHARES},
         "told": "all rewards are the same" if graded else "V = 0 or 1",
         "rest": round((1 - found.one_reward) * found.prompts),
         "known": ends or "none",
