@@ -12,12 +12,12 @@ import numpy as np
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.theorem_2 import LAW, judge_expansion
 from mse_lab.estimators import find_estimator, find_estimators
-from mse_lab.mse.binary_laws import find_law
-from mse_lab.mse.curves import Curves, measure_curves, warn_of_few_degrees
+from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
 from mse_lab.mse.decomposition import Between, aggregate
+from mse_lab.mse.laws import find_law
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.results.tables import ratio
+from mse_lab.results.warnings import warn_of_few_degrees
 from simulated import DIMENSIONS, KINDS, Design, analysed, make_design
 
 UNBIASED = ("vanilla", "grpo", "oracle")
@@ -154,7 +154,9 @@ def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
                 "mse": (measured.interval("mse", LEVEL), truth),
                 "law": (law.interval("mse", LEVEL), truth),
             }
-            if key != base and (found_ratio := ratio(measured, found[base][0], LEVEL)):
+            if key != base and (
+                found_ratio := paired_ratio(measured, found[base][0], LEVEL)
+            ):
                 intervals["ratio"] = (found_ratio, truth / float(exact[base].mse))
             for kind, (interval, target) in intervals.items():
                 inside = interval.low <= target <= interval.high

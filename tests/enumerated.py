@@ -13,7 +13,7 @@ import torch
 from scipy.special import gammaln
 
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.moment_laws import Moments
+from mse_lab.mse.moments import Moments
 from mse_lab.policy.completions import Completions
 
 

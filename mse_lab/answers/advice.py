@@ -22,12 +22,11 @@ import numpy as np
 
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import (
     Constants,
     Population,
-    divide,
     falling,
     grpo_mse_times_budget,
 )

@@ -7,7 +7,6 @@ group of its own; `population` is the distribution that these prompts are drawn 
 
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Constants, Population
-from mse_lab.mse.curves import Curve, Curves, measure_curves
+from mse_lab.mse.curves import Curves, Point, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
-from mse_lab.mse.moment_laws import Moments
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
@@ -28,9 +27,6 @@ from mse_lab.results.records import Record
 
 # What the statements and the ratios compare; each has a law for any rewards.
 COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
-
-# Means of differences, which may come out negative; the other constants are positive.
-SIGNED = ("between", "gradient2")
 
 # Said of runs with norms only.
 UNTESTED = "Without replicates nothing can tell the law from the truth."
@@ -106,7 +102,7 @@ class MeasuredRun:
         return measure_errors(self.pools, self._estimators, self.group_sizes)
 
     @cached_property
-    def compared(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+    def compared(self) -> dict[Key, Point]:
         """The curves of the compared estimators: measured, and by law."""
         return measure_curves(self.curves, self._estimators, self.errors)
 
@@ -159,11 +155,8 @@ class MeasuredRun:
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        ways = (self.population.estimate_positive, self.population.estimate)
-        return {
-            name: ways[name in SIGNED](attrgetter(name), self.level)
-            for name in Constants._fields
-        }
+        names = Constants._fields
+        return {name: self.population.constant(name, self.level) for name in names}
 
     @cached_property
     def best_group_size(self) -> Estimate:

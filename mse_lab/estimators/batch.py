@@ -61,11 +61,6 @@ def reinforce_plus_plus(
     order 1/(PG) and 1/P. Public code weights m and s by tokens; here every completion
     counts once. A group of equal rewards keeps a weight; a batch of equal rewards has
     weight zero. arXiv 2501.03262.
-
-    Args:
-        groups: The groups.
-        eps: Added to the spread.
-        ddof: 1 for the sample, 0 for the population standard deviation.
     """
     rewards = groups.rewards_PRG
     spread_1R1 = spread(rewards, _BATCH, ddof)
@@ -78,11 +73,6 @@ def batch_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Floa
     Biased: nearly the direction of `centred`, since all prompts of a batch share s, and
     scaled by about 1/s. A group of equal rewards has weight zero.
     arXiv 2508.08221; TRL's `scale_rewards="batch"`, where eps is 1e-4.
-
-    Args:
-        groups: The groups.
-        eps: Added to the spread.
-        ddof: 1 for the sample, 0 for the population standard deviation.
     """
     rewards = groups.rewards_PRG
     return divide_or_zero(deviations(rewards), spread(rewards, _BATCH, ddof), eps)

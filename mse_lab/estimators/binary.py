@@ -1,24 +1,24 @@
-"""Rewards that must be right or wrong, 1 or 0."""
+"""Rewards that are right or wrong, 1 or 0, and estimators that need them to be."""
+
+import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 
 
-def check_binary(rewards: Floats, name: str) -> None:
-    """See that every reward is 0 or 1.
+def is_binary(rewards: Floats) -> bool:
+    """Whether all rewards are 0 or 1."""
+    return bool(np.isin(rewards, (0, 1)).all())
 
-    Args:
-        rewards: Of any shape.
-        name: Of the estimator that needs it.
+
+def check_binary(rewards: Floats, name: str) -> None:
+    """See that every reward is 0 or 1, for the estimator of a name.
 
     Raises:
         InputError: A reward is neither.
-
-    >>> import numpy as np
-    >>> check_binary(np.array([0.0, 1.0, 1.0]), "maxrl")
     """
-    other = rewards[(rewards != 0) & (rewards != 1)]
-    if other.size:
+    if not is_binary(rewards):
+        other = rewards[~np.isin(rewards, (0, 1))].flat[0]
         raise InputError(
-            f"estimators: {name} needs rewards of 0 or 1, not {other.flat[0]:g}; remove it"
+            f"estimators: {name} needs rewards of 0 or 1, not {other:g}; remove it"
         )

@@ -13,7 +13,11 @@ from pydantic import Field
 
 from mse_lab.arrays import Floats
 
+# An eps is added to what weights are divided by.
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+# 1 for the sample's standard deviation, 0 for the population's: in a group of two 0.707
+# times the first.
 Ddof = Literal[0, 1]
 Axes = int | tuple[int, ...]
 
@@ -33,14 +37,7 @@ def deviations(values: Floats, axes: Axes = -1) -> Floats:
 def spread(values: Floats, axes: Axes = -1, ddof: Ddof = 1) -> Floats:
     """Measure the standard deviation over `axes`, which stay with length one.
 
-    Args:
-        values: Any shape.
-        axes: Of the values that are compared.
-        ddof: 1 divides the sum of squares by n - 1, 0 by n. In a group of two the second
-            is 0.707 times the first.
-
-    Returns:
-        The standard deviation; 0 exactly where all values are equal.
+    The sum of squares is divided by n - ddof; exactly 0 where all values are equal.
 
     >>> spread(np.array([1.0, 0.0, 0.0, 0.0])).tolist()
     [0.5]

@@ -21,15 +21,7 @@ Length = Literal["none", "sequence", "token", "token-batch"]
 def normalise_length(
     weights_PRG: Floats, lengths_PRG: NDArray[np.int64], length: Length
 ) -> Floats:
-    """Multiply weights by the factor of a length normalisation.
-
-    Args:
-        weights_PRG: Weights w_i.
-        lengths_PRG: Tokens l_i, at least one.
-        length: The dial.
-
-    Returns:
-        Weights of the same shape; a completion of one token keeps its own under `sequence`.
+    """Multiply weights w_i by the factor of a length normalisation, given tokens l_i >= 1.
 
     >>> weights, lengths = np.ones((1, 1, 2)), np.array([[[1, 3]]])
     >>> normalise_length(weights, lengths, "sequence").tolist()

@@ -26,13 +26,9 @@ def maxrl(groups: Groups, *, eps: NonNegative = 0.0) -> Floats:
 
     With eps 0 unbiased for the gradient of the log-likelihood truncated at order G - 1:
     slope sum_{k=0}^{G-2} (1-V)^k. Order G would need w = -1 in a group with none right.
-    A group of equal rewards has weight zero. arXiv 2602.02710.
+    A group of equal rewards has weight zero. arXiv 2602.02710; public code has eps 1e-6.
 
     With rewards [1, 0, 0, 0] the weights are 3, -1, -1, -1.
-
-    Args:
-        groups: The groups.
-        eps: Added to the mean; public code has 1e-6.
 
     Raises:
         InputError: A reward is neither 0 nor 1.
@@ -47,15 +43,10 @@ def pass_at_k(groups: Groups, *, k: Attempts = 2) -> Floats:
 
     The ratio is the share of the k - 1 companions drawn from the others that are all
     wrong, so it is unbiased for the gradient of pass@k: slope k (1-V)^(k-1). Needs G >= k.
-    k = 1 is `vanilla`; for k >= 2 a group of equal rewards has weight zero.
-    In the line of arXiv 2505.15201.
+    k = 1 is `vanilla`; for k >= 2 a group of equal rewards has weight zero. The default 2
+    suits every group of two or more. In the line of arXiv 2505.15201.
 
     With rewards [1, 0, 0, 0] and k = 2 the weights are 2, 0, 0, 0.
-
-    Args:
-        groups: The groups.
-        k: Attempts. The default 2 is the least that differs from `vanilla`, and suits
-            every group of two or more.
 
     Raises:
         InputError: A reward is neither 0 nor 1.

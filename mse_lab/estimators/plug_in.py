@@ -6,7 +6,7 @@ Leaving i out keeps b_i independent of completion i, hence the estimate unbiased
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.groups import Groups
 
 
@@ -22,7 +22,7 @@ def _mean_of_others(rewards_PRG: Floats, by_PRG: Floats) -> Floats:
     others_GG = 1.0 - np.eye(rewards_PRG.shape[-1])
     total = by_PRG @ others_GG
     plain = rewards_PRG @ others_GG / (rewards_PRG.shape[-1] - 1)
-    return np.divide((by_PRG * rewards_PRG) @ others_GG, total, out=plain, where=total > 0)
+    return divide((by_PRG * rewards_PRG) @ others_GG, total, otherwise=plain)
 
 
 def best_constant_loo(groups: Groups) -> Floats:

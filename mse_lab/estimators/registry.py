@@ -80,11 +80,12 @@ class Estimator:
 
 
 # Flags that many share. The first two say what the weights look at.
-_REWARDS: dict[str, Any] = {"reward_only": True, "group_local": True}
-_GROUP: dict[str, Any] = {"group_local": True}
-_UNBIASED: dict[str, Any] = {"unbiased": True}
-_PAIR: dict[str, Any] = {"smallest_group": 2}
-_PROMPTS: dict[str, Any] = {"smallest_batch": 2}
+Flags = dict[str, Any]
+_REWARDS: Flags = {"reward_only": True, "group_local": True}
+_GROUP: Flags = {"group_local": True}
+_UNBIASED: Flags = {"unbiased": True}
+_PAIR: Flags = {"smallest_group": 2}
+_PROMPTS: Flags = {"smallest_batch": 2}
 
 _FROM_THE_GROUP = (
     Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
@@ -164,11 +165,6 @@ def _checked(name: str, key: str, value: Any, kind: Any) -> Any:
         raise InputError(f"estimators: {name}: {key} = {shown(value)}: {reason}") from None
 
 
-def _known_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Name the parameters of a function after its first, the groups."""
-    return dict(list(inspect.signature(function).parameters.items())[1:])
-
-
 def _kind(parameter: inspect.Parameter | None) -> Any:
     """Annotation of a parameter; Any where there is none, or one only as text."""
     kind = Any if parameter is None else parameter.annotation
@@ -177,7 +173,8 @@ def _kind(parameter: inspect.Parameter | None) -> Any:
 
 def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
     """See that the estimator takes these parameters, and that none is missing."""
-    known = _known_parameters(estimator.weights)
+    # All after the first, the groups.
+    known = dict(list(inspect.signature(estimator.weights).parameters.items())[1:])
     takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
     for key in given:
         if key not in known and not takes_any:
@@ -232,14 +229,6 @@ def _with_length(estimator: Estimator, length: Length) -> Estimator:
     )
 
 
-def _built_in(name: str) -> Estimator:
-    if name not in ESTIMATORS:
-        raise InputError(
-            f"estimators: unknown {shorten(name)}; {nearest(name, list(ESTIMATORS))}"
-        )
-    return ESTIMATORS[name]
-
-
 def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
     """Load a user's function, guarded; what it returns is checked at every call."""
     function, what = load_function(name, "estimators")
@@ -265,12 +254,9 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
 
 
 def find_estimator(entry: EstimatorEntry) -> Estimator:
-    """Look up an entry of a probe's `estimators`.
+    """Look up an entry of a probe's `estimators`, a name or a mapping as above.
 
-    Args:
-        entry: A name, or a mapping of `name`, `length` and parameters. The name of a
-            user's own is `package.module:function`; its mapping may also hold the
-            attributes of `Estimator`, `unbiased: true`, say.
+    That of a user's own may also hold attributes of `Estimator`, `unbiased: true`, say.
 
     Raises:
         InputError: There is no such estimator, or it does not take these parameters.
@@ -287,8 +273,11 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
         # Its signature and its annotations are the user's, too.
         with guard(f"estimators = {name}: cannot read its parameters"):
             estimator = _with_parameters(estimator, given)
+    elif name in ESTIMATORS:
+        estimator = _with_parameters(ESTIMATORS[name], given)
     else:
-        estimator = _with_parameters(_built_in(name), given)
+        hint = nearest(name, list(ESTIMATORS))
+        raise InputError(f"estimators: unknown {shorten(name)}; {hint}")
     if length is None:
         return estimator
     return _with_length(estimator, _checked(name, "length", length, Length))
@@ -322,8 +311,7 @@ def find_estimators(
         prompts: P; None leaves it to the estimators themselves to refuse.
 
     Raises:
-        InputError: An entry is unknown or stands twice, or a group or the batch is too
-            small for it.
+        InputError: An entry is unknown, stands twice, or has too few to look at.
     """
     found = [find_estimator(entry) for entry in entries]
     names = [estimator.name for estimator in found]

@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.deviations import (
     Ddof,
     NonNegative,
@@ -38,11 +38,6 @@ def grpo_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Float
     objective 2 arcsin sqrt V. A group of equal rewards has weight zero. arXiv 2402.03300.
 
     With rewards [1, 0, 0, 0] s = 1/2 and the weights are 3/2, -1/2, -1/2, -1/2.
-
-    Args:
-        groups: The groups.
-        eps: Added to the spread.
-        ddof: 1 for the sample, 0 for the population standard deviation.
     """
     rewards = groups.rewards_PRG
     return divide_or_zero(deviations(rewards), spread(rewards, ddof=ddof), eps)
@@ -56,11 +51,6 @@ def grpo_loo_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> F
     weight 1/eps. Algorithm 2 of arXiv 2603.01162.
 
     With rewards [1, 0, 0, 0] s = 1/2 and the weights are 2, -2/3, -2/3, -2/3.
-
-    Args:
-        groups: The groups.
-        eps: Added to the spread.
-        ddof: 1 for the sample, 0 for the population standard deviation.
     """
     return divide_or_zero(grpo(groups), spread(groups.rewards_PRG, ddof=ddof), eps)
 
@@ -72,13 +62,10 @@ def median(groups: Groups, *, eps: NonNegative = 1e-3) -> Floats:
     by G - 1; by G where none stands at the median, which takes an even group (the paper's
     are odd). Biased. For rewards in {0, 1} and odd G the MAD is always 0 and the slope
     E[c / V if 2c < G else (G-c) / (1-V)] / (eps (G-1)), around 1/eps: only the scale-free
-    MSE means something. A group of equal rewards has weight zero. arXiv 2601.22582.
+    MSE means something. A group of equal rewards has weight zero; with eps 0 so has one
+    whose MAD is 0. arXiv 2601.22582.
 
     With rewards [1, 0, 0, 0] the weights are 4/3 * 1000, 0, 0, 0.
-
-    Args:
-        groups: The groups.
-        eps: Added to the MAD. With 0 a group whose MAD is 0 has weight zero.
     """
     rewards = groups.rewards_PRG
     size = rewards.shape[-1]
@@ -86,7 +73,7 @@ def median(groups: Groups, *, eps: NonNegative = 1e-3) -> Floats:
     mad = np.median(abs(distances), axis=-1, keepdims=True)
     has_pivot = (distances == 0).any(-1, keepdims=True)
     scaled = distances * np.where(has_pivot, size / (size - 1), 1.0)
-    return np.divide(scaled, mad + eps, out=np.zeros_like(scaled), where=mad + eps > 0)
+    return divide(scaled, mad + eps)
 
 
 def quantile(
@@ -99,12 +86,6 @@ def quantile(
     weight zero. arXiv 2509.22611, where the level is K.
 
     With rewards [1, 0, 0, 0] b = 0, s = 1/2 and the weights are 2, 0, 0, 0.
-
-    Args:
-        groups: The groups.
-        level: Of the quantile.
-        eps: Added to the spread.
-        ddof: 1 for the sample, 0 for the population standard deviation.
     """
     rewards = groups.rewards_PRG
     # 0.28 * 25 is 7.000000000000001: without the margin its ceiling would be 8.

@@ -22,14 +22,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.mse.intervals import Estimate, Statistic
-from mse_lab.mse.moment_laws import Moments, pool_moments
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import gradient_noise
 
@@ -43,7 +44,8 @@ class Constants(NamedTuple):
         pairs: c3 = E[zeta], the price of a baseline from the group.
         vanilla: E[A - ||g||^2], in the place of c2 for vanilla.
         best_constant: The same for a baseline b* of each prompt.
-        gradient2: ||E g(X)||^2.
+        gradient2: ||E g(X)||^2 of the population; that of the run's own prompts is
+            `Pools.aggregate_norm2`, larger by c1/P on average.
     """
 
     between: Floats
@@ -55,6 +57,9 @@ class Constants(NamedTuple):
 
 
 Figure = Callable[[Constants], Floats]
+
+# The others are squares, too, but estimated without bias as differences of larger ones.
+POSITIVE = ("oracle", "pairs", "vanilla", "best_constant")
 
 
 def _constants(pools: Pools, moments: Moments, counts_SP: Floats) -> Constants:
@@ -79,11 +84,7 @@ def _constants(pools: Pools, moments: Moments, counts_SP: Floats) -> Constants:
 
 
 def measure_constants(pools: Pools) -> Constants:
-    """Estimate the constants of the prompt distribution, each unbiased; floats (1,).
-
-    Args:
-        pools: Pools of two prompts or more.
-    """
+    """Estimate the constants, each unbiased, of two prompts or more; floats (1,)."""
     return _constants(pools, pool_moments(pools), np.ones((1, pools.prompts)))
 
 
@@ -105,8 +106,7 @@ class Population:
     @cached_property
     def without_one(self) -> Constants:
         """The constants with one prompt left out, (P,)."""
-        prompts = self.pools.prompts
-        others = 1 - np.eye(prompts)
+        others = 1 - np.eye(self.pools.prompts)
         return _constants(self.pools, pool_moments(self.pools), others)
 
     @cached_property
@@ -143,6 +143,11 @@ class Population:
         logs = self.estimate(lambda one: np.log(figure(one)), level)
         return Estimate(*(math.exp(min(end, 700.0)) for end in logs))
 
+    def constant(self, name: str, level: float) -> Estimate:
+        """Give one of the constants its interval."""
+        estimate = self.estimate_positive if name in POSITIVE else self.estimate
+        return estimate(attrgetter(name), level)
+
     def knows_between(self, level: float) -> bool:
         """Whether c1 is above zero by more than the reference's noise explains.
 
@@ -166,11 +171,6 @@ def falling(ratio: Estimate, power: float) -> Estimate:
     """Raise an estimate to a negative power; infinite where it is not positive."""
     ends = (ratio.value, ratio.high, ratio.low)
     return Estimate(*(end**power if end > 0 else math.inf for end in ends))
-
-
-def divide(top: Floats, bottom: Floats) -> Floats:
-    """Divide; zero where there is nothing below the line."""
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 
 def grpo_mse_times_budget(constants: Constants, group_size: Floats | float) -> Floats:

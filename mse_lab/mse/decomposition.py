@@ -1,4 +1,4 @@
-"""Biased estimators, honestly: bias^2, variance, slope, cosine and scale-free MSE.
+"""A mean square taken apart: bias^2, variance, slope, cosine and scale-free MSE.
 
 A rescaled estimator has another MSE and the same direction, so a raw MSE does not compare
 estimators of different scale. With u = E g_hat,
@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 
 
 class Decomposition(NamedTuple):
     """An estimator's mean square, taken apart; numbers or arrays of one shape.
 
-    Beside the parts, by how much the scale-free MSE grows with the MSE, all else equal.
+    The last is by how much the scale-free MSE grows with the MSE, all else equal.
     """
 
     mse: Floats
@@ -42,25 +42,13 @@ PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
     """Divide; NaN where a square that should be positive was not measurably so."""
-    top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
-    out = np.full(top.shape, np.nan)
-    return np.divide(top, bottom, out=out, where=bottom > 0)
+    return divide(top, bottom, otherwise=np.nan)
 
 
 def decompose(
     mse: Floats, mean_norm2: Floats, inner: Floats, norm2: Floats
 ) -> Decomposition:
-    """Take a mean square apart.
-
-    Args:
-        mse: E||g_hat - g||^2.
-        mean_norm2: ||u||^2.
-        inner: <u, g>.
-        norm2: ||g||^2.
-
-    Returns:
-        The parts; NaN where ||g||^2 is not positive.
-    """
+    """Take the MSE apart by ||u||^2, <u, g> and ||g||^2; NaN if this is not > 0."""
     bias2 = mean_norm2 - 2 * inner + norm2
     second = mse + 2 * inner - norm2
     product = np.maximum(mean_norm2, 0) * np.maximum(norm2, 0)
@@ -75,7 +63,8 @@ def decompose(
     )
 
 
-def _without_diagonal(matrix_PP: Floats) -> Floats:
+def without_diagonal(matrix_PP: Floats) -> Floats:
+    """Leave the products of different prompts."""
     return matrix_PP - np.diag(np.diag(matrix_PP))
 
 
@@ -86,8 +75,7 @@ class Between:
     Attributes:
         products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
         halves_PP: <r_A(x) - r_B(x), rbar(x')>.
-        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this; None for the
-            estimate itself.
+        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this.
         scale_BP: By what rbar(x) is scaled besides.
     """
 
@@ -99,9 +87,9 @@ class Between:
     def form(self, left: Floats, right: Floats) -> Floats:
         """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
         left, right = left * self.scale_BP, right * self.scale_BP
-        value = ((left @ _without_diagonal(self.products_PP)) * right).sum(-1)
+        value = ((left @ without_diagonal(self.products_PP)) * right).sum(-1)
         if self.noise_BP is not None:
-            halves = _without_diagonal(self.halves_PP).T
+            halves = without_diagonal(self.halves_PP).T
             varied = left * (right @ halves) + right * (left @ halves)
             value = value + (self.noise_BP * varied).sum(-1) / 2
         return np.asarray(value)
@@ -118,9 +106,8 @@ def aggregate(
 ) -> Decomposition:
     """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
 
-    The aggregate's MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1 - slope(x))
-    (1 - slope(x')) Gamma_xx']: errors of different prompts are independent, their means
-    are not zero.
+    Its MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1-slope(x)) (1-slope(x')) Gamma_xx']:
+    errors of different prompts are independent, their means are not zero.
 
     Args:
         mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
@@ -129,22 +116,14 @@ def aggregate(
         between: The products between prompts.
     """
     count = gradient2_P.shape[-1] ** 2
-    whole = between.whole
-    if (slope_P == 1).all():
-        with_one = with_itself = whole
-    else:
+    with_itself = with_one = whole = between.whole
+    if not (slope_P == 1).all():
         with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
         with_itself = between.form(slope_P, slope_P)
-
-    def product(weights_P: Floats | float, of_different: Floats) -> Floats:
-        own = (weights_P * gradient2_P).sum(-1)
-        return np.asarray((own + of_different) / count)
-
     cross = whole - 2 * with_one + with_itself
-    mse = np.asarray((mse_P.sum(-1) + cross) / count)
     return decompose(
-        mse,
-        product(slope_P**2, with_itself),
-        product(slope_P, with_one),
-        product(1.0, whole),
+        mse=np.asarray((mse_P.sum(-1) + cross) / count),
+        mean_norm2=((slope_P**2 * gradient2_P).sum(-1) + with_itself) / count,
+        inner=((slope_P * gradient2_P).sum(-1) + with_one) / count,
+        norm2=(gradient2_P.sum(-1) + whole) / count,
     )

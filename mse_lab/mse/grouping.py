@@ -6,35 +6,24 @@ share their completions and small groups come in larger numbers for nothing.
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.pools import Pools
 
 
 def _best_constant(pools: Pools, group_size: int) -> Floats:
-    """b* of each group from all other groups of its prompt, (P, R)."""
+    """b* of each group from all other groups of its prompt, (P, R); 0 without noise."""
     shape = (pools.prompts, -1, group_size)
     norms2 = pools.norms2_PN.reshape(shape).sum(-1)
     weighted = (pools.rewards_PN * pools.norms2_PN).reshape(shape).sum(-1)
     numerator, denominator = (
         whole.sum(-1, keepdims=True) - whole for whole in (weighted, norms2)
     )
-    # A prompt whose scores are all zero has no noise; any baseline will do.
-    return np.divide(
-        numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0
-    )
+    return divide(numerator, denominator)
 
 
 def form_groups(pools: Pools, group_size: int) -> Groups:
-    """Cut the pools into disjoint groups.
-
-    Args:
-        pools: The pools.
-        group_size: G; it divides the largest.
-
-    Returns:
-        Groups with R = N / G replicates a prompt, in the order of the completions.
-    """
+    """Cut the pools into R = N / G disjoint groups a prompt, in the completions' order."""
     shape = (pools.prompts, -1, group_size)
     return Groups(
         rewards_PRG=pools.rewards_PN.reshape(shape),

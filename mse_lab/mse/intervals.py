@@ -6,21 +6,21 @@ is a sum,
 
     V = sum_x s_x^2 / R_x + V_reference,
 
-of terms that are estimated apart. The first part is what a bootstrap that resamples R - 1
-of the R groups of each prompt tends to with the number of its resamples; it is taken in its
-closed form, at the finest groups that a number is made of, so that numbers at one group
-size are paired group by group, and numbers at two sizes in what both are multiples of.
+of terms that are estimated apart: the first is the limit of a bootstrap that resamples
+R - 1 of the R groups of each prompt, taken at the finest groups that a number is made of.
+So numbers at one group size are paired group by group, and numbers at two sizes in what
+both are multiples of.
 
-Where prompts are unlike, a few of them carry V, and V itself is uncertain. Its effective
-degrees of freedom are those of a chi-square as uncertain (Satterthwaite 1946, in the form
-of Welch 1947, exact for one prompt and for many alike):
+Where a few prompts carry V, V itself is uncertain. Its effective degrees of freedom are
+those of a chi-square as uncertain (Satterthwaite 1946, in the form of Welch 1947, exact for
+one prompt and for many alike):
 
     degrees = 2 V^2 / U - 2,   U the estimated variance of the estimate of V,
 
 for normal contributions U = sum_x 2 v_x^2 / (R_x + 1), and more where their fourth moments
-say so. Intervals and tests take Student's tails at these degrees. A number that is positive
-by nature, such as an MSE, is skewed the more, the less is known of it: its interval is
-symmetric in its logarithm. `tests/benchmarks/coverage.py` measures how often they cover.
+say so. Intervals and tests take Student's tails at these degrees. The interval of a number
+that is positive by nature, such as an MSE, is symmetric in its logarithm.
+`tests/benchmarks/coverage.py` measures how often they cover.
 """
 
 import math
@@ -50,12 +50,7 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
 class Spread(NamedTuple):
-    """A variance, and how well it is known.
-
-    Attributes:
-        variance: V.
-        uncertainty: The variance of V's own estimate.
-    """
+    """A variance V, and how well it is known: the variance U of V's own estimate."""
 
     variance: float
     uncertainty: float
@@ -94,18 +89,17 @@ def _coarsen(groups_PR: Floats, count: int) -> Floats:
     return groups_PR.reshape(len(groups_PR), count, -1).mean(-1)
 
 
-def _add(one: Floats, other: Floats) -> Floats:
+def _add_groups(one: Floats, other: Floats) -> Floats:
     """Add two numbers' contributions, in groups that both can be averaged to."""
     count = math.gcd(one.shape[-1], other.shape[-1])
     return _coarsen(one, count) + _coarsen(other, count)
 
 
 Parts = Mapping[str, Floats]
+Adding = Callable[[Floats, Floats], Floats]
 
 
-def _sum_by_run(
-    one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
-) -> dict[str, Floats]:
+def _sum_by_run(one: Parts, other: Parts, add: Adding) -> Parts:
     """Add what is known of the same run; keep the rest."""
     both = {run: add(one[run], other[run]) for run in one if run in other}
     return {**one, **other, **both}
@@ -171,20 +165,17 @@ class Statistic:
         return Statistic(value, groups, reference, self.reference_degrees)
 
     def __mul__(self, factor: float) -> "Statistic":
-        """Scale by a number that is not random."""
         return self._scaled(factor * self.value, factor)
 
     def __add__(self, other: "Statistic") -> "Statistic":
-        """Add."""
         return Statistic(
             self.value + other.value,
-            _sum_by_run(self.groups, other.groups, _add),
+            _sum_by_run(self.groups, other.groups, _add_groups),
             _sum_by_run(self.reference, other.reference, np.add),
             min(self.reference_degrees, other.reference_degrees),
         )
 
     def __sub__(self, other: "Statistic") -> "Statistic":
-        """Subtract."""
         return self + other * -1.0
 
     def __truediv__(self, base: "Statistic") -> "Statistic":
@@ -201,8 +192,8 @@ class Statistic:
     def exceeding(self, other: "Statistic") -> "Statistic":
         """Give a number that is positive where this one is larger than the other.
 
-        The logarithm of their ratio where both are measurably positive, which is less
-        skewed than their difference; else the difference.
+        The logarithm of their ratio, less skewed than the difference, where both are
+        measurably positive; else the difference.
         """
         if self.is_positive and other.is_positive:
             return self.log() - other.log()
@@ -211,7 +202,7 @@ class Statistic:
     def interval(
         self, level: float, *, positive: bool = False, most_degrees: float = math.inf
     ) -> Estimate:
-        """Give the value its interval of the stated level.
+        """Give the value its interval; NaN where there is no value.
 
         Args:
             level: Nominal coverage.
@@ -227,25 +218,31 @@ class Statistic:
             return Estimate(self.value, self.value / factor, self.value * factor)
         return Estimate(self.value, self.value - reach, self.value + reach)
 
+    def ratio_to(self, base: "Statistic", level: float) -> Estimate:
+        """Give the paired ratio of two positive numbers its interval; NaN if unknown."""
+        return (self / base).interval(level, positive=True)
+
+    def _tail(self, value: float, degrees: float) -> float:
+        if self.error == 0:
+            return float(value <= 0)
+        return float(stats.t.sf(value / self.error, degrees))
+
+    def _two_tails(self, degrees: float) -> float:
+        ends = (self._tail(value, degrees) for value in (self.value, -self.value))
+        return min(1.0, 2 * min(ends))
+
     def p_above_zero(self) -> float:
         """Test whether it is positive: the one-sided p-value."""
-        return self._tail(self.degrees)
+        return self._tail(self.value, self.degrees)
 
-    def _tail(self, degrees: float) -> float:
-        if self.error == 0:
-            return float(self.value <= 0)
-        return float(stats.t.sf(self.value / self.error, degrees))
+    def p_not_zero(self) -> float:
+        """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
+        return self._two_tails(self.degrees)
 
     def p_refuted(self) -> float:
         """Test whether what should be zero is not, where a wrong yes is the worse error.
 
-        The two-sided p-value at the degrees of a single prompt, if those are fewer: how
-        many prompts carry the spread is estimated too, and chance may make them many.
+        Two-sided, at the degrees of a single prompt if those are fewer: how many prompts
+        carry the spread is estimated too, and chance may make them many.
         """
-        degrees = min(self.degrees, self.least_degrees)
-        ends = (one._tail(degrees) for one in (self, self * -1.0))
-        return min(1.0, 2 * min(ends))
-
-    def p_not_zero(self) -> float:
-        """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
-        return min(1.0, 2 * min(self.p_above_zero(), (self * -1.0).p_above_zero()))
+        return self._two_tails(min(self.degrees, self.least_degrees))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import LARGEST, LEAST, Arrays, Floats
 from mse_lab.errors import InputError, nearest
+from mse_lab.estimators.binary import is_binary
 
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
@@ -66,25 +67,17 @@ class Pools:
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
         """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
 
+        What is too small to be computed with is taken as zero.
+
         Args:
             arrays: By the names of the attributes; the two `kind_*` may be absent.
             least_blocks: How many blocks K a prompt must have; a bootstrap needs two.
 
         Raises:
             InputError: One is missing, of another shape than its axes say, or holds what
-                no run can have measured; the message names it. What is too small to be
-                computed with is none of these: it is taken as zero.
+                no run can have measured; the message names it.
         """
-        names = [field.name for field in fields(cls)]
-        for name in arrays:
-            if name not in names:
-                raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
-        if not set(KINDS) & set(arrays):
-            names = [name for name in names if name not in KINDS]
-        for name in names:
-            if not isinstance(arrays.get(name), np.ndarray):
-                raise InputError(f"{name}: no array of this name; give one")
-        given = {name: arrays[name] for name in names}
+        given = _named(arrays, [field.name for field in fields(cls)])
         _see_shapes(given, least_blocks)
         found = {name: _as_numbers(name, array) for name, array in given.items()}
         shape = found["rewards_PN"].shape
@@ -117,6 +110,11 @@ class Pools:
         return bool(self.has_cross_products_P.all())
 
     @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1."""
+        return is_binary(self.rewards_PN) and is_binary(self.reference_rewards_PN)
+
+    @property
     def reference_half(self) -> int:
         """Completions n in one half of the reference."""
         return self.reference_rewards_PN.shape[1] // 2
@@ -139,13 +137,28 @@ class Pools:
 
     @property
     def aggregate_norm2(self) -> float:
-        """||mean_x g(x)||^2, unbiased: independent halves on the diagonal."""
+        """||mean_x g(x)||^2 over the run's own prompts, unbiased: halves on the diagonal.
+
+        That of the population they are drawn from is `budget.Constants.gradient2`.
+        """
         between = self.between_PP.sum() - np.trace(self.between_PP)
         return float((between + self.reference_product_P.sum()) / self.prompts**2)
 
     def in_blocks(self, values_PN: Floats) -> Floats:
         """View per-completion values (P, N) as (P, K, G)."""
         return values_PN.reshape(self.prompts, self.blocks, self.largest_group)
+
+
+def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
+    """See that arrays of these names, and no others, are there."""
+    for name in arrays:
+        if name not in names:
+            raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
+    needed = [name for name in names if name not in KINDS or set(KINDS) & set(arrays)]
+    for name in needed:
+        if not isinstance(arrays.get(name), np.ndarray):
+            raise InputError(f"{name}: no array of this name; give one")
+    return {name: arrays[name] for name in needed}
 
 
 def _see_shapes(arrays: Arrays, least_blocks: int) -> None:
@@ -185,11 +198,9 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         if not ((numbers >= 1) & (numbers < 2**53) & (np.trunc(numbers) == numbers)).all():
             raise InputError(f"{name}: give the whole numbers of tokens, one or more")
         return numbers.astype(np.int64)
-    unknown = np.isnan(numbers)
-    if name == "gram_PKGG":
-        # Norms are always known, products between completions not always.
-        unknown = np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1))
-    if unknown.any():
+    # Norms are always known, products between completions not always.
+    gram = name == "gram_PKGG"
+    if np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers).any():
         raise InputError(f"{name}: holds NaN; measure it again")
     sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
     largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors

@@ -6,15 +6,17 @@ over i != j, slightly conservative. One normal shift a prompt is common to all c
 that it cancels in differences.
 
 The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
-about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards. The oracle's
-measured MSE depends on V in the same way; without that its interval covered 88% where many
-small groups left little other noise. V and <r_A, r_B> come from the same completions: where
-right ones are rare, they rise and fall together. An estimator with E g_hat = slope g has
+about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards; so does the
+oracle's measured MSE. V and <r_A, r_B> come from the same completions: where right ones are
+rare, they rise and fall together. An estimator with E g_hat = slope g has
 E[error | reference] shifted by the slope's share of the first and the rest of the second.
 
-Where products K_ij between completions are not known, there are no replicates, and
-tr(Sigma^2) is bounded by tr(Sigma)^2: the laws' intervals are then wider than they need be,
-as far as ||g||^2 matters to them.
+Where products K_ij between completions are not known, tr(Sigma^2) is bounded by
+tr(Sigma)^2: intervals of laws are wider than they need be, as far as ||g||^2 matters.
+
+The standard error of the aggregate's ||g||^2 where g is zero adds up, over prompts, the
+variance tr(Sigma^2) / n^2 of <r_A, r_B> and the square of what the noise of rbar(x) does to
+the products with the other prompts, <r_A(x) - r_B(x), sum rbar(x')>.
 """
 
 from dataclasses import dataclass, replace
@@ -22,10 +24,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
-from mse_lab.mse.binary_laws import is_binary
-from mse_lab.mse.moment_laws import Moments, pool_moments
+from mse_lab.arrays import Floats, divide
+from mse_lab.estimators.binary import is_binary
+from mse_lab.mse.decomposition import without_diagonal
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
+
+
+class RewardNoise(NamedTuple):
+    """What the noise of the reference's rewards does in every draw, (B, P).
+
+    Attributes:
+        value: Shift of V.
+        variance: Shift of Var(Z).
+        product: Factor of <r_A, r_B>, of mean one.
+        mean: Factor of rbar, of mean one.
+    """
+
+    value: Floats
+    variance: Floats
+    product: Floats
+    mean: Floats
 
 
 @dataclass(frozen=True)
@@ -35,21 +54,15 @@ class ReferenceNoise:
     Attributes:
         error_shift_BP: Shift of a prompt's squared errors.
         gradient_shift_BP: Shift of a prompt's <r_A, r_B>, at the same rewards.
-        gradient_scale_BP: By what <r_A, r_B> is scaled with the rewards, 1 on average.
-        value_shift_BP: Shift of a prompt's V.
-        variance_shift_BP: Shift of a prompt's Var(Z).
-        normals_BP: By what rbar(x) varies along r_A(x) - r_B(x).
-        scale_BP: By what rbar(x) is scaled besides, with V.
+        normals_BP: By what rbar(x) varies along r_A(x) - r_B(x), at the same rewards.
+        rewards: What the rewards do besides.
         degrees: Degrees of freedom with which the size of the errors' shift is known.
     """
 
     error_shift_BP: Floats
     gradient_shift_BP: Floats
-    gradient_scale_BP: Floats
-    value_shift_BP: Floats
-    variance_shift_BP: Floats
     normals_BP: Floats
-    scale_BP: Floats
+    rewards: RewardNoise
     degrees: float
 
     def of_rewards(self) -> "ReferenceNoise":
@@ -61,22 +74,19 @@ class ReferenceNoise:
 def _square_products(pools: Pools) -> Floats:
     """Terms (P, N), one a completion, whose mean estimates tr(Sigma^2) of eps W.
 
-    The mean over j != i of (eps_i eps_j K_ij)^2. Where products between completions are not
-    known, and in blocks of one, eps_i^2 ||W_i||^2 times its mean: the upper bound
-    (E eps^2 ||W||^2)^2, by Cauchy-Schwarz too large by the number of directions that share
-    the noise.
+    The mean over j != i of (eps_i eps_j K_ij)^2. Where a prompt's K_ij are not known, or
+    in blocks of one, eps_i^2 ||W_i||^2 times its mean: the bound (E eps^2 ||W||^2)^2, by
+    Cauchy-Schwarz too large by the number of directions that share the noise.
     """
     residuals_PN = pools.rewards_PN - pools.value_P[:, None]
     own_PN = residuals_PN**2 * pools.norms2_PN
-    bound_PN = own_PN * own_PN.mean(-1, keepdims=True)
-    size = pools.largest_group
-    if size == 1:
-        return bound_PN
     residuals = pools.in_blocks(residuals_PN)
     terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
     pairs = terms.sum(-1) - np.diagonal(terms, axis1=-2, axis2=-1)
-    known = pools.has_cross_products_P[:, None]
-    return np.where(known, pairs.reshape(own_PN.shape) / (size - 1), bound_PN)
+    size = pools.largest_group
+    means_PN = divide(pairs.reshape(own_PN.shape), size - 1, otherwise=np.nan)
+    unknown_P1 = np.isnan(means_PN).any(-1, keepdims=True)
+    return np.where(unknown_P1, own_PN * own_PN.mean(-1, keepdims=True), means_PN)
 
 
 def covariance_square_trace(pools: Pools) -> Floats:
@@ -85,10 +95,8 @@ def covariance_square_trace(pools: Pools) -> Floats:
 
 
 def _degrees(terms_PN: Floats) -> float:
-    """Degrees of freedom of sum_x tr(Sigma_x^2): each is a mean over pairs of completions.
-
-    To first order such a mean varies four times as much as that of its terms.
-    """
+    """Degrees of freedom of sum_x tr(Sigma_x^2)."""
+    # A mean over pairs varies to first order four times as much as that of its terms.
     uncertainty = 4 * terms_PN.var(-1, ddof=1).sum() / terms_PN.shape[-1]
     total = float(terms_PN.mean(-1).sum())
     return float(2 * total**2 / uncertainty) if uncertainty > 0 else float("inf")
@@ -107,6 +115,13 @@ def gradient_noise(pools: Pools) -> Floats:
     return np.sqrt(both + _gradient_variance(pools))
 
 
+def aggregate_norm2_error(pools: Pools) -> float:
+    """Estimate the standard error of the aggregate's ||g||^2 where g is zero."""
+    own_P = covariance_square_trace(pools) / pools.reference_half**2
+    others_P = without_diagonal(pools.halves_PP).sum(-1) ** 2
+    return float(np.sqrt((own_P + others_P).sum()) / pools.prompts**2)
+
+
 def _share_of_value(pools: Pools) -> Floats:
     """Share of the gradient's first-order variance that is V's own noise, (P,).
 
@@ -119,8 +134,7 @@ def _share_of_value(pools: Pools) -> Floats:
     value, variance = pools.value_P, pools.reward_variance_P
     by_value = ((1 - 2 * value) * pools.reference_product_P) ** 2
     whole = variance * _gradient_variance(pools) * pools.reference_half / 2
-    share = np.divide(by_value, whole, out=np.zeros_like(whole), where=whole > 0)
-    return np.minimum(share, 1.0)
+    return np.minimum(divide(by_value, whole), 1.0)
 
 
 def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Floats:
@@ -129,37 +143,19 @@ def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Float
     return np.concatenate([half, -half])[: shape[0]]
 
 
-class _Rewards(NamedTuple):
-    """Shifts by the reference's rewards, (B, P), and what they do to its gradients.
+def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNoise:
+    """Draw how many of each half are right, hence the scale V (1-V) of its gradient.
 
-    Attributes:
-        value: Of V.
-        variance: Of Var(Z).
-        product: Factor of <r_A, r_B>, of mean one.
-        mean: Factor of rbar, of mean one.
-    """
-
-    value: Floats
-    variance: Floats
-    product: Floats
-    mean: Floats
-
-
-def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards:
-    """Draw how many of each half are right, and with them the scale of its gradient.
-
-    g = V (1-V) (mu_1 - mu_0), with the mean scores of right and of wrong completions, and
-    each half estimates V (1-V) without bias by n/(n-1) times its own.
+    Each half estimates V (1-V) without bias by n/(n-1) times its own.
     """
     half, value_P = pools.reference_half, pools.value_P
     counts = rng.binomial(half, value_P, size=(2, draws, pools.prompts))
     values = counts / half
-    there = np.where(value_P * (1 - value_P) > 0, value_P * (1 - value_P), 1.0)
     own = half / max(half - 1, 1) * values * (1 - values)
-    scale = np.where(value_P * (1 - value_P) > 0, own / there, 1.0)
+    scale = divide(own, value_P * (1 - value_P), otherwise=1.0)
     value = values.mean(0)
     unbiased = 2 * half / (2 * half - 1) * value * (1 - value)
-    return _Rewards(
+    return RewardNoise(
         value=value - value_P,
         variance=unbiased - pools.reward_variance_P,
         product=scale.prod(0),
@@ -167,12 +163,8 @@ def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards
     )
 
 
-def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards:
-    """Draw V and Var(Z) to first order.
-
-    With central moments m2, m3, m4 of the rewards the two have the variances m2/N and
-    (m4 - m2^2)/N and the covariance m3/N.
-    """
+def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNoise:
+    """Draw V and Var(Z): of variances m2/N and (m4 - m2^2)/N, covariance m3/N."""
     shape = (draws, pools.prompts)
     centred = pools.reference_rewards_PN - pools.value_P[:, None]
     count = centred.shape[-1]
@@ -181,19 +173,13 @@ def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> _Rewards
     own = np.maximum(m4 - m2**2 - m3**2 / varying, 0)
     value = np.sqrt(m2 / count) * _standard_normals(shape, rng)
     rest = np.sqrt(own / count) * _standard_normals(shape, rng)
-    return _Rewards(value, m3 / varying * value + rest, np.ones(shape), np.ones(shape))
+    return RewardNoise(value, m3 / varying * value + rest, np.ones(shape), np.ones(shape))
 
 
 def draw_reference_noise(
     pools: Pools, draws: int, rng: np.random.Generator
 ) -> ReferenceNoise:
-    """Draw the reference's noise.
-
-    Args:
-        pools: The pools.
-        draws: B.
-        rng: Source of randomness.
-    """
+    """Draw the reference's noise B = `draws` times."""
     shape = (draws, pools.prompts)
     binary = is_binary(pools.reference_rewards_PN)
     rewards = (_draw_binary if binary else _draw_graded)(pools, draws, rng)
@@ -206,25 +192,22 @@ def draw_reference_noise(
     return ReferenceNoise(
         error_shift_BP=error_shift,
         gradient_shift_BP=error_shift + np.sqrt(_gradient_variance(pools)) * rest,
-        gradient_scale_BP=rewards.product,
-        value_shift_BP=rewards.value,
-        variance_shift_BP=rewards.variance,
         normals_BP=sign * rest,
-        scale_BP=rewards.mean,
+        rewards=rewards,
         degrees=_degrees(terms_PN),
     )
 
 
 def draw_moments(pools: Pools, noise: ReferenceNoise) -> Moments:
     """Shift the moments that the laws need in every draw; arrays (B, P)."""
-    moments = pool_moments(pools)
+    moments, rewards = pool_moments(pools), noise.rewards
     # V stays in the range of the rewards, where laws are defined.
     lowest = pools.reference_rewards_PN.min(-1)
     highest = pools.reference_rewards_PN.max(-1)
     return replace(
         moments,
-        gradient2=noise.gradient_scale_BP * (moments.gradient2 + noise.gradient_shift_BP),
-        value=np.clip(moments.value + noise.value_shift_BP, lowest, highest),
-        variance=np.maximum(moments.variance + noise.variance_shift_BP, 0),
+        gradient2=rewards.product * (moments.gradient2 + noise.gradient_shift_BP),
+        value=np.clip(moments.value + rewards.value, lowest, highest),
+        variance=np.maximum(moments.variance + rewards.variance, 0),
         given_baseline=moments.best_baseline,
     )

@@ -8,10 +8,10 @@ all estimators, so that differences and ratios of their errors are paired.
 
 A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
 S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
-`laws.py`. It is taken off, for it is the price of a finite pool, not of the baseline b*.
+`moments.py`. It is taken off, for it is the price of a finite pool, not of the baseline b*.
 
-Without the products between completions, K off its diagonal, there are no replicates;
-what is left are norms, <r_A, r_B> and the exact laws, which need no more.
+Where products between completions, K off its diagonal, are not known, there are no errors
+(R = 0); what is left are norms, <r_A, r_B> and the exact laws, which need no more.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.grouping import form_groups, group_grams
-from mse_lab.mse.moment_laws import pool_moments
+from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
 
 
@@ -40,16 +40,13 @@ def squared_errors(
     products_PRG: Floats,
     reference_product_P: Floats,
 ) -> Floats:
-    """Measure every group's squared error against the two-half reference.
+    """Measure every group's squared error, (P, R), in squared units of the gradient.
 
     Args:
         weights_PRG: Weights w_i.
         gram_PRGG: <W_i, W_j> of each group.
         products_PRG: <W_i, rbar>.
         reference_product_P: <r_A, r_B>.
-
-    Returns:
-        Errors (P, R), in squared units of the gradient.
     """
     size = weights_PRG.shape[-1]
     # (w' K) w as a batched product: einsum over three operands is many times slower.
@@ -93,14 +90,37 @@ def measure_errors(
         Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
         between completions are not known.
     """
-    errors: dict[Key, Floats] = {}
-    for size in group_sizes if pools.has_cross_products else ():
-        groups = form_groups(pools, size)
-        for name, errors_PR in _errors_at(pools, groups, estimators).items():
-            errors[Key(name, size)] = errors_PR
-    none = np.empty((pools.prompts, 0))
+    none = dict.fromkeys((one.name for one in estimators), np.empty((pools.prompts, 0)))
+    known = pools.has_cross_products
+    by_size = {
+        size: _errors_at(pools, form_groups(pools, size), estimators) if known else none
+        for size in group_sizes
+    }
     return {
-        Key(one.name, size): errors.get(Key(one.name, size), none)
+        Key(one.name, size): by_size[size][one.name]
         for one in estimators
         for size in group_sizes
     }
+
+
+def measure_mean(
+    pools: Pools, estimator: Estimator, group_size: int
+) -> tuple[Floats, Floats]:
+    """Measure ||E g_hat||^2 and <E g_hat, g> of each prompt on its groups, (P,) each.
+
+    The first comes from products between groups of a block, NaN where it holds one only.
+    """
+    weights_PRG = estimator.weights(form_groups(pools, group_size))
+    inner_P = (weights_PRG * pools.products_PN.reshape(weights_PRG.shape)).mean((1, 2))
+    parts = pools.largest_group // group_size
+    if parts < 2:
+        return np.full(pools.prompts, np.nan), inner_P
+
+    def total(weights: Floats, gram: Floats) -> Floats:
+        return (weights[..., :, None] * gram * weights[..., None, :]).sum((1, 2, 3))
+
+    weights_PKG = pools.in_blocks(weights_PRG)
+    between_P = total(weights_PKG, pools.gram_PKGG) - total(
+        weights_PRG, group_grams(pools, group_size)
+    )
+    return between_P / (pools.blocks * parts * (parts - 1) * group_size**2), inner_P

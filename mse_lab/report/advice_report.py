@@ -18,6 +18,7 @@ from mse_lab.report.inline_svg import Drawing, inline
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.records import Record
+from mse_lab.results.tables import columns_of
 from mse_lab.words import NONE, percent, with_interval
 
 # Said of runs with norms only.
@@ -38,11 +39,6 @@ def advice_text(advice: Advice) -> str:
     return lay_out("advice.txt", advice=advice, mse=mse, **_SHARED)
 
 
-def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    heads = (name, f"{name}_low", f"{name}_high")
-    return dict(zip(heads, estimate or (None, None, None), strict=True))
-
-
 def advice_table(advice: Advice) -> pd.DataFrame:
     """Make `advice.csv`: a row for each group size, its MSE at the budget.
 
@@ -55,13 +51,14 @@ def advice_table(advice: Advice) -> pd.DataFrame:
         place = CURVE_SIZES.index(size)
         grpo, *others = (advice.curves[name][place] for name in CURVES)
         heads = [f"{name.replace('-', '_')}_mse" for name in CURVES[1:]]
+        percents = Estimate(*(100 * end for end in more))
         rows.append(
             {
                 "group_size": size,
                 "budget": BUDGET,
-                **_columns("mse", grpo),
-                **_columns("more_samples_percent", Estimate(*(100 * end for end in more))),
-                **_columns("silent_share", silent),
+                **columns_of("mse", grpo),
+                **columns_of("more_samples_percent", percents),
+                **columns_of("silent_share", silent),
                 **dict(zip(heads, (other.value for other in others), strict=True)),
             }
         )

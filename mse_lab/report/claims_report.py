@@ -11,7 +11,7 @@ from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
-from mse_lab.results.finished_run import read_run_name
+from mse_lab.results.finished_run import read_tables
 from mse_lab.results.records import Record
 from mse_lab.words import NONE
 
@@ -52,7 +52,7 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
 
 def write_claims(folder: Path, claims: Sequence[Claim]) -> None:
     """Write `claims.csv` and `claims.md` of a run's folder; others' claims are left out."""
-    name, record = read_run_name(folder), Record(folder)
+    name, record = read_tables(folder).name, Record(folder)
     own = [claim for claim in claims if name in claim.runs]
     write_table(record.path("claims.csv"), claims_table(own))
     write_text(record.path("claims.md"), claims_markdown(own))

@@ -31,7 +31,8 @@ from mse_lab.report.drawing import (
     save_figure,
     styles_of,
 )
-from mse_lab.results.finished_run import Tables, read_laws, read_tables
+from mse_lab.results.finished_run import Tables, read_tables
+from mse_lab.results.records import Record
 
 MSE, SCALE_FREE = "mse", "scale_free_mse"
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
@@ -59,7 +60,7 @@ def _curves(folder: Path, column: str) -> tuple[Tables, pd.DataFrame]:
         named = dict(zip(_columns("law"), _columns(MSE), strict=True))
         table = table.drop(columns=named.values()).rename(columns=named)
     elif tables.law_only:
-        laws = read_laws(folder)
+        laws = Record(folder).read_table("laws.csv")
         table = laws[laws["group_size"].isin(table["group_size"])]
     return tables, table if column == MSE else table.dropna(subset=_columns(column)[:2])
 

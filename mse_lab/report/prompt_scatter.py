@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import middle_size
 from mse_lab.arrays import Floats
-from mse_lab.mse.moment_laws import LAWS
+from mse_lab.mse.laws import LAWS
 from mse_lab.report.drawing import PAPER, Style, label_plainly
 from mse_lab.report.inline_svg import Drawing, inline_panel
 from mse_lab.words import number

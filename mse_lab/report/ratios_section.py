@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.mse.curves import paired_ratio
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key
-from mse_lab.results.tables import ratio
 
 PAIRS = {
     "GRPO-type / oracle": ("grpo", "oracle"),
@@ -21,8 +21,9 @@ def _ratios(
 ) -> tuple[Estimate | None, Estimate | None]:
     """Ratio as measured, and by law; None where it cannot be had."""
     top, bottom = (source.compared[Key(name, size)] for name in pair)
-    measured, law = map(ratio, top, bottom, (source.level, source.level))
-    return measured, law
+    level = source.level
+    measured = paired_ratio(top.measured, bottom.measured, level)
+    return measured, paired_ratio(top.law, bottom.law, level)
 
 
 def _rows(source: FinishedRun) -> list[tuple[int, list[Any]]]:

@@ -1,8 +1,4 @@
-"""Analysis: the one way from pools to numbers.
-
-Commands, tables, claims, advice and pages take theirs from here, and so does the public
-door (`door.py`). It needs no model.
-"""
+"""Analysis: the one way from pools to numbers, whoever asks for them, without a model."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,21 +7,18 @@ import pandas as pd
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.mse.curves import (
-    Curve,
-    Curves,
-    law_curves,
-    measure_curves,
-    warn_of_disagreement,
-    warn_of_few_degrees,
-    warn_of_norms_only,
-)
+from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry, Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results import tables
+from mse_lab.results.warnings import (
+    warn_of_disagreement,
+    warn_of_few_degrees,
+    warn_of_norms_only,
+)
 
 
 @dataclass(frozen=True)
@@ -55,15 +48,8 @@ class Analysis:
 
     @cached_property
     def estimators(self) -> tuple[Estimator, ...]:
-        """The estimators.
-
-        Raises:
-            InputError: One is not to be had, or does not apply to these sizes.
-        """
-        found = find_estimators(
-            list(self.entries), list(self.group_sizes), self.pools.prompts
-        )
-        return tuple(found)
+        """The estimators; refused where one is not to be had or does not apply."""
+        return tuple(find_estimators(self.entries, self.group_sizes, self.pools.prompts))
 
     @cached_property
     def errors(self) -> dict[Key, Floats]:
@@ -78,7 +64,7 @@ class Analysis:
         return Curves(self.pools, noise, self.name)
 
     @cached_property
-    def points(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+    def points(self) -> dict[Key, Point]:
         """Every point of every curve: measured, and by law."""
         return measure_curves(self.curves, self.estimators, self.errors)
 

@@ -5,7 +5,7 @@
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated. The products <W_i, W_j>, i != j, of a block sum to zero on average.
 - `completions are the policy's`: of completions from elsewhere, no other law is likelier
-  than the policy to have drawn the tokens (`rivals.py`).
+  than the policy to have drawn the tokens (`policy/other_laws.py`).
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
   the same score, in every parameter.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.mse.pools import Pools
 
 # Largest tolerated difference of a completion's log-probability, in nats a token. Cached
@@ -30,13 +30,28 @@ SCORE_BOUNDS = {"float64": 1e-4, "float32": 5e-3, "float16": 0.1, "bfloat16": 0.
 # Least size of scores that `mean score zero` brings to one scale, over the median.
 LEAST_SIZE = 0.1
 
-MEAN_SCORE = "mean score zero"
-
 # Squared distance of two scores that counts as none, over the sum of their squared norms.
 EQUAL = 1e-5
 
 # Probability of a false alarm of `mean score zero` and of `completions are the policy's`.
 FALSE_ALARM = 1e-6
+
+DRAWN_LAW = "drawn law equals differentiated law"
+MEAN_SCORE = "mean score zero"
+RIVALS = "completions are the policy's"
+INVARIANCE = "batch invariance"
+
+# What the figure of each check is.
+MEANINGS = {
+    DRAWN_LAW: (
+        "largest difference between drawn and recomputed log-probability, nats a token"
+    ),
+    MEAN_SCORE: "standardised ||mean score||^2, off-diagonal",
+    RIVALS: "log-likelihood ratio, over the policy, of other laws that may have drawn them",
+    INVARIANCE: (
+        "largest relative difference of a completion's score alone, padded and batched"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -45,9 +60,9 @@ class Check:
 
     Attributes:
         name: What was checked.
-        figure: The measured number; None where what it compares was not given.
+        figure: The measured number; None where the check could not be made.
         bound: What it may not exceed.
-        ok: Whether it holds; None where it could not be made.
+        ok: Whether it holds; None as the figure.
         meaning: What the figure is, in words.
     """
 
@@ -60,13 +75,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Checks:
-    """What `checks.json` holds.
-
-    Attributes:
-        ok: Whether none of the checks failed.
-        checks: The built-in checks.
-        warnings: What a reader should know before using the numbers, a sentence each.
-    """
+    """What `checks.json` holds; `ok` where none of the checks failed."""
 
     ok: bool
     checks: list[Check]
@@ -78,9 +87,10 @@ def hold(checks: Iterable[Check]) -> bool:
     return not any(check.ok is False for check in checks)
 
 
-def _check(name: str, figure: float, bound: float, meaning: str) -> Check:
+def _check(name: str, figure: float | None, bound: float) -> Check:
     # Written so that NaN fails.
-    return Check(name, figure, bound, bool(figure <= bound), meaning)
+    ok = None if figure is None else bool(figure <= bound)
+    return Check(name, figure, bound, ok, MEANINGS[name])
 
 
 def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
@@ -89,20 +99,13 @@ def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64])
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:
-    """Compare the law that was drawn from with the law that was differentiated.
+    """Compare the law that was drawn from with the one that was differentiated.
 
     Args:
-        gaps: `law_gap` of each pool; none where completions came without the
-            log-probabilities that they were drawn with.
-        dtype: The model's dtype, which sets the bound.
+        gaps: `law_gap` of each pool; none where those of the draw are not known.
+        dtype: The model's, which sets the bound.
     """
-    name, bound = "drawn law equals differentiated law", LAW_BOUNDS[dtype]
-    meaning = (
-        "largest difference between drawn and recomputed log-probability, nats a token"
-    )
-    if not gaps:
-        return Check(name, None, bound, None, meaning)
-    return _check(name, float(np.max(gaps)), bound, meaning)
+    return _check(DRAWN_LAW, float(np.max(gaps)) if gaps else None, LAW_BOUNDS[dtype])
 
 
 def _weights(gram_PKGG: Floats) -> Floats:
@@ -110,7 +113,7 @@ def _weights(gram_PKGG: Floats) -> Floats:
     norms2_PK = gram_PKGG.diagonal(axis1=-2, axis2=-1).mean(-1)
     others_PK = (norms2_PK.sum(1, keepdims=True) - norms2_PK) / (norms2_PK.shape[1] - 1)
     sizes_PK = others_PK + LEAST_SIZE * np.median(others_PK)
-    return np.divide(1, sizes_PK, out=np.zeros_like(sizes_PK), where=sizes_PK != 0)
+    return divide(1, sizes_PK)
 
 
 def check_mean_score(pools: Pools) -> Check:
@@ -123,70 +126,45 @@ def check_mean_score(pools: Pools) -> Check:
     of mean 0 and variance about 1, in the worst case (one direction carries all the scores
     of a block) a mean of (sum q)^2 / sum q^2 centred chi-squares, which give the bound.
     Weights bring prompts to one scale, but none depends on its own block: where a policy is
-    nearly sure, most blocks hold one completion again and again, whose small score is
-    balanced by that of a rare one in another block, and on a scale of their own the former
-    would count for more. A block that holds one distinct completion has met no such rare
-    one, and says nothing, nor does a pool in which all blocks do. Pairs that were not
-    scored together are NaN and left out; where there are no others, the check is not made.
+    nearly sure, most blocks hold one completion of a small score, balanced by that of a
+    rare one in another block, and on their own scale the former would count for more. A
+    block of one distinct completion has met no rare one and says nothing. Pairs that were
+    not scored together are NaN and left out. Where nothing is left, no check is made.
     """
     rows, columns = np.triu_indices(pools.largest_group, 1)
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
-    formed = ~np.isnan(pairs)
     own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
     both = own[..., rows] + own[..., columns]
     # ||W_i - W_j||^2, zero to the rounding of float32, in which scores are, where equal.
     varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
-    weighted = np.where(formed, pairs, 0) * _weights(pools.gram_PKGG)[..., None]
+    weighted = np.nan_to_num(pairs) * _weights(pools.gram_PKGG)[..., None]
     weighted = weighted[varied_PK]
     squares = (weighted**2).sum(-1)
     total = squares.sum()
-    figure = float(weighted.sum() / np.sqrt(total)) if total != 0 else 0.0
-    count = max(1.0, total**2 / (squares**2).sum()) if total != 0 else 1.0
+    figure = float(divide(weighted.sum(), np.sqrt(total)))
+    count = max(1.0, float(divide(total**2, (squares**2).sum())))
     bound = float((stats.chi2.isf(FALSE_ALARM, count) - count) / np.sqrt(2 * count))
-    name, meaning = MEAN_SCORE, "standardised ||mean score||^2, off-diagonal"
-    if not varied_PK.any():
-        return Check(name, None, bound, None, meaning)
-    return _check(name, figure, bound, meaning)
+    return _check(MEAN_SCORE, figure if varied_PK.any() else None, bound)
 
 
 def check_rivals(log_ratios_PR: Floats) -> Check:
     """Ask whether other laws are likelier than the policy to have drawn the completions.
 
-    Args:
-        log_ratios_PR: `rivals.rival_ratios` of each prompt.
-
     The mean of the rivals' likelihood ratios over the whole run is 1 on average where the
     policy drew the completions. So its logarithm exceeds the bound with probability
     `FALSE_ALARM` at most, by Markov.
+
+    Args:
+        log_ratios_PR: `other_laws.rival_ratios` of each prompt.
     """
     totals_R = log_ratios_PR.sum(0)
     figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))
-    meaning = (
-        "log-likelihood ratio, over the policy, of other laws that may have drawn them"
-    )
-    return _check(
-        "completions are the policy's", figure, float(-np.log(FALSE_ALARM)), meaning
-    )
+    return _check(RIVALS, figure, float(-np.log(FALSE_ALARM)))
 
 
 def check_invariance(difference: float, dtype: str) -> Check:
     """Judge the largest relative difference between alone, padded and batched scores."""
-    return _check(
-        "batch invariance",
-        difference,
-        SCORE_BOUNDS[dtype],
-        "largest relative difference of a completion's score alone, padded and batched",
-    )
-
-
-def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
-    """Say that scores could not be tested, where all blocks hold one completion each."""
-    return [
-        f"{check.name} could not be checked: no block holds two different completions, "
-        "as if they were not sampled; see sampling.temperature"
-        for check in checks
-        if check.name == MEAN_SCORE and check.ok is None
-    ]
+    return _check(INVARIANCE, difference, SCORE_BOUNDS[dtype])
 
 
 def summary(checks: Sequence[Check]) -> str:

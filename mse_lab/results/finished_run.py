@@ -15,14 +15,7 @@ from mse_lab.results.records import Record
 
 
 class Finished(NamedTuple):
-    """One finished run.
-
-    Attributes:
-        name: The probe's name, as in the tables.
-        probe: Its configuration.
-        pools: Its pools.
-        prompts: `prompts.csv`.
-    """
+    """One finished run, its name as in the tables, with its `prompts.csv`."""
 
     name: str
     probe: Probe
@@ -30,33 +23,18 @@ class Finished(NamedTuple):
     prompts: pd.DataFrame
 
     def see_of_one_run(self, folder: Path) -> None:
-        """See that the parts agree on how much was measured.
-
-        Raises:
-            InputError: They do not.
-        """
+        """Refuse parts that do not agree on how much was measured."""
         pools, size = self.pools, self.probe.pool
-        if (
-            pools.prompts != len(self.prompts)
-            or pools.largest_group != self.probe.largest_group
-            or pools.rewards_PN.shape[1] != size.replicate
-            or pools.reference_rewards_PN.shape[1] != size.reference
-        ):
+        expected = (len(self.prompts), self.probe.largest_group, size.replicate)
+        there = (pools.prompts, pools.largest_group, pools.rewards_PN.shape[1])
+        if there != expected or pools.reference_rewards_PN.shape[1] != size.reference:
             raise InputError(
                 f"{folder}: config.yaml, prompts and pools.npz are not of one run; {REMEDY}"
             )
 
 
 class Tables(NamedTuple):
-    """The tables of a run, which outlive its raw results.
-
-    Attributes:
-        name: The probe's name.
-        mse: `mse.csv`.
-        prompts: `prompts.csv`; ids and categories are texts, even where they look like
-            numbers.
-        held: Whether all its built-in checks hold.
-    """
+    """The tables of a run, which outlive its raw results, and whether all checks `held`."""
 
     name: str
     mse: pd.DataFrame
@@ -65,7 +43,7 @@ class Tables(NamedTuple):
 
     @property
     def law_only(self) -> bool:
-        """Whether the run has norms only: laws, and no replicates."""
+        """Whether there are laws, and no replicates."""
         return not self.mse["replicates"].any()
 
 
@@ -80,31 +58,14 @@ def read_tables(folder: Path) -> Tables:
         raise InputError(
             f"{folder}: no finished run; make it with python run_mse.py run PROBE"
         )
-    mse = record.read_table("mse.csv")
-    return Tables(
-        name=str(mse["probe"].iloc[0]),
-        mse=mse,
-        prompts=record.read_table("prompts.csv"),
-        held=record.read_checks().ok,
-    )
+    mse, prompts = (record.read_table(name) for name in ("mse.csv", "prompts.csv"))
+    return Tables(str(mse["probe"].iloc[0]), mse, prompts, record.read_checks().ok)
 
 
-def read_laws(folder: Path) -> pd.DataFrame:
-    """Read `laws.csv` of a run.
-
-    Raises:
-        InputError: It is missing or damaged.
-    """
-    return Record(folder).read_table("laws.csv")
-
-
-def read_run_name(folder: Path) -> str:
-    """Name the run of a folder, as its tables do.
-
-    Raises:
-        InputError: The folder holds no tables.
-    """
-    return read_tables(folder).name
+def read_probe(folder: Path) -> Probe:
+    """Read the configuration of a run."""
+    record = Record(folder)
+    return parse_probe(record.configuration(), str(record.path("config.yaml")))
 
 
 def read_finished(folder: Path) -> Finished:
@@ -115,31 +76,17 @@ def read_finished(folder: Path) -> Finished:
             several runs.
     """
     tables, record = read_tables(folder), Record(folder)
-    name = tables.name
     if not record.has("pools.npz"):
         raise InputError(
-            f"{folder}: tables only; measure it again with python run_mse.py run {name}"
+            f"{folder}: tables only; measure it again with "
+            f"python run_mse.py run {tables.name}"
         )
-    finished = Finished(name, read_probe(folder), record.read_pools(), tables.prompts)
+    pools = record.read_pools()
+    finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
     finished.see_of_one_run(folder)
     return finished
 
 
-def read_probe(folder: Path) -> Probe:
-    """Read the configuration of a run.
-
-    Raises:
-        InputError: It is not one.
-    """
-    record = Record(folder)
-    return parse_probe(record.configuration(), str(record.path("config.yaml")))
-
-
 def read_result(folder: Path) -> Analysis:
-    """Read a finished run and analyse it, as it was analysed when it was made.
-
-    Raises:
-        InputError: The folder holds tables only, or nothing, or a damaged file.
-    """
-    name, probe, pools, prompts = read_finished(folder)
-    return analyse_run(name, probe, pools, prompts)
+    """Read a finished run and analyse it, as it was analysed when it was made."""
+    return analyse_run(*read_finished(folder))

@@ -7,49 +7,22 @@ earlier versions wrote none.
 """
 
 import hashlib
-import io
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from pandas.errors import DtypeWarning, ParserWarning
-from pydantic import TypeAdapter, ValidationError
 
-from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, in_short
-from mse_lab.mse.pools import Pools
-from mse_lab.probe.plain_text import parse_yaml
-from mse_lab.results.checks import Checks
-from mse_lab.results.diagnostics import Diagnostics, restore
-
-MANIFEST = "manifest.json"
-
-# What can be made again from `pools.npz`, without a model.
-FROM_POOLS = ("mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv", "errors.npz")
+from mse_lab.results.inventory import FROM_POOLS, MANIFEST, READERS, read_npz
 
 REMEDY = "restore it, or measure again with python run_mse.py run PROBE --fresh"
 
-# Columns that stay texts, even where they look like numbers or like missing ones.
-TEXTS = ("probe", "estimator", "prompt", "category")
-
-# Columns of whole numbers, and the least of each.
-COUNTS = {"group_size": 1, "replicates": 0}
-
-SCALE_FREE = ("scale_free_mse", "scale_free_mse_low", "scale_free_mse_high")
-
 # What a parser warns of where it meets something that no run writes; not of its own future.
 _OF_CONTENT = (UserWarning, RuntimeWarning, ParserWarning, DtypeWarning)
-
-# Numbers in environment.json, where there are any.
-AMOUNTS = ("seconds", "peak_memory_bytes", "peak_device_memory_bytes")
 
 
 def is_there(path: Path) -> bool:
@@ -134,143 +107,17 @@ def make_manifest(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
-    """Read all arrays of an `.npz`, and thereby the checksum it keeps of each.
+    """Read all arrays of an `.npz`.
 
     Raises:
         InputError: It is missing or damaged.
     """
     with open_intact(path, remedy) as file:
-        return _arrays(file)
-
-
-def _arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
-    if not zipfile.is_zipfile(file):
-        raise ValueError("no .npz file of arrays")  # NumPy would advise to unpickle it
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _pools(file: BinaryIO) -> Pools:
-    return Pools.from_arrays(_arrays(file))
-
-
-def _json(file: BinaryIO, schema: Any) -> Any:
-    try:
-        return TypeAdapter(schema).validate_json(file.read())
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(" ".join([*map(str, first["loc"]), first["msg"]])) from None
-
-
-def _diagnostics(file: BinaryIO) -> Diagnostics | None:
-    return restore(_json(file, dict[str, Any]))
-
-
-def _environment(file: BinaryIO) -> dict[str, Any]:
-    values: dict[str, Any] = _json(file, dict[str, Any])
-    for name in AMOUNTS:
-        value = values.get(name, 0)
-        if value is not None and not abs(float(value)) <= LARGEST:
-            raise ValueError(f"{name} is no such number")
-    return values
-
-
-def _text(file: BinaryIO) -> str:
-    text = file.read().decode()
-    if not text.endswith("\n"):
-        raise ValueError("its last line is cut")
-    return text
-
-
-def _configuration(file: BinaryIO) -> dict[str, Any]:
-    values = parse_yaml(_text(file), "its text")
-    if not isinstance(values, dict):
-        raise TypeError("it holds no keys")
-    return values
-
-
-def _table(
-    file: BinaryIO, columns: Sequence[str], later: Sequence[str] = (), rows: int = 1
-) -> pd.DataFrame:
-    """Read a table with strings as strings.
-
-    Args:
-        file: The CSV.
-        columns: Those that it must have.
-        later: Those that tables of earlier versions lack; they are empty then.
-        rows: How many there are at least.
-    """
-    table = pd.read_csv(
-        io.StringIO(_text(file)),
-        dtype=dict.fromkeys(TEXTS, str),
-        # A number may be missing; a text may be empty.
-        keep_default_na=False,
-        na_values=[""],
-        index_col=False,
-    ).fillna(dict.fromkeys(TEXTS, ""))
-    missing = [column for column in columns if column not in table]
-    if missing or len(table) < rows:
-        raise ValueError(f"no column {missing[0]}" if missing else "no rows")
-    for column in table.columns.difference(TEXTS):
-        _see_numbers(table[column])
-    return table.reindex(columns=table.columns.union(later, sort=False))
-
-
-def _see_numbers(column: "pd.Series[float]") -> None:
-    """See that a column holds numbers that can be drawn and computed with."""
-    if column.empty:
-        return
-    least = COUNTS.get(str(column.name))
-    kinds = "if" if least is None else "i"
-    if column.dtype.kind not in kinds or (least is not None and column.min() < least):
-        raise ValueError(f"column {column.name} holds what is no such number")
-    # Squared errors are products of three numbers of the pools.
-    if column.abs().max() > LARGEST**3:
-        raise ValueError(f"column {column.name} holds {column.abs().max():.3g}")
-
-
-@dataclass(frozen=True)
-class _Completion:
-    """What is read of a line of `completions.jsonl`; earlier versions lack `truncated`."""
-
-    prompt: str
-    length: int
-    truncated: bool | None = None
-
-
-def _completions(file: BinaryIO) -> pd.DataFrame:
-    line = TypeAdapter(_Completion)
-    return pd.DataFrame(map(line.validate_json, file)).astype({"truncated": float})
-
-
-_POINT = ("probe", "estimator", "group_size")
-_LAW = ("law", "law_low", "law_high")
-
-READERS: dict[str, Callable[[BinaryIO], Any]] = {
-    MANIFEST: partial(_json, schema=dict[str, str]),
-    "config.yaml": _configuration,
-    "prompts.sha256": _text,
-    "checkpoint.json": partial(_json, schema=dict[str, str]),
-    "mse.csv": partial(
-        _table,
-        columns=(*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW),
-        later=SCALE_FREE,
-    ),
-    "laws.csv": partial(_table, columns=(*_POINT, *_LAW), later=SCALE_FREE, rows=0),
-    "prompts.csv": partial(_table, columns=("prompt", "category", "value")),
-    "by_prompt.csv": partial(_table, columns=("prompt", *_POINT[1:])),
-    "checks.json": partial(_json, schema=Checks),
-    "diagnostics.json": _diagnostics,
-    "environment.json": _environment,
-    "errors.npz": _arrays,
-    "completions.jsonl": _completions,
-    "pools.npz": _pools,
-}
+        return read_npz(file)
 
 
 def read(path: Path) -> Any:
-    """Read a file of a result by the schema that its name stands for.
+    """Read a file of a result as its name in the inventory says.
 
     Raises:
         InputError: It is missing or damaged.
@@ -287,10 +134,8 @@ def see_intact(folder: Path, names: Sequence[str]) -> None:
     """
     digests = read_manifest(folder)
     for name in names:
-        if not is_there(folder / name):
-            continue
-        if name in digests:
+        if name in digests and is_there(folder / name):
             with open_intact(folder / name):
                 pass
-        elif name in READERS:
+        elif is_there(folder / name):
             read(folder / name)

@@ -12,22 +12,13 @@ from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.finished_run import Finished
-from mse_lab.results.intact import FROM_POOLS
-from mse_lab.results.records import BESIDE, COMPLETE, Record
+from mse_lab.results.inventory import FROM_MODEL
+from mse_lab.results.records import Record
 from mse_lab.results.tables import describe_prompts
-
-# What only a model can give; the checks are written last of it.
-MEASURED = tuple(name for name in (*COMPLETE, *BESIDE) if name not in FROM_POOLS)
 
 
 def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> list[str]:
-    """Make again what is damaged or missing and follows from the pools.
-
-    Args:
-        name: The run's name.
-        probe: Its configuration.
-        prompts: Its prompts.
-        record: Its folder.
+    """Make again what is damaged or missing and follows from the pools of a run.
 
     Returns:
         The files that are made again; none where something else is damaged, too.
@@ -36,7 +27,7 @@ def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> 
         InputError: `completions.jsonl` is needed and missing, or of another run.
     """
     lost = record.lost()
-    if not lost or not record.has("checks.json") or record.damage(MEASURED):
+    if not lost or not record.has("checks.json") or record.damage(FROM_MODEL):
         return []
     described = (
         _describe(probe, prompts, record.read_table("completions.jsonl"))

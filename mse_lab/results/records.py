@@ -1,4 +1,4 @@
-"""Records: read and write `results/`, atomically, so that a kill loses nothing.
+"""Records: the folder of a run, how far it is, and what belongs in it.
 
 While a run is under way its finished prompts lie in `shards/`, one file each; a new start
 goes on from there. At the end they are joined into `pools.npz`, from which every table can
@@ -22,40 +22,8 @@ from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks, hold
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.files import write_arrays, write_json, write_table, write_text
-from mse_lab.results.intact import (
-    FROM_POOLS,
-    MANIFEST,
-    is_there,
-    make_manifest,
-    read,
-    see_intact,
-)
-
-# What a finished run consists of; after the last only the manifest is written.
-COMPLETE = ("mse.csv", "prompts.csv", "errors.npz", "pools.npz", "checks.json")
-
-# What stands beside them.
-BESIDE = (
-    "config.yaml",
-    "prompts.sha256",
-    "checkpoint.json",
-    "environment.json",
-    "diagnostics.json",
-    "completions.jsonl",
-    "laws.csv",
-    "by_prompt.csv",
-)
-
-# What other commands make of them.
-DERIVED = (
-    "claims.csv",
-    "claims.md",
-    "advice.csv",
-    "advice.md",
-    "advice.png",
-    "advice.pdf",
-    "report.html",
-)
+from mse_lab.results.intact import is_there, make_manifest, read, see_intact
+from mse_lab.results.inventory import FILES, FROM_MODEL, FROM_POOLS, MANIFEST, NEEDED
 
 
 def _remove(path: Path) -> None:
@@ -85,11 +53,14 @@ class Record:
         """Whether there is such a file."""
         return is_there(self.path(name))
 
+    def _read(self, name: str, otherwise: Any) -> Any:
+        return read(self.path(name)) if self.has(name) else otherwise
+
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        for name in (*COMPLETE, MANIFEST, *BESIDE, *DERIVED):
+        for name in (*FILES, MANIFEST):
             _remove(self.path(name))
-        shutil.rmtree(self.path("shards"), ignore_errors=True)
+        self.drop_shards()
 
     def refuse_other(
         self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
@@ -106,20 +77,20 @@ class Record:
         """
         if not self.is_begun():
             return
-        differences = self.differences(probe)
-        if not differences and self._prompts_digest() not in ("", prompts_digest):
+        differences = [self.differences(probe)]
+        if self._read("prompts.sha256", "").strip() not in ("", prompts_digest):
             also = "" if probe.completions is None else " or the file of completions"
-            differences = f"its prompts{also} have changed since"
-        changed = [
+            differences.append(f"its prompts{also} have changed since")
+        parts = [
             part
-            for part, there in self._identity().items()
+            for part, there in self._read("checkpoint.json", {}).items()
             if identity.get(part) and there and identity[part] != there
         ]
-        if not differences and changed:
-            differences = f"its checkpoint has changed since: {', '.join(changed)}"
-        if differences:
+        if parts:
+            differences.append(f"its checkpoint has changed since: {', '.join(parts)}")
+        for difference in filter(None, differences):
             raise InputError(
-                f"{self.folder} belongs to another configuration ({differences}); "
+                f"{self.folder} belongs to another configuration ({difference}); "
                 "use --fresh to start over, or --out for another folder"
             )
 
@@ -130,18 +101,9 @@ class Record:
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")
         write_json(self.path("checkpoint.json"), dict(identity))
 
-    def _identity(self) -> dict[str, str]:
-        return (
-            dict(read(self.path("checkpoint.json"))) if self.has("checkpoint.json") else {}
-        )
-
-    def _prompts_digest(self) -> str:
-        name = "prompts.sha256"
-        return str(read(self.path(name))).strip() if self.has(name) else ""
-
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
-        return dict(read(self.path("config.yaml"))) if self.has("config.yaml") else {}
+        return dict(self._read("config.yaml", {}))
 
     def differences(self, probe: Probe) -> str:
         """Say in what the folder's configuration differs from a probe; empty if in nothing.
@@ -156,14 +118,18 @@ class Record:
 
     def is_complete(self) -> bool:
         """Whether the run is finished, its raw errors there."""
-        return all(self.has(name) for name in COMPLETE)
+        return all(self.has(name) for name in NEEDED)
 
     def is_begun(self) -> bool:
         """Whether anything is here of a run, finished or not."""
         kept = self.has_tables() or self.has("pools.npz")
         return kept or self.finished_prompts() > 0
 
-    def damage(self, names: Sequence[str] = (*COMPLETE, *BESIDE)) -> str:
+    def has_tables(self) -> bool:
+        """Whether the tables that the figure needs are there."""
+        return self.has("mse.csv") and self.has("prompts.csv")
+
+    def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
         """Say which file of the result is damaged; empty if none is."""
         try:
             see_intact(self.folder, names)
@@ -177,28 +143,6 @@ class Record:
             return []
         return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
 
-    def has_tables(self) -> bool:
-        """Whether the tables that the figure needs are there."""
-        return self.has("mse.csv") and self.has("prompts.csv")
-
-    def read_table(self, name: str) -> pd.DataFrame:
-        """Read a table, or the completions, names and ids as texts."""
-        return read(self.path(name))
-
-    def read_checks(self) -> Checks:
-        """Read the built-in checks and the warnings; none if they are not written."""
-        name = "checks.json"
-        return read(self.path(name)) if self.has(name) else Checks(True, [])
-
-    def read_diagnostics(self) -> Diagnostics | None:
-        """Read what the completions are like; None if an earlier version made the run."""
-        name = "diagnostics.json"
-        return read(self.path(name)) if self.has(name) else None
-
-    def read_environment(self) -> dict[str, Any]:
-        """Read where the run was made."""
-        return read(self.path("environment.json"))
-
     def shard(self, index: int) -> Path:
         """Name the file of one prompt."""
         return self.path(f"shards/{index:06d}.npz")
@@ -207,53 +151,62 @@ class Record:
         """Count the prompts whose shards are there."""
         return len(list(self.path("shards").glob("*.npz")))
 
+    def drop_shards(self) -> None:
+        """Remove the shards of a run that is written."""
+        shutil.rmtree(self.path("shards"), ignore_errors=True)
+
+    def read_table(self, name: str) -> pd.DataFrame:
+        """Read a table, or the completions, names and ids as texts."""
+        return read(self.path(name))
+
+    def read_checks(self) -> Checks:
+        """Read the built-in checks and the warnings; none if they are not written."""
+        return self._read("checks.json", Checks(True, []))
+
+    def read_diagnostics(self) -> Diagnostics | None:
+        """Read what the completions are like; None if an earlier version made the run."""
+        return self._read("diagnostics.json", None)
+
+    def read_environment(self) -> dict[str, Any]:
+        """Read where the run was made."""
+        return read(self.path("environment.json"))
+
+    def read_pools(self) -> Pools:
+        """Read the pools."""
+        return read(self.path("pools.npz"))
+
     def write_tables(self, result: Analysis, names: Sequence[str] = FROM_POOLS) -> None:
         """Write what follows from the pools: tables, and raw squared errors."""
-        for name in names:
-            if name == "errors.npz":
-                self._write_errors(result)
-            else:
-                write_table(self.path(name), getattr(result, Path(name).stem))
-
-    def _write_errors(self, result: Analysis) -> None:
-        """Write an array `<estimator>/<group size>` each; none with norms only."""
-        errors = result.errors if result.pools.has_cross_products else {}
-        arrays = {f"{key.estimator}/{key.group_size}": one for key, one in errors.items()}
-        write_arrays(self.path("errors.npz"), arrays)
+        for name, table in result.tables.items():
+            if name in names:
+                write_table(self.path(name), table)
+        if "errors.npz" in names:
+            known = {key: one for key, one in result.errors.items() if one.size}
+            arrays = {f"{name}/{size}": one for (name, size), one in known.items()}
+            write_arrays(self.path("errors.npz"), arrays)
 
     def write_pools(self, pools: Pools) -> None:
         """Write the pools, from which all tables follow."""
         write_arrays(self.path("pools.npz"), vars(pools))
 
-    def read_pools(self) -> Pools:
-        """Read the pools of a finished run.
-
-        Raises:
-            InputError: They are damaged, or of a version that kept something else.
-        """
-        return read(self.path("pools.npz"))
+    def write_completions(self, lines: Iterable[str]) -> None:
+        """Write the completions, one JSON object a line."""
+        write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
         content = Checks(hold(checks), list(checks), list(warnings))
         write_json(self.path("checks.json"), asdict(content))
 
-    def write_completions(self, lines: Iterable[str]) -> None:
-        """Write the completions, one JSON object a line."""
-        write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
-
     def write_manifest(self) -> None:
         """Write the checksums of what the run has written."""
-        write_json(self.path(MANIFEST), make_manifest(self.folder, (*COMPLETE, *BESIDE)))
+        written = make_manifest(self.folder, FROM_POOLS + FROM_MODEL)
+        write_json(self.path(MANIFEST), written)
 
     def mark_incomplete(self) -> None:
         """Take away what is written last, before the first file is written anew."""
-        for name in (COMPLETE[-1], MANIFEST):
+        for name in ("checks.json", MANIFEST):
             _remove(self.path(name))
-
-    def drop_shards(self) -> None:
-        """Remove the shards of a run that is written."""
-        shutil.rmtree(self.path("shards"), ignore_errors=True)
 
 
 def describe_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

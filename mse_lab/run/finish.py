@@ -18,12 +18,12 @@ from mse_lab.results.checks import (
     check_invariance,
     check_mean_score,
     check_rivals,
-    warn_of_unmade,
 )
-from mse_lab.results.diagnostics import diagnose, warn_of_completions
+from mse_lab.results.diagnostics import diagnose
 from mse_lab.results.files import write_json
 from mse_lab.results.shard import Shard, stack
 from mse_lab.results.tables import describe_prompts
+from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.run.environment import describe_environment
 from mse_lab.run.one_prompt import Bench
 from mse_lab.run.prepare import Prepared

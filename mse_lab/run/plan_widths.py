@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.moment_laws import pool_moments
+from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.schema import Probe
 

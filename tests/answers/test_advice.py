@@ -26,7 +26,8 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, measure_constants
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.moment_laws import LAWS, pool_moments
+from mse_lab.mse.laws import LAWS
+from mse_lab.mse.moments import pool_moments
 from mse_lab.probe.module_kinds import KINDS
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_figure import draw_advice

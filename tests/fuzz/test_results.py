@@ -15,7 +15,8 @@ import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import write_arrays, write_json
-from mse_lab.results.intact import MANIFEST, READERS, read_arrays
+from mse_lab.results.intact import read_arrays
+from mse_lab.results.inventory import MANIFEST, READERS
 
 FILES = sorted({*READERS, "completions.jsonl", "by_prompt.csv"})
 COMMANDS = ["run", "list", "figure", "claims", "advise", "report"]

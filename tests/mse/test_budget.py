@@ -76,3 +76,14 @@ def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
     reach = stats.t.ppf(0.975, degrees) * found.error
     estimate = population.estimate(lambda one: one.between, 0.95)
     assert estimate.high - estimate.value == pytest.approx(reach)
+
+
+def test_a_constant_has_one_interval():
+    """Means of squares are positive by nature; the estimate of c1 may be below zero."""
+    population = make_population(7)
+    for name, low in (("pairs", 0), ("oracle", 0), ("between", -np.inf)):
+        value, below, above = population.constant(name, 0.95)
+        assert value == pytest.approx(getattr(population.constants, name).item())
+        assert low < below < value < above
+        symmetric = above - value == pytest.approx(value - below)
+        assert symmetric == (name == "between")

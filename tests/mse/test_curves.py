@@ -1,21 +1,17 @@
-"""Curves: replicates and laws meet the truth, and a disagreement is named."""
-
-from dataclasses import replace
+"""Curves: replicates and laws meet the truth."""
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.mse.binary_laws import find_law
 from mse_lab.mse.curves import (
     Curves,
     law_curves,
     law_sizes,
     measure_curves,
-    warn_of_disagreement,
 )
 from mse_lab.mse.decomposition import Between, aggregate
+from mse_lab.mse.laws import find_law
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import make_design
@@ -86,22 +82,6 @@ def test_laws_reach_1024():
     ]
     points = dict(law_curves(curves, estimators, SIZES))
     assert np.isfinite(points[Key("maxrl", 1024)].point.mse)
-
-
-@pytest.mark.parametrize("name", ["grpo", "grpo-std"])
-def test_agreement_and_its_failure(name):
-    """No warning on honest pools of 20 runs; one when the Gram blocks are off by 15%."""
-    rng = np.random.default_rng(2)
-    design = make_design(rng)
-    for _ in range(20):
-        pools, curves, estimators, errors = curves_of(design, rng, [name])
-        found = measure_curves(curves, estimators, errors)
-        assert not warn_of_disagreement(found)
-    broken = replace(pools, products_PN=pools.products_PN * 0)
-    errors = measure_errors(broken, estimators, SIZES)
-    found = measure_curves(curves, estimators, errors)
-    warnings = warn_of_disagreement(found)
-    assert any(line.startswith(name) for line in warnings)
 
 
 def test_laws_that_are_no_polynomial_are_not_lifted_by_the_noise_of_v():

@@ -5,8 +5,8 @@ import pytest
 
 from enumerated import random_enumerated
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.binary_laws import find_law
 from mse_lab.mse.decomposition import Between, aggregate, decompose
+from mse_lab.mse.laws import find_law
 
 
 def test_hand_values():

@@ -13,9 +13,8 @@ from designs import DESIGNS, cover
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
 from mse_lab.mse.intervals import Statistic, spread_of_means
-from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
+from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
-from simulated import make_design
 
 LEVEL, TRIALS = 0.95, 200
 
@@ -142,15 +141,6 @@ def test_law_and_replicates_disagree_at_the_nominal_rate(name):
         )
     assert np.mean(np.array(p_values) < 0.05) < 0.085
     assert min(p_values) > 1e-4
-
-
-def test_covariance_square_trace_in_blocks_of_one():
-    """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
-    rng = np.random.default_rng(3)
-    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
-    np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
 
 
 def test_degrees_of_the_references_own_noise():

@@ -13,12 +13,10 @@ from mse_lab.results.diagnostics import (
     EndToken,
     describe_tokens,
     diagnose,
-    gradient_norm2_error,
     restore,
-    warn_of_completions,
 )
 from shards import make_shard
-from simulated import DIMENSIONS, KINDS, Design, make_design
+from simulated import make_design
 
 HEALTHY = Diagnostics(
     prompts=60,
@@ -42,15 +40,6 @@ HEALTHY = Diagnostics(
 def make_shards(prompts, **changes):
     """Make shards of prompts that are all alike."""
     return [make_shard(**changes)] * prompts
-
-
-def independent_design(rng, prompts, dimensions=DIMENSIONS):
-    """Make prompts whose rewards are independent of their scores: g is zero."""
-    score = rng.standard_normal((prompts, KINDS, dimensions))
-    score -= score.mean(1, keepdims=True)
-    reward = np.repeat([0.0, 1.0], KINDS) * np.ones((prompts, 1))
-    probability = np.full(reward.shape, 1 / reward.shape[1])
-    return Design(probability, np.concatenate([score, score], axis=1), reward)
 
 
 def test_tokens_are_counted():
@@ -112,69 +101,6 @@ def test_a_file_of_another_version_is_not_read():
     assert restore({**HEALTHY.as_dict(), "more": 1}) is None
 
 
-@pytest.mark.parametrize("prompts", [1, 5, 40])
-def test_standard_error_of_the_aggregates_gradient(prompts):
-    """Where g is zero it is no smaller than the spread, and not twice as large."""
-    rng = np.random.default_rng(prompts)
-    found = []
-    for _ in range(150):
-        pools = independent_design(rng, prompts).draw(rng, 64, 4, 8)
-        found.append((pools.aggregate_norm2, gradient_norm2_error(pools)))
-    norm2, error = np.array(found).T
-    # A standard deviation of 150 draws has a relative error of 6% or, skewed, a bit more.
-    assert 0.75 * norm2.std() < np.sqrt((error**2).mean()) < 2 * norm2.std()
-
-
-def test_standard_error_without_products_between_completions():
-    """Norms only: larger than with them, and a number."""
-    rng = np.random.default_rng(0)
-    pools = independent_design(rng, 5).draw(rng, 64, 4, 8)
-    gram = pools.gram_PKGG.copy()
-    rows, columns = np.triu_indices(8, 1)
-    gram[..., rows, columns] = gram[..., columns, rows] = np.nan
-    norms_only = gradient_norm2_error(replace(pools, gram_PKGG=gram))
-    assert gradient_norm2_error(pools) < norms_only < np.inf
-
-
-@pytest.mark.parametrize("signal", [False, True])
-def test_gradient_is_told_from_zero_where_there_is_one(signal):
-    rng = np.random.default_rng(3)
-    design = make_design(rng, 20) if signal else independent_design(rng, 20)
-    found = diagnose(design.draw(rng, 256, 4, 8), make_shards(20), {2: "<end>"})
-    warnings = warn_of_completions(found)
-    assert any("of zero" in warning for warning in warnings) == (not signal)
-
-
-CUT = (EndToken(2, "<end>", 0.4),)
-SILENT = (EndToken(2, "<end>", 0.0),)
-MEANINGLESS = {
-    "given up": ({"given_up": 3}, "3 comparisons with the answer took too long"),
-    "truncated": ({"truncated": 0.6, "end_tokens": CUT}, "60% of the completions were cut"),
-    "no end": ({"truncated": 1.0, "end_tokens": SILENT}, "(known: <end> (2))"),
-    "no end known": ({"truncated": 1.0, "end_tokens": ()}, "(known: none)"),
-    "few carry it": ({"one_reward": 0.9}, "by the other 6 of 60"),
-    "few carry it, graded": (
-        {"one_reward": 0.9, "accuracy": None},
-        "all rewards are the same on 90%",
-    ),
-    "never right": ({"never_right": 1.0, "one_reward": 1.0}, "was right: the true"),
-    "always right": ({"always_right": 1.0, "one_reward": 1.0}, "take harder ones"),
-    "one reward": ({"one_reward": 1.0, "gradient_norm2": 0.0}, "have one reward"),
-    "identical": ({"commonest": 0.95}, "95% of them on average"),
-    "empty": ({"empty": 0.8, "commonest": 0.8}, "80% of the completions are empty"),
-    "no gradient": ({"gradient_norm2": 0.15}, "within 2 standard errors (0.1) of zero"),
-    "negative": ({"gradient_norm2": -0.3}, "||g||^2 = -0.3"),
-}
-
-
-@pytest.mark.parametrize("case", MEANINGLESS)
-def test_warning(case):
-    changes, message = MEANINGLESS[case]
-    warnings = warn_of_completions(replace(HEALTHY, **changes))
-    assert len(warnings) == 1
-    assert message in warnings[0]
-
-
 def test_given_up_comparisons_are_counted_over_prompts():
     design = make_design(np.random.default_rng(3), 5)
     pools = design.draw(np.random.default_rng(4), 256, 4, 8)
@@ -182,10 +108,6 @@ def test_given_up_comparisons_are_counted_over_prompts():
     assert found.given_up == 10
     without = {key: one for key, one in found.as_dict().items() if key != "given_up"}
     assert restore(without) == replace(found, given_up=0)
-
-
-def test_no_warning_of_a_healthy_run():
-    assert warn_of_completions(HEALTHY) == []
 
 
 @pytest.mark.parametrize("length", [1, 2])

@@ -22,7 +22,7 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.section_5_1 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
-from mse_lab.mse.curves import Curves, measure_curves, warn_of_norms_only
+from mse_lab.mse.curves import Curves, measure_curves
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.mse.replicates import measure_errors
@@ -31,6 +31,7 @@ from mse_lab.report.drawing import Style, collect_handles, draw_line, styles_of
 from mse_lab.report.figure_4 import SCALE_FREE, draw_companion, draw_panel
 from mse_lab.results.intact import read_arrays
 from mse_lab.results.records import Record
+from mse_lab.results.warnings import warn_of_norms_only
 from mse_lab.run import memory
 from mse_lab.run import one_prompt as measure
 from mse_lab.scores.scores import Scoring, score_block

@@ -1,4 +1,4 @@
-"""Intervals have the width of what they stand for: no narrower, no wider.
+"""Reference noise: intervals have the width of what they stand for, no narrower, no wider.
 
 Coverage on one kind of design sees neither an interval that is too wide nor a source of
 noise that is small there. So each source is made the largest once: the few completions of
@@ -9,6 +9,7 @@ first-order formulas their 20%. A false alarm has a probability below 1e-3 for a
 once for the fixed seeds.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -18,12 +19,13 @@ import pytest
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
 from mse_lab.mse.reference_noise import (
+    aggregate_norm2_error,
     covariance_square_trace,
     draw_reference_noise,
     gradient_noise,
 )
 from mse_lab.mse.replicates import measure_errors
-from simulated import Design, make_design
+from simulated import DIMENSIONS, KINDS, Design, make_design
 
 RUNS = 200
 
@@ -205,3 +207,45 @@ def test_the_squared_gradient_varies_as_its_noise_says():
     products = np.array([pools.reference_product_P[0] for pools in found])
     predicted = np.mean([gradient_noise(pools)[0] ** 2 for pools in found])
     assert 0.75 < predicted / products.var(ddof=1) < 4 / 3
+
+
+def test_covariance_square_trace_in_blocks_of_one():
+    """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
+    rng = np.random.default_rng(3)
+    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
+    residuals = pools.rewards_PN - pools.value_P[:, None]
+    bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
+    np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
+
+
+def independent_design(rng, prompts, dimensions=DIMENSIONS):
+    """Make prompts whose rewards are independent of their scores: g is zero."""
+    score = rng.standard_normal((prompts, KINDS, dimensions))
+    score -= score.mean(1, keepdims=True)
+    reward = np.repeat([0.0, 1.0], KINDS) * np.ones((prompts, 1))
+    probability = np.full(reward.shape, 1 / reward.shape[1])
+    return Design(probability, np.concatenate([score, score], axis=1), reward)
+
+
+@pytest.mark.parametrize("prompts", [1, 5, 40])
+def test_standard_error_of_the_aggregates_gradient(prompts):
+    """Where g is zero it is no smaller than the spread, and not twice as large."""
+    rng = np.random.default_rng(prompts)
+    found = []
+    for _ in range(150):
+        pools = independent_design(rng, prompts).draw(rng, 64, 4, 8)
+        found.append((pools.aggregate_norm2, aggregate_norm2_error(pools)))
+    norm2, error = np.array(found).T
+    # A standard deviation of 150 draws has a relative error of 6% or, skewed, a bit more.
+    assert 0.75 * norm2.std() < np.sqrt((error**2).mean()) < 2 * norm2.std()
+
+
+def test_standard_error_without_products_between_completions():
+    """Norms only: larger than with them, and a number."""
+    rng = np.random.default_rng(0)
+    pools = independent_design(rng, 5).draw(rng, 64, 4, 8)
+    gram = pools.gram_PKGG.copy()
+    rows, columns = np.triu_indices(8, 1)
+    gram[..., rows, columns] = gram[..., columns, rows] = np.nan
+    norms_only = aggregate_norm2_error(replace(pools, gram_PKGG=gram))
+    assert aggregate_norm2_error(pools) < norms_only < np.inf

@@ -1,12 +1,15 @@
-"""The four-number law: bias and MSE equal to enumeration, for all that have one."""
+"""Laws: equal to brute-force enumeration, of a small policy and of random four numbers."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from enumerated import random_enumerated
+from enumerated import enumerate_policy, random_enumerated
+from models import random_policy
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.mse.binary_laws import find_law, is_binary
-from mse_lab.mse.moment_laws import LAWS, Moments
+from mse_lab.mse.laws import LAWS, find_law
+from mse_lab.mse.moments import Moments
 from simulated import make_design
 
 WITH_LAW = [
@@ -83,11 +86,6 @@ def test_no_law_where_there_is_none():
     assert find_law(lengths, 4, binary=True) is None
 
 
-def test_binary():
-    assert is_binary(np.array([0.0, 1.0]))
-    assert not is_binary(np.array([0.0, 0.5]))
-
-
 def test_grpo_std_tends_to_the_arcsine_objective():
     """Proposition 13: at large G the slope is d/dV of 2 arcsin sqrt(V) = 1/sqrt(V(1-V))."""
     design = make_design(np.random.default_rng(0))
@@ -96,3 +94,67 @@ def test_grpo_std_tends_to_the_arcsine_objective():
     expected = 1 / np.sqrt(moments.value * (1 - moments.value))
     inner = (moments.value > 0.05) & (moments.value < 0.95)
     np.testing.assert_allclose(law.slope[inner], expected[inner], rtol=0.01)
+
+
+PROMPT = [3, 1, 2]
+
+
+@pytest.fixture(scope="module", params=["binary", "graded"])
+def policy(request):
+    model = random_policy(vocabulary=4, ends=(0,), hidden_size=8, num_attention_heads=2)
+    reward = {
+        "binary": lambda tokens: tokens[0] == 2 or tokens[-1] == 3,
+        "graded": lambda tokens: 0.3 * tokens[0] - 0.1 * tokens[-1],
+    }[request.param]
+    return enumerate_policy(model, PROMPT, 4, 2, reward)
+
+
+def test_mean_score_is_zero(policy):
+    mean = policy.probabilities @ policy.scores
+    assert abs(mean).max() < 1e-5 * abs(policy.scores).max()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", list(LAWS))
+def test_law_is_exact(policy, name, size):
+    """To 1e-9, once the mean score is zero as it should be.
+
+    The model computes its norms in float32, which leaves a mean of 1e-7.
+    """
+    centred = replace(policy, scores=policy.scores - policy.probabilities @ policy.scores)
+    law = float(LAWS[name](centred.moments(), size)[0])
+    np.testing.assert_allclose(law, centred.mse(ESTIMATORS[name], size), rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_grpo_is_the_u_statistic_of_lemma_1(policy, size):
+    """(1/G) sum_i w_i W_i = mean over pairs of (W_i - W_j)(Z_i - Z_j) / 2."""
+    types, groups, _ = policy.groups(size)
+    picked = np.random.default_rng(0).integers(len(types), size=50)
+    weights = ESTIMATORS["grpo"].weights(groups)[0]
+    for row in picked:
+        z, w = policy.rewards[types[row]], policy.scores[types[row]]
+        first, second = np.triu_indices(size, 1)
+        pairs = (z[first] - z[second])[:, None] * (w[first] - w[second]) / 2
+        np.testing.assert_allclose(weights[row] @ w / size, pairs.mean(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["vanilla", "grpo", "oracle", "best-constant"])
+def test_unbiased(policy, name):
+    """Up to E[W] = 0, which the float32 norms of the model miss by 1e-6."""
+    found = policy.mean_estimate(ESTIMATORS[name], 4)
+    np.testing.assert_allclose(found, policy.gradient, atol=1e-5 * abs(policy.scores).max())
+
+
+def test_a_biased_estimator_fails_the_unbiasedness_test(policy):
+    """Negative control: the mean-centred estimator is short by the factor (G-1)/G."""
+
+    class Centred:
+        @staticmethod
+        def weights(groups):
+            return groups.rewards_PRG - groups.rewards_PRG.mean(-1, keepdims=True)
+
+    found = policy.mean_estimate(Centred, 4)
+    tolerance = 1e-5 * abs(policy.scores).max()
+    assert not np.allclose(found, policy.gradient, atol=tolerance)
+    np.testing.assert_allclose(found, 3 / 4 * policy.gradient, atol=tolerance)

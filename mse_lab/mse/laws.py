@@ -1,5 +1,15 @@
-"""Binary rewards: four numbers give the law of every reward-only, group-local estimator.
+"""Exact laws: a prompt's moments -> the MSE of an estimator at any group size G.
 
+Four estimators have a law for any rewards (letters as in `moments.py`),
+
+    baseline b      (A - 2 b B + b^2 S - ||g||^2) / G
+    GRPO-type       T / G + zeta / (G (G-1))
+
+with equality: g_hat_GRPO = g_hat_oracle - (1/(G(G-1))) sum_{i != j} W_i (Z_j - V), the two
+parts are uncorrelated, and the second has mean squared norm zeta / (G(G-1)). This is
+Theorem 2 of arXiv 2603.01162 with its O() made an equality.
+
+For rewards in {0, 1} four numbers give the law of every reward-only, group-local estimator.
 With p = V, m1 = E[||W||^2 | Z=1], m0 = E[||W||^2 | Z=0], gamma = ||g||^2 and c ~ Bin(G, p)
 right completions in a group, the means of the scores of right and of wrong completions are
 g/p and -g/(1-p). So with the sums s1(c), s0(c) of the weights of the right and of the wrong
@@ -25,7 +35,15 @@ from scipy import stats
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.moment_laws import LAWS, Moments
+from mse_lab.mse.moments import Moments
+
+# The MSE, by moments and G, of those that are unbiased whatever the rewards.
+LAWS: dict[str, Callable[[Moments, int], Floats]] = {
+    "vanilla": lambda one, size: one.constant_baseline(0.0) / size,
+    "grpo": lambda one, size: one.trace_oracle / size + one.zeta / (size * (size - 1)),
+    "oracle": lambda one, size: one.trace_oracle / size,
+    "best-constant": lambda one, size: one.trace_best / size,
+}
 
 
 class Law(NamedTuple):
@@ -58,6 +76,7 @@ class _Coefficients(NamedTuple):
     slope: Floats
 
 
+@lru_cache(maxsize=1024)
 def _weight_sums(estimator: Estimator, size: int) -> _Sums:
     """Weigh one group for each number of right completions."""
     rewards = np.tri(size + 1, size, -1)
@@ -74,19 +93,16 @@ def _weight_sums(estimator: Estimator, size: int) -> _Sums:
 
 
 @lru_cache(maxsize=4)
-def _binomial(values: tuple[float, ...], size: int, dropped: int) -> Floats:
-    """P(c of G - dropped) for each value, an array (values, G - dropped + 1)."""
-    trials = size - dropped
-    return np.asarray(
-        stats.binom.pmf(np.arange(trials + 1), trials, np.array(values)[:, None])
-    )
+def _binomial(values: tuple[float, ...], trials: int) -> Floats:
+    """P(c of so many trials) for each value, (values, trials + 1)."""
+    counts = np.arange(trials + 1)
+    return np.asarray(stats.binom.pmf(counts, trials, np.array(values)[:, None]))
 
 
 def _coefficients(sums: _Sums, size: int, values: Floats) -> _Coefficients:
     """Average over c at each value; G >= 2."""
     c = np.arange(size + 1)
-    first = _binomial(tuple(values), size, 1)
-    second = _binomial(tuple(values), size, 2)
+    first, second = (_binomial(tuple(values), size - dropped) for dropped in (1, 2))
     some, none = c[1:], size - c[:-1]
     pairs = size * (size - 1)
     both_right = (sums.right**2 - sums.right_squares)[2:] / (c[2:] * (c[2:] - 1))
@@ -102,47 +118,27 @@ def _coefficients(sums: _Sums, size: int, values: Floats) -> _Coefficients:
 
 @dataclass(frozen=True)
 class BinaryLaw:
-    """The law of one estimator at one group size.
+    """The law of one estimator at one group size G >= 2, for rewards 0 and 1."""
 
-    Attributes:
-        sums: Its weights, by the number of right completions.
-        size: G >= 2.
-    """
-
-    sums: _Sums
+    estimator: Estimator
     size: int
 
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
         values, places = moments.distinct_values
-        found = _coefficients(self.sums, self.size, values)
+        found = _coefficients(_weight_sums(self.estimator, self.size), self.size, values)
         at = _Coefficients(*(column[places] for column in found))
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
         second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
         return Law(second, at.slope)
 
 
-@lru_cache(maxsize=1024)
-def _binary_law(estimator: Estimator, size: int) -> BinaryLaw:
-    return BinaryLaw(_weight_sums(estimator, size), size)
+def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
+    """The law of an unbiased estimator times a factor."""
 
-
-def is_binary(rewards: Floats) -> bool:
-    """Whether all rewards are 0 or 1."""
-    return bool(np.isin(rewards, (0, 1)).all())
-
-
-def _centred(moments: Moments, size: int) -> Law:
-    """Dr. GRPO, exact for any rewards: GRPO-type times (G-1)/G."""
-    shrink = (size - 1) / size
-    second = LAWS["grpo"](moments, size) + moments.gradient2
-    return Law(shrink**2 * second, np.full_like(second, shrink))
-
-
-def _unbiased(name: str) -> Callable[[Moments, int], Law]:
-    def law(moments: Moments, size: int) -> Law:
+    def law(moments: Moments) -> Law:
         second = LAWS[name](moments, size) + moments.gradient2
-        return Law(second, np.ones_like(second))
+        return Law(factor**2 * second, np.full_like(second, factor))
 
     return law
 
@@ -150,23 +146,16 @@ def _unbiased(name: str) -> Callable[[Moments, int], Law]:
 def find_law(
     estimator: Estimator, size: int, *, binary: bool
 ) -> Callable[[Moments], Law] | None:
-    """Find the exact law of an estimator at a group size.
+    """Find an estimator's exact law at group size G, a function of the prompts' moments.
 
-    Args:
-        estimator: The estimator.
-        size: Group size G.
-        binary: Whether all rewards are 0 or 1.
-
-    Returns:
-        A function of the prompts' moments, or None where the estimator has no law: its
-        weights depend on lengths, norms, the value or other prompts, or rewards are
-            not binary.
+    None where it has none: its weights depend on lengths, norms, the value or other
+    prompts, or rewards are not `binary`, all 0 or 1.
     """
     if estimator.name in LAWS:
-        return lambda moments: _unbiased(estimator.name)(moments, size)
+        return _scaled(estimator.name, size, 1.0)
     if estimator.name == "centred":
-        return lambda moments: _centred(moments, size)
+        return _scaled("grpo", size, (size - 1) / size)
     four_numbers = estimator.reward_only and estimator.group_local
     if binary and size >= 2 and four_numbers and not estimator.knows_value:
-        return _binary_law(estimator, size)
+        return BinaryLaw(estimator, size)
     return None

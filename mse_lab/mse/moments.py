@@ -1,24 +1,19 @@
-"""Exact laws: a prompt's moments -> the MSE of an estimator at any group size.
+"""Moments of a prompt: pools -> what the exact laws of `laws.py` are made of.
 
-For one prompt and any G >= 2, with S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2],
-T = E[(Z-V)^2 ||W||^2] - ||g||^2 and zeta = Var(Z) S + ||g||^2,
+With S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2] and gamma = ||g||^2,
 
-    baseline b      (A - 2 b B + b^2 S - ||g||^2) / G
-    GRPO-type       T / G + zeta / (G (G-1))
-
-with equality: g_hat_GRPO = g_hat_oracle - (1/(G(G-1))) sum_{i != j} W_i (Z_j - V), the two
-parts are uncorrelated, and the second has mean squared norm zeta / (G(G-1)). This is
-Theorem 2 of arXiv 2603.01162 with its O() made an equality.
+    T    = E[(Z-V)^2 ||W||^2] - gamma     the trace of the oracle's covariance
+    zeta = Var(Z) S + gamma               what a baseline from the group costs
+    b*   = B / S                          the best constant baseline
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.mse.pools import Pools
 
 
@@ -52,10 +47,7 @@ class Moments:
 
     @cached_property
     def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
-        """The values of V that occur, and the place of each prompt's among them.
-
-        They are shares of a finite reference: few, however many draws there are.
-        """
+        """The values of V that occur, few however many draws, and each prompt's place."""
         values, places = np.unique(self.value, return_inverse=True)
         return values, places.reshape(np.shape(self.value))
 
@@ -88,32 +80,7 @@ class Moments:
         """b* = E[Z ||W||^2] / E||W||^2; V where all scores are zero."""
         if self.given_baseline is not None:
             return self.given_baseline
-        out = np.broadcast_to(self.value, self.norm2.shape).copy()
-        return np.divide(self.reward_norm2, self.norm2, out=out, where=self.norm2 > 0)
-
-
-def _vanilla(moments: Moments, size: int) -> Floats:
-    return moments.constant_baseline(0.0) / size
-
-
-def _oracle(moments: Moments, size: int) -> Floats:
-    return moments.trace_oracle / size
-
-
-def _best_constant(moments: Moments, size: int) -> Floats:
-    return moments.trace_best / size
-
-
-def _grpo(moments: Moments, size: int) -> Floats:
-    return moments.trace_oracle / size + moments.zeta / (size * (size - 1))
-
-
-LAWS: dict[str, Callable[[Moments, int], Floats]] = {
-    "vanilla": _vanilla,
-    "oracle": _oracle,
-    "best-constant": _best_constant,
-    "grpo": _grpo,
-}
+        return divide(self.reward_norm2, self.norm2, otherwise=self.value)
 
 
 def _cost_of_learning(pools: Pools) -> Floats:
@@ -125,17 +92,12 @@ def _cost_of_learning(pools: Pools) -> Floats:
     """
     norms2, rewards = pools.norms2_PN, pools.rewards_PN
     count = norms2.shape[-1]
-    weighted, total = (rewards * norms2), norms2.sum(-1, keepdims=True)
-    baseline = _divide(weighted.sum(-1, keepdims=True), total)
-    others = _divide(weighted.sum(-1, keepdims=True) - weighted, total - norms2)
+    weighted = rewards * norms2
+    whole, total = (one.sum(-1, keepdims=True) for one in (weighted, norms2))
+    baseline = divide(whole, total)
+    others = divide(whole - weighted, total - norms2)
     own, learnt = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
     return np.asarray((learnt - own) * (count - 1) / (2 * count - 1))
-
-
-def _divide(top: Floats, bottom: Floats) -> Floats:
-    """Divide; zero where there is nothing below the line."""
-    shape = np.broadcast_shapes(top.shape, bottom.shape)
-    return np.divide(top, bottom, out=np.zeros(shape), where=bottom > 0)
 
 
 def pool_moments(pools: Pools) -> Moments:

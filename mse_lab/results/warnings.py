@@ -1,0 +1,191 @@
+"""Warnings: what a reader should know before using a run's numbers, a sentence each.
+
+Nothing here is wrong with a run whose checks hold; but if no prompt has both right and
+wrong completions, if all are cut, or if ||g||^2 is lost in its own noise, then the errors
+of estimators that it compares are those of a measurement nobody wants.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from mse_lab.mse.curves import Points, disagreement
+from mse_lab.mse.pools import Pools
+from mse_lab.results.checks import MEAN_SCORE, Check
+from mse_lab.results.diagnostics import Diagnostics, percent
+
+# Probability that any correct curve of a run is warned of.
+FAMILY_WISE = 1e-4
+
+# With fewer effective degrees of freedom a run is warned of: on simulated pools the 95%
+# intervals of heavy-tailed prompts covered 88 to 90% there (tests/benchmarks/coverage.py).
+FEW_DEGREES = 5
+
+# Shares of completions, or of prompts, from which on a warning is given.
+MOST, NEARLY_ALL = 0.5, 0.9
+
+# Standard errors that ||g||^2 has to stand away from zero.
+STANDARD_ERRORS = 2.0
+
+# Of each subject the first that applies is said: when, and what.
+_OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ...] = (
+    (
+        (
+            lambda one: one.never_right == 1,
+            "no completion in any prompt's reference was right: the true gradient cannot "
+            "be told from zero; look at some of completions.jsonl, then at the template, "
+            "the reward and sampling.max_new_tokens",
+        ),
+        (
+            lambda one: one.always_right == 1,
+            "every completion in every prompt's reference was right: there is nothing "
+            "left to learn from these prompts; take harder ones",
+        ),
+        (
+            lambda one: one.one_reward == 1,
+            "every prompt's reference completions have one reward: the true gradient "
+            "cannot be told from zero; look at completions.jsonl, then at the reward",
+        ),
+        (
+            lambda one: one.one_reward > MOST,
+            "{told} on {one_reward} of the prompts: the aggregate is carried by the other "
+            "{rest} of {prompts}; take prompts that the model gets right now and then, or "
+            "more completions in pool.reference",
+        ),
+    ),
+    (
+        (
+            lambda one: one.given_up > 0,
+            "{given_up} comparisons with the answer took too long and were given up: "
+            "these completions have reward 0, which another machine may see otherwise",
+        ),
+    ),
+    (
+        (
+            lambda one: not any(end.share for end in one.end_tokens),
+            "no completion ever drew an end token (known: {known}): they all were cut at "
+            "sampling.max_new_tokens; raise it, or look at prompts.template and "
+            "prompts.chat: after this prompt the model may not know where to stop",
+        ),
+        (
+            lambda one: one.truncated > MOST,
+            "{truncated} of the completions were cut at sampling.max_new_tokens: rewards "
+            "and gradient are those of the cut policy; raise it",
+        ),
+    ),
+    (
+        (
+            lambda one: one.empty > MOST,
+            "{empty} of the completions are empty, ended by their first token: the prompt "
+            "seems to end the turn; look at prompts.template and prompts.chat",
+        ),
+        (
+            lambda one: one.commonest > NEARLY_ALL,
+            "a prompt's completions are nearly all the same, {commonest} of them on "
+            "average: groups rarely differ in reward, so errors rest on a few rare "
+            "completions; raise sampling.temperature or take harder prompts",
+        ),
+    ),
+    (
+        (
+            # Where every prompt has one reward there is no gradient: that is said already.
+            lambda one: (
+                one.one_reward != 1
+                and one.gradient_norm2 <= STANDARD_ERRORS * one.gradient_norm2_error
+            ),
+            "the aggregate's ||g||^2 = {gradient_norm2:.3g} is within "
+            f"{STANDARD_ERRORS:g} standard errors ({{gradient_norm2_error:.3g}}) of zero: "
+            "relative and scale-free MSE and cosines mean little; take more completions in "
+            "pool.reference, or more prompts",
+        ),
+    ),
+)
+
+_SHARES = ("one_reward", "truncated", "empty", "commonest")
+
+
+def _in_words(found: Diagnostics) -> dict[str, object]:
+    """What the sentences name, shares in percent."""
+    ends = ", ".join(f"{one.text} ({one.id})" for one in found.end_tokens)
+    graded = found.accuracy is None
+    return {
+        **vars(found),
+        **{name: percent(getattr(found, name)) for name in _SHARES},
+        "told": "all rewards are the same" if graded else "V = 0 or 1",
+        "rest": round((1 - found.one_reward) * found.prompts),
+        "known": ends or "none",
+    }
+
+
+def warn_of_completions(found: Diagnostics) -> list[str]:
+    """Say in words what would make the measurement mean little."""
+    first = (
+        next((sentence for applies, sentence in subject if applies(found)), "")
+        for subject in _OF_COMPLETIONS
+    )
+    return [sentence.format_map(_in_words(found)) for sentence in first if sentence]
+
+
+def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
+    """Say that scores could not be tested, where all blocks hold one completion each."""
+    return [
+        f"{check.name} could not be checked: no block holds two different completions, "
+        "as if they were not sampled; see sampling.temperature"
+        for check in checks
+        if check.name == MEAN_SCORE and check.ok is None
+    ]
+
+
+def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
+    """Say that there are no replicates, why, what is left, and what to change."""
+    unknown = int((~pools.has_cross_products_P).sum())
+    if not unknown:
+        return []
+    with_law = {key.estimator for key, (_, law) in points.items() if law is not None}
+    names = dict.fromkeys(key.estimator for key in points if key.estimator not in with_law)
+    nothing = f"; there is no law for {', '.join(names)}" if names else ""
+    return [
+        f"norms only: on {unknown} of {pools.prompts} prompts a block of "
+        f"{pools.largest_group} completions did not fit in memory, so products between "
+        "completions are not known and there are no replicates; mse is empty; law is exact "
+        "at the pool's moments, confirmed by no replicate, and its intervals take an upper "
+        f"bound for the noise of ||g||^2{nothing}; for replicates raise model.memory, "
+        "count fewer parameters, or take a smaller largest group size"
+    ]
+
+
+def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
+    """Say where a few prompts or completions carry an MSE, and what pool would do."""
+    found = [
+        (measured.statistic().degrees, key)
+        for key, (measured, _) in points.items()
+        if measured is not None
+    ]
+    degrees, key = min(found, key=lambda one: one[0], default=(math.inf, None))
+    if key is None or degrees >= FEW_DEGREES:
+        return []
+    replicates = pools.rewards_PN.shape[1] // key.group_size
+    # Degrees plus two grow as replicates plus one: exact for one prompt's normal errors.
+    wanted = (FEW_DEGREES + 2) / (degrees + 2) * (replicates + 1) - 1
+    blocks = math.ceil(wanted * key.group_size / pools.largest_group)
+    return [
+        f"too few effective degrees of freedom ({degrees:.1f}, {key.estimator} at "
+        f"G = {key.group_size}): a few prompts, or a few completions, carry the MSE, and "
+        "intervals may cover less than they say; more prompts like these would do, or "
+        f"pool.replicate={blocks * pools.largest_group}"
+    ]
+
+
+def warn_of_disagreement(points: Points) -> list[str]:
+    """Name the estimators whose replicates and law disagree, family-wise at 1e-4."""
+    both = [
+        (key, measured, law, disagreement(measured, law))
+        for key, (measured, law) in points.items()
+        if measured is not None and law is not None
+    ]
+    return [
+        f"{key.estimator} at G = {key.group_size}: replicates give "
+        f"{float(measured.point.mse):.4g}, its law {float(law.point.mse):.4g} "
+        f"(p = {p_value:.1g}); one of them is wrong"
+        for key, measured, law, p_value in both
+        if p_value < FAMILY_WISE / len(both)
+    ]

@@ -1,0 +1,13 @@
+"""What tests of results share: a finished run that may be spoilt."""
+
+import shutil
+
+import pytest
+
+from mse_lab.results.records import Record
+
+
+@pytest.fixture
+def copy(project, tmp_path):
+    """A copy of the finished run, to be damaged."""
+    return Record(shutil.copytree(project / "results/small", tmp_path / "results/small"))

@@ -1,0 +1,74 @@
+"""Warnings: one for each way to measure nothing, none of an honest run."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse.test_curves import SIZES, curves_of
+from mse.test_reference_noise import independent_design
+from mse_lab.mse.curves import measure_curves
+from mse_lab.mse.replicates import measure_errors
+from mse_lab.results.diagnostics import EndToken, diagnose
+from mse_lab.results.warnings import warn_of_completions, warn_of_disagreement
+from results.test_diagnostics import HEALTHY, make_shards
+from simulated import make_design
+
+
+@pytest.mark.parametrize("signal", [False, True])
+def test_gradient_is_told_from_zero_where_there_is_one(signal):
+    rng = np.random.default_rng(3)
+    design = make_design(rng, 20) if signal else independent_design(rng, 20)
+    found = diagnose(design.draw(rng, 256, 4, 8), make_shards(20), {2: "<end>"})
+    warnings = warn_of_completions(found)
+    assert any("of zero" in warning for warning in warnings) == (not signal)
+
+
+CUT = (EndToken(2, "<end>", 0.4),)
+SILENT = (EndToken(2, "<end>", 0.0),)
+MEANINGLESS = {
+    "given up": ({"given_up": 3}, "3 comparisons with the answer took too long"),
+    "truncated": ({"truncated": 0.6, "end_tokens": CUT}, "60% of the completions were cut"),
+    "no end": ({"truncated": 1.0, "end_tokens": SILENT}, "(known: <end> (2))"),
+    "no end known": ({"truncated": 1.0, "end_tokens": ()}, "(known: none)"),
+    "few carry it": ({"one_reward": 0.9}, "by the other 6 of 60"),
+    "few carry it, graded": (
+        {"one_reward": 0.9, "accuracy": None},
+        "all rewards are the same on 90%",
+    ),
+    "never right": ({"never_right": 1.0, "one_reward": 1.0}, "was right: the true"),
+    "always right": ({"always_right": 1.0, "one_reward": 1.0}, "take harder ones"),
+    "one reward": ({"one_reward": 1.0, "gradient_norm2": 0.0}, "have one reward"),
+    "identical": ({"commonest": 0.95}, "95% of them on average"),
+    "empty": ({"empty": 0.8, "commonest": 0.8}, "80% of the completions are empty"),
+    "no gradient": ({"gradient_norm2": 0.15}, "within 2 standard errors (0.1) of zero"),
+    "negative": ({"gradient_norm2": -0.3}, "||g||^2 = -0.3"),
+}
+
+
+@pytest.mark.parametrize("case", MEANINGLESS)
+def test_warning(case):
+    changes, message = MEANINGLESS[case]
+    warnings = warn_of_completions(replace(HEALTHY, **changes))
+    assert len(warnings) == 1
+    assert message in warnings[0]
+
+
+def test_no_warning_of_a_healthy_run():
+    assert warn_of_completions(HEALTHY) == []
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo-std"])
+def test_agreement_and_its_failure(name):
+    """No warning on honest pools of 20 runs; one when the Gram blocks are off by 15%."""
+    rng = np.random.default_rng(2)
+    design = make_design(rng)
+    for _ in range(20):
+        pools, curves, estimators, errors = curves_of(design, rng, [name])
+        found = measure_curves(curves, estimators, errors)
+        assert not warn_of_disagreement(found)
+    broken = replace(pools, products_PN=pools.products_PN * 0)
+    errors = measure_errors(broken, estimators, SIZES)
+    found = measure_curves(curves, estimators, errors)
+    warnings = warn_of_disagreement(found)
+    assert any(line.startswith(name) for line in warnings)
