@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from mse_lab.scores.module_calls import tensors_in
+from mse_lab.scores.module_calls import replaced_forward, tensors_in
 from mse_lab.scores.recorder import Recorder
-from mse_lab.scores.replaced_forward import replaced_forward
 
 
 def decoder_layers(model: nn.Module) -> list[nn.Module]:

@@ -18,7 +18,7 @@ one with the sum of their weights.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,9 +27,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.policy.completions import Completions, SharedPrefix, completion_logits
+from mse_lab.policy.completions import Completions, SharedPrefix
+from mse_lab.policy.log_probabilities import completion_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.scores import sum_own_tokens, token_log_probs
 
 Gradient = dict[str, Tensor]
 
@@ -61,40 +61,23 @@ class Reference:
     log_probs_N: NDArray[np.float64]
 
 
-def completion_log_probs(
-    policy: Policy, prefix: SharedPrefix, completions: Completions
-) -> Tensor:
-    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
-    longest = int(completions.lengths_N.max())
-    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
-    logits = completion_logits(policy, prefix, tokens)
-    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
-
-
 @contextmanager
-def _summing(policy: Policy) -> Iterator[Gradient]:
-    """Sum what backward passes give, float32 or better whatever the model's precision."""
-    sums: Gradient = {}
+def meeting_gradients(
+    policy: Policy, meet: Callable[[str, Tensor], None]
+) -> Iterator[None]:
+    """Hand each parameter's name and gradient over as soon as a backward pass has it."""
 
-    def add(name: str, parameter: Tensor) -> None:
+    def hand_over(name: str, parameter: Tensor) -> None:
         gradient, parameter.grad = parameter.grad, None
-        if gradient is None:
-            return
-        if name in sums:
-            sums[name] += gradient
-        else:
-            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+        if gradient is not None:
+            meet(name, gradient)
 
-    with policy.differentiable():
-        handles = [
-            parameter.register_post_accumulate_grad_hook(partial(add, name))
-            for name, parameter in policy.parameters.items()
-        ]
-        try:
-            yield sums
-        finally:
-            for handle in handles:
-                handle.remove()
+    with policy.differentiable(), ExitStack() as stack:
+        for name, parameter in policy.parameters.items():
+            hook = partial(hand_over, name)
+            handle = parameter.register_post_accumulate_grad_hook(hook)
+            stack.callback(handle.remove)
+        yield
 
 
 def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
@@ -144,8 +127,15 @@ def weighted_gradient(
     """
     distinct, place_N = completions.distinct()
     weights_N = np.bincount(place_N, weights_N).astype(np.float64)
-    log_probs = np.empty(len(distinct))
-    with torch.enable_grad(), _summing(policy) as gradient:
+    log_probs, sums = np.empty(len(distinct)), Gradient()
+
+    def add(name: str, gradient: Tensor) -> None:
+        if name in sums:
+            sums[name] += gradient
+        else:
+            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+
+    with torch.enable_grad(), meeting_gradients(policy, add):
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, policy.batch):
@@ -154,7 +144,7 @@ def weighted_gradient(
             log_probs[part] = found.detach().double().cpu().numpy()
         prefix.backward(cut)
     # Autograd reaches the parameters in the order of the pass; sketches want the model's.
-    ordered = {name: gradient[name] for name in policy.parameters if name in gradient}
+    ordered = {name: sums[name] for name in policy.parameters if name in sums}
     return ordered, log_probs[place_N]
 
 

@@ -12,8 +12,8 @@ from enumerated import enumerate_policy
 from models import random_policy
 from mse_lab.policy import completions as drawing
 from mse_lab.policy.completions import draw, invert
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores.scores import sequence_log_probs
 
 PROMPT = [3, 4, 5, 6]
 

@@ -7,13 +7,14 @@ import torch
 
 from models import SIZES, random_policy
 from mse_lab.policy.completions import SharedPrefix
+from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.run import one_prompt as measure
 from mse_lab.run.operations import Counter, counting, reduction_operations, shape_of
 from mse_lab.run.plan_watch import PASSES, PRODUCTS, watching
-from mse_lab.scores.factors import Dense, OuterProducts, RowSums, reduce_factors
-from mse_lab.scores.reference import completion_log_probs
-from mse_lab.scores.scores import Scoring, sequence_log_probs
-from scores.test_scores import PROMPT, random_reference, some_completions
+from mse_lab.scores.block import Scoring
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.tied_parameters import reduce_factors
+from scores.test_block import PROMPT, random_reference, some_completions
 
 HIDDEN, INNER = SIZES["hidden_size"], SIZES["intermediate_size"]
 HEADS, KEYS = SIZES["num_attention_heads"], SIZES["num_key_value_heads"]

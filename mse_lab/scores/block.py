@@ -1,29 +1,25 @@
-"""Scores: completions -> Gram matrix, products with the reference, score norms.
+"""Scores of a block: completions -> Gram matrix, products with the reference, norms.
 
 The score of completion i is W_i = grad log pi(Y_i | x) in all parameters that count, its
 log-probability summed over its own tokens, end token included. One forward and backward
 pass over a block of completions yields every W_i in factored form (`factors.py`), layer
 by layer; each parameter's factors are reduced to inner products and dropped as soon as
 the backward pass has met all uses of the parameter. No score is ever stored, and the
-parameters' own gradients are never accumulated.
-
-Where the block's activations do not fit, only the inputs of the decoder layers are kept,
-and each layer is run once more when the backward pass reaches it (`layers.py`). Torch ends
-here: what leaves this file is NumPy.
+parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.module_calls import Unattributed
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import recomputed_layers
 from mse_lab.scores.recorder import Recorder
@@ -76,89 +72,6 @@ class Scores:
         )
 
 
-def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
-    """Sum each completion's token log-probabilities up to its length, (N,)."""
-    lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
-    positions = torch.arange(log_probs_NT.shape[1], device=log_probs_NT.device)
-    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(1)
-
-
-class _TokenLogProbs(torch.autograd.Function):
-    """log pi of tokens from scaled logits, differentiated once.
-
-    The gradient in the logits, d (1[v = y] - pi(v)), is written over the table of log pi:
-    with a large vocabulary the time goes into touching such tables.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
-        log_probs_NTV = torch.log_softmax(logits_NTV, dim=-1)
-        ctx.save_for_backward(log_probs_NTV, tokens_NT)
-        return log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (d_NT,) = gradients
-        log_probs_NTV, tokens_NT = ctx.saved_tensors
-        gradient = log_probs_NTV.exp_().mul_(-d_NT[..., None])
-        return gradient.scatter_add_(-1, tokens_NT[..., None], d_NT[..., None]), None
-
-
-_token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
-
-
-def token_log_probs(policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
-    """Look up each token's log-probability, (N, T)."""
-    return _token_log_probs(policy.scaled(logits_NTV), tokens_NT.to(logits_NTV.device))
-
-
-def _sequences(
-    policy: Policy, prompt: list[int], completions: Completions, padding: int
-) -> tuple[Tensor, Tensor]:
-    """Join prompt and completions: (what the model reads, the completions' tokens)."""
-    longest = int(completions.lengths_N.max())
-    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
-    tokens = nn.functional.pad(tokens, (0, padding))
-    start = torch.tensor(prompt, device=policy.device).expand(len(completions), -1)
-    return torch.cat([start, tokens[:, :-1]], dim=1), tokens
-
-
-def sequence_log_probs(
-    policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
-) -> Tensor:
-    """Compute log pi(Y_i | x) from whole sequences, no cache, padded on the right.
-
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Its completions.
-        padding: Tokens of padding beyond the longest completion.
-
-    Returns:
-        Differentiable log-probabilities (N,). What follows a completion cannot change
-        them: attention is causal and the sum stops at its length.
-    """
-    inputs, tokens = _sequences(policy, prompt, completions, padding)
-    logits = policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1]).logits
-    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
-
-
-def _sliced_log_probs(
-    policy: Policy,
-    prompt: list[int],
-    completions: Completions,
-    padding: int,
-    head: SlicedHead,
-    recorder: Recorder,
-) -> Tensor:
-    """Compute the same without ever holding all logits."""
-    inputs, tokens = _sequences(policy, prompt, completions, padding)
-    with head.capturing() as hidden:
-        policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
-    log_probs = head.log_probabilities(hidden[0], tokens.to(hidden[0].device), recorder)
-    return sum_own_tokens(log_probs, completions)
-
-
 def _score_together(
     policy: Policy,
     prompt: list[int],
@@ -170,32 +83,23 @@ def _score_together(
     """Score completions in one forward and backward pass, with all their products."""
     recorder = Recorder(policy, len(completions), reference, shared=len(prompt))
     head = SlicedHead(policy) if how.sliced else None
-    try:
-        with (
-            recorder.recording(without=head.module if head else None),
-            recomputed_layers(policy.model, recorder, how.layer),
-            torch.enable_grad(),
-        ):
-            what = policy, prompt, completions, padding
-            log_probs = (
-                _sliced_log_probs(*what, head, recorder)
-                if head
-                else sequence_log_probs(*what)
-            )
-            log_probs.sum().backward()
-        recorder.finish()
-    except Unattributed as found:
-        # Once a model: the module around the one found answers from now on.
-        recorder.hand_up(found)
-    else:
-        return Scores(
-            gram_NN=recorder.gram.numpy(),
-            products_N=recorder.products.numpy(),
-            norms2=recorder.norms2,
-            log_probs_N=log_probs.detach().double().cpu().numpy(),
+    with (
+        recorder.recording(without=head.module if head else None),
+        recomputed_layers(policy.model, recorder, how.layer),
+        torch.enable_grad(),
+    ):
+        log_probs = (
+            head.sequence_log_probs(prompt, completions, padding, recorder)
+            if head
+            else sequence_log_probs(policy, prompt, completions, padding)
         )
-    # Out of the exception, which holds on to the pass that it ended.
-    return _score_together(policy, prompt, completions, reference, padding, how)
+        log_probs.sum().backward()
+    return Scores(
+        gram_NN=recorder.gram.numpy(),
+        products_N=recorder.products.numpy(),
+        norms2=recorder.norms2,
+        log_probs_N=log_probs.detach().double().cpu().numpy(),
+    )
 
 
 def _side_by_side(parts: list[Scores]) -> Scores:
