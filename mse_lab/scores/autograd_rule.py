@@ -9,7 +9,7 @@ the completions'.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,19 +24,41 @@ HELD_BYTES = 2**30
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16"}
 
 
+class _Use(NamedTuple):
+    """A product with a parameter (and a bias), or a lookup: one side, and the result."""
+
+    name: str
+    biased: str | None
+    input: Tensor
+    counts: Tensor | None
+    result: Tensor
+
+    def factors(self, call: Call, d: Tensor, least: torch.dtype) -> dict[str, Factor]:
+        """Give the parameters' factors, from the gradient of the result."""
+        if self.counts is not None:
+            d = d * self.counts[..., None]
+        x, d = call.split(self.input), call.split(d).flatten(1, -2)
+        if not x.is_floating_point():
+            return {self.name: RowSums(x.flatten(1), d)}
+        # Of a parameter that was cast to be multiplied.
+        x, d = (
+            one.to(torch.promote_types(one.dtype, least)) for one in (x.flatten(1, -2), d)
+        )
+        bias = {} if self.biased is None else {self.biased: Dense(d.sum(1))}
+        return {self.name: OuterProducts(d, x), **bias}
+
+
 class _Uses(TorchFunctionMode):
-    """Sees every use of some parameters: their factors' one side, and their results.
+    """Sees every use of some parameters.
 
     Attributes:
-        linear: (parameter, its bias, input, result) of every product.
-        lookups: (parameter, indices, which of them count, result) of every lookup.
+        met: Products and lookups.
         other: Whether one is used in any other way.
     """
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__()
-        self.linear: list[tuple[str, str | None, Tensor, Tensor]] = []
-        self.lookups: list[tuple[str, Tensor, Tensor | None, Tensor]] = []
+        self.met: list[_Use] = []
         self.other = False
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._alive = list(parameters.values())
@@ -59,14 +81,22 @@ class _Uses(TorchFunctionMode):
             self._alive.append(result)
         return result
 
+    def _meet(
+        self, name: str, biased: str | None, x: Tensor, counts: Tensor | None, y: Tensor
+    ) -> Tensor:
+        self._kept.append((x, x._version))
+        # Part of the graph where a parameter is used twice in a row.
+        leaf = y if y.requires_grad else y.requires_grad_()
+        self.met.append(_Use(name, biased, x.detach(), counts, leaf))
+        return leaf.clone()
+
     def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         named, biased = self._names.get(id(weight)), self._names.get(id(bias))
         result = nn.functional.linear(input, weight, bias)
         if named is None or id(input) in self._names:
             self.other = True
             return result
-        self.linear.append((named, biased, self._keep(input), _leaf(result)))
-        return result.clone()
+        return self._meet(named, biased, input, None, result)
 
     def _look_up(
         self,
@@ -79,25 +109,19 @@ class _Uses(TorchFunctionMode):
         sparse: bool = False,
     ) -> Any:
         self.other |= max_norm is not None or scale_grad_by_freq
-        result = nn.functional.embedding(input, weight)
         counts = None if padding_idx is None else input != padding_idx % len(weight)
-        name = self._names[id(weight)]
-        self.lookups.append((name, self._keep(input), counts, _leaf(result)))
-        return result.clone()
+        result = nn.functional.embedding(input, weight)
+        return self._meet(self._names[id(weight)], None, input, counts, result)
 
-    def _keep(self, input: Tensor) -> Tensor:
-        self._kept.append((input, input._version))
-        return input.detach()
+    def names(self) -> list[str]:
+        """Name the parameters of all uses, sorted."""
+        pairs = [(use.name, use.biased) for use in self.met]
+        return sorted(name for pair in pairs for name in pair if name is not None)
 
     @property
     def changed(self) -> bool:
         """Whether an input was written over since its use."""
         return any(tensor._version != version for tensor, version in self._kept)
-
-
-def _leaf(tensor: Tensor) -> Tensor:
-    # Part of the graph where a parameter is used twice in a row.
-    return tensor if tensor.requires_grad else tensor.requires_grad_()
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:
@@ -139,14 +163,7 @@ def _pull_back(
 
 
 def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find factors by one run of all completions.
-
-    Args:
-        call: The call, of a module whose parameters are multiplied with or looked up.
-        gradients: Of its results.
-
-    Returns:
-        A factor for each of its parameters.
+    """Find the factors of a call's parameters by one run of all completions.
 
     Raises:
         NoExactScore: A parameter is used otherwise, or something else comes out.
@@ -156,39 +173,18 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     uses = _Uses(values)
     with uses:
         results = call.run(values)
-    named = [use[0] for use in (*uses.linear, *uses.lookups)]
-    named += [use[1] for use in uses.linear if use[1] is not None]
-    if uses.other or uses.changed or sorted(call.own) != sorted(named):
+    if uses.other or uses.changed or sorted(call.own) != uses.names():
         raise NoExactScore("its parameters are not multiplied with or looked up once each")
     _check_same(results, call.results)
-    leaves = [use[-1] for use in (*uses.linear, *uses.lookups)]
-    pulled = iter(_pull_back(results, gradients, leaves))
+    pulled = _pull_back(results, gradients, [use.result for use in uses.met])
     found: dict[str, Factor] = {}
-    for name, biased, x, _ in uses.linear:
-        x, d = (call.split(tensor).flatten(1, -2) for tensor in (x, next(pulled)))
-        # Of a parameter that was cast to be multiplied.
-        x, d = (
-            one.to(torch.promote_types(one.dtype, values[name].dtype)) for one in (x, d)
-        )
-        found[name] = OuterProducts(d, x)
-        if biased is not None:
-            found[biased] = Dense(d.sum(1))
-    for name, index, counts, _ in uses.lookups:
-        d = next(pulled)
-        d = d if counts is None else d * counts[..., None]
-        found[name] = RowSums(call.split(index).flatten(1), call.split(d).flatten(1, -2))
+    for use, d in zip(uses.met, pulled, strict=True):
+        found |= use.factors(call, d, values[use.name].dtype)
     return found
 
 
 def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find gradients by running and differentiating the module for each completion.
-
-    Args:
-        call: The call.
-        gradients: Of its results.
-
-    Returns:
-        A factor for each of its parameters.
+    """Find the gradients of a call's parameters by a run for each completion.
 
     Raises:
         NoExactScore: What comes out is not what came out before, or it does not fit.

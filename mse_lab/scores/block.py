@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
@@ -65,10 +66,10 @@ class Scores:
     def pick(self, place_N: NDArray[np.int64]) -> "Scores":
         """Give the scores of completions that are at these places of the block."""
         return Scores(
-            gram_NN=self.gram_NN[np.ix_(place_N, place_N)],
-            products_N=self.products_N[place_N],
-            norms2={name: norms2[place_N] for name, norms2 in self.norms2.items()},
-            log_probs_N=self.log_probs_N[place_N],
+            self.gram_NN[np.ix_(place_N, place_N)],
+            self.products_N[place_N],
+            {name: norms2[place_N] for name, norms2 in self.norms2.items()},
+            self.log_probs_N[place_N],
         )
 
 
@@ -104,13 +105,9 @@ def _score_together(
 
 def _side_by_side(parts: list[Scores]) -> Scores:
     """Join scores of parts of a block, the products between parts unknown."""
-    count = sum(len(part.products_N) for part in parts)
-    gram, start = np.full((count, count), np.nan), 0
-    for part in parts:
-        rows = slice(start, start + len(part.products_N))
-        gram[rows, rows], start = part.gram_NN, rows.stop
+    together = block_diag(*(np.ones_like(part.gram_NN) for part in parts)) == 1
     return Scores(
-        gram_NN=gram,
+        gram_NN=np.where(together, block_diag(*(part.gram_NN for part in parts)), np.nan),
         products_N=np.concatenate([part.products_N for part in parts]),
         norms2={
             name: np.concatenate([part.norms2[name] for part in parts])
@@ -139,24 +136,15 @@ def score_block(
         padding: Tokens of padding beyond the longest completion; changes nothing.
         how: What is kept in memory; None for everything, the fastest.
 
-    Returns:
-        The block's inner products, float64.
-
     Raises:
         InputError: A module with such a parameter has no exact rule; it is named.
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()
+    starts = range(0, len(distinct), how.block)
     parts = [
-        _score_together(
-            policy,
-            prompt,
-            distinct[start : start + how.block],
-            reference,
-            padding,
-            how,
-        )
-        for start in range(0, len(distinct), how.block)
+        _score_together(policy, prompt, part, reference, padding, how)
+        for part in (distinct[at : at + how.block] for at in starts)
     ]
     scores = _side_by_side(parts).pick(place_N)
     # Which products are known must not depend on which completions were drawn, or those

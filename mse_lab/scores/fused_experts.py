@@ -27,13 +27,9 @@ _MARKS = ("has_gate", "has_bias", "has_post_expert_norm", "is_transposed")
 
 
 class _Experts:
-    """A call of fused experts with M tokens, k slots each.
+    """A call: hidden states (M, H), each token's experts and their weights (M, k).
 
-    Attributes:
-        first: The name of the matrices A.
-        hidden: Hidden states (M, H).
-        expert: Numbers of experts (M, k).
-        weight: Their weights (M, k).
+    `first` is the name of the matrices A.
     """
 
     def __init__(self, call: Call) -> None:
@@ -108,15 +104,7 @@ def are_fused_experts(call: Call) -> bool:
 
 
 def experts_factors(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find the factors of fused experts.
-
-    Args:
-        call: The call: hidden states, each token's experts, their weights.
-        gradients: Of its one result.
-
-    Returns:
-        A factor for each of their parameters.
-    """
+    """Find the factors of a call of fused experts, a factor for each parameter."""
     module: Any = call.module
     experts, d = _Experts(call), gradients[0].flatten(0, -2)
 
@@ -125,10 +113,7 @@ def experts_factors(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
 
     expert_NS = split(experts.expert.flatten())
     d_u, active = map(split, experts.pull_back(d))
-    sides = {
-        experts.first: (d_u, split(experts.hidden)),
-        "down_proj": (split(d), active),
-    }
+    sides = {experts.first: (d_u, split(experts.hidden)), "down_proj": (split(d), active)}
     factors: dict[str, Factor] = {
         name: RoutedProducts(*(pair[::-1] if module.is_transposed else pair), expert_NS)
         for name, pair in sides.items()

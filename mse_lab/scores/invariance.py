@@ -49,14 +49,6 @@ def score_difference(
 ) -> float:
     """Compare the shortest completion of a block alone, padded and batched.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: The block.
-        reference: The reference gradient.
-        block: The block's scores.
-        how: How they were had.
-
     Returns:
         The largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,
         and of <W, rbar>, relative to ||W|| ||rbar||.

@@ -51,7 +51,7 @@ class Batch(NamedTuple):
     Attributes:
         rows: N, the completions.
         tokens: T, the tokens of each that the model reads.
-        shared: Tokens of the prompt, the first ones, which are the same for all.
+        shared: The first of them, those of the prompt, which are the same for all.
     """
 
     rows: int
@@ -80,12 +80,7 @@ class Batch(NamedTuple):
 
 
 class NoExactScore(Exception):
-    """A call's scores cannot be had by a rule.
-
-    Attributes:
-        reason: Why, in words.
-        too_large: The parameters whose gradients would not fit, by any rule.
-    """
+    """A call's scores cannot be had by a rule; for these parameters by none, if any."""
 
     def __init__(self, reason: str, too_large: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -94,16 +89,9 @@ class NoExactScore(Exception):
 
 @dataclass
 class Call:
-    """One call of a module that answers for parameters.
+    """One call of a module that answers for parameters, its tensors outside any graph.
 
-    Attributes:
-        owner: The module's name.
-        module: The module.
-        own: The parameters it answers for: name inside the module -> name.
-        args: What it was called with, outside any graph.
-        kwargs: The same, by name.
-        results: What came out, outside any graph.
-        batch: How completions lie in it.
+    `own` are the parameters it answers for: name inside the module -> name.
     """
 
     owner: str
@@ -157,9 +145,7 @@ class Call:
     def run(self, values: dict[str, Tensor], index: int | None = None) -> list[Tensor]:
         """Run the module once more with these values of parameters.
 
-        Args:
-            values: By names inside the module; the others are as they are.
-            index: The completion to run it for alone; None for all of them at once.
+        For one completion, by its index, or for all of them at once.
         """
         args, kwargs = self.args, self.kwargs
         if index is not None and not self.common:

@@ -1,8 +1,4 @@
-"""Hooks: meet each call of the modules that answer, and the gradients of its results.
-
-What a module was given is seen on the way forward and the gradient of what it gave on the
-way back, which is all that its rule needs.
-"""
+"""Hooks: what modules are given on the way forward, and gradients on the way back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -53,7 +49,7 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
 
 
 class ModuleHooks:
-    """What meets calls on the way forward and gradients on the way back.
+    """Meets calls on the way forward and gradients on the way back.
 
     Attributes:
         replaying: Whether a rule runs a module once more, which is none of the pass.
@@ -77,11 +73,7 @@ class ModuleHooks:
 
     @contextmanager
     def hooked(self, owned: Mapping[str, dict[str, str]]) -> Iterator[None]:
-        """Meet calls inside the block.
-
-        Args:
-            owned: Module -> the parameters it answers for: name inside it -> name.
-        """
+        """Meet calls of modules, with what they answer for, inside the block."""
         with ExitStack() as self._stack:
             see = self._model.register_forward_pre_hook(self._see_tokens, with_kwargs=True)
             self._stack.callback(see.remove)

@@ -36,12 +36,7 @@ BASIS_COST = {"cuda": 10**11}
 
 
 class Reduced(NamedTuple):
-    """What is kept of the scores of one parameter.
-
-    Attributes:
-        gram_NN: Their Gram matrix, float64.
-        products_N: Their inner products with the reference, float64.
-    """
+    """Gram matrix of the scores of one parameter, and their products with the reference."""
 
     gram_NN: Tensor
     products_N: Tensor
@@ -62,41 +57,24 @@ class Reduced(NamedTuple):
         return Reduced(self.gram_NN + other.gram_NN, self.products_N + other.products_N)
 
 
-class Extent(NamedTuple):
-    """The sizes of outer products: completions, tokens, rows and columns."""
+def _sizes(outer: OuterProducts) -> tuple[int, int, int, int]:
+    """N completions, T tokens, R rows, C columns."""
+    count, tokens, columns = outer.columns_NTC.shape
+    return count, tokens, outer.rows_NTR.shape[-1], columns
 
-    N: int
-    T: int
-    R: int
-    C: int
 
-    @classmethod
-    def of(cls, outer: OuterProducts) -> "Extent":
-        """Read them off."""
-        count, tokens, columns = outer.columns_NTC.shape
-        return cls(count, tokens, outer.rows_NTR.shape[-1], columns)
+def _forming(N: int, T: int, R: int, C: int) -> int:
+    """Multiplications of forming the gradients and their Gram matrix."""
+    return N * (T + N) * R * C
 
-    @property
-    def forming(self) -> int:
-        """Multiplications of forming the gradients and their Gram matrix."""
-        return self.N * (self.T + self.N) * self.R * self.C
 
-    @property
-    def contracting(self) -> int:
-        """Multiplications of contracting tokens with tokens."""
-        return (self.N * self.T) ** 2 * (self.R + self.C + ELEMENTWISE_COST)
+def _contracting(N: int, T: int, R: int, C: int) -> int:
+    """Multiplications of contracting tokens with tokens."""
+    return (N * T) ** 2 * (R + C + ELEMENTWISE_COST)
 
-    @property
-    def least(self) -> int:
-        """Multiplications of the cheaper of the two."""
-        return min(self.forming, self.contracting)
 
-    def splitting(self, shared: int) -> int:
-        """Multiplications with a split by the span of so many shared columns."""
-        inside = self._replace(C=shared).least
-        rest = self._replace(T=self.T - shared).least
-        basis = shared * self.C * (2 * shared + self.N * (self.T - shared) + self.R)
-        return inside + rest + basis
+def _least(*sizes: int) -> int:
+    return min(_forming(*sizes), _contracting(*sizes))
 
 
 def _row_slices(outer: OuterProducts, bytes_a_row: int) -> Iterator[slice]:
@@ -137,13 +115,12 @@ def _row_products(outer: OuterProducts, part: slice) -> Tensor:
     return torch.as_tensor(sum(tables))
 
 
-def _panels(extent: Extent, bytes_each: int) -> Iterator[slice]:
+def _panels(count: int, tokens: int, bytes_each: int) -> Iterator[slice]:
     """Cut completions into panels, each multiplied with itself and the later ones.
 
     A Gram matrix is symmetric: of four panels 10 products in 16 are needed, where they are
     large enough for matrix products at full speed.
     """
-    count, tokens = extent.N, extent.T
     panels = PANELS if count * tokens >= PANELS * PANEL_ROWS else 1
     largest = next(slices(count, tokens * count * tokens * bytes_each)).stop
     step = min(-(-count // panels), largest)
@@ -151,31 +128,32 @@ def _panels(extent: Extent, bytes_each: int) -> Iterator[slice]:
 
 
 def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
-    columns, extent = outer.columns_NTC, Extent.of(outer)
-    gram, products = Reduced.zero(extent.N, columns.device)
-    for part in _panels(extent, columns.element_size()):
+    columns, (count, tokens, _, _) = outer.columns_NTC, _sizes(outer)
+    gram, products = Reduced.zero(count, columns.device)
+    for part in _panels(count, tokens, columns.element_size()):
         table = _row_products(outer, part)
         table *= _with_later(columns, part)
-        by_token = table.view(part.stop - part.start, extent.T, -1, extent.T)
+        by_token = table.view(part.stop - part.start, tokens, -1, tokens)
         found = by_token.sum((1, 3)).double()
         gram[part, part.start :], gram[part.start :, part] = found, found.T
-    for part in _row_slices(outer, extent.N * extent.T * columns.element_size()):
+    for part in _row_slices(outer, count * tokens * columns.element_size()):
         pulled = at_least_float32(outer.rows_NTR[..., part]) @ reference_RC[part]
         products += torch.einsum("ntc,ntc->n", pulled, columns).double()
     return Reduced(gram, products)
 
 
 def _forming_is_cheaper(outer: OuterProducts) -> bool:
-    extent = Extent.of(outer)
-    return extent.forming <= extent.contracting
+    return _forming(*_sizes(outer)) <= _contracting(*_sizes(outer))
 
 
 def _splitting_is_cheaper(outer: OuterProducts) -> bool:
-    extent = Extent.of(outer)
-    if not 0 < outer.shared < min(extent.T, extent.C):
+    (N, T, R, C), S = _sizes(outer), outer.shared
+    if not 0 < S < min(T, C):
         return False
+    basis = S * C * (2 * S + N * (T - S) + R)
     fixed = BASIS_COST.get(outer.columns_NTC.device.type, 0)
-    return extent.splitting(outer.shared) + fixed < extent.least
+    split = _least(N, T, R, S) + _least(N, T - S, R, C) + basis + fixed
+    return split < _least(N, T, R, C)
 
 
 def _reduce_whole(outer: OuterProducts, reference_RC: Tensor) -> Reduced:

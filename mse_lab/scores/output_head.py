@@ -35,9 +35,7 @@ class _Given(BaseModelOutputWithPast):
 class SlicedHead:
     """A policy's output head, from the last hidden states to log-probabilities.
 
-    Attributes:
-        module: The linear map to the logits.
-        own: Its parameters that count: name inside it -> name.
+    `module` is the linear map to the logits, `own` are its parameters that count.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -89,13 +87,9 @@ class SlicedHead:
     def sequence_log_probs(
         self, prompt: list[int], completions: Completions, padding: int, recorder: Recorder
     ) -> Tensor:
-        """Compute log pi(Y_i | x) from whole sequences, never holding all logits, (N,).
+        """Compute log pi(Y_i | x) as `policy.log_probabilities` does, (N,).
 
-        Args:
-            prompt: The prompt's token ids.
-            completions: Its completions.
-            padding: Tokens of padding beyond the longest completion.
-            recorder: Meets the head's factors in the backward pass.
+        The recorder meets the head's factors in the backward pass.
         """
         tokens = own_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)

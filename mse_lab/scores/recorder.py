@@ -9,7 +9,7 @@ its uses are counted, and again in parts of the block, whose factors are joined.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,11 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Factor, join_completions
 from mse_lab.scores.module_calls import Call, NoExactScore
 from mse_lab.scores.module_hooks import ModuleHooks
-from mse_lab.scores.scoring_plan import find_plan
+from mse_lab.scores.scoring_plan import find_plan, refuse
 from mse_lab.scores.tied_parameters import reduce_factors
 
 
@@ -52,10 +53,7 @@ class Recorder(ModuleHooks):
 
     @contextmanager
     def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
-        """Meet every module of the plan inside the block.
-
-        Args:
-            without: A module whose factors are met elsewhere.
+        """Meet every module of the plan, but for one met elsewhere, inside the block.
 
         Raises:
             InputError: What the plan rests on does not hold; the module is named.
@@ -70,18 +68,14 @@ class Recorder(ModuleHooks):
         for name in list(self._factors):  # with a use outside the loss
             self._reduce(name)
         for name in self._reference.keys() - self.norms2.keys():
-            self._plan.refuse_unplanned(self._policy, name)
+            if not self._plan.covers(name):
+                raise refuse(self._policy, [name], "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
 
     @contextmanager
     def passing(self, rows: int, *, counted: bool) -> Iterator[None]:
-        """Meet a pass over so many of the completions, inside the block.
-
-        Args:
-            rows: Completions in it.
-            counted: Whether its uses of parameters are counted already.
-        """
+        """Meet a pass over so many of the completions, its uses counted already or not."""
         before = self.rows, self._counted
         self.rows, self._counted = rows, counted
         if self._parts is not None:
@@ -118,10 +112,9 @@ class Recorder(ModuleHooks):
 
     def meet_call(self, call: Call) -> bool:
         """Await the factors of a call's parameters."""
-        answer = self._plan.answers[call.owner]
         if not call.attributed:
-            raise answer.refuse(self._policy, "its batch is not the completions'")
-        if not answer.rule.keeps_results:
+            raise self._refuse(call, "its batch is not the completions'")
+        if not self._plan.answers[call.owner].rule.keeps_results:
             call.results = []
         for name in call.own.values():
             self.expect(name)
@@ -129,15 +122,18 @@ class Recorder(ModuleHooks):
 
     def meet_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Meet the factors of a call's parameters, by the module's rule."""
-        answer = self._plan.answers[call.owner]
         if call.changed:
-            raise answer.refuse(self._policy, "its input is changed after the call")
+            raise self._refuse(call, "its input is changed after the call")
         try:
-            found = answer.rule.factors(call, gradients)
+            found = self._plan.answers[call.owner].rule.factors(call, gradients)
         except NoExactScore as no:
-            raise answer.refuse(self._policy, no.reason, no.too_large) from None
+            raise self._refuse(call, no.reason, no.too_large) from None
         for local, name in call.own.items():
             self.meet(name, found[local])
+
+    def _refuse(self, call: Call, reason: str, names: Sequence[str] = ()) -> InputError:
+        """Say that a pass is not as the calibration pass was."""
+        return refuse(self._policy, names or list(call.own.values()), reason)
 
     def _reduce(self, name: str) -> None:
         reference = self._reference.get(name)

@@ -90,14 +90,7 @@ def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
 
 
 def in_passes(lengths_N: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
-    """Split completions into passes, those of like length together.
-
-    Args:
-        lengths_N: Their tokens; a pass pads all of its completions to the longest.
-        most: Completions in a pass at most.
-
-    Returns:
-        Which completions are in each pass.
+    """Split completions into passes of so many, those of like length together.
 
     >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
     [[1], [0, 2], [3]]
@@ -114,12 +107,6 @@ def weighted_gradient(
     weights_N: NDArray[np.float64],
 ) -> tuple[Gradient, NDArray[np.float64]]:
     """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
-
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Its completions.
-        weights_N: A weight for each.
 
     Returns:
         Parameter name -> gradient, for the parameters that autograd reaches, float32 or
@@ -155,14 +142,9 @@ def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def inner_product(left: Tensor, right: Tensor) -> float:
     """Multiply two gradients of one parameter, summed in float64."""
-    return float(
-        sum(
-            torch.dot(some.double(), others.double())
-            for some, others in zip(
-                left.flatten().split(CHUNK), right.flatten().split(CHUNK), strict=True
-            )
-        )
-    )
+    chunks = (side.flatten().split(CHUNK) for side in (left, right))
+    pairs = zip(*chunks, strict=True)
+    return float(sum(torch.dot(one.double(), other.double()) for one, other in pairs))
 
 
 def measure_reference(
@@ -180,16 +162,11 @@ def measure_reference(
         completions: An even number of them; the first half is A, the second B.
         rewards_N: Their rewards.
         keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
-
-    Returns:
-        rbar, <r_A, r_B> by parameter and ||r_A - r_B||^2.
     """
     n = len(completions) // 2
-    half_a, log_probs_a = weighted_gradient(
-        policy, prompt, completions[:n], leave_one_out(rewards_N[:n])
-    )
-    half_b, log_probs_b = weighted_gradient(
-        policy, prompt, completions[n:], leave_one_out(rewards_N[n:])
+    (half_a, log_probs_a), (half_b, log_probs_b) = (
+        weighted_gradient(policy, prompt, completions[half], leave_one_out(rewards_N[half]))
+        for half in (slice(n), slice(n, None))
     )
     for one, other in ((half_a, half_b), (half_b, half_a)):
         # An expert that only the other half's completions were sent to.

@@ -6,11 +6,7 @@ that fits and whose gradient comes back; where none does (its rows are not the
 completions', or its parameters are used without calling it) the module around it answers,
 and so do those of its like in other layers. What no module can answer for is refused by
 name. What depends on the tokens, such as the expert that one meets, is left to the pass.
-
-    >>> print(find_plan(policy))  # doctest: +SKIP
-    module                         parameters    rule         why
-    model.embed_tokens             weight        closed form  Embedding
-    model.layers.0.self_attn.q_proj  bias, weight  closed form  Linear
+`print(find_plan(policy))` shows it.
 """
 
 import re
@@ -43,40 +39,26 @@ Owned = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of a plan.
-
-    Attributes:
-        module: The module's name.
-        own: The parameters it answers for: name inside it -> name.
-        rule: By which rule.
-        why: What speaks for it.
-    """
+    """A line of a plan: a module, its parameters (name inside it -> name), rule, why."""
 
     module: str
     own: dict[str, str]
     rule: Rule
     why: str
 
-    def refuse(self, policy: Policy, reason: str, names: Sequence[str] = ()) -> InputError:
-        """Say that a pass is not as the calibration pass was."""
-        return refuse(policy, names or list(self.own.values()), reason)
-
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """Which module answers for which parameters, in the model's order.
+    """Module -> its line, in the model's order.
 
-    Attributes:
-        answers: Module -> its line. Parameters that the log-probabilities of the
-            calibration pass do not depend on are in none.
+    Parameters that the calibration pass does not depend on are in no line.
     """
 
     answers: dict[str, Answer]
 
-    def refuse_unplanned(self, policy: Policy, name: str) -> None:
-        """See that a parameter is in the plan."""
-        if not any(name in answer.own.values() for answer in self.answers.values()):
-            raise refuse(policy, [name], "it was not used in the calibration pass")
+    def covers(self, name: str) -> bool:
+        """Whether a module answers for a parameter."""
+        return any(name in answer.own.values() for answer in self.answers.values())
 
     def __str__(self) -> str:
         lines = [("module", "parameters", "rule", "why")] + [
@@ -122,11 +104,9 @@ def _calibrate(policy: Policy) -> None:
 
 
 class _Survey(ModuleHooks):
-    """A plain pass: which parameters autograd reaches, and whose rows are whose.
+    """A plain pass: the parameters that autograd reaches, and whose rows are whose.
 
-    Attributes:
-        reached: The parameters that autograd reaches.
-        told_apart: Module that is called -> whether its rows are by completion, each time.
+    `told_apart` has the modules that are called, and whether rows are each completion's.
     """
 
     def __init__(self, policy: Policy, modules: Iterable[str]) -> None:
@@ -144,24 +124,23 @@ class _Survey(ModuleHooks):
         )
         return False
 
-    def doubts(self, owned: Owned) -> dict[str, str]:
-        """Say which modules cannot answer, and why."""
+    def used(self, owned: Owned) -> Owned:
+        """Leave out modules of which autograd reaches no parameter."""
         return {
-            owner: "its batch is not the completions'"
-            if owner in self.told_apart
-            else "it is not called"
+            owner: own
             for owner, own in owned.items()
             if self.reached.intersection(own.values())
-            and not self.told_apart.get(owner, False)
         }
+
+    def doubts(self, owned: Owned) -> dict[str, str]:
+        """Say which modules cannot answer, and why."""
+        reasons = {False: "its batch is not the completions'", None: "it is not called"}
+        found = {owner: self.told_apart.get(owner) for owner in self.used(owned)}
+        return {owner: reasons[apart] for owner, apart in found.items() if not apart}
 
 
 class _Trial(ModuleHooks):
-    """A pass like a block's: what rules the modules have, and what speaks against others.
-
-    Attributes:
-        rules: Module -> the place of its rule in `RULES`.
-    """
+    """A pass like a block's: each module's rule, as its place in `RULES`, or doubts."""
 
     def __init__(self, policy: Policy, owned: Owned) -> None:
         super().__init__(policy.model, ROWS, shared=0)
@@ -172,14 +151,10 @@ class _Trial(ModuleHooks):
         with self.hooked(owned):
             _calibrate(policy)
 
-    def doubts(self, owned: Owned, reached: set[str]) -> dict[str, str]:
+    def doubts(self) -> dict[str, str]:
         """Say which modules cannot answer, and why."""
         lost = dict.fromkeys(+self._unanswered, "no gradient reaches its result")
-        return {
-            owner: reason
-            for owner, reason in (lost | self._doubts).items()
-            if reached.intersection(owned[owner].values())
-        }
+        return lost | self._doubts
 
     def meet_call(self, call: Call) -> bool:
         """Await the gradient of its results."""
@@ -239,8 +214,8 @@ def _make_plan(policy: Policy) -> ScoringPlan:
     survey = _Survey(policy, modules)
     while True:
         if not (doubts := survey.doubts(owned)):
-            trial = _Trial(policy, owned)
-            if not (doubts := trial.doubts(owned, survey.reached)):
+            trial = _Trial(policy, survey.used(owned))
+            if not (doubts := trial.doubts()):
                 break
         owned = _hand_up(policy, owned, doubts, whys)
     return ScoringPlan(
@@ -260,8 +235,8 @@ def _make_plan(policy: Policy) -> ScoringPlan:
 def kind(name: str) -> str:
     """Give a pattern for a name and its like in other layers.
 
-    >>> kind("model.layers.10.mlp")
-    'model[.]layers[.][0-9]+[.]mlp'
+    >>> kind("layers.10.mlp")
+    'layers[.][0-9]+[.]mlp'
     """
     return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))
 
@@ -271,13 +246,9 @@ def _kinds(names: Iterable[str]) -> set[str]:
 
 
 def refuse(policy: Policy, names: Sequence[str], reason: str) -> InputError:
-    """Say that some scores cannot be had, and which patterns leave their parameters out.
+    """Say that parameters have no exact score, and which patterns leave them out.
 
-    Args:
-        policy: The policy.
-        names: Parameters that have no exact score; their like in other layers is left out
-            by the patterns, too.
-        reason: Why, in words.
+    Their like in other layers is left out by the patterns, too.
     """
     module_name = names[0].rpartition(".")[0]
     module = policy.model.get_submodule(module_name)

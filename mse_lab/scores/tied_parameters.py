@@ -77,14 +77,12 @@ def _reduce(factors: Sequence[Factor], reference: Tensor) -> Reduced:
     routed, outer, sums = (
         _joined(kind, factors) for kind in (RoutedProducts, OuterProducts, RowSums)
     )
-    parts = []
-    if routed is not None:
-        parts.append(_reduce_routed(routed, reference))
-    if outer is not None:
-        parts.append(reduce_outer(outer, reference))
-    if sums is not None:
-        parts.append(_reduce_rows(sums, outer, reference))
-    return reduce(Reduced.plus, parts)
+    parts = [
+        routed and _reduce_routed(routed, reference),
+        outer and reduce_outer(outer, reference),
+        sums and _reduce_rows(sums, outer, reference),
+    ]
+    return reduce(Reduced.plus, filter(None, parts))
 
 
 @contextmanager
@@ -107,13 +105,11 @@ def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
 def reduce_factors(factors: Sequence[Factor], reference: Tensor) -> Reduced:
     """Reduce the scores of one parameter to their inner products.
 
+    Products of two gradients are summed in float32 or better, sums over slices in float64.
+
     Args:
         factors: One for each use of the parameter in the forward pass.
         reference: The reference gradient in this parameter, of its shape.
-
-    Returns:
-        Gram matrix and products with the reference. Products of two gradients are summed
-        in float32 or better, sums over slices and parameters in float64.
     """
     with _tensor_cores(factors):
         return _reduce([exact(factor) for factor in factors], at_least_float32(reference))
