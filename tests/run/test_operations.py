@@ -13,6 +13,7 @@ from mse_lab.run.operations import Counter, counting, reduction_operations, shap
 from mse_lab.run.plan_watch import PASSES, PRODUCTS, watching
 from mse_lab.scores.block import Scoring
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.tied_parameters import reduce_factors
 from scores.test_block import PROMPT, random_reference, some_completions
 
@@ -84,6 +85,7 @@ def scored(policy, size, how=None, kinds=None):
     completions, reference = some_completions(policy, size), random_reference(policy)
     if kinds:
         completions = replace(completions, tokens_NT=completions.tokens_NT % kinds)
+    find_plan(policy)  # its calibration pass is none of the block's
     with watching(policy.device, Counter()) as watch:
         measure.score_block(policy, PROMPT, completions, reference, how=how)
     return watch, len(PROMPT) + int(completions.lengths_N.max()) - 1
@@ -132,6 +134,7 @@ def test_products_foretold_for_another_prompt():
     policy = random_policy(dtype=torch.float32, tied=False, vocabulary=300)
     completions, reference = some_completions(policy, 6), random_reference(policy)
     watches = []
+    find_plan(policy)
     for prompt in (PROMPT, PROMPT * 3):
         with watching(policy.device, Counter()) as watch:
             measure.score_block(policy, prompt, completions, reference)
