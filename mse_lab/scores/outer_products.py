@@ -16,11 +16,13 @@ prompt is short beside the matrix and the completions are shorter still.
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from mse_lab.scores import factors
 from mse_lab.scores.factors import OuterProducts, at_least_float32, slices
 
 # A contraction multiplies two T x T tables element by element, bound by memory and not
@@ -81,18 +83,23 @@ def _row_slices(outer: OuterProducts, bytes_a_row: int) -> Iterator[slice]:
     return slices(outer.rows_NTR.shape[-1], bytes_a_row)
 
 
+@lru_cache(maxsize=2)
+def _workspace(size: int, device: torch.device) -> Tensor:
+    """Keep room for a slice: memory that is given back each time must be cleared anew."""
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
 def _reduce_formed(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
     """Form the gradients a slice of their rows at a time, (N, r, C)."""
     columns_NTC = outer.columns_NTC
     count, _, columns = columns_NTC.shape
     reduced = Reduced.zero(count, columns_NTC.device)
-    space = columns_NTC.new_empty(0)
-    for part in _row_slices(outer, count * columns * columns_NTC.element_size()):
+    bytes_a_row = count * columns * columns_NTC.element_size()
+    space = _workspace(max(factors.SLICE_BYTES, bytes_a_row), columns_NTC.device)
+    for part in _row_slices(outer, bytes_a_row):
         rows_NTR = at_least_float32(outer.rows_NTR[..., part])
         shape = count, rows_NTR.shape[-1], columns
-        if not len(space):  # the first slice is the largest; memory is cleared once
-            space = columns_NTC.new_empty(math.prod(shape))
-        gradients = space[: math.prod(shape)].view(shape)
+        gradients = space.view(rows_NTR.dtype)[: math.prod(shape)].view(shape)
         torch.bmm(rows_NTR.mT, columns_NTC, out=gradients)
         reduced.add(gradients.flatten(1), reference_RC[part])
     return reduced
