@@ -42,13 +42,17 @@ def flatten(gradient: Mapping[str, Tensor]) -> NDArray[np.float32]:
     return torch.cat(parts).numpy()
 
 
+def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
+    """Draw random bits, a sign each."""
+    bits = np.frombuffer(rng.bytes(math.ceil(count / 8)), np.uint8)
+    return np.unpackbits(bits, count=count).view(np.bool_)
+
+
 def _fold(part: Tensor, rng: np.random.Generator, buckets: int) -> Tensor:
     """Add the rows of a parameter up, each with its signs and shifted around, (k,)."""
     folded = torch.zeros(buckets, dtype=torch.float64, device=part.device)
     for chunk in part.flatten().split(_ROWS * buckets):
-        signs = np.frombuffer(rng.bytes(math.ceil(len(chunk) / 8)), np.uint8)
-        bits = np.unpackbits(signs, count=len(chunk)).view(np.bool_)
-        negative = torch.from_numpy(bits).to(part.device)
+        negative = torch.from_numpy(_signs(rng, len(chunk))).to(part.device)
         for row in torch.where(negative, -chunk, chunk).split(buckets):
             shift = int(rng.integers(buckets))
             ahead, around = row[: buckets - shift], row[buckets - shift :]
