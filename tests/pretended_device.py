@@ -136,9 +136,9 @@ def measure(tied, first, second):
 
     from models import random_model, random_policy
     from mse_lab.policy.sampling import draw
+    from mse_lab.scores.block import Scoring, score_block
     from mse_lab.scores.reference import weighted_gradient
-    from mse_lab.scores.scores import Scoring, score_block
-    from scores.test_scores import (
+    from scores.test_block import (
         PROMPT,
         autograd_scores,
         joined,

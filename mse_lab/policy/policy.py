@@ -51,6 +51,7 @@ class Policy:
         batch: The most completions in one pass of sampling or of the reference.
         identity: `model`, and `adapter` where there is one -> which checkpoint it is: a
             Hub commit, or a hash of the folder.
+        found: What is found out about it once, by its type, such as a `ScoringPlan`.
     """
 
     model: Any
@@ -60,6 +61,10 @@ class Policy:
     parameters: dict[str, nn.Parameter]
     batch: int
     identity: Mapping[str, str] = field(default_factory=dict)
+    # Of this very policy: one with other parameters begins anew.
+    found: dict[type, Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def device(self) -> torch.device:

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import decoder_layers
-from mse_lab.scores.reference import completion_log_probs
-from mse_lab.scores.scores import sequence_log_probs
 
 # Copies of a completion's logits that live at once: as computed, divided by the
 # temperature, their logarithms, and gradients; while drawing two are in float64.

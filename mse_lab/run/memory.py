@@ -18,8 +18,8 @@ from mse_lab.errors import InputError, shown
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
+from mse_lab.scores.block import Scoring
 from mse_lab.scores.factors import SLICE_BYTES
-from mse_lab.scores.scores import Scoring
 
 T = TypeVar("T")
 Size = TypeVar("Size")

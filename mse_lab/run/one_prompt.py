@@ -28,9 +28,9 @@ from mse_lab.results.diagnostics import describe_tokens
 from mse_lab.results.shard import STAGES, Shard
 from mse_lab.run.memory import Memory, attempt
 from mse_lab.scores import sketches
+from mse_lab.scores.block import Scores, score_block
 from mse_lab.scores.invariance import score_difference
 from mse_lab.scores.reference import Gradient, Reference, measure_reference
-from mse_lab.scores.scores import Scores, score_block
 
 
 @dataclass(frozen=True)

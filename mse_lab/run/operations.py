@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums, reduce_factors
+from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
+from mse_lab.scores.tied_parameters import reduce_factors
 
 _aten = torch.ops.aten
 

@@ -16,7 +16,7 @@ from mse_lab.run.plan_repeats import DISTINCT, Sample
 from mse_lab.run.plan_trial import Trial
 from mse_lab.run.plan_widths import Widths
 from mse_lab.run.plan_words import BYTES, duration, percent, scaled
-from mse_lab.scores.scores import Scoring
+from mse_lab.scores.block import Scoring
 
 
 def heading(

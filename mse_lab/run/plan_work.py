@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.policy.completions import Completions
+from mse_lab.scores.block import Scoring
 from mse_lab.scores.reference import in_passes
-from mse_lab.scores.scores import Scoring
 
 Lengths = NDArray[np.int64]
 

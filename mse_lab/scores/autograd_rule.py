@@ -1,22 +1,22 @@
-"""Replays: a module that has no rule is run once more and differentiated as it is.
+"""A module that has no rule is run once more and differentiated as it is.
 
 Where its own parameters are only multiplied with or looked up, as routers, scaled
-embeddings and patched linear layers do, one run of all completions gives factors.
-Otherwise it is run and differentiated for each completion alone: slower, and as large as
-its parameters for every completion. Either way what comes out again must be what came out
-before; where it does not, the module's rows are not the completions', and its parent is
-differentiated instead.
+embeddings and patched linear layers do, one run of all completions gives factors
+(`together`). Otherwise it is run and differentiated for each completion by itself
+(`alone`): slower, and as large as its parameters for every completion. Either way what
+comes out again must be what came out before; where it does not, the module's rows are not
+the completions'.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_calls import Call, Unattributed, tensors_in
+from mse_lab.scores.module_calls import Call, NoExactScore, tensors_in
 
 # Gradients of single completions in a module's own parameters, held at once.
 HELD_BYTES = 2**30
@@ -24,34 +24,42 @@ HELD_BYTES = 2**30
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16"}
 
 
-class TooLarge(Exception):
-    """The gradients of single completions would take too much memory.
+class _Use(NamedTuple):
+    """A product with a parameter (and a bias), or a lookup: one side, and the result."""
 
-    Attributes:
-        names: The parameters.
-    """
+    name: str
+    biased: str | None
+    input: Tensor
+    counts: Tensor | None
+    result: Tensor
 
-    def __init__(self, names: list[str], needed: int) -> None:
-        super().__init__(f"{needed / 2**30:.1f} GiB of completions' gradients, unfactored")
-        self.names = names
-
-
-class _OtherUse(Exception):
-    """A parameter is used in another way than multiplied with or looked up."""
+    def factors(self, call: Call, d: Tensor, least: torch.dtype) -> dict[str, Factor]:
+        """Give the parameters' factors, from the gradient of the result."""
+        if self.counts is not None:
+            d = d * self.counts[..., None]
+        x, d = call.split(self.input), call.split(d).flatten(1, -2)
+        if not x.is_floating_point():
+            return {self.name: RowSums(x.flatten(1), d)}
+        # Of a parameter that was cast to be multiplied.
+        x, d = (
+            one.to(torch.promote_types(one.dtype, least)) for one in (x.flatten(1, -2), d)
+        )
+        bias = {} if self.biased is None else {self.biased: Dense(d.sum(1))}
+        return {self.name: OuterProducts(d, x), **bias}
 
 
 class _Uses(TorchFunctionMode):
-    """Sees every use of some parameters: their factors' one side, and their results.
+    """Sees every use of some parameters.
 
     Attributes:
-        linear: (parameter, its bias, input, result) of every product.
-        lookups: (parameter, indices, which of them count, result) of every lookup.
+        met: Products and lookups.
+        other: Whether one is used in any other way.
     """
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__()
-        self.linear: list[tuple[str, str | None, Tensor, Tensor]] = []
-        self.lookups: list[tuple[str, Tensor, Tensor | None, Tensor]] = []
+        self.met: list[_Use] = []
+        self.other = False
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._alive = list(parameters.values())
         self._kept: list[tuple[Tensor, int]] = []
@@ -61,28 +69,34 @@ class _Uses(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         used = [one for one in tensors_in((args, kwargs)) if id(one) in self._names]
-        if not used:
-            return func(*args, **kwargs)
-        if func is nn.functional.linear:
+        if used and func is nn.functional.linear:
             return self._multiply(*args, **kwargs)
-        if func is nn.functional.embedding:
+        if used and func is nn.functional.embedding:
             return self._look_up(*args, **kwargs)
         result = func(*args, **kwargs)
-        if isinstance(result, Tensor):
-            if getattr(func, "__name__", None) not in _CASTS or len(used) > 1:
-                raise _OtherUse
+        if used and isinstance(result, Tensor):
+            self.other |= getattr(func, "__name__", None) not in _CASTS or len(used) > 1
             # A parameter in another precision stands for it.
             self._names[id(result)] = self._names[id(used[0])]
             self._alive.append(result)
         return result
 
+    def _meet(
+        self, name: str, biased: str | None, x: Tensor, counts: Tensor | None, y: Tensor
+    ) -> Tensor:
+        self._kept.append((x, x._version))
+        # Part of the graph where a parameter is used twice in a row.
+        leaf = y if y.requires_grad else y.requires_grad_()
+        self.met.append(_Use(name, biased, x.detach(), counts, leaf))
+        return leaf.clone()
+
     def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         named, biased = self._names.get(id(weight)), self._names.get(id(bias))
+        result = nn.functional.linear(input, weight, bias)
         if named is None or id(input) in self._names:
-            raise _OtherUse
-        result = _leaf(nn.functional.linear(input, weight, bias))
-        self.linear.append((named, biased, self._keep(input), result))
-        return result.clone()
+            self.other = True
+            return result
+        return self._meet(named, biased, input, None, result)
 
     def _look_up(
         self,
@@ -94,26 +108,20 @@ class _Uses(TorchFunctionMode):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Any:
-        if max_norm is not None or scale_grad_by_freq:
-            raise _OtherUse
-        result = _leaf(nn.functional.embedding(input, weight))
+        self.other |= max_norm is not None or scale_grad_by_freq
         counts = None if padding_idx is None else input != padding_idx % len(weight)
-        self.lookups.append((self._names[id(weight)], self._keep(input), counts, result))
-        return result.clone()
+        result = nn.functional.embedding(input, weight)
+        return self._meet(self._names[id(weight)], None, input, counts, result)
 
-    def _keep(self, input: Tensor) -> Tensor:
-        self._kept.append((input, input._version))
-        return input.detach()
+    def names(self) -> list[str]:
+        """Name the parameters of all uses, sorted."""
+        pairs = [(use.name, use.biased) for use in self.met]
+        return sorted(name for pair in pairs for name in pair if name is not None)
 
-    def refuse_changed(self) -> None:
-        """Raise where an input was written over since its use."""
-        if any(tensor._version != version for tensor, version in self._kept):
-            raise _OtherUse
-
-
-def _leaf(tensor: Tensor) -> Tensor:
-    # Part of the graph where a parameter is used twice in a row.
-    return tensor if tensor.requires_grad else tensor.requires_grad_()
+    @property
+    def changed(self) -> bool:
+        """Whether an input was written over since its use."""
+        return any(tensor._version != version for tensor, version in self._kept)
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:
@@ -127,9 +135,15 @@ def agree(found: Tensor, expected: Tensor) -> bool:
     )
 
 
-def _check_same(call: Call, found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
+def _check_same(found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
     if not all(agree(*pair) for pair in zip(found, expected, strict=True)):
-        raise Unattributed(call.owner, "run again it gives something else")
+        raise NoExactScore("run again it gives something else")
+
+
+def _check_parts(call: Call, gradients: list[Tensor]) -> None:
+    for result, gradient in zip(call.results, gradients, strict=True):
+        if not call.common and not call.batch.has_parts(result) and gradient.any():
+            raise NoExactScore("a result is all completions' together")
 
 
 def _pull_back(
@@ -141,67 +155,43 @@ def _pull_back(
     if not reached:
         return [torch.zeros_like(leaf) for leaf in leaves]
     outputs, pulled = zip(*reached, strict=True)
-    found = torch.autograd.grad(outputs, leaves, pulled, allow_unused=True)
-    return [
-        torch.zeros_like(leaf) if one is None else one
-        for leaf, one in zip(leaves, found, strict=True)
-    ]
+    return list(
+        torch.autograd.grad(
+            outputs, leaves, pulled, allow_unused=True, materialize_grads=True
+        )
+    )
 
 
-def _at_least(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, dtype))
+def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
+    """Find the factors of a call's parameters by one run of all completions.
 
-
-def _from_uses(call: Call, gradients: list[Tensor]) -> dict[str, Factor] | None:
-    """Give factors from one run of all completions; None where that cannot be."""
+    Raises:
+        NoExactScore: A parameter is used otherwise, or something else comes out.
+    """
+    _check_parts(call, gradients)
     values = call.values()
     uses = _Uses(values)
-    try:
-        with uses:
-            results = call.run(values)
-        uses.refuse_changed()
-    except _OtherUse:
-        return None
-    _check_same(call, results, call.results)
-    leaves = [use[-1] for use in (*uses.linear, *uses.lookups)]
-    pulled = iter(_pull_back(results, gradients, leaves))
-    found: list[tuple[str, Factor]] = []
-
-    def split(tensor: Tensor) -> Tensor:
-        if call.common:
-            return tensor.expand(call.batch.rows, *tensor.shape[1:])
-        parts = call.batch.split(tensor)
-        if parts is None:
-            raise _OtherUse
-        return parts
-
-    try:
-        for name, biased, x, _ in uses.linear:
-            x, d = (split(tensor).flatten(1, -2) for tensor in (x, next(pulled)))
-            # Of a parameter that was cast to be multiplied.
-            x, d = (_at_least(tensor, values[name].dtype) for tensor in (x, d))
-            found.append((name, OuterProducts(d, x)))
-            if biased is not None:
-                found.append((biased, Dense(d.sum(1))))
-        for name, index, counts, _ in uses.lookups:
-            d = next(pulled)
-            d = d if counts is None else d * counts[..., None]
-            found.append((name, RowSums(split(index).flatten(1), split(d).flatten(1, -2))))
-    except _OtherUse:
-        return None
-    return dict(found) if sorted(call.own) == sorted(name for name, _ in found) else None
+    with uses:
+        results = call.run(values)
+    if uses.other or uses.changed or sorted(call.own) != uses.names():
+        raise NoExactScore("its parameters are not multiplied with or looked up once each")
+    _check_same(results, call.results)
+    pulled = _pull_back(results, gradients, [use.result for use in uses.met])
+    found: dict[str, Factor] = {}
+    for use, d in zip(uses.met, pulled, strict=True):
+        found |= use.factors(call, d, values[use.name].dtype)
+    return found
 
 
-def _alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Run and differentiate the module for each completion alone."""
+def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
+    """Find the gradients of a call's parameters by a run for each completion.
+
+    Raises:
+        NoExactScore: What comes out is not what came out before, or it does not fit.
+    """
+    _check_parts(call, gradients)
     values = {local: value.requires_grad_() for local, value in call.values().items()}
-    needed = {
-        local: call.batch.rows * value.numel() * value.element_size()
-        for local, value in values.items()
-    }
-    if sum(needed.values()) > HELD_BYTES:
-        large = [local for local, size in needed.items() if size > HELD_BYTES / len(needed)]
-        raise TooLarge([call.own[local] for local in large], sum(needed.values()))
+    _check_size(call, values)
     rows = []
     for index in range(call.batch.rows):
         try:
@@ -209,32 +199,24 @@ def _alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
         except (RuntimeError, ValueError, IndexError) as error:
             # The module's own: it cannot be run on a part of what it was given.
             reason = str(error).strip().splitlines()[0]
-            raise Unattributed(call.owner, f"run for one it fails: {reason}") from None
-        parts = [
+            raise NoExactScore(f"run for one it fails: {reason}") from None
+        expected, pulled = (
             [call.batch.part(tensor, index) for tensor in tensors]
             for tensors in (call.results, gradients)
-        ]
-        _check_same(call, results, parts[0])
-        rows.append(_pull_back(results, parts[1], list(values.values())))
+        )
+        _check_same(results, expected)
+        rows.append(_pull_back(results, pulled, list(values.values())))
     stacked = (torch.stack(column) for column in zip(*rows, strict=True))
     return {local: Dense(each) for local, each in zip(values, stacked, strict=True)}
 
 
-def replayed_factors(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find the factors of a call's own parameters by running its module once more.
-
-    Args:
-        call: The call.
-        gradients: Of its results.
-
-    Returns:
-        A factor for each.
-
-    Raises:
-        Unattributed: What comes out is not what came out before.
-        TooLarge: The gradients of single completions would not fit.
-    """
-    for result, gradient in zip(call.results, gradients, strict=True):
-        if not call.common and not call.batch.has_parts(result) and gradient.any():
-            raise Unattributed(call.owner, "a result is all completions' together")
-    return _from_uses(call, gradients) or _alone(call, gradients)
+def _check_size(call: Call, values: dict[str, Tensor]) -> None:
+    """See that the gradients of single completions fit."""
+    needed = {name: call.batch.rows * value.nbytes for name, value in values.items()}
+    total = sum(needed.values())
+    if total > HELD_BYTES:
+        large = [name for name, size in needed.items() if size > HELD_BYTES / len(needed)]
+        raise NoExactScore(
+            f"{total / 2**30:.1f} GiB of completions' gradients, unfactored",
+            [call.own[name] for name in large],
+        )

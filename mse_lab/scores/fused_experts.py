@@ -12,21 +12,81 @@ here once more, expert by expert, and has to give what it gave, when it is first
 """
 
 import inspect
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mse_lab.scores.autograd_rule import agree
 from mse_lab.scores.factors import Factor, RoutedProducts, RowSums
-from mse_lab.scores.module_calls import Call, Unattributed
+from mse_lab.scores.module_calls import Call
 
 # What transformers sets on the classes that it marks as experts.
 _MARKS = ("has_gate", "has_bias", "has_post_expert_norm", "is_transposed")
 
-# Those that were seen to give what is computed here.
-_KNOWN: WeakSet[nn.Module] = WeakSet()
+
+class _Experts:
+    """A call: hidden states (M, H), each token's experts and their weights (M, k).
+
+    `first` is the name of the matrices A.
+    """
+
+    def __init__(self, call: Call) -> None:
+        module: Any = call.module
+        self.first = "gate_up_proj" if module.has_gate else "up_proj"
+        self._parameters = dict(module.named_parameters(recurse=False))
+        self._transposed = module.is_transposed
+        self._activate = module._apply_gate if module.has_gate else module.act_fn
+        forward = inspect.signature(type(module).forward)
+        bound = forward.bind(module, *call.args, **call.kwargs)
+        self.hidden, self.expert, self.weight = (
+            tensor.flatten(0, -2) for tensor in list(bound.arguments.values())[1:4]
+        )
+        # Slots in the order of their experts.
+        self._order = self.expert.flatten().argsort(stable=True)
+
+    def _routes(self) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Walk experts that have any slots: the tokens they are of, and their weights."""
+        count = len(self._parameters[self.first])
+        sizes = torch.bincount(self.expert.flatten(), minlength=count).tolist()
+        for expert, slot in enumerate(self._order.split(sizes)):
+            if len(slot):
+                token = slot // self.expert.shape[1]
+                yield expert, token, self.weight.flatten()[slot, None]
+
+    def _matrix(self, name: str, expert: int) -> Tensor:
+        """Give an expert's matrix as (output, input)."""
+        matrix = self._parameters[name][expert].detach()
+        return matrix.mT if self._transposed else matrix
+
+    def _apply(self, name: str, x: Tensor, expert: int) -> Tensor:
+        y, bias = x @ self._matrix(name, expert).mT, self._parameters.get(f"{name}_bias")
+        return y if bias is None else y + bias[expert].detach()
+
+    def run(self) -> Tensor:
+        """Compute what the experts give."""
+        result = torch.zeros_like(self.hidden)
+        for expert, token, weight in self._routes():
+            act = self._activate(self._apply(self.first, self.hidden[token], expert))
+            y = self._apply("down_proj", act, expert) * weight
+            result.index_add_(0, token, y.to(result))
+        return result
+
+    def pull_back(self, d: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the gradient in u, and w act(u), of every slot."""
+        found = []
+        for expert, token, weight in self._routes():
+            u = self._apply(self.first, self.hidden[token], expert).requires_grad_()
+            with torch.enable_grad():
+                act = self._activate(u)
+            d_y = d[token] * weight.to(d)
+            d_act = d_y @ self._matrix("down_proj", expert)
+            (d_u,) = torch.autograd.grad(act, u, d_act.to(act))
+            found.append((d_u, act.detach() * weight.to(act)))
+        back = self._order.argsort()
+        d_u, active = (torch.cat(parts)[back] for parts in zip(*found, strict=True))
+        return d_u, active
 
 
 def are_fused_experts(call: Call) -> bool:
@@ -39,133 +99,27 @@ def are_fused_experts(call: Call) -> bool:
         and all("." not in local for local in call.own)
         and len(call.inputs) == 3
         and len(call.results) == 1
+        and agree(_Experts(call).run(), call.results[0].flatten(0, -2))
     )
-
-
-class _Slots(NamedTuple):
-    """What a pass over fused experts is given: tokens M, slots k of each.
-
-    Attributes:
-        hidden: Hidden states (M, H).
-        expert: Numbers of experts (M, k).
-        weight: Their weights (M, k).
-        d: Gradient of the result (M, H).
-    """
-
-    hidden: Tensor
-    expert: Tensor
-    weight: Tensor
-    d: Tensor
-
-
-class _Route(NamedTuple):
-    """An expert's slots: which tokens they are of, and their weights."""
-
-    expert: int
-    token: Tensor
-    weight: Tensor
-
-
-def _routes(given: _Slots, experts: int) -> tuple[list[_Route], Tensor]:
-    """List the slots of every expert that has any, and where each slot went."""
-    numbers = given.expert.flatten()
-    order = numbers.argsort(stable=True)
-    sizes = torch.bincount(numbers, minlength=experts).tolist()
-    routes = [
-        _Route(expert, slot // given.expert.shape[1], given.weight.flatten()[slot, None])
-        for expert, slot in enumerate(order.split(sizes))
-        if len(slot)
-    ]
-    return routes, order.argsort()
-
-
-class _Experts:
-    """The parameters of fused experts, by what they do."""
-
-    def __init__(self, module: Any) -> None:
-        self.first = "gate_up_proj" if module.has_gate else "up_proj"
-        self._parameters = dict(module.named_parameters(recurse=False))
-        self._transposed = module.is_transposed
-        self._activate = module._apply_gate if module.has_gate else module.act_fn
-        self.count = len(self._parameters[self.first])
-
-    def _matrix(self, name: str, expert: int) -> Tensor:
-        """Give an expert's matrix as (output, input)."""
-        matrix = self._parameters[name][expert].detach()
-        return matrix.mT if self._transposed else matrix
-
-    def _apply(self, name: str, x: Tensor, expert: int) -> Tensor:
-        y, bias = x @ self._matrix(name, expert).mT, self._parameters.get(f"{name}_bias")
-        return y if bias is None else y + bias[expert].detach()
-
-    def run(self, given: _Slots) -> Tensor:
-        """Compute what the experts give."""
-        result = torch.zeros_like(given.d)
-        for expert, token, weight in _routes(given, self.count)[0]:
-            act = self._activate(self._apply(self.first, given.hidden[token], expert))
-            y = self._apply("down_proj", act, expert) * weight
-            result.index_add_(0, token, y.to(result))
-        return result
-
-    def pull_back(self, given: _Slots) -> tuple[Tensor, Tensor]:
-        """Give the gradient in u, and w act(u), of every slot."""
-        found = []
-        routes, back = _routes(given, self.count)
-        for expert, token, weight in routes:
-            u = self._apply(self.first, given.hidden[token], expert).requires_grad_()
-            with torch.enable_grad():
-                act = self._activate(u)
-            d_y = given.d[token] * weight.to(given.d)
-            d_act = d_y @ self._matrix("down_proj", expert)
-            (d_u,) = torch.autograd.grad(act, u, d_act.to(act))
-            found.append((d_u, act.detach() * weight.to(act)))
-        d_u, active = (torch.cat(parts)[back] for parts in zip(*found, strict=True))
-        return d_u, active
-
-
-def _bind(call: Call, d: Tensor) -> _Slots:
-    bound = inspect.signature(type(call.module).forward).bind(
-        call.module, *call.args, **call.kwargs
-    )
-    given = list(bound.arguments.values())[1:4]
-    return _Slots(*(tensor.flatten(0, -2) for tensor in (*given, d)))
 
 
 def experts_factors(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find the factors of fused experts.
-
-    Args:
-        call: The call: hidden states, each token's experts, their weights.
-        gradients: Of its one result.
-
-    Returns:
-        A factor for each of their parameters.
-
-    Raises:
-        Unattributed: The experts compute something else.
-    """
+    """Find the factors of a call of fused experts, a factor for each parameter."""
     module: Any = call.module
-    given, experts = _bind(call, gradients[0]), _Experts(module)
-    if module not in _KNOWN:
-        if not agree(experts.run(given), call.results[0].flatten(0, -2)):
-            raise Unattributed(call.owner, "its experts compute something else")
-        _KNOWN.add(module)
+    experts, d = _Experts(call), gradients[0].flatten(0, -2)
 
     def split(tensor: Tensor) -> Tensor:
         return tensor.unflatten(0, (call.batch.rows, -1))
 
-    expert_NS = split(given.expert.flatten())
-    d_u, active = map(split, experts.pull_back(given))
-    sides = {
-        experts.first: (d_u, split(given.hidden)),
-        "down_proj": (split(given.d), active),
-    }
+    expert_NS = split(experts.expert.flatten())
+    d_u, active = map(split, experts.pull_back(d))
+    sides = {experts.first: (d_u, split(experts.hidden)), "down_proj": (split(d), active)}
     factors: dict[str, Factor] = {
         name: RoutedProducts(*(pair[::-1] if module.is_transposed else pair), expert_NS)
         for name, pair in sides.items()
     }
     if module.has_bias:
-        d_y = (given.d[:, None] * given.weight[..., None].to(given.d)).flatten(0, 1)
+        d_y = (d[:, None] * experts.weight[..., None].to(d)).flatten(0, 1)
         factors[f"{experts.first}_bias"] = RowSums(expert_NS, d_u)
         factors["down_proj_bias"] = RowSums(expert_NS, split(d_y))
     return factors

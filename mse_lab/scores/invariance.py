@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.reference import inner_product
-from mse_lab.scores.scores import Scores, Scoring, score_block, sequence_log_probs
+from mse_lab.scores.block import Scores, Scoring, score_block
+from mse_lab.scores.reference import inner_product, meeting_gradients
 
 EXTRA_PADDING = 3
 
@@ -25,16 +26,17 @@ def _alone(
     reference: Mapping[str, Tensor],
 ) -> dict[str, tuple[float, float]]:
     """Squared norm and product with the reference in every parameter, by autograd."""
-    with torch.enable_grad(), policy.differentiable():
+    found: dict[str, tuple[float, float]] = {}
+
+    def meet(name: str, gradient: Tensor) -> None:
+        found[name] = (
+            inner_product(gradient, gradient),
+            inner_product(gradient, reference[name]),
+        )
+
+    with torch.enable_grad(), meeting_gradients(policy, meet):
         sequence_log_probs(policy, prompt, completion).sum().backward()
-        return {
-            name: (
-                inner_product(gradient, gradient),
-                inner_product(gradient, reference[name]),
-            )
-            for name, parameter in policy.parameters.items()
-            if (gradient := parameter.grad) is not None
-        }
+    return found
 
 
 def score_difference(
@@ -46,14 +48,6 @@ def score_difference(
     how: Scoring | None = None,
 ) -> float:
     """Compare the shortest completion of a block alone, padded and batched.
-
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: The block.
-        reference: The reference gradient.
-        block: The block's scores.
-        how: How they were had.
 
     Returns:
         The largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,

@@ -1,25 +1,46 @@
 """Rules: a module's call and the gradients of its results -> its parameters' factors.
 
 The common modules have a rule in closed form, by exact type, and so do norms and others
-whose result is affine in each entry of their parameters, and fused experts. Any other
-module that owns parameters is run once more and differentiated (`replays.py`).
+whose result is affine in each entry of their parameters, and fused experts
+(`fused_experts.py`). Any other module that owns parameters is run once more and
+differentiated (`autograd_rule.py`). `RULES` lists them all: the first that fits a module in
+the calibration pass is the module's (`scoring_plan.py`). A new kind of layer needs an entry
+in `_CLOSED`, or a rule of its own in `RULES`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from mse_lab.scores.autograd_rule import agree, replayed_factors
+from mse_lab.scores.autograd_rule import agree, alone, together
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
 from mse_lab.scores.fused_experts import are_fused_experts, experts_factors
 from mse_lab.scores.module_calls import Call
 
 Factors = dict[str, Factor]
-Rule = Callable[[Call, list[Tensor]], Factors]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a module's scores are had.
+
+    Attributes:
+        name: In words.
+        factors: Call, gradients of its results -> a factor for each of its parameters;
+            raises NoExactScore.
+        fits: Whether it holds for a call, of a module that is met for the first time.
+        keeps_results: Whether what came out of the call is looked at on the way back.
+    """
+
+    name: str
+    factors: Callable[[Call, list[Tensor]], Factors]
+    fits: Callable[[Call], bool] = lambda call: True
+    keeps_results: bool = False
 
 
 def _linear(module: nn.Linear, x: Tensor, d: Tensor) -> Factors:
@@ -47,21 +68,12 @@ _CLOSED: dict[type, Callable[[Any, Tensor, Tensor], Factors]] = {
     nn.Embedding: _embedding,
 }
 
-# The value of a module's weight at which its result is the slope in its weight; None
-# where there is none. Filled at a module's first call.
-_SLOPES: WeakKeyDictionary[nn.Module, float | None] = WeakKeyDictionary()
-
-
-def is_product(module: nn.Module) -> bool:
-    """Whether a module gives a product with a matrix, and keeps none of it."""
-    return type(module) in (nn.Linear, Conv1D)
-
 
 def _is_as_written(call: Call) -> bool:
     """Whether a call computed what the module's type says, of its parameters as stored."""
     module = call.module
-    # Ours is one; another may change the result. Accelerate's moves it between devices.
-    # What a hook before it changes is in the call's inputs.
+    # Ours is one hook; another may change the result. Accelerate's forward moves it between
+    # devices. What a hook before it changes is in the call's inputs.
     hooked = len(module._forward_hooks) > 1
     replaced = "forward" in vars(module) and not hasattr(module, "_hf_hook")
     stored = all(
@@ -71,26 +83,13 @@ def _is_as_written(call: Call) -> bool:
     plain = not isinstance(module, nn.Embedding) or (
         module.max_norm is None and not module.scale_grad_by_freq
     )
-    return stored and plain and not hooked and not replaced and len(call.inputs) == 1
-
-
-def _pair(call: Call, d: Tensor) -> tuple[Tensor, Tensor]:
-    """Input and gradient of the result, completions first, where the gradient is."""
-    (x,) = call.inputs
-    if call.common:
-        x = x.expand(call.batch.rows, *x.shape[1:])
-    else:
-        x, d = (_known(call.batch.split(tensor)) for tensor in (x, d))
-    return x.to(d.device), d
-
-
-def _known(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None  # as `Call.attribute` has seen
-    return tensor
+    single = len(call.inputs) == len(call.results) == 1
+    return type(module) in _CLOSED and stored and plain and single and not hooked | replaced
 
 
 def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
-    x, d = _pair(call, gradients[0])
+    (x,), (d,) = call.inputs, gradients
+    x, d = call.split(x).to(d.device), d if call.common else call.split(d)
     found = _CLOSED[type(call.module)](call.module, x, d)
     weight = found["weight"]
     by_token = x.dim() == 3 and x.shape[1] == call.batch.tokens
@@ -109,46 +108,21 @@ def _at(call: Call, weight: float, index: int | None = None) -> Tensor:
     return call.run(values, index)[0]
 
 
-def _sum_entries(values: Tensor, shape: torch.Size) -> Tensor:
-    """Sum (N, ..., *shape) over all in between, (N, *shape)."""
-    middle = tuple(range(1, values.dim() - len(shape)))
-    return values.sum(middle) if middle else values
-
-
-def _affine(call: Call, gradients: list[Tensor]) -> Factors:
+def _affine(at: float, call: Call, gradients: list[Tensor]) -> Factors:
     """Result = weight x slope + bias in each entry: the gradient is d x slope, summed."""
     shape = cast(Tensor, call.module.weight).shape
-    d, slope = gradients[0], _at(call, float(_SLOPES[call.module] or 0))
+    d, slope = gradients[0], _at(call, at)
     if not call.common:
-        d, slope = (_known(call.batch.split(tensor)) for tensor in (d, slope))
-    found: dict[str, Factor] = {"weight": Dense(_sum_entries(d * slope, shape))}
-    if "bias" in call.own:
-        found["bias"] = Dense(_sum_entries(d, shape))
-    return found
+        d, slope = call.split(d), call.split(slope)
+
+    def summed(values: Tensor) -> Dense:
+        middle = tuple(range(1, values.dim() - len(shape)))
+        return Dense(values.sum(middle) if middle else values)
+
+    return {"weight": summed(d * slope), "bias": summed(d)}
 
 
-def _find_slope(call: Call) -> float | None:
-    """Try on a completion which weight gives the slope, if any; autograd is the judge.
-
-    A norm that multiplies by its weight gives it at 1, one that adds 1 first at 0.
-    """
-    values = {local: value.requires_grad_() for local, value in call.values().items()}
-    (result,) = call.run(values, 0)
-    # Any gradient would do that differs from entry to entry.
-    d = call.batch.part(call.inputs[0], 0).to(result)
-    expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
-    for weight in (1.0, 0.0):
-        found = {"weight": d * _at(call, weight, 0), "bias": d}
-        if all(
-            gradient is not None
-            and agree(found[local].reshape(-1, *value.shape).sum(0), gradient)
-            for (local, value), gradient in zip(values.items(), expected, strict=True)
-        ):
-            return weight
-    return None
-
-
-def _may_be_affine(call: Call, results: list[Tensor]) -> bool:
+def _may_be_affine(call: Call) -> bool:
     """Whether a module maps one tensor to one of its shape, with entries' own weights."""
     parameters = dict(call.module.named_parameters(recurse=False))
     weight = parameters.get("weight")
@@ -156,29 +130,40 @@ def _may_be_affine(call: Call, results: list[Tensor]) -> bool:
         weight is not None
         and set(call.own) <= set(parameters) <= {"weight", "bias"}
         and all(parameter.shape == weight.shape for parameter in parameters.values())
-        and [tensor.shape for tensor in results] == [tensor.shape for tensor in call.inputs]
-        and len(results) == 1
-        and results[0].shape[-weight.dim() :] == weight.shape
-        and results[0].dim() > weight.dim()
+        and [one.shape for one in call.results] == [one.shape for one in call.inputs]
+        and len(call.results) == 1
+        and call.results[0].shape[-weight.dim() :] == weight.shape
+        and call.results[0].dim() > weight.dim()
     )
 
 
-def choose_rule(call: Call, results: list[Tensor]) -> Rule:
-    """Choose the rule for a call.
+def _is_affine(at: float, call: Call) -> bool:
+    """Try on a completion whether this weight gives the slope; autograd is the judge.
 
-    Args:
-        call: The call; its module may be run once more.
-        results: What came out of it.
-
-    Returns:
-        From the call and its results' gradients to a factor for every own parameter.
+    A norm that multiplies by its weight gives it at 1, one that adds 1 first at 0.
     """
-    if type(call.module) in _CLOSED and _is_as_written(call) and len(results) == 1:
-        return _closed_form
-    if _may_be_affine(call, results):
-        if call.module not in _SLOPES:
-            _SLOPES[call.module] = _find_slope(call)
-        if _SLOPES[call.module] is not None:
-            return _affine
-    call.results = [tensor.detach() for tensor in results]
-    return experts_factors if are_fused_experts(call) else replayed_factors
+    if not _may_be_affine(call):
+        return False
+    values = {local: value.requires_grad_() for local, value in call.values().items()}
+    (result,) = call.run(values, 0)
+    # Any gradient would do that differs from entry to entry.
+    d = call.batch.part(call.inputs[0], 0).to(result)
+    expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
+    found = {"weight": d * _at(call, at, 0), "bias": d}
+    return all(
+        gradient is not None
+        and agree(found[local].reshape(-1, *gradient.shape).sum(0), gradient)
+        for local, gradient in zip(values, expected, strict=True)
+    )
+
+
+RULES = (
+    Rule("closed form", _closed_form, _is_as_written),
+    *(
+        Rule(f"slope at weight {at:g}", partial(_affine, at), partial(_is_affine, at))
+        for at in (1.0, 0.0)
+    ),
+    Rule("fused experts", experts_factors, are_fused_experts),
+    Rule("run again together", together, keeps_results=True),
+    Rule("run again one by one", alone, keeps_results=True),
+)

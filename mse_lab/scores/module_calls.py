@@ -5,30 +5,16 @@ Scores need to know which rows of a tensor belong to which completion. Tensors c
 have them; and as (1, ...), one for all completions, such as position embeddings.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-Change = Callable[[Tensor], Tensor]
 
-
-class Unattributed(Exception):
-    """A module's rows cannot be told apart by completion; its parent's may be.
-
-    Attributes:
-        owner: The module's name.
-        reason: Why, in words.
-    """
-
-    def __init__(self, owner: str, reason: str) -> None:
-        super().__init__(owner, reason)
-        self.owner, self.reason = owner, reason
-
-
-def map_tensors(change: Change, value: Any) -> Any:
+def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Change every tensor in nested tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         return change(value)
@@ -45,10 +31,8 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     """Walk the tensors in nested tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, dict):
-        yield from tensors_in(tuple(value.values()))
-    elif isinstance(value, tuple | list):
-        for one in value:
+    elif isinstance(value, dict | tuple | list):
+        for one in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(one)
 
 
@@ -67,7 +51,7 @@ class Batch(NamedTuple):
     Attributes:
         rows: N, the completions.
         tokens: T, the tokens of each that the model reads.
-        shared: Tokens of the prompt, the first ones, which are the same for all.
+        shared: The first of them, those of the prompt, which are the same for all.
     """
 
     rows: int
@@ -89,25 +73,25 @@ class Batch(NamedTuple):
 
     def part(self, tensor: Tensor, index: int) -> Tensor:
         """Cut out a completion's part; what is common to all stays whole."""
-        if _lead(tensor) == self.rows:
-            return tensor[index : index + 1] if tensor.dim() else tensor
-        if _lead(tensor) == self.rows * self.tokens:
-            return tensor[index * self.tokens : (index + 1) * self.tokens]
-        return tensor
+        if not self.has_parts(tensor) or not tensor.dim():
+            return tensor
+        size = len(tensor) // self.rows
+        return tensor[index * size : (index + 1) * size]
+
+
+class NoExactScore(Exception):
+    """A call's scores cannot be had by a rule; for these parameters by none, if any."""
+
+    def __init__(self, reason: str, too_large: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.too_large = reason, too_large
 
 
 @dataclass
 class Call:
-    """One call of a module that has parameters to be scored.
+    """One call of a module that answers for parameters, its tensors outside any graph.
 
-    Attributes:
-        owner: The module's name.
-        module: The module.
-        own: The parameters to be scored: name inside the module -> name.
-        args: What it was called with, outside any graph.
-        kwargs: The same, by name.
-        batch: How completions lie in it.
-        results: What came out, outside any graph; empty where its rule needs none.
+    `own` are the parameters it answers for: name inside the module -> name.
     """
 
     owner: str
@@ -115,36 +99,44 @@ class Call:
     own: dict[str, str]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    results: list[Tensor]
     batch: Batch
-    results: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.args, self.kwargs = map_tensors(Tensor.detach, (self.args, self.kwargs))
+        detached = map_tensors(Tensor.detach, (self.args, self.kwargs, self.results))
+        self.args, self.kwargs, self.results = detached
         self.inputs = list(tensors_in((self.args, self.kwargs)))
         self._versions = [tensor._version for tensor in self.inputs]
 
     @property
     def common(self) -> bool:
         """Whether it is one call for all completions, such as position embeddings."""
-        alike = self.inputs and all(_lead(tensor) == 1 for tensor in self.inputs)
-        return bool(alike) and self.batch.rows > 1
+        alike = bool(self.inputs) and all(_lead(tensor) == 1 for tensor in self.inputs)
+        return alike and self.batch.rows > 1
 
-    def attribute(self, results: list[Tensor]) -> None:
-        """Raise where the rows of what came out cannot be told apart by completion."""
+    @property
+    def changed(self) -> bool:
+        """Whether an input was written over since the call."""
+        return [tensor._version for tensor in self.inputs] != self._versions
+
+    @property
+    def attributed(self) -> bool:
+        """Whether the rows of what came out can be told apart by completion."""
         if self.common:
-            known = all(_lead(tensor) == 1 for tensor in results)
-        else:
-            known = all(
-                any(self.batch.split(tensor) is not None for tensor in tensors)
-                for tensors in (self.inputs, results)
-            )
-        if not known:
-            raise Unattributed(self.owner, "its batch is not the completions'")
+            return all(_lead(tensor) == 1 for tensor in self.results)
+        return all(
+            any(self.batch.split(tensor) is not None for tensor in tensors)
+            for tensors in (self.inputs, self.results)
+        )
 
-    def refuse_changed(self) -> None:
-        """Raise where an input was written over since the call."""
-        if [tensor._version for tensor in self.inputs] != self._versions:
-            raise Unattributed(self.owner, "its input is changed in place after the call")
+    def split(self, tensor: Tensor) -> Tensor:
+        """View a tensor of the call as (N, tokens, ...), also where it is common to all."""
+        if self.common:
+            return tensor.expand(self.batch.rows, *tensor.shape[1:])
+        parts = self.batch.split(tensor)
+        if parts is None:
+            raise NoExactScore("its batch is not the completions'")
+        return parts
 
     def values(self) -> dict[str, Tensor]:
         """Give the own parameters' values, by their names inside the module."""
@@ -153,9 +145,7 @@ class Call:
     def run(self, values: dict[str, Tensor], index: int | None = None) -> list[Tensor]:
         """Run the module once more with these values of parameters.
 
-        Args:
-            values: By names inside the module; the others are as they are.
-            index: The completion to run it for alone; None for all of them at once.
+        For one completion, by its index, or for all of them at once.
         """
         args, kwargs = self.args, self.kwargs
         if index is not None and not self.common:
@@ -167,3 +157,17 @@ class Call:
                 self.module, values, args, kwargs, tie_weights=False
             )
         return results_in(output)
+
+
+@contextmanager
+def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Let calling the module call `forward` instead, its hooks as before."""
+    before = vars(module).get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before

@@ -4,7 +4,7 @@ With hidden states h_t, the head's matrix A (V, H) and whatever the model does t
 logits after it (soft-capping, scaling; phi), log pi(y_t) = l_t[y_t] - log sum_v exp l_t[v],
 l_t[v] = phi(<A_v, h_t>) / temperature. The sum and the gradients need the logits of a slice
 of the vocabulary at a time. The head's own score is sum_t d_t h_t', whose rows d_t are
-computed again, slice by slice, when they are reduced (`LogitGradients`).
+computed again, slice by slice, when they are reduced (`_LogitGradients`).
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import own_tokens, sequences, sum_own_tokens
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.factors import Dense, Factor, OuterProducts, slice_step
+from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
+from mse_lab.scores.module_calls import replaced_forward
 from mse_lab.scores.recorder import Recorder
-from mse_lab.scores.replaced_forward import replaced_forward
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+from mse_lab.scores.scoring_plan import own_parameters
 
 
 class _Given(BaseModelOutputWithPast):
@@ -36,14 +35,13 @@ class _Given(BaseModelOutputWithPast):
 class SlicedHead:
     """A policy's output head, from the last hidden states to log-probabilities.
 
-    Attributes:
-        module: The linear map to the logits.
+    `module` is the linear map to the logits, `own` are its parameters that count.
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._model = policy.model
-        self._temperature = policy.temperature
-        self.module: nn.Linear = self._model.get_output_embeddings()
+        self.module: nn.Linear = policy.model.get_output_embeddings()
+        self.own = own_parameters(policy, self.module)
+        self._policy = policy
 
     @contextmanager
     def capturing(self) -> Iterator[list[Tensor]]:
@@ -59,16 +57,17 @@ class SlicedHead:
 
     def _after(self, logits: Tensor) -> Tensor:
         """Apply what the model does to single logits after the head: its own code, run."""
+        model = self._policy.model
 
         def given(*_: Any, **__: Any) -> _Given:
             return _Given(last_hidden_state=logits)
 
         token = torch.zeros((1, 1), dtype=torch.long, device=self.module.weight.device)
         with (
-            replaced_forward(self._model.base_model, given),
+            replaced_forward(model.base_model, given),
             replaced_forward(self.module, lambda states: states),
         ):
-            return self._model(token, use_cache=False).logits
+            return model(token, use_cache=False).logits
 
     def logits(self, hidden_NTH: Tensor, part: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Compute a part of the vocabulary's logits.
@@ -79,32 +78,30 @@ class SlicedHead:
         bias = None if self.module.bias is None else self.module.bias[part]
         raw = nn.functional.linear(hidden_NTH, self.module.weight[part], bias)
         raw = raw.detach().requires_grad_(torch.is_grad_enabled())
-        return raw, _at_least_float32(self._after(raw)) / self._temperature
+        return raw, self._policy.scaled(self._after(raw))
 
     def parts(self, hidden_NTH: Tensor) -> Iterator[slice]:
         """Cut the vocabulary so that a slice of the logits is small."""
-        vocabulary = len(self.module.weight)
-        step = slice_step(4 * hidden_NTH[..., 0].numel())
-        for start in range(0, vocabulary, step):
-            yield slice(start, min(start + step, vocabulary))
+        return slices(len(self.module.weight), 4 * hidden_NTH[..., 0].numel())
 
-    def log_probabilities(
-        self, hidden_NTH: Tensor, tokens_NT: Tensor, recorder: Recorder
+    def sequence_log_probs(
+        self, prompt: list[int], completions: Completions, padding: int, recorder: Recorder
     ) -> Tensor:
-        """Give log pi of each token (N, T), recording the head's own scores.
+        """Compute log pi(Y_i | x) as `policy.log_probabilities` does, (N,).
 
-        Args:
-            hidden_NTH: The states that reach the head.
-            tokens_NT: The token after each.
-            recorder: Meets the head's factors in the backward pass.
+        The recorder meets the head's factors in the backward pass.
         """
-        own = recorder.own_parameters(self.module)
-        for name in own.values():
+        tokens = own_tokens(self._policy, completions, padding)
+        inputs = sequences(prompt, tokens)
+        with self.capturing() as hidden:
+            self._policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
+        for name in self.own.values():
             recorder.expect(name)
-        return _token_log_probs(self, own, recorder, hidden_NTH, tokens_NT)
+        found = _token_log_probs(self, recorder, hidden[0], tokens.to(hidden[0].device))
+        return sum_own_tokens(found, completions)
 
 
-class LogitGradients:
+class _LogitGradients:
     """Gradients (N, T, V) in the head's output, computed for the rows asked for."""
 
     def __init__(
@@ -130,44 +127,41 @@ class _TokenLogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        head: SlicedHead,
-        own: dict[str, str],
-        recorder: Recorder,
-        hidden: Tensor,
-        tokens: Tensor,
+        ctx: Any, head: SlicedHead, recorder: Recorder, hidden: Tensor, tokens: Tensor
     ) -> Tensor:
-        found = []
+        chosen, totals = torch.zeros(()), []
         for part in head.parts(hidden):
             _, scaled = head.logits(hidden, part)
             place = tokens - part.start
             inside = (place >= 0) & (place < scaled.shape[-1])
             own_logit = scaled.gather(-1, (place * inside)[..., None])[..., 0]
-            found.append((torch.where(inside, own_logit, 0), scaled.logsumexp(-1)))
-        chosen = torch.stack([logit for logit, _ in found]).sum(0)
-        total = torch.stack([sums for _, sums in found]).logsumexp(0)
-        ctx.head, ctx.own, ctx.recorder = head, own, recorder
+            chosen = torch.where(inside, own_logit, chosen.to(own_logit))
+            totals.append(scaled.logsumexp(-1))
+        total = torch.stack(totals).logsumexp(0)
+        ctx.head, ctx.recorder = head, recorder
         ctx.save_for_backward(hidden, tokens, total)
         return chosen - total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
         hidden, tokens, total = ctx.saved_tensors
-        rows = LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
-        weight = ctx.head.module.weight
-        pulled = _at_least_float32(torch.zeros_like(hidden))
-        bias = []
+        rows = _LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
+        weight, pulled, bias = (
+            ctx.head.module.weight,
+            torch.zeros_like(total)[..., None],
+            [],
+        )
         for part in ctx.head.parts(hidden):
             d = rows[..., part]
-            pulled += d @ weight[part]
-            if "bias" in ctx.own:
-                bias.append(d.sum(1))
-        factors: dict[str, Factor] = {"weight": OuterProducts(rows, hidden)}
-        if bias:
-            factors["bias"] = Dense(torch.cat(bias, 1))
-        for local, name in ctx.own.items():
+            pulled = pulled + d @ weight[part]
+            bias.append(d.sum(1))
+        factors: dict[str, Factor] = {
+            "weight": OuterProducts(rows, hidden),
+            "bias": Dense(torch.cat(bias, 1)),
+        }
+        for local, name in ctx.head.own.items():
             ctx.recorder.meet(name, factors[local])
-        return None, None, None, pulled.to(hidden), None
+        return None, None, pulled.to(hidden), None
 
 
 _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply

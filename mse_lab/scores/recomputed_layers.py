@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from mse_lab.scores.module_calls import tensors_in
+from mse_lab.scores.module_calls import replaced_forward, tensors_in
 from mse_lab.scores.recorder import Recorder
-from mse_lab.scores.replaced_forward import replaced_forward
 
 
 def decoder_layers(model: nn.Module) -> list[nn.Module]:
@@ -58,8 +57,8 @@ class _Call(NamedTuple):
         )
 
     def parts(self, count: int) -> Iterator[slice]:
-        for start in range(0, count, self.step):
-            yield slice(start, min(start + self.step, count))
+        """Cut completions into slices of so many."""
+        yield from (slice(at, at + self.step) for at in range(0, count, self.step))
 
     def run(self, hidden: Tensor, part: slice, count: int) -> Tensor:
         """Run the layer on a part of the completions."""
@@ -87,8 +86,7 @@ class _Recompute(torch.autograd.Function):
         ctx.save_for_backward(hidden)
         outputs = []
         for part in call.parts(len(hidden)):
-            rows = part.stop - part.start
-            with call.recorder.passing(rows, counted=part.start > 0):
+            with call.recorder.passing(len(hidden[part]), counted=part.start > 0):
                 outputs.append(call.run(hidden[part], part, len(hidden)))
         return torch.cat(outputs)
 
@@ -99,8 +97,7 @@ class _Recompute(torch.autograd.Function):
         with call.recorder.joining():
             for part in call.parts(len(hidden)):
                 x = hidden[part].detach().requires_grad_(ctx.needs_input_grad[1])
-                rows = part.stop - part.start
-                with call.recorder.passing(rows, counted=True), torch.enable_grad():
+                with call.recorder.passing(len(x), counted=True), torch.enable_grad():
                     y = call.run(x, part, len(hidden))
                     if y.requires_grad:
                         y.backward(gradient[part])
@@ -117,10 +114,7 @@ def recomputed_layers(
 ) -> Iterator[None]:
     """Have each decoder layer keep its input only, inside the block.
 
-    Args:
-        model: The language model.
-        recorder: Meets the layers' uses of parameters.
-        step: Completions that a layer is recomputed for at a time; None recomputes none.
+    A layer is recomputed for `step` completions at a time; where it is None, none is.
     """
     # Requires a gradient, so that a layer is reached whose input needs none.
     anchor = torch.zeros((), requires_grad=True)

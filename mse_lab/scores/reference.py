@@ -18,7 +18,7 @@ one with the sum of their weights.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import completion_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
-from mse_lab.scores.scores import sum_own_tokens, token_log_probs
+from mse_lab.policy.shared_prefix import SharedPrefix
 
 Gradient = dict[str, Tensor]
 
@@ -62,40 +62,23 @@ class Reference:
     log_probs_N: NDArray[np.float64]
 
 
-def completion_log_probs(
-    policy: Policy, prefix: SharedPrefix, completions: Completions
-) -> Tensor:
-    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
-    longest = int(completions.lengths_N.max())
-    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
-    logits = completion_logits(policy, prefix, tokens)
-    return sum_own_tokens(token_log_probs(policy, logits, tokens), completions)
-
-
 @contextmanager
-def _summing(policy: Policy) -> Iterator[Gradient]:
-    """Sum what backward passes give, float32 or better whatever the model's precision."""
-    sums: Gradient = {}
+def meeting_gradients(
+    policy: Policy, meet: Callable[[str, Tensor], None]
+) -> Iterator[None]:
+    """Hand each parameter's name and gradient over as soon as a backward pass has it."""
 
-    def add(name: str, parameter: Tensor) -> None:
+    def hand_over(name: str, parameter: Tensor) -> None:
         gradient, parameter.grad = parameter.grad, None
-        if gradient is None:
-            return
-        if name in sums:
-            sums[name] += gradient
-        else:
-            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+        if gradient is not None:
+            meet(name, gradient)
 
-    with policy.differentiable():
-        handles = [
-            parameter.register_post_accumulate_grad_hook(partial(add, name))
-            for name, parameter in policy.parameters.items()
-        ]
-        try:
-            yield sums
-        finally:
-            for handle in handles:
-                handle.remove()
+    with policy.differentiable(), ExitStack() as stack:
+        for name, parameter in policy.parameters.items():
+            hook = partial(hand_over, name)
+            handle = parameter.register_post_accumulate_grad_hook(hook)
+            stack.callback(handle.remove)
+        yield
 
 
 def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
@@ -108,14 +91,7 @@ def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
 
 
 def in_passes(lengths_N: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
-    """Split completions into passes, those of like length together.
-
-    Args:
-        lengths_N: Their tokens; a pass pads all of its completions to the longest.
-        most: Completions in a pass at most.
-
-    Returns:
-        Which completions are in each pass.
+    """Split completions into passes of so many, those of like length together.
 
     >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
     [[1], [0, 2], [3]]
@@ -133,20 +109,21 @@ def weighted_gradient(
 ) -> tuple[Gradient, NDArray[np.float64]]:
     """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Its completions.
-        weights_N: A weight for each.
-
     Returns:
         Parameter name -> gradient, for the parameters that autograd reaches, float32 or
         better; and the completions' log-probabilities.
     """
     distinct, place_N = completions.distinct()
     weights_N = np.bincount(place_N, weights_N).astype(np.float64)
-    log_probs = np.empty(len(distinct))
-    with torch.enable_grad(), _summing(policy) as gradient:
+    log_probs, sums = np.empty(len(distinct)), Gradient()
+
+    def add(name: str, gradient: Tensor) -> None:
+        if name in sums:
+            sums[name] += gradient
+        else:
+            sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
+
+    with torch.enable_grad(), meeting_gradients(policy, add):
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, policy.batch):
@@ -155,7 +132,7 @@ def weighted_gradient(
             log_probs[part] = found.detach().double().cpu().numpy()
         prefix.backward(cut)
     # Autograd reaches the parameters in the order of the pass; sketches want the model's.
-    ordered = {name: gradient[name] for name in policy.parameters if name in gradient}
+    ordered = {name: sums[name] for name in policy.parameters if name in sums}
     return ordered, log_probs[place_N]
 
 
@@ -166,14 +143,9 @@ def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def inner_product(left: Tensor, right: Tensor) -> float:
     """Multiply two gradients of one parameter, summed in float64."""
-    return float(
-        sum(
-            torch.dot(some.double(), others.double())
-            for some, others in zip(
-                left.flatten().split(CHUNK), right.flatten().split(CHUNK), strict=True
-            )
-        )
-    )
+    chunks = (side.flatten().split(CHUNK) for side in (left, right))
+    pairs = zip(*chunks, strict=True)
+    return float(sum(torch.dot(one.double(), other.double()) for one, other in pairs))
 
 
 def measure_reference(
@@ -191,16 +163,11 @@ def measure_reference(
         completions: An even number of them; the first half is A, the second B.
         rewards_N: Their rewards.
         keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
-
-    Returns:
-        rbar, <r_A, r_B> by parameter and ||r_A - r_B||^2.
     """
     n = len(completions) // 2
-    half_a, log_probs_a = weighted_gradient(
-        policy, prompt, completions[:n], leave_one_out(rewards_N[:n])
-    )
-    half_b, log_probs_b = weighted_gradient(
-        policy, prompt, completions[n:], leave_one_out(rewards_N[n:])
+    (half_a, log_probs_a), (half_b, log_probs_b) = (
+        weighted_gradient(policy, prompt, completions[half], leave_one_out(rewards_N[half]))
+        for half in (slice(n), slice(n, None))
     )
     for one, other in ((half_a, half_b), (half_b, half_a)):
         # An expert that only the other half's completions were sent to.

@@ -5,12 +5,11 @@ the diagonal. Where P D numbers fit, every rbar is kept as it is. Else each is k
 count-sketch (Charikar, Chen and Farach-Colton 2002): every number is added, with a sign, to
 one of k buckets, the same hash for all prompts.
 
-The hash is one that whole vectors can be folded with: a parameter is cut into rows of k
-numbers, each number has a random sign of its own, and each row a random shift o_c, so that
-number a of row c goes to bucket a + o_c (mod k). Two numbers of a row never meet, two of
-different rows with probability 1/k, their signs independent: products of sketches are
-unbiased for the products of the vectors, and their standard error is at most sqrt(2/k) of
-the product of the norms, as with a hash of single numbers.
+A parameter is cut into rows of k numbers, each number has a random sign of its own, each
+row a random shift o_c: number a of row c goes to bucket a + o_c (mod k). Two numbers of a
+row never meet, two of different rows with probability 1/k, their signs independent:
+products of sketches are unbiased, with a standard error of at most sqrt(2/k) of the
+product of the norms, as with a hash of single numbers.
 """
 
 import math
@@ -65,15 +64,9 @@ def _fold(part: Tensor, rng: np.random.Generator, buckets: int) -> Tensor:
 def sketch(
     gradient: Mapping[str, Tensor], seed: int, buckets: int = BUCKETS
 ) -> NDArray[np.float32]:
-    """Count-sketch a gradient; the hash depends on seed and parameter names alone.
+    """Count-sketch a gradient, (k,); the hash depends on seed and parameter names alone.
 
-    Args:
-        gradient: Parameter name -> tensor.
-        seed: The run's seed.
-        buckets: Length k of the sketch.
-
-    Returns:
-        Vector (k,); <sketch(u), sketch(v)> has mean <u, v> over the hash.
+    <sketch(u), sketch(v)> has mean <u, v> over the hash.
     """
     sums = torch.zeros(buckets, dtype=torch.float64)
     for name, part in gradient.items():

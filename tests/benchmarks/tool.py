@@ -33,8 +33,8 @@ from mse_lab.probe.streams import uniforms
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment
 from mse_lab.run.run_probe import run_probe
+from mse_lab.scores.block import Scores, score_block
 from mse_lab.scores.reference import measure_reference
-from mse_lab.scores.scores import Scores, score_block
 
 Gradient = dict[str, Tensor]
 

@@ -17,9 +17,9 @@ from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe import patterns
 from mse_lab.probe.probe_files import parse_probe
+from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.scores import score_block
-from scores.test_scores import (
+from scores.test_block import (
     PROMPT,
     autograd_scores,
     joined,

@@ -10,6 +10,7 @@ from models import random_policy
 from mse_lab.policy import other_laws as rivals
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.other_laws import (
     REPEATS,
     RIVALS,
@@ -22,7 +23,6 @@ from mse_lab.policy.policy import Policy
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import check_rivals
-from mse_lab.scores.scores import sequence_log_probs
 from results.test_checks import top_p
 
 PROMPT, OTHER = [3, 4, 5, 6], [3, 7, 5, 6]

@@ -11,9 +11,9 @@ from transformers.cache_utils import DynamicLayer
 from enumerated import enumerate_policy
 from models import random_policy
 from mse_lab.policy import sampling as drawing
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw, invert
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores.scores import sequence_log_probs
 
 PROMPT = [3, 4, 5, 6]
 

@@ -7,6 +7,7 @@ import torch
 from models import random_policy
 from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
@@ -19,9 +20,9 @@ from mse_lab.results.checks import (
 )
 from mse_lab.results.warnings import warn_of_unmade
 from mse_lab.scores import layer_rules as rules
+from mse_lab.scores.block import score_block
 from mse_lab.scores.invariance import score_difference
-from mse_lab.scores.scores import score_block, sequence_log_probs
-from scores.test_scores import PROMPT, random_reference
+from scores.test_block import PROMPT, random_reference
 
 COUNT = 2048
 

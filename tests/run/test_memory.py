@@ -19,9 +19,9 @@ from mse_lab.run.footprint import measure_footprint
 from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, scoring_bytes
 from mse_lab.run.run_probe import run_probe
 from mse_lab.scores import factors
+from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.scores import Scoring, score_block
-from scores.test_scores import random_reference
+from scores.test_block import random_reference
 
 PROMPT = list(range(3, 43))
 NEW = 12

@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from models import SIZES, random_policy
+from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.run import one_prompt as measure
 from mse_lab.run.operations import Counter, counting, reduction_operations, shape_of
 from mse_lab.run.plan_watch import PASSES, PRODUCTS, watching
-from mse_lab.scores.factors import Dense, OuterProducts, RowSums, reduce_factors
-from mse_lab.scores.reference import completion_log_probs
-from mse_lab.scores.scores import Scoring, sequence_log_probs
-from scores.test_scores import PROMPT, random_reference, some_completions
+from mse_lab.scores.block import Scoring
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.scoring_plan import find_plan
+from mse_lab.scores.tied_parameters import reduce_factors
+from scores.test_block import PROMPT, random_reference, some_completions
 
 HIDDEN, INNER = SIZES["hidden_size"], SIZES["intermediate_size"]
 HEADS, KEYS = SIZES["num_attention_heads"], SIZES["num_key_value_heads"]
@@ -83,6 +85,7 @@ def scored(policy, size, how=None, kinds=None):
     completions, reference = some_completions(policy, size), random_reference(policy)
     if kinds:
         completions = replace(completions, tokens_NT=completions.tokens_NT % kinds)
+    find_plan(policy)  # its calibration pass is none of the block's
     with watching(policy.device, Counter()) as watch:
         measure.score_block(policy, PROMPT, completions, reference, how=how)
     return watch, len(PROMPT) + int(completions.lengths_N.max()) - 1
@@ -131,6 +134,7 @@ def test_products_foretold_for_another_prompt():
     policy = random_policy(dtype=torch.float32, tied=False, vocabulary=300)
     completions, reference = some_completions(policy, 6), random_reference(policy)
     watches = []
+    find_plan(policy)
     for prompt in (PROMPT, PROMPT * 3):
         with watching(policy.device, Counter()) as watch:
             measure.score_block(policy, prompt, completions, reference)

@@ -32,7 +32,7 @@ from mse_lab.run.plan_widths import (
 from mse_lab.run.plan_words import plan_text
 from mse_lab.run.plan_work import drawn_batches
 from mse_lab.run.run_probe import run_probe
-from mse_lab.scores.scores import Scoring
+from mse_lab.scores.block import Scoring
 from simulated import make_design
 
 

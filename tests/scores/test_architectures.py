@@ -10,15 +10,16 @@ import torch
 from enumerated import as_completions
 from models import random_policy
 from mse_lab.errors import InputError
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import select_parameters
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores import autograd_rule as replays
-from mse_lab.scores import recorder
+from mse_lab.scores import module_hooks
+from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.module_calls import Batch
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.scores import Scoring, score_block, sequence_log_probs
-from scores.test_scores import (
+from scores.test_block import (
     PROMPT,
     autograd_scores,
     joined,
@@ -143,9 +144,9 @@ def test_flattened_tokens_of_another_order_would_be_seen(monkeypatch):
 
 def test_a_result_computed_from_another_would_be_seen(monkeypatch):
     """Negative control: a router's logits are a result, and so are weights from them."""
-    plain = recorder._expose
+    plain = module_hooks._expose
     monkeypatch.setattr(
-        recorder, "_expose", lambda call, _, *rest: plain(call, False, *rest)
+        module_hooks, "_expose", lambda call, _, *rest: plain(call, False, *rest)
     )
     policy = policy_of("qwen3_moe")
     assert gaps(policy, autograd_scores(policy, COMPLETIONS)) > 0.01

@@ -11,19 +11,20 @@ from torch.nn.utils import parametrizations
 from enumerated import as_completions
 from models import random_policy
 from mse_lab.errors import InputError
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import select_parameters
 from mse_lab.scores import autograd_rule as replays
-from mse_lab.scores import layer_rules as rules
 from mse_lab.scores import recorder
+from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.factors import (
     Dense,
     OuterProducts,
     RoutedProducts,
     RowSums,
-    reduce_factors,
 )
-from mse_lab.scores.scores import Scoring, score_block, sequence_log_probs
-from scores.test_scores import PROMPT, joined, random_reference, relative_gap
+from mse_lab.scores.scoring_plan import find_plan
+from mse_lab.scores.tied_parameters import reduce_factors
+from scores.test_block import PROMPT, joined, random_reference, relative_gap
 
 H = 16
 COMPLETIONS = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
@@ -371,9 +372,6 @@ def test_positions_within_a_module_that_is_no_layer():
     assert_exact(policy, how=Scoring(3, layer=1))
 
 
-RULES, REPLAYS = ("_affine", "_closed_form"), ("_from_uses", "_alone")
-
-
 class Around(nn.Module):
     """Weighs its input by what a module gives first."""
 
@@ -390,35 +388,23 @@ class Around(nn.Module):
 @pytest.mark.parametrize(
     ("module", "rule"),
     [
-        (MODULES["rms norm"], "_affine"),
-        (PlusOne, "_affine"),
-        (MODULES["layer norm"], "_affine"),
-        (linear, "_closed_form"),
-        (Scaled, "_from_uses"),
-        (Router, "_from_uses"),
-        (Tanh, "_alone"),
+        (MODULES["rms norm"], "slope at weight 1"),
+        (PlusOne, "slope at weight 0"),
+        (MODULES["layer norm"], "slope at weight 1"),
+        (linear, "closed form"),
+        (Scaled, "run again together"),
+        (Router, "run again together"),
+        (Tanh, "run again one by one"),
     ],
 )
-def test_the_rule_taken(monkeypatch, module, rule):
+def test_the_rule_taken(module, rule):
     """Cheap where it can be: what has a rule is not run for each completion alone."""
-    taken = set()
-
-    def noted(name, plain):
-        def note(*args):
-            found = plain(*args)
-            # None where it gives way to another.
-            taken.update([name] if found is not None else [])
-            return found
-
-        return note
-
-    for place, names in ((rules, RULES), (replays, REPLAYS)):
-        for name in names:
-            monkeypatch.setattr(place, name, noted(name, getattr(place, name)))
     policy = policy_with(lambda: Around(module()))
     chosen = select_parameters(policy.model, ["mlp.inner"])
-    assert_exact(dataclasses.replace(policy, parameters=chosen))
-    assert taken == {rule}
+    policy = dataclasses.replace(policy, parameters=chosen)
+    assert_exact(policy)
+    [answer] = find_plan(policy).answers.values()
+    assert (answer.module, answer.rule.name) == ("model.layers.0.mlp.inner", rule)
 
 
 def refusal(policy):

@@ -9,16 +9,16 @@ import pytest
 
 from enumerated import plain_score
 from models import random_policy
+from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.scores import score_block
-from scores.test_reference import join
-from scores.test_scores import (
+from scores.test_block import (
     PROMPT,
     TOLERANCE,
     random_reference,
     relative_gap,
     some_completions,
 )
+from scores.test_reference import join
 
 
 def plain(policy, completions):

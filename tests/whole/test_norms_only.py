@@ -34,7 +34,7 @@ from mse_lab.results.records import Record
 from mse_lab.results.warnings import warn_of_norms_only
 from mse_lab.run import memory
 from mse_lab.run import one_prompt as measure
-from mse_lab.scores.scores import Scoring, score_block
+from mse_lab.scores.block import Scoring, score_block
 from simulated import analysed, make_design
 
 NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]

@@ -9,9 +9,11 @@ import torch
 from enumerated import as_completions
 from models import random_policy
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import factors, scores
-from mse_lab.scores.scores import Scoring, score_block, sequence_log_probs
+from mse_lab.scores import factors, tied_parameters
+from mse_lab.scores.block import Scoring, score_block
+from mse_lab.scores.scoring_plan import find_plan
 
 PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
 
@@ -79,6 +81,7 @@ def test_repeated_completions_are_scored_once():
     policy = random_policy()
     distinct, reference = some_completions(policy), random_reference(policy)
     repeated = distinct[np.array([3, 3, 0, 8, 3, 0])]
+    find_plan(policy)
     read = []
     handle = policy.model.register_forward_pre_hook(
         lambda _, inputs, __: read.append(len(inputs[0])), with_kwargs=True
@@ -180,9 +183,11 @@ def test_dropped_tied_cross_terms_are_seen(monkeypatch):
     policy = random_policy("gpt2", tied=True)
     completions = some_completions(policy)
     expected = autograd_scores(policy, completions)
-    whole = factors._reduce_rows
+    whole = tied_parameters._reduce_rows
     monkeypatch.setattr(
-        factors, "_reduce_rows", lambda sums, outer, reference: whole(sums, None, reference)
+        tied_parameters,
+        "_reduce_rows",
+        lambda sums, outer, reference: whole(sums, None, reference),
     )
     found = score_block(policy, PROMPT, completions, random_reference(policy))
     assert relative_gap(found.gram_NN, expected @ expected.T) > 1e-3
@@ -200,7 +205,7 @@ def test_padding_changes_nothing():
 def test_tokens_after_the_end_do_not_count():
     policy = random_policy()
     one = as_completions([[4, 5, 1, 3, 7]])
-    ended = scores.score_block(
+    ended = score_block(
         policy, PROMPT, as_completions([[4, 5, 1]]), random_reference(policy)
     )
     cut = type(one)(one.tokens_NT, np.array([3]), one.log_probs_N, one.ended_N)

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from mse_lab.scores import factors
-from mse_lab.scores.factors import Dense, OuterProducts, RowSums, reduce_factors
+from mse_lab.scores import outer_products as products
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.tied_parameters import reduce_factors
 
 N, T, R, C = 4, 5, 7, 3
 
@@ -57,7 +59,7 @@ def dense(factor):
     ids=["linear", "embedding", "tied", "used twice", "with dense"],
 )
 def test_reduction_equals_definition(monkeypatch, generator, cheaper, slice_bytes, uses):
-    monkeypatch.setattr(factors, "_forming_is_cheaper", lambda _: cheaper == "forming")
+    monkeypatch.setattr(products, "_forming_is_cheaper", lambda _: cheaper == "forming")
     monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
     terms = [use(generator) for use in uses]
     reference = normal(generator, R, C)
@@ -80,8 +82,8 @@ def with_shared_columns(generator, tokens, shared, rows, columns):
 def test_split_by_the_prompts_inputs_changes_nothing(
     monkeypatch, generator, shared, cheaper
 ):
-    monkeypatch.setattr(factors, "_forming_is_cheaper", lambda _: cheaper == "forming")
-    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    monkeypatch.setattr(products, "_forming_is_cheaper", lambda _: cheaper == "forming")
+    monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
     term = with_shared_columns(generator, 6, shared, R, 5)
     reference = normal(generator, R, 5)
     whole = term.rows_NTR.mT @ term.columns_NTC
@@ -96,7 +98,7 @@ def test_split_by_the_prompts_inputs_changes_nothing(
 
 def test_split_of_equal_inputs(monkeypatch, generator):
     """A prompt that repeats a token: its span has fewer dimensions than tokens."""
-    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
     term = with_shared_columns(generator, 6, 4, R, 5)
     term.columns_NTC[:, 1:4] = term.columns_NTC[:, :1]
     whole = (term.rows_NTR.mT @ term.columns_NTC).flatten(1)
@@ -106,7 +108,7 @@ def test_split_of_equal_inputs(monkeypatch, generator):
 
 def test_split_of_columns_that_differ_would_be_seen(monkeypatch, generator):
     """Negative control: tokens that are not shared must not be declared so."""
-    monkeypatch.setattr(factors, "_splitting_is_cheaper", lambda _: True)
+    monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
     term = outer(generator)._replace(shared=2)
     whole = dense(term)
     reduced = reduce_factors([term], normal(generator, R, C))
@@ -116,9 +118,11 @@ def test_split_of_columns_that_differ_would_be_seen(monkeypatch, generator):
 def test_split_where_the_prompt_is_short_beside_the_matrix(generator):
     """By cost: 60 prompt tokens and 4 of a completion split a 512 x 512, not a 32 x 32."""
     wide = with_shared_columns(generator, 64, 60, 512, 512)
-    assert factors._splitting_is_cheaper(wide)
-    assert not factors._splitting_is_cheaper(with_shared_columns(generator, 64, 60, 32, 32))
-    assert not factors._splitting_is_cheaper(wide._replace(shared=0))
+    assert products._splitting_is_cheaper(wide)
+    assert not products._splitting_is_cheaper(
+        with_shared_columns(generator, 64, 60, 32, 32)
+    )
+    assert not products._splitting_is_cheaper(wide._replace(shared=0))
 
 
 def test_low_precision_is_summed_in_float32(generator):

@@ -1,0 +1,98 @@
+"""Log-probabilities of completions, differentiable: log pi(Y_i | x) by their own tokens.
+
+The policy's law is softmax(logits / temperature) (`Policy.scaled`). A completion's
+log-probability is the sum over its tokens, end token included, in two ways: from the whole
+sequence (`sequence_log_probs`), or after a prompt that was run through the model once
+(`completion_log_probs`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
+
+
+class _TokenLogProbs(torch.autograd.Function):
+    """log pi of tokens from scaled logits, differentiated once.
+
+    The gradient in the logits, d (1[v = y] - pi(v)), is written over the table of log pi:
+    with a large vocabulary the time goes into touching such tables.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
+        log_probs_NTV = torch.log_softmax(logits_NTV, dim=-1)
+        ctx.save_for_backward(log_probs_NTV, tokens_NT)
+        return log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (d_NT,) = gradients
+        log_probs_NTV, tokens_NT = ctx.saved_tensors
+        gradient = log_probs_NTV.exp_().mul_(-d_NT[..., None])
+        return gradient.scatter_add_(-1, tokens_NT[..., None], d_NT[..., None]), None
+
+
+_token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
+
+
+def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
+    """Sum each completion's token log-probabilities up to its length, (N,)."""
+    lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
+    positions = torch.arange(log_probs_NT.shape[1], device=log_probs_NT.device)
+    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(1)
+
+
+def _sum_log_probs(
+    policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor, completions: Completions
+) -> Tensor:
+    found = _token_log_probs(policy.scaled(logits_NTV), tokens_NT.to(logits_NTV.device))
+    return sum_own_tokens(found, completions)
+
+
+def own_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Tensor:
+    """Give tokens up to the longest completion and so many more, on the device, (N, T)."""
+    longest = int(completions.lengths_N.max())
+    tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
+    return nn.functional.pad(tokens, (0, padding))
+
+
+def sequences(prompt: list[int], tokens_NT: Tensor) -> Tensor:
+    """Join a prompt and completions' tokens but the last: what the model reads."""
+    start = torch.tensor(prompt, device=tokens_NT.device).expand(len(tokens_NT), -1)
+    return torch.cat([start, tokens_NT[:, :-1]], dim=1)
+
+
+def sequence_log_probs(
+    policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
+) -> Tensor:
+    """Compute log pi(Y_i | x) from whole sequences, no cache, padded on the right.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: Its completions.
+        padding: Tokens of padding beyond the longest completion.
+
+    Returns:
+        Differentiable log-probabilities (N,). What follows a completion cannot change
+        them: attention is causal and the sum stops at its length.
+    """
+    tokens = own_tokens(policy, completions, padding)
+    inputs = sequences(prompt, tokens)
+    logits = policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1]).logits
+    return _sum_log_probs(policy, logits, tokens, completions)
+
+
+def completion_log_probs(
+    policy: Policy, prefix: SharedPrefix, completions: Completions
+) -> Tensor:
+    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
+    tokens = own_tokens(policy, completions)
+    logits = completion_logits(policy, prefix, tokens)
+    return _sum_log_probs(policy, logits, tokens, completions)

@@ -1,0 +1,152 @@
+"""Scores of a block: completions -> Gram matrix, products with the reference, norms.
+
+The score of completion i is W_i = grad log pi(Y_i | x) in all parameters that count, its
+log-probability summed over its own tokens, end token included. One forward and backward
+pass over a block of completions yields every W_i in factored form (`factors.py`), layer
+by layer; each parameter's factors are reduced to inner products and dropped as soon as
+the backward pass has met all uses of the parameter. No score is ever stored, and the
+parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+from torch import Tensor
+
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.policy import Policy
+from mse_lab.scores.output_head import SlicedHead
+from mse_lab.scores.recomputed_layers import recomputed_layers
+from mse_lab.scores.recorder import Recorder
+
+
+class Scoring(NamedTuple):
+    """How a block is scored; the scores are the same, memory and time are not.
+
+    Attributes:
+        block: Completions whose products are formed with one another; where it is less
+            than the largest group, only norms and products with the reference are had.
+        layer: Completions in one decoder layer at a time, which is recomputed from its
+            input; None keeps all activations.
+        sliced: Whether the logits are formed in slices of the vocabulary only.
+    """
+
+    block: int
+    layer: int | None = None
+    sliced: bool = False
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Inner products of the scores of a block of N completions.
+
+    Attributes:
+        gram_NN: <W_i, W_j>; NaN between completions that were not scored together.
+        products_N: <W_i, r> with the reference r.
+        norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
+        log_probs_N: log pi(Y_i | x), recomputed from the whole sequence.
+    """
+
+    gram_NN: NDArray[np.float64]
+    products_N: NDArray[np.float64]
+    norms2: dict[str, NDArray[np.float64]]
+    log_probs_N: NDArray[np.float64]
+
+    def norms_only(self) -> "Scores":
+        """Forget the products between completions."""
+        diagonal = np.eye(len(self.gram_NN), dtype=bool)
+        return replace(self, gram_NN=np.where(diagonal, self.gram_NN, np.nan))
+
+    def pick(self, place_N: NDArray[np.int64]) -> "Scores":
+        """Give the scores of completions that are at these places of the block."""
+        return Scores(
+            self.gram_NN[np.ix_(place_N, place_N)],
+            self.products_N[place_N],
+            {name: norms2[place_N] for name, norms2 in self.norms2.items()},
+            self.log_probs_N[place_N],
+        )
+
+
+def _score_together(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    reference: Mapping[str, Tensor],
+    padding: int,
+    how: Scoring,
+) -> Scores:
+    """Score completions in one forward and backward pass, with all their products."""
+    recorder = Recorder(policy, len(completions), reference, shared=len(prompt))
+    head = SlicedHead(policy) if how.sliced else None
+    with (
+        recorder.recording(without=head.module if head else None),
+        recomputed_layers(policy.model, recorder, how.layer),
+        torch.enable_grad(),
+    ):
+        log_probs = (
+            head.sequence_log_probs(prompt, completions, padding, recorder)
+            if head
+            else sequence_log_probs(policy, prompt, completions, padding)
+        )
+        log_probs.sum().backward()
+    return Scores(
+        gram_NN=recorder.gram.numpy(),
+        products_N=recorder.products.numpy(),
+        norms2=recorder.norms2,
+        log_probs_N=log_probs.detach().double().cpu().numpy(),
+    )
+
+
+def _side_by_side(parts: list[Scores]) -> Scores:
+    """Join scores of parts of a block, the products between parts unknown."""
+    together = block_diag(*(np.ones_like(part.gram_NN) for part in parts)) == 1
+    return Scores(
+        gram_NN=np.where(together, block_diag(*(part.gram_NN for part in parts)), np.nan),
+        products_N=np.concatenate([part.products_N for part in parts]),
+        norms2={
+            name: np.concatenate([part.norms2[name] for part in parts])
+            for name in parts[0].norms2
+        },
+        log_probs_N=np.concatenate([part.log_probs_N for part in parts]),
+    )
+
+
+def score_block(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    reference: Mapping[str, Tensor],
+    padding: int = 0,
+    how: Scoring | None = None,
+) -> Scores:
+    """Score a block of completions, one backward pass through each distinct one.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: The block; products are formed between any two of it.
+        reference: Parameter name -> reference gradient, for every parameter that the
+            policy's log-probability depends on.
+        padding: Tokens of padding beyond the longest completion; changes nothing.
+        how: What is kept in memory; None for everything, the fastest.
+
+    Raises:
+        InputError: A module with such a parameter has no exact rule; it is named.
+    """
+    how = how or Scoring(len(completions))
+    distinct, place_N = completions.distinct()
+    starts = range(0, len(distinct), how.block)
+    parts = [
+        _score_together(policy, prompt, part, reference, padding, how)
+        for part in (distinct[at : at + how.block] for at in starts)
+    ]
+    scores = _side_by_side(parts).pick(place_N)
+    # Which products are known must not depend on which completions were drawn, or those
+    # that are known would be no fair sample: all of a block's, or none.
+    return scores if how.block >= len(completions) else scores.norms_only()

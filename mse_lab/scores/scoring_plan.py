@@ -1,0 +1,267 @@
+"""The scoring plan: which module answers for which parameters, by which rule, and why.
+
+It is made once for a policy, in a calibration pass: a few tokens run forward and backward
+like a block of completions. Each module that owns parameters takes the first of `RULES`
+that fits and whose gradient comes back; where none does (its rows are not the
+completions', or its parameters are used without calling it) the module around it answers,
+and so do those of its like in other layers. What no module can answer for is refused by
+name. What depends on the tokens, such as the expert that one meets, is left to the pass.
+`print(find_plan(policy))` shows it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mse_lab.errors import InputError
+from mse_lab.policy.policy import Policy
+from mse_lab.scores.layer_rules import RULES, Rule
+from mse_lab.scores.module_calls import Call, NoExactScore
+from mse_lab.scores.module_hooks import ModuleHooks
+from mse_lab.scores.reference import meeting_gradients
+
+# Rows and tokens of the calibration pass: no other size of a model is likely to be one of
+# them or their product, by which rows are told apart. Log-probabilities of so many tokens.
+ROWS, TOKENS, OWN_TOKENS = 3, 13, 3
+
+# Where more kinds of parameters are left out already, the patterns are a choice of what to
+# keep, and it is shorter to add to them than to write down what is not kept.
+_SHORT = 8
+
+# Module -> the parameters it answers for: name inside it -> name.
+Owned = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A line of a plan: a module, its parameters (name inside it -> name), rule, why."""
+
+    module: str
+    own: dict[str, str]
+    rule: Rule
+    why: str
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """Module -> its line, in the model's order.
+
+    Parameters that the calibration pass does not depend on are in no line.
+    """
+
+    answers: dict[str, Answer]
+
+    def covers(self, name: str) -> bool:
+        """Whether a module answers for a parameter."""
+        return any(name in answer.own.values() for answer in self.answers.values())
+
+    def __str__(self) -> str:
+        lines = [("module", "parameters", "rule", "why")] + [
+            (answer.module, ", ".join(answer.own), answer.rule.name, answer.why)
+            for answer in self.answers.values()
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
+    """Name a module's own parameters that count: name inside it -> name."""
+    names = {id(parameter): name for name, parameter in policy.parameters.items()}
+    return {
+        local: names[id(parameter)]
+        for local, parameter in module.named_parameters(recurse=False)
+        if id(parameter) in names
+    }
+
+
+def find_plan(policy: Policy) -> ScoringPlan:
+    """Give a policy's plan, which the first call makes and the policy keeps.
+
+    Raises:
+        InputError: A module with such a parameter has no exact rule; it is named.
+    """
+    if ScoringPlan not in policy.found:
+        policy.found[ScoringPlan] = _make_plan(policy)
+    plan: ScoringPlan = policy.found[ScoringPlan]
+    return plan
+
+
+def _calibrate(policy: Policy) -> None:
+    """Run a few tokens forward and backward, rows of different ones."""
+    vocabulary = len(policy.model.get_input_embeddings().weight)
+    context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", 0)
+    size = ROWS, min(TOKENS, context or TOKENS)
+    numbers = np.random.default_rng(0).integers(vocabulary, size=size)
+    tokens = torch.from_numpy(numbers).to(policy.device)
+    with torch.enable_grad():
+        output = policy.model(tokens, use_cache=False, logits_to_keep=OWN_TOKENS)
+        policy.log_probabilities(output.logits)[..., 0].sum().backward()
+
+
+class _Survey(ModuleHooks):
+    """A plain pass: the parameters that autograd reaches, and whose rows are whose.
+
+    `told_apart` has the modules that are called, and whether rows are each completion's.
+    """
+
+    def __init__(self, policy: Policy, modules: Iterable[str]) -> None:
+        super().__init__(policy.model, ROWS, shared=0)
+        self.reached: set[str] = set()
+        self.told_apart: dict[str, bool] = {}
+        gradients = meeting_gradients(policy, lambda name, _: self.reached.add(name))
+        with gradients, self.hooked({name: {} for name in modules}):
+            _calibrate(policy)
+
+    def meet_call(self, call: Call) -> bool:
+        """See whose rows are whose, and leave it at that."""
+        self.told_apart[call.owner] = (
+            self.told_apart.get(call.owner, True) and call.attributed
+        )
+        return False
+
+    def used(self, owned: Owned) -> Owned:
+        """Leave out modules of which autograd reaches no parameter."""
+        return {
+            owner: own
+            for owner, own in owned.items()
+            if self.reached.intersection(own.values())
+        }
+
+    def doubts(self, owned: Owned) -> dict[str, str]:
+        """Say which modules cannot answer, and why."""
+        reasons = {False: "its batch is not the completions'", None: "it is not called"}
+        found = {owner: self.told_apart.get(owner) for owner in self.used(owned)}
+        return {owner: reasons[apart] for owner, apart in found.items() if not apart}
+
+
+class _Trial(ModuleHooks):
+    """A pass like a block's: each module's rule, as its place in `RULES`, or doubts."""
+
+    def __init__(self, policy: Policy, owned: Owned) -> None:
+        super().__init__(policy.model, ROWS, shared=0)
+        self.rules: dict[str, int] = {}
+        self._policy = policy
+        self._doubts: dict[str, str] = {}
+        self._unanswered: Counter[str] = Counter()
+        with self.hooked(owned):
+            _calibrate(policy)
+
+    def doubts(self) -> dict[str, str]:
+        """Say which modules cannot answer, and why."""
+        lost = dict.fromkeys(+self._unanswered, "no gradient reaches its result")
+        return lost | self._doubts
+
+    def meet_call(self, call: Call) -> bool:
+        """Await the gradient of its results."""
+        self._unanswered[call.owner] += 1
+        return True
+
+    def meet_gradients(self, call: Call, gradients: list[Tensor]) -> None:
+        """Take the first rule that fits; for several calls, one that fits them all."""
+        self._unanswered[call.owner] -= 1
+        if call.changed:
+            self._doubts[call.owner] = "its input is changed after the call"
+        if call.owner not in self._doubts:
+            first = self.rules.get(call.owner, 0)
+            self.rules[call.owner] = max(first, self._find_rule(call, gradients))
+
+    def _find_rule(self, call: Call, gradients: list[Tensor]) -> int:
+        for place, rule in enumerate(RULES):
+            if not rule.fits(call):
+                continue
+            try:
+                rule.factors(call, gradients)
+                return place
+            except NoExactScore as no:
+                if no.too_large:
+                    raise refuse(self._policy, no.too_large, no.reason) from None
+                reason = no.reason
+        self._doubts[call.owner] = reason
+        return len(RULES)
+
+
+def _hand_up(
+    policy: Policy, owned: Owned, doubts: dict[str, str], whys: dict[str, str]
+) -> Owned:
+    """Have the modules around answer for those in doubt, and for their like; note why."""
+    patterns = {kind(owner): reason for owner, reason in doubts.items()}
+    found: Owned = {}
+    for owner, own in owned.items():
+        reason = patterns.get(kind(owner))
+        parent, _, last = owner.rpartition(".")
+        if reason is None:
+            found.setdefault(owner, {}).update(own)
+        elif not parent:
+            raise refuse(policy, list(own.values()), reason)
+        else:
+            inside = {f"{last}.{local}": name for local, name in own.items()}
+            found.setdefault(parent, {}).update(inside)
+            whys[parent] = whys.get(owner, f"{last}: {reason}")
+    return found
+
+
+def _make_plan(policy: Policy) -> ScoringPlan:
+    modules = dict(policy.model.named_modules())
+    owned = {
+        name: own for name in modules if (own := own_parameters(policy, modules[name]))
+    }
+    whys: dict[str, str] = {}
+    survey = _Survey(policy, modules)
+    while True:
+        if not (doubts := survey.doubts(owned)):
+            trial = _Trial(policy, survey.used(owned))
+            if not (doubts := trial.doubts()):
+                break
+        owned = _hand_up(policy, owned, doubts, whys)
+    return ScoringPlan(
+        {
+            name: Answer(
+                name,
+                owned[name],
+                RULES[trial.rules[name]],
+                whys.get(name, type(modules[name]).__name__),
+            )
+            for name in modules
+            if name in trial.rules
+        }
+    )
+
+
+def kind(name: str) -> str:
+    """Give a pattern for a name and its like in other layers.
+
+    >>> kind("layers.10.mlp")
+    'layers[.][0-9]+[.]mlp'
+    """
+    return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))
+
+
+def _kinds(names: Iterable[str]) -> set[str]:
+    return {kind(name) for name in names}
+
+
+def refuse(policy: Policy, names: Sequence[str], reason: str) -> InputError:
+    """Say that parameters have no exact score, and which patterns leave them out.
+
+    Their like in other layers is left out by the patterns, too.
+    """
+    module_name = names[0].rpartition(".")[0]
+    module = policy.model.get_submodule(module_name)
+    refused, kept = _kinds(names), _kinds(policy.parameters)
+    absent = _kinds(
+        name for name, _ in policy.model.named_parameters() if name not in policy.parameters
+    )
+    out = "|".join(sorted(refused))
+    if absent & kept or len(absent) > _SHORT:
+        remedy = f"begin each pattern of parameters with '^(?!(?:{out})$).*'"
+    else:
+        out = "|".join(sorted(absent | refused))
+        remedy = f"leave it out with parameters: ['^(?!(?:{out})$)']"
+    return InputError(
+        f"no exact score for {module_name} ({type(module).__name__}): {reason}; {remedy}"
+    )

@@ -1,0 +1,115 @@
+"""All uses of a parameter joined, and its scores reduced to inner products.
+
+A completion's score in a parameter is the sum over the uses of it. A tied matrix is looked
+up in (row sums L) and multiplied with at the head (outer products O), so that its Gram
+matrix has cross terms:
+
+    <L_i + O_i, L_j + O_j> = <O_i, O_j> + <L_i, L_j> + <L_i, O_j> + <O_i, L_j>.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mse_lab.scores.factors import (
+    LOW_PRECISION,
+    Dense,
+    Factor,
+    OuterProducts,
+    RoutedProducts,
+    RowSums,
+    at_least_float32,
+    exact,
+    slices,
+)
+from mse_lab.scores.outer_products import Reduced, reduce_outer
+
+
+def _reduce_rows(
+    sums: RowSums, outer: OuterProducts | None, reference_RC: Tensor
+) -> Reduced:
+    """Reduce row sums, with the cross terms to the outer products of the same matrix.
+
+    Only the rows that occur at all are formed, a slice of them at a time.
+    """
+    count, _, columns = sums.columns_NTC.shape
+    reduced = Reduced.zero(count, sums.columns_NTC.device)
+    occurring, place_NT = torch.unique(sums.index_NT, return_inverse=True)
+    among = RowSums(place_NT, sums.columns_NTC)
+    bytes_a_row = count * columns * sums.columns_NTC.element_size()
+    for part in slices(len(occurring), bytes_a_row):
+        rows, flat = occurring[part], among.form(part).flatten(1)
+        reduced.add(flat, reference_RC[rows])
+        if outer is not None:
+            cross = (flat @ outer.form(rows).flatten(1).T).double()
+            reduced.gram_NN.add_(cross + cross.T)
+    return reduced
+
+
+def _reduce_routed(routed: RoutedProducts, reference_ERC: Tensor) -> Reduced:
+    """Reduce expert by expert: what is formed is one expert's, of the tokens it had."""
+    reduced = [
+        reduce_outer(outer, reference_RC)
+        for outer, reference_RC in zip(
+            routed.by_expert(len(reference_ERC)), reference_ERC, strict=True
+        )
+        if outer.columns_NTC.shape[1]  # the expert had tokens
+    ]
+    return reduce(Reduced.plus, reduced)
+
+
+def _joined(kind: Any, factors: Sequence[Factor]) -> Any:
+    """Join the uses of one kind into one; None where there are none."""
+    uses = [factor for factor in factors if isinstance(factor, kind)]
+    return kind.join(uses) if len(uses) > 1 else next(iter(uses), None)
+
+
+def _reduce(factors: Sequence[Factor], reference: Tensor) -> Reduced:
+    if any(isinstance(factor, Dense) for factor in factors):
+        whole_ND = torch.stack([one.dense(reference.shape) for one in factors]).sum(0)
+        reduced = Reduced.zero(len(whole_ND), whole_ND.device)
+        reduced.add(whole_ND, reference)
+        return reduced
+    routed, outer, sums = (
+        _joined(kind, factors) for kind in (RoutedProducts, OuterProducts, RowSums)
+    )
+    parts = [
+        routed and _reduce_routed(routed, reference),
+        outer and reduce_outer(outer, reference),
+        sums and _reduce_rows(sums, outer, reference),
+    ]
+    return reduce(Reduced.plus, filter(None, parts))
+
+
+@contextmanager
+def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
+    """Multiply what came in 16 bits on a GPU's tensor cores, which read it without loss.
+
+    TF32 has the 10 bits of float16's mantissa and more than bfloat16's, and sums in
+    float32; what is formed is rounded to them, as low-precision gradients are anyway.
+    """
+    tensors = [part for factor in factors for part in factor if isinstance(part, Tensor)]
+    low = any(tensor.is_cuda and tensor.dtype in LOW_PRECISION for tensor in tensors)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if low else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def reduce_factors(factors: Sequence[Factor], reference: Tensor) -> Reduced:
+    """Reduce the scores of one parameter to their inner products.
+
+    Products of two gradients are summed in float32 or better, sums over slices in float64.
+
+    Args:
+        factors: One for each use of the parameter in the forward pass.
+        reference: The reference gradient in this parameter, of its shape.
+    """
+    with _tensor_cores(factors):
+        return _reduce([exact(factor) for factor in factors], at_least_float32(reference))
