@@ -43,17 +43,9 @@ class Row:
 class Plan:
     """What a run of a probe will take; of a finished one nothing but the heading.
 
-    Attributes:
-        probe: The probe's name.
-        heading: What is measured, and on what, a line each.
-        rows: The stages.
-        total: All of them; of the completions each once, of memory the peak.
-        factor: By which factor the time may be off, either way.
-        prompts_measured: Prompts that are measured already, and kept.
-        seconds_measured: Time that they took.
-        remarks: What the completions are like, memory and disk, a line each.
-        half_widths: How wide the intervals will be.
-        warnings: What should be changed before the run.
+    The total counts each completion once, and has the peak of the memory. Seconds may be
+    off by the factor, either way; those of the prompts measured are spent already. Heading,
+    remarks and warnings are texts of a line each.
     """
 
     probe: str

@@ -55,41 +55,30 @@ def say_completions(shards: Sequence[Shard], limit: int) -> str:
     )
 
 
-def budget_for(size: float) -> str:
-    """Write a budget that holds so many bytes, rounded up, as a setting.
-
-    >>> budget_for(71.21e9), budget_for(9.5e6)
-    ('model.memory=71.3GB', 'model.memory=10MB')
-    """
-    if size < 1e9:
-        return f"model.memory={math.ceil(size / 1e6)}MB"
-    return f"model.memory={math.ceil(size / 1e8) / 10:g}GB"
-
-
 def say_memory(bench: Bench) -> str:
     """Say how a block is scored within which budget, and what memory would change it."""
     memory, group, one = bench.memory, bench.probe.largest_group, bench.memory.footprint
     how, ways = memory.scoring.current, memory.scoring.ways
-    source = "the default" if bench.probe.model.memory is None else "model.memory"
-    found = f"memory: {in_units(memory.budget)} may be taken ({source}); "
     takes = [
-        one.weights + one.gradient + scoring_bytes(one, way)
-        for way in ways
-        if way.block == group
-    ]
-    if how.block < group:
-        return found + (
-            f"norms only: a block of {group} does not fit, only {how.block} at a time; no "
-            f"replicates, the laws alone; {budget_for(min(takes))} would give them, or "
-            "fewer parameters, or a smaller largest group size"
+        f"model.memory={math.ceil(size / 1e6)}MB"
+        for size in sorted(
+            one.weights + one.gradient + scoring_bytes(one, way)
+            for way in ways
+            if way.block == group
         )
-    found += f"a block of {group} is scored at once"
+    ]
+    said = f"memory: {in_units(memory.budget)} may be taken; "
+    if how.block < group:
+        return said + (
+            f"norms only: a block of {group} does not fit, only {how.block} at a time; no "
+            f"replicates, the laws alone; {takes[0]} would give them, or fewer parameters, "
+            "or a smaller largest group size"
+        )
+    said += f"a block of {group} is scored at once"
     if how.layer is not None:
-        found += f", each layer once more for {how.layer} completions at a time"
-    if how.sliced:
-        found += ", the logits in slices of the vocabulary"
-    best = f"; {budget_for(takes[0])} would keep all activations"
-    return found + best * (how != ways[0])
+        said += f", each layer once more for {how.layer} completions at a time"
+    said += ", the logits in slices of the vocabulary" * how.sliced
+    return said + f"; {takes[-1]} would keep all activations" * (how != ways[0])
 
 
 def say_disk(costs: Costs) -> str:

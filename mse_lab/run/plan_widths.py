@@ -20,7 +20,7 @@ right within a factor of exp(t s sqrt(1 - m/P)).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,8 +82,8 @@ class Widths:
         mse: Estimator -> half-width of its MSE at each group size; empty where products
             between completions are not known.
         law: Estimator -> half-width of its law, the widest of any group size.
-        wanted: The half-width wanted.
-        remedies: Where it is not reached, what would reach it.
+        widest: The widest known of an MSE, with its estimator and group size.
+        remedies: Where the one wanted is not reached, what would reach it.
     """
 
     level: float
@@ -91,18 +91,9 @@ class Widths:
     group_sizes: Sequence[int]
     mse: Mapping[str, list[float]]
     law: Mapping[str, float]
+    widest: tuple[float, str, int]
     wanted: float
     remedies: Sequence[str]
-
-    @property
-    def widest(self) -> tuple[float, str, int]:
-        """The widest known: half-width, estimator and group size."""
-        points = (
-            (width, name, group)
-            for name, widths in self.mse.items()
-            for width, group in zip(widths, self.group_sizes, strict=True)
-        )
-        return max(point for point in points if math.isfinite(point[0]))
 
 
 def _roughness(statistic: Statistic) -> float:
@@ -124,26 +115,18 @@ def find_point(curve: Curve) -> Point:
     return Point(groups, reference, whole.degrees, _roughness(whole))
 
 
-def _remedies(
-    points: Sequence[Point], pools: Pools, level: float, wanted: float, prompts: int
+def _larger_pools(
+    points: Collection[Point], pools: Pools, level: float, wanted: float, growth: float
 ) -> list[str]:
-    """Say what would reach the half-width wanted: larger pools, or more prompts.
-
-    The reference is doubled only where more replicates would not do.
-    """
-    growth = prompts / pools.prompts
-    widest = max((point.half_width(level, growth) for point in points), default=0.0)
-    if widest <= wanted:
-        return []
-    remedies = [f"{math.ceil(prompts * (widest / wanted) ** 2)} prompts"]
+    """Say which pools reach a half-width, the reference doubled only if it must be."""
     for larger in (2**power for power in range(MOST.bit_length())):
         factors = [one.replicates_for(wanted, level, growth, larger) for one in points]
         if max(factors) <= MOST:
             blocks = math.ceil(max(1.0, *factors) * pools.blocks)
             reference = f"pool.reference={2 * larger * pools.reference_half} with "
             found = f"pool.replicate={blocks * pools.largest_group}"
-            return [reference * (larger > 1) + found, *remedies]
-    return remedies
+            return [reference * (larger > 1) + found]
+    return []
 
 
 def _factor(points: Sequence[Point], measured: int, prompts: int) -> float:
@@ -155,36 +138,39 @@ def _factor(points: Sequence[Point], measured: int, prompts: int) -> float:
     return math.exp(reach * math.sqrt(1 - measured / prompts))
 
 
-def _by_estimator(widths: Mapping[Key, float]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for key, width in widths.items():
-        found.setdefault(key.estimator, []).append(width)
-    return found
-
-
 def expect_widths(analysis: Analysis, prompts: int, wanted: float) -> Widths:
     """Foretell the intervals of a run of so many prompts by an analysis of the first."""
-    pools, level = analysis.pools, analysis.level
-    measured, law = (
-        {
-            key: find_point(one)
-            for key, pair in analysis.points.items()
-            if (one := pair[side])
-        }
-        for side in (0, 1)
-    )
+    pools, level, sizes = analysis.pools, analysis.level, analysis.group_sizes
     growth = prompts / pools.prompts
-    mse, laws = (
-        _by_estimator({key: one.half_width(level, growth) for key, one in points.items()})
-        for points in (measured, law)
+    measured, laws = (
+        {key: find_point(curve) for key, pair in analysis.points.items()
+         if (curve := pair[side])}
+        for side in (0, 1)
+    )  # fmt: skip
+
+    def by_estimator(points: Mapping[Key, Point]) -> dict[str, list[float]]:
+        names = dict.fromkeys(key.estimator for key in points)
+        found = {key: point.half_width(level, growth) for key, point in points.items()}
+        return {
+            name: [found.get(Key(name, size), math.nan) for size in sizes] for name in names
+        }
+
+    known = {key: one for key, one in measured.items() if math.isfinite(one.by_groups)}
+    widest = max(
+        ((point.half_width(level, growth), *key) for key, point in known.items()),
+        default=(0.0, "", 0),
     )
-    known = [point for point in measured.values() if math.isfinite(point.by_groups)]
+    remedies = []
+    if widest[0] > wanted:
+        remedies = _larger_pools(known.values(), pools, level, wanted, growth)
+        remedies.append(f"{math.ceil(prompts * (widest[0] / wanted) ** 2)} prompts")
     return Widths(
         level=level,
-        factor=_factor([*measured.values(), *law.values()], pools.prompts, prompts),
-        group_sizes=analysis.group_sizes,
-        mse=mse,
-        law={name: max(widths) for name, widths in laws.items()},
+        factor=_factor([*measured.values(), *laws.values()], pools.prompts, prompts),
+        group_sizes=sizes,
+        mse=by_estimator(measured),
+        law={name: max(widths) for name, widths in by_estimator(laws).items()},
+        widest=widest,
         wanted=wanted,
-        remedies=_remedies(known, pools, level, wanted, prompts),
+        remedies=remedies,
     )
