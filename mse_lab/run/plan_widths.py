@@ -96,7 +96,8 @@ class Widths:
     remedies: Sequence[str]
 
 
-def _roughness(statistic: Statistic) -> float:
+def roughness(statistic: Statistic) -> float:
+    """Estimate s, by how unlike the prompts are; NaN of one prompt."""
     (groups_PR,) = statistic.groups.values()
     error_P, count = groups_PR.mean(-1), len(groups_PR)
     variance_P = np.array([spread_of_means(one[None]).variance for one in groups_PR])
@@ -112,7 +113,7 @@ def find_point(curve: Curve) -> Point:
     square = whole.value**2 if whole.value > 0 else math.nan
     groups = Statistic(whole.value, whole.groups, {}).spread.variance / square
     reference = Statistic(whole.value, {}, whole.reference).spread.variance / square
-    return Point(groups, reference, whole.degrees, _roughness(whole))
+    return Point(groups, reference, whole.degrees, roughness(whole))
 
 
 def _larger_pools(

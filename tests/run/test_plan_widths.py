@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mse_lab.mse.intervals import Statistic
 from mse_lab.results.analysis import Analysis
-from mse_lab.run.plan_widths import expect_widths, find_point
+from mse_lab.run.plan_widths import Point, expect_widths, find_point, roughness
 from simulated import Design, make_design
 
 NAMES, SIZES, LEVEL = ("vanilla", "grpo", "oracle"), (2, 8, 32), 0.95
@@ -51,6 +52,36 @@ def test_larger_runs_are_foretold():
         large.append(as_array(widths_of(twice.draw(rng, 128, 16, 32), 2 * PROMPTS)).ravel())
     ratio = np.exp(np.log(np.array(small) / np.array(large)).mean(0))
     np.testing.assert_allclose(ratio, 1, atol=0.1)
+
+
+def test_degrees_of_freedom_grow_with_the_prompts():
+    """From 3 to (3 + 2) x 5 - 2 = 23, where Student's t is 2.0687; 0.04 / 5 = 0.0894^2."""
+    point = Point(by_groups=0.04, by_reference=0.0, degrees=3.0, roughness=0.0)
+    assert point.half_width(LEVEL, prompts=5) == pytest.approx(2.0687 * 0.089443, rel=1e-4)
+
+
+def test_the_replicates_needed_are_enough():
+    point = Point(by_groups=0.04, by_reference=0.01, degrees=10.0, roughness=0.0)
+    count = point.replicates_for(0.2, LEVEL, prompts=3, reference=2)
+    assert point.half_width(LEVEL, 3, count, 2) == pytest.approx(0.2)
+    assert np.isinf(point.replicates_for(0.05, LEVEL, prompts=3, reference=2))
+
+
+@pytest.mark.parametrize("by", ["errors", "variances"])
+def test_roughness_is_that_of_prompts_left_out(by):
+    """The jackknife's standard error of log(sqrt(sum v) / sum e), of one prompt in 40."""
+    rng = np.random.default_rng(8)
+    size = rng.uniform(1, 3, (PROMPTS, 1))
+    noise = rng.standard_normal((PROMPTS, 200))
+    groups_PR = size + noise if by == "errors" else 10 + size * noise
+    variances, means = groups_PR.var(-1, ddof=1), groups_PR.mean(-1)
+    left_out = [
+        np.log(np.sqrt(np.delete(variances, x).sum()) / np.delete(means, x).sum())
+        for x in range(PROMPTS)
+    ]
+    expected = np.sqrt((PROMPTS - 1) ** 2 / PROMPTS * np.var(left_out, ddof=1))
+    found = roughness(Statistic(1.0, {"run": groups_PR}, {}))
+    assert found == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("count", [3, 5])
