@@ -7,13 +7,19 @@ estimator of the policy gradient g = E[W Z] is a weighted sum of scores,
     g_hat = (1/G) sum_i w_i W_i,
 
 so one backward pass per completion gives, through inner products alone, the squared
-error of every estimator at every group size G. Data flows one way:
+error of every estimator at every group size G. Data flows one way, through a folder each:
 
-    probe (YAML) -> config -> policy, prompts -> completions -> rewards
-      -> scores (Gram blocks), reference -> estimators (weights) -> replicates
-      (squared errors) -> intervals, laws -> records (tables) -> figure
+    probe       what is measured: configuration, prompts, rewards, randomness
+    policy      the model, forward: loaded, its completions drawn, their probabilities
+    scores      the model, backward: scores -> inner products, the reference gradient
+    estimators  a group's rewards -> the weights w_i
+    mse         weights and inner products -> errors, laws, intervals
+    results     every file of a finished run
+    run         prompts measured one by one, within memory, resumed; and planned
+    answers     finished runs -> claims, advice, ranking
+    report      what is drawn and written for a reader
 
-Torch is used up to the scores; from the estimators on everything is NumPy.
+Torch is imported in policy, scores and run alone; from the estimators on all is NumPy.
 
 Notation, used in formulas, names and column heads alike:
 

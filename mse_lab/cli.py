@@ -16,9 +16,9 @@ from __future__ import annotations
 # What the commands need beyond this they import themselves: late, and within `conclude`.
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mse_lab import __version__
 from mse_lab.console import complain, conclude, started_by_torchrun, take_over
@@ -36,7 +36,7 @@ FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
 
 def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
     """Read the probes that are named, before any is measured; give the name of each."""
-    from mse_lab.probe.schema import load_probe, probe_file, probe_name
+    from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
 
     paths = [probe_file(name, ROOT) for name in arguments.probes]
     return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
@@ -115,8 +115,7 @@ def finished(name: str) -> Path:
 
 def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4, and its companion where there are further estimators."""
-    from mse_lab.report.companion_figure import companion_of, draw_companion
-    from mse_lab.report.figure_4 import draw_figure
+    from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
 
     folders = [finished(name) for name in arguments.runs or FIGURE_4]
     default = [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
@@ -131,10 +130,11 @@ def figure(arguments: argparse.Namespace) -> int:
 def claims(arguments: argparse.Namespace) -> int:
     """Put the paper's statements to the runs; print and write the verdicts."""
     from mse_lab.answers.claims import judge_runs
-    from mse_lab.report.claims_page import claims_markdown, write_claims
+    from mse_lab.answers.measured_run import read_run
+    from mse_lab.report.claims_report import claims_markdown, write_claims
 
     folders = [finished(name) for name in arguments.runs]
-    judged = judge_runs(folders)
+    judged = judge_runs([read_run(folder) for folder in folders])
     for folder in folders:
         write_claims(folder, judged)
     print(claims_markdown(judged))
@@ -143,7 +143,7 @@ def claims(arguments: argparse.Namespace) -> int:
 
 def advise(arguments: argparse.Namespace) -> int:
     """Say which group size and baseline suit a run's model and prompts."""
-    from mse_lab.report.advice_run import advise_run
+    from mse_lab.report.advice_report import advise_run
 
     print(advise_run(finished(arguments.run)))
     return 0
@@ -207,6 +207,30 @@ def file_to_write(text: str) -> Path:
     return Path(text)
 
 
+def _take_settings(one: Parser) -> None:
+    help = "change a setting: interval.level=0.9"
+    one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=help)
+
+
+def _take_results(one: Parser) -> None:
+    kind, help = folder_to_write, "instead of results/"
+    one.add_argument("--out", type=kind, default=RESULTS, metavar="DIR", help=help)
+
+
+def _take_probes(one: Parser) -> None:
+    help = "tiny/base, or a .yaml file"
+    one.add_argument("probes", nargs="+", metavar="PROBE", help=help)
+    _take_settings(one)
+    _take_results(one)
+
+
+def _take_runs(one: Parser, nargs: str, default: str) -> None:
+    help = "a folder of results, or a probe's name"
+    one.add_argument("runs", nargs=nargs, metavar="RUN", help=help)
+    if default:
+        one.add_argument("--out", type=file_to_write, metavar="FILE", help=default)
+
+
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     if any("\0" in word for word in words):
@@ -214,71 +238,36 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = Parser(prog="run_mse.py", description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"mse_lab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    results: dict[str, Any] = {
-        "type": folder_to_write,
-        "default": RESULTS,
-        "metavar": "DIR",
-        "help": "instead of results/",
-    }
-    runs: dict[str, Any] = {
-        "metavar": "RUN",
-        "help": "a folder of results, or a probe's name",
-    }
 
-    written: dict[str, Any] = {"type": file_to_write, "metavar": "FILE"}
+    def command(
+        action: Callable[[argparse.Namespace], int], name: str, help: str
+    ) -> Parser:
+        one: Parser = commands.add_parser(name, help=help)
+        one.set_defaults(command=action)
+        return one
 
-    measured = Parser(add_help=False)
-    measured.add_argument(
-        "probes", nargs="+", metavar="PROBE", help="tiny/base, or a .yaml file"
-    )
-    settings: dict[str, Any] = {
-        "action": "append",
-        "default": [],
-        "metavar": "KEY=VALUE",
-        "help": "change a setting: interval.level=0.9",
-    }
-    measured.add_argument("--set", **settings)
-    measured.add_argument("--out", **results)
-
-    one = commands.add_parser("run", parents=[measured], help="one measurement per probe")
+    one = command(run, "run", "one measurement per probe")
+    _take_probes(one)
     one.add_argument("--fresh", action="store_true", help="start over")
-    one.set_defaults(command=run)
-
-    help_text = "what a run will take: completions, tokens, memory, time, intervals"
-    one = commands.add_parser("plan", parents=[measured], help=help_text)
-    one.add_argument("--json", action="store_true", help="for programs")
-    one.set_defaults(command=plan)
-
-    one = commands.add_parser("figure", help="Figure 4 from finished runs")
-    one.add_argument("runs", nargs="*", **runs)
-    one.add_argument("--out", **written, help=".png, .pdf or .svg")
-    one.set_defaults(command=figure)
-
-    one = commands.add_parser("claims", help="the paper's statements, put to runs")
-    one.add_argument("runs", nargs="+", **runs)
-    one.set_defaults(command=claims)
-
-    one = commands.add_parser("advise", help="which group size, which baseline")
-    one.add_argument("run", **runs)
-    one.set_defaults(command=advise)
-
-    one = commands.add_parser("report", help="one page about runs, in HTML")
-    one.add_argument("runs", nargs="+", **runs)
-    one.add_argument("--out", **written, help="default: RUN/report.html")
-    one.set_defaults(command=report)
-
-    help_text = "the tables of a run, or of anybody's pools, at other settings"
-    one = commands.add_parser("analyse", help=help_text)
-    one.add_argument("source", metavar="RUN|POOLS.npz", help="a run, or a file of pools")
-    one.add_argument("--set", **settings)
-    one.add_argument(
-        "--out", type=folder_to_write, metavar="DIR", help="default: beside the pools"
+    one = command(
+        plan, "plan", "what a run will take: completions, tokens, memory, time, intervals"
     )
-    one.set_defaults(command=analyse)
-
-    one = commands.add_parser("list", help="the probes, and whether their results stand")
-    one.add_argument("--out", **results)
-    one.set_defaults(command=show_list)
+    _take_probes(one)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one = command(figure, "figure", "Figure 4 from finished runs")
+    _take_runs(one, "*", ".png, .pdf or .svg")
+    _take_runs(command(claims, "claims", "the paper's statements, put to runs"), "+", "")
+    one = command(advise, "advise", "which group size, which baseline")
+    one.add_argument("run", metavar="RUN", help="a folder of results, or a probe's name")
+    one = command(report, "report", "one page about runs, in HTML")
+    _take_runs(one, "+", "default: RUN/report.html")
+    text = "the tables of a run, or of anybody's pools, at other settings"
+    one = command(analyse, "analyse", text)
+    one.add_argument("source", metavar="RUN|POOLS.npz", help="a run, or a file of pools")
+    _take_settings(one)
+    text = "default: beside the pools"
+    one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
+    _take_results(command(show_list, "list", "the probes, and whether their results stand"))
     return parser.parse_args(words)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.evidence import gather
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.theorem_2 import LAW, judge_expansion
 from mse_lab.estimators import find_estimator, find_estimators
 from mse_lab.mse.binary_laws import find_law
@@ -171,8 +171,8 @@ def refuse(made, runs, seed=1):
         result = analysed(made.draw(rng), (4, 16, 64), resamples=300)
         [whole] = [
             one
-            for one in judge_expansion(gather(result))
-            if one.statement == LAW and one.group_size is None
+            for one in judge_expansion(MeasuredRun(result))
+            if one.statement == LAW.name and one.group_size is None
         ]
         refused += whole.verdict == "fails"
     return refused

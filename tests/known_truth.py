@@ -15,9 +15,9 @@ from enumerated import enumerate_policy
 from models import write_checkpoint
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
-from mse_lab.probe.schema import load_probe
 from mse_lab.run.run_probe import run_probe
 
 NAMES = [name for name, one in ESTIMATORS.items() if one.group_local]

@@ -48,6 +48,8 @@ LINEAR = {"layer_types": ["linear_attention", "full_attention"],
 LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4,
           "qk_rope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 4}  # fmt: skip
 
+MAMBA = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
+
 # What each architecture has beside SIZES.
 ARCHITECTURES = {
     "qwen2": {},
@@ -78,9 +80,18 @@ ARCHITECTURES = {
     "cohere2": WINDOWS,
     "granite": {"logits_scaling": 2.0, "embedding_multiplier": 3.0},
     "openai-gpt": GPT2,
-    "mamba": {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+    "mamba": MAMBA,
+    "mamba2": {**MAMBA, "num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4},
+    "bamba": {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4,
+              "mamba_chunk_size": 4, "attn_layer_indices": [1]},
+    "jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1,
+              "expert_layer_period": 2, "expert_layer_offset": 1, "mamba_d_state": 4,
+              "mamba_dt_rank": 4},
+    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 16, "head_dim": 4,
+                        "attention_window_size": 5,
+                        "block_types": ["recurrent", "recurrent", "attention"]},
 }  # fmt: skip
-OWN_SIZES = ("gpt2", "opt", "openai-gpt", "mamba")
+OWN_SIZES = ("gpt2", "opt", "openai-gpt", "mamba", "mamba2")
 
 
 def random_model(architecture, vocabulary=11, tied=True, **sizes):

@@ -135,7 +135,7 @@ def measure(tied, first, second):
     from dataclasses import replace
 
     from models import random_model, random_policy
-    from mse_lab.policy.completions import draw
+    from mse_lab.policy.sampling import draw
     from mse_lab.scores.reference import weighted_gradient
     from mse_lab.scores.scores import Scoring, score_block
     from scores.test_scores import (

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-GROUND = {"errors", "arrays", "console"}
+GROUND = {"errors", "arrays", "console", "words"}
 
 # What each folder may import, from the ground up.
 MAY_IMPORT = {
     "errors": set(),
     "arrays": set(),
+    "words": set(),
     "console": {"errors"},
     "probe": GROUND,
     "policy": GROUND | {"probe"},

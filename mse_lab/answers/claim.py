@@ -1,38 +1,39 @@
-"""A statement, what was measured of it in a run, and the verdict."""
+"""Claims: statements of the paper, put to runs, with what was measured and the verdict."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from mse_lab.answers.judgement import (
+    RESOLUTION,
+    Judged,
+    Pair,
+    Verdict,
+    for_all,
+    judge_equal,
+    judge_not_larger,
+    judge_smaller,
+)
+from mse_lab.answers.measured_run import UNTESTED, MeasuredRun
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-
-# `premise fails`: it does not hold here, and was said on an assumption that fails.
-Verdict = Literal["holds", "fails", "undecided", "premise fails"]
 
 # An identity follows from algebra and from how completions are drawn and differentiated: it
 # says that the bookkeeping is right. Evidence could have been otherwise on another model.
 Kind = Literal["identity", "evidence"]
 
-
-_DRAWS = (
+# What makes statements fail that are identities for independent draws.
+DRAWS = (
     "completions that depend on one another or come from another policy than the one that "
     "is differentiated, scores that depend on the batch, or a reference that does"
 )
 
-# Statements that are identities for independent draws, with what would make them fail.
-WOULD_FAIL = {
-    "Lemma 1": "other weights than those of the leave-one-out mean",
-    "Theorem 2 (exact law)": _DRAWS,
-    "Theorem 2 (intercept)": _DRAWS,
-    "Theorem 2 (slope)": _DRAWS,
-    "Proposition 3": _DRAWS,
-    "Corollary 4": f"{_DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
-    "Section 5.1 (falls with G)": _DRAWS,
-    "Theorem 7 (best group size)": _DRAWS,
-    "Theorem 7 (independent of N)": "nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
-}
+# Says what the judged pairs of one group size measure.
+Tell = Callable[[Sequence[Judged]], str]
+
+# What is measured, and why nothing is decided, where c1 cannot be known.
+FEW_PROMPTS = "too few prompts", "The spread between prompts needs three prompts or more."
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,13 @@ class Claim:
     """One row of `claims.csv`.
 
     Attributes:
-        statement: As the paper numbers it.
         runs: Names of the runs it was put to; more than one where runs are compared.
-        says: What it says, in one sentence.
         measured: What was measured, with its interval, in words.
-        verdict: At the run's level.
         reason: Why, in one sentence, from the moments.
         group_size: G; None for the verdict on the statement as a whole.
-        estimate: The number that decides, with its interval.
+        estimate: The number that decides.
         p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
+        would_fail: What would make an identity fail; empty for evidence.
     """
 
     statement: str
@@ -60,29 +59,12 @@ class Claim:
     group_size: int | None = None
     estimate: Estimate = UNKNOWN
     p_value: float | None = None
+    would_fail: str = ""
 
     @property
     def kind(self) -> Kind:
         """Whether data could have decided otherwise."""
-        return "identity" if self.statement in WOULD_FAIL else "evidence"
-
-    @property
-    def would_fail(self) -> str:
-        """What would make an identity fail; empty for evidence."""
-        return WOULD_FAIL.get(self.statement, "")
-
-
-def for_all(verdicts: Iterable[Verdict]) -> Verdict:
-    """Judge "for every one": one failure fails it, one doubt leaves it undecided.
-
-    >>> for_all(["holds", "undecided"])
-    'undecided'
-    """
-    found = set(verdicts)
-    for verdict in ("fails", "premise fails"):
-        if verdict in found:
-            return verdict
-    return "holds" if found == {"holds"} else "undecided"
+        return "identity" if self.would_fail else "evidence"
 
 
 def describe(estimate: Estimate) -> str:
@@ -97,3 +79,147 @@ def describe(estimate: Estimate) -> str:
         return "not measurable"
     value, low, high = (f"{one:.3g}" for one in estimate)
     return f"{value} [{low}, {high}]"
+
+
+def tell_ratios(judged: Sequence[Judged]) -> str:
+    """Write the ratio of each pair."""
+    return ", ".join(f"{one.pair.label} {describe(one.ratio)}" for one in judged)
+
+
+def _least_supported(judged: Sequence[Judged]) -> Judged:
+    rank = {"fails": 3, "premise fails": 2, "undecided": 1, "holds": 0}
+    return max(judged, key=lambda one: (rank[one.verdict], np.nan_to_num(one.ratio.value)))
+
+
+def _furthest_off(judged: Sequence[Judged]) -> Judged:
+    return min(judged, key=lambda one: one.p_value)
+
+
+def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
+    """Say what a verdict on measured / law rests on."""
+    return {
+        "holds": "The exact law at the pool's moments lies inside the interval.",
+        "fails": "The exact law at the pool's moments lies outside the interval.",
+        "premise fails": "",
+        "undecided": f"The interval reaches more than {resolution:.0%} from the law.",
+    }[verdict]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the paper says: its number there, a sentence, what would make it fail."""
+
+    name: str
+    says: str
+    would_fail: str = ""
+
+    def about(self, *runs: MeasuredRun) -> "Case":
+        """Put it to runs."""
+        level = max(run.level for run in runs)
+        untested = UNTESTED if any(run.law_only for run in runs) else ""
+        return Case(self, tuple(run.name for run in runs), level, untested)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statement put to runs by name, at the level of their intervals: makes the claims.
+
+    `untested` says why nothing tells the law from the truth; empty where replicates do.
+    """
+
+    statement: Statement
+    runs: tuple[str, ...]
+    level: float
+    untested: str = ""
+
+    def claim(
+        self,
+        measured: str,
+        verdict: Verdict,
+        reason: str,
+        estimate: Estimate = UNKNOWN,
+        p_value: float | None = None,
+        size: int | None = None,
+    ) -> Claim:
+        """Make a claim of the statement as a whole, or at one group size."""
+        return Claim(
+            self.statement.name,
+            self.runs,
+            self.statement.says,
+            measured,
+            verdict,
+            reason,
+            size,
+            estimate,
+            p_value,
+            self.statement.would_fail,
+        )
+
+    def undecided(self, measured: str, why: str) -> list[Claim]:
+        """Say in one claim that nothing can be said."""
+        return [self.claim(measured, "undecided", why)]
+
+    def without_replicates(self, known: str = "") -> list[Claim]:
+        """Leave it undecided where there are none: nothing tests the law; else nothing."""
+        return self.undecided(f"{known}no replicates", self.untested) * bool(self.untested)
+
+    def _rows(
+        self,
+        judged: Sequence[Judged],
+        explain: Callable[[Verdict], str],
+        tell: Tell = tell_ratios,
+        worst: Callable[[Sequence[Judged]], Judged] = _least_supported,
+    ) -> list[Claim]:
+        """Make a claim of each group size, which holds where all its pairs do."""
+        rows = []
+        for size in dict.fromkeys(one.pair.size for one in judged):
+            own = [one for one in judged if one.pair.size == size]
+            verdict, shown = for_all(one.verdict for one in own), worst(own)
+            reason, told = explain(verdict), tell(own)
+            rows.append(self.claim(told, verdict, reason, shown.ratio, shown.p_value, size))
+        return rows
+
+    def equal(self, pairs: Sequence[Pair], tell: Tell, known: str = "") -> list[Claim]:
+        """Judge "measured equals law", as a whole by the size that is furthest off.
+
+        Args:
+            pairs: Measured and law.
+            tell: Says what the pairs of a size measure.
+            known: What the whole says first.
+        """
+        judged = judge_equal(pairs, self.level)
+        rows = self._rows(judged, explain_equality, tell, _furthest_off)
+        worst = min(rows, key=lambda row: row.p_value or 0.0)
+        told = (
+            f"{known}measured / law furthest off at G = {worst.group_size}: "
+            f"{describe(worst.estimate)}"
+        )
+        reason = explain_equality(for_all(row.verdict for row in rows))
+        return [sum_up(rows, worst, told, reason), *rows]
+
+    def smaller(self, pairs: Sequence[Pair], reason: str) -> list[Claim]:
+        """Judge "the first is smaller than the second" at each group size."""
+        return self._rows(judge_smaller(pairs, self.level), lambda _: reason)
+
+    def not_larger(
+        self, pairs: Sequence[Pair], shown: Sequence[Pair], reason: str
+    ) -> list[Claim]:
+        """Judge "the first is not larger than the second"; show other pairs for them."""
+        judged = [
+            one._replace(pair=pair, ratio=pair.ratio(self.level))
+            for one, pair in zip(judge_not_larger(pairs, self.level), shown, strict=True)
+        ]
+        return self._rows(judged, lambda _: reason)
+
+
+def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> Claim:
+    """Make the verdict on a statement as a whole, which shows the worst of its sizes."""
+    verdict = for_all(row.verdict for row in rows)
+    return replace(
+        worst, measured=measured, verdict=verdict, reason=reason, group_size=None
+    )
+
+
+def largest_ratio(rows: Sequence[Claim]) -> Claim:
+    """Choose the size of the largest ratio."""
+    return max(rows, key=lambda row: float(np.nan_to_num(row.estimate.value)))

@@ -11,53 +11,47 @@ outside while the law says inside; else the run is too small for it, and the law
 G would do. Without replicates nothing is decided.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.claim import Claim, Verdict, describe
-from mse_lab.answers.evidence import UNTESTED, Evidence
-from mse_lab.answers.judgement import holm
-from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.answers.claim import DRAWS, Case, Claim, Statement, describe
+from mse_lab.answers.judgement import Judged, Pair, Verdict, holm
+from mse_lab.answers.measured_run import MeasuredRun
 
 MARGIN = 0.05
 
-STATEMENT = "Corollary 4"
-SAYS = f"As G grows, the GRPO-type MSE comes within {MARGIN:.0%} of the oracle's."
+LIMIT = Statement(
+    "Corollary 4",
+    f"As G grows, the GRPO-type MSE comes within {MARGIN:.0%} of the oracle's.",
+    f"{DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+)
 
 
-class _Comparison(NamedTuple):
-    """GRPO-type against oracle at one G, from one source."""
+class Decision(NamedTuple):
+    """What is said of one G, why, and by which of its comparisons."""
 
-    source: str
-    size: int
-    grpo: Statistic
-    oracle: Statistic
-
-    def p_inside(self) -> float:
-        """Two one-sided tests: the ratio is within the margin."""
-        below = (self.oracle * (1 + MARGIN)).exceeding(self.grpo)
-        above = self.grpo.exceeding(self.oracle * (1 - MARGIN))
-        return max(below.p_above_zero(), above.p_above_zero())
-
-    def p_outside(self) -> float:
-        """Test whether the ratio is beyond the margin, on either side."""
-        above = self.grpo.exceeding(self.oracle * (1 + MARGIN))
-        below = (self.oracle * (1 - MARGIN)).exceeding(self.grpo)
-        return min(1.0, 2 * min(above.p_above_zero(), below.p_above_zero()))
-
-
-class _Judged(NamedTuple):
-    comparison: _Comparison
     verdict: Verdict
-    p_value: float
+    reason: str
+    by: Judged
 
-    def ratio(self, level: float) -> Estimate:
-        """GRPO-type over oracle."""
-        ratio = self.comparison.grpo / self.comparison.oracle
-        return ratio.interval(level, positive=True)
+
+def _p_inside(pair: Pair) -> float:
+    """Two one-sided tests: the ratio is within the margin."""
+    grpo, oracle = pair.first, pair.second
+    below = (oracle * (1 + MARGIN)).exceeding(grpo)
+    above = grpo.exceeding(oracle * (1 - MARGIN))
+    return max(below.p_above_zero(), above.p_above_zero())
+
+
+def _p_outside(pair: Pair) -> float:
+    """Test whether the ratio is beyond the margin, on either side."""
+    grpo, oracle = pair.first, pair.second
+    above = grpo.exceeding(oracle * (1 + MARGIN))
+    below = (oracle * (1 - MARGIN)).exceeding(grpo)
+    return min(1.0, 2 * min(above.p_above_zero(), below.p_above_zero()))
 
 
 def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]:
@@ -68,78 +62,68 @@ def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]
     return "undecided", min(inside, outside)
 
 
-def _compare(evidence: Evidence, sizes: Sequence[int]) -> list[_Judged]:
-    sources = {"replicates": evidence.mse, "law": evidence.law}
-    if not evidence.has_replicates:
-        del sources["replicates"]
-    comparisons = [
-        _Comparison(source, size, read("grpo", size), read("oracle", size))
+def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
+    """Judge at each size the replicates, where there are any, then the law."""
+    sources = {run.source: run.mse, "law": run.law}
+    pairs = [
+        Pair(size, read("grpo", size), read("oracle", size), source)
         for size in sizes
         for source, read in sources.items()
     ]
-    inside = holm([one.p_inside() for one in comparisons])
-    outside = holm([one.p_outside() for one in comparisons])
-    return [
-        _Judged(one, *_judge(p_inside, p_outside, evidence.alpha))
-        for one, p_inside, p_outside in zip(comparisons, inside, outside, strict=True)
+    inside, outside = (
+        holm([test(one) for one in pairs]) for test in (_p_inside, _p_outside)
+    )
+    judged = [
+        Judged(pair, *_judge(p_inside, p_outside, 1 - run.level), pair.ratio(run.level))
+        for pair, p_inside, p_outside in zip(pairs, inside, outside, strict=True)
     ]
+    return [[one for one in judged if one.pair.size == size] for size in sizes]
 
 
-def _by_size(evidence: Evidence, sizes: Sequence[int]) -> dict[int, list[_Judged]]:
-    judged = _compare(evidence, sizes)
-    return {size: [one for one in judged if one.comparison.size == size] for size in sizes}
+def decide_by_either(judged: Sequence[Judged]) -> Decision:
+    """Let the replicates decide where they can, else the law."""
+    by = next((one for one in judged if one.verdict != "undecided"), judged[-1])
+    if by.verdict == "undecided":
+        return Decision("undecided", "Neither replicates nor law decide.", by)
+    return Decision(by.verdict, f"Decided by the {by.pair.label}.", by)
+
+
+def _decide_limit(judged: Sequence[Judged]) -> Decision:
+    """Judge what one G says of the limit."""
+    measured, law = judged[0], judged[-1]
+    if measured.verdict == "holds":
+        return Decision("holds", "Within the margin by the replicates.", measured)
+    if measured.verdict == "fails" and law.verdict == "holds":
+        return Decision("fails", "Outside the margin where the law is inside.", measured)
+    if law.verdict == "holds":
+        reason = "Within the margin by the law, which the replicates do not contradict."
+        return Decision("holds", reason, law)
+    return Decision("undecided", "Too small a G to speak of the limit.", measured)
 
 
 def near_oracle(
-    evidence: Evidence, sizes: Sequence[int], statement: str, says: str
+    run: MeasuredRun,
+    case: Case,
+    sizes: Sequence[int],
+    decide: Callable[[Sequence[Judged]], Decision] = decide_by_either,
 ) -> list[Claim]:
-    """Judge at each group size whether GRPO-type is within the margin of the oracle.
-
-    The replicates decide where they can, else the law, unless there are none.
-    """
-    return [
-        _row(evidence, judged, _decide(evidence, judged), statement, says)
-        for judged in _by_size(evidence, sizes).values()
-    ]
-
-
-def _decide(evidence: Evidence, judged: Sequence[_Judged]) -> tuple[Verdict, str, _Judged]:
-    decides = next((one for one in judged if one.verdict != "undecided"), judged[-1])
-    if not evidence.has_replicates:
-        return "undecided", UNTESTED, decides
-    if decides.verdict == "undecided":
-        return "undecided", "Neither replicates nor law decide.", decides
-    return decides.verdict, f"Decided by the {decides.comparison.source}.", decides
+    """Say of each group size whether GRPO-type is within the margin of the oracle."""
+    rows = []
+    for judged in _compare(run, sizes):
+        verdict, reason, by = decide(judged)
+        if case.untested:
+            verdict, reason = "undecided", case.untested
+        listed = ", ".join(
+            f"{describe(one.ratio)} by the {one.pair.label}" for one in judged
+        )
+        told = f"ratio {listed}"
+        rows.append(case.claim(told, verdict, reason, by.ratio, by.p_value, by.pair.size))
+    return rows
 
 
-def _row(
-    evidence: Evidence,
-    judged: Sequence[_Judged],
-    decision: tuple[Verdict, str, _Judged],
-    statement: str,
-    says: str,
-) -> Claim:
-    verdict, reason, decides = decision
-    listed = ", ".join(
-        f"{describe(one.ratio(evidence.level))} by the {one.comparison.source}"
-        for one in judged
-    )
-    return Claim(
-        statement,
-        (evidence.name,),
-        says,
-        f"ratio {listed}",
-        verdict,
-        reason,
-        group_size=decides.comparison.size,
-        estimate=decides.ratio(evidence.level),
-        p_value=decides.p_value,
-    )
-
-
-def explain_distance(evidence: Evidence) -> str:
+def explain_distance(run: MeasuredRun) -> str:
     """Say from the moments how fast the ratio falls to one."""
-    trace, zeta = evidence.oracle_trace.value, evidence.zeta.value
+    trace, zeta = run.oracle_trace.value, run.zeta.value
     if trace <= 0:
         return "The oracle's MSE is not measurably positive, so there is no ratio."
     ratio = zeta / trace
@@ -150,34 +134,14 @@ def explain_distance(evidence: Evidence) -> str:
     )
 
 
-def _decide_limit(
-    evidence: Evidence, judged: Sequence[_Judged]
-) -> tuple[Verdict, str, _Judged]:
-    """Judge what one G says of the limit."""
-    if not evidence.has_replicates:
-        return "undecided", UNTESTED, judged[-1]
-    measured, law = judged
-    if measured.verdict == "holds":
-        return "holds", "Within the margin by the replicates.", measured
-    if measured.verdict == "fails" and law.verdict == "holds":
-        return "fails", "Outside the margin where the law is inside.", measured
-    if law.verdict == "holds":
-        reason = "Within the margin by the law, which the replicates do not contradict."
-        return "holds", reason, law
-    return "undecided", "Too small a G to speak of the limit.", measured
-
-
-def judge_oracle_property(evidence: Evidence) -> list[Claim]:
+def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
-    rows = [
-        _row(evidence, judged, _decide_limit(evidence, judged), STATEMENT, SAYS)
-        for judged in _by_size(evidence, evidence.group_sizes).values()
-    ]
+    rows = near_oracle(run, LIMIT.about(run), run.group_sizes, _decide_limit)
     last = rows[-1]
     whole = replace(
         last,
         measured=f"at G = {last.group_size}: {last.measured}{_first_equal(rows)}",
-        reason=f"{explain_distance(evidence)} {last.reason}",
+        reason=f"{explain_distance(run)} {last.reason}",
         group_size=None,
     )
     return [whole, *rows]

@@ -5,17 +5,17 @@ afterwards, and the statistics put to arrays whose truth is known.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.claims import claims_table, judge_run
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.schema import EstimatorEntry
 from mse_lab.results.analysis import Analysis
-
-if TYPE_CHECKING:
-    from mse_lab.answers.advice import Advice
 
 
 class Result(Analysis):
@@ -27,19 +27,15 @@ class Result(Analysis):
         Raises:
             InputError: There is no group size of two or more.
         """
-        from mse_lab.answers.claims import claims_table, judge_result
+        return claims_table(judge_run(MeasuredRun(self)))
 
-        return claims_table(judge_result(self))
-
-    def advise(self) -> "Advice":
+    def advise(self) -> Advice:
         """Say which group size and baseline suit the model and prompts.
 
         Raises:
-            InputError: There is a single prompt, or no reward varies within a prompt.
+            InputError: There are fewer than three prompts, or no reward varies in one.
         """
-        from mse_lab.answers.advice import advise
-
-        return advise(self)
+        return advise(MeasuredRun(self))
 
 
 def analyse(

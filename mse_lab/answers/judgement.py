@@ -1,15 +1,60 @@
-"""Judgements: from numbers with their spread to verdicts, Holm-corrected by family."""
+"""Judgements: from numbers with their spread to verdicts, Holm-corrected by family.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+A family is all pairs of numbers that a statement compares. A test that finds no difference
+is no proof, so equality `holds` only where the interval of the ratio also lies within a
+stated distance of one, and "not larger" only where a small loss is ruled out.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.claim import Verdict
-from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.intervals import Estimate, Statistic
+
+# `premise fails`: it does not hold here, and was said on an assumption that fails.
+Verdict = Literal["holds", "fails", "undecided", "premise fails"]
+
+# Half of a number missing, or half as much again, would have been seen.
+RESOLUTION = 0.5
 
 # A loss of this share still counts as none, where no loss is shown.
 SMALL_LOSS = 0.05
+
+
+class Pair(NamedTuple):
+    """Two numbers that a statement compares at a group size; what it calls their ratio."""
+
+    size: int
+    first: Statistic
+    second: Statistic
+    label: str = ""
+
+    def ratio(self, level: float) -> Estimate:
+        """Estimate the first over the second, paired; unknown unless that is positive."""
+        return (self.first / self.second).interval(level, positive=True)
+
+
+class Judged(NamedTuple):
+    """A pair, its verdict, the corrected p-value of the test behind it, and its ratio."""
+
+    pair: Pair
+    verdict: Verdict
+    p_value: float
+    ratio: Estimate
+
+
+def for_all(verdicts: Iterable[Verdict]) -> Verdict:
+    """Judge "for every one": one failure fails it, one doubt leaves it undecided.
+
+    >>> for_all(["holds", "undecided"])
+    'undecided'
+    """
+    found = set(verdicts)
+    for verdict in ("fails", "premise fails"):
+        if verdict in found:
+            return verdict
+    return "holds" if found == {"holds"} else "undecided"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -27,40 +72,53 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def judge_sign(contrast: Statistic, p_value: float, alpha: float) -> Verdict:
-    """Judge "it is positive" by the corrected two-sided p-value."""
-    if p_value >= alpha:
-        return "undecided"
-    return "holds" if contrast.value > 0 else "fails"
+def judge_equal(
+    pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
+) -> list[Judged]:
+    """Judge "the first equals the second" by the test and by the ratio's interval."""
+    p_values = holm([one.first.exceeding(one.second).p_refuted() for one in pairs])
+    judged = []
+    for one, p_value in zip(pairs, p_values, strict=True):
+        ratio = one.ratio(level)
+        narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
+        verdict: Verdict = "holds" if narrow else "undecided"
+        judged.append(
+            Judged(one, "fails" if p_value < 1 - level else verdict, p_value, ratio)
+        )
+    return judged
 
 
-class Judgement(NamedTuple):
-    """A verdict and the corrected p-value of the test behind it."""
+def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
+    """Judge "the first is smaller than the second" by the sign of what lies between."""
+    gains = [one.second.exceeding(one.first) for one in pairs]
+    p_values = holm([gain.p_not_zero() for gain in gains])
+    judged = []
+    for one, gain, p_value in zip(pairs, gains, p_values, strict=True):
+        verdict: Verdict = "holds" if gain.value > 0 else "fails"
+        shown = p_value < 1 - level
+        judged.append(
+            Judged(one, verdict if shown else "undecided", p_value, one.ratio(level))
+        )
+    return judged
 
-    verdict: Verdict
-    p_value: float
 
-
-def _judge_loss(p_larger: float, p_small: float, alpha: float) -> Judgement:
-    if p_larger < alpha:
-        return Judgement("fails", p_larger)
-    return Judgement("holds" if p_small < alpha else "undecided", p_small)
-
-
-def judge_not_larger(
-    pairs: Sequence[tuple[Statistic, Statistic]], alpha: float
-) -> list[Judgement]:
-    """Judge "the first is not larger than the second" for a family of pairs.
+def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
+    """Judge "the first is not larger than the second".
 
     It fails where the first is shown to be larger, by however little; it holds where that
     is not so and a loss above `SMALL_LOSS` is ruled out.
     """
-    gains = [second.exceeding(first) for first, second in pairs]
+    gains = [one.second.exceeding(one.first) for one in pairs]
     larger = holm([gain.p_not_zero() if gain.value < 0 else 1.0 for gain in gains])
-    small = holm(
-        [
-            (second * (1 + SMALL_LOSS)).exceeding(first).p_above_zero()
-            for first, second in pairs
-        ]
-    )
-    return [_judge_loss(*both, alpha) for both in zip(larger, small, strict=True)]
+    allowed = [(one.second * (1 + SMALL_LOSS)).exceeding(one.first) for one in pairs]
+    small = holm([gain.p_above_zero() for gain in allowed])
+    return [
+        Judged(one, *_judge_loss(p_larger, p_small, 1 - level), one.ratio(level))
+        for one, p_larger, p_small in zip(pairs, larger, small, strict=True)
+    ]
+
+
+def _judge_loss(p_larger: float, p_small: float, alpha: float) -> tuple[Verdict, float]:
+    if p_larger < alpha:
+        return "fails", p_larger
+    return ("holds" if p_small < alpha else "undecided"), p_small

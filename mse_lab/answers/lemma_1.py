@@ -4,16 +4,17 @@
 
 Both sides are sums of scores, so their difference is sum_i d_i W_i with d_i = w_i/G - c_i
 and c_i = (1/(G(G-1))) sum_{j != i} (Z_i - Z_j); its squared norm is d'Kd. An identity:
-rounding alone may separate the two, whatever the data. Without the products in K it is
-bounded by (sum_i |d_i| ||W_i||)^2.
+rounding alone may separate the two, whatever the data. Where products in K are unknown it
+is bounded by (sum_i |d_i| ||W_i||)^2.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from mse_lab.answers.claim import Claim, Verdict, for_all
-from mse_lab.answers.evidence import Evidence
+from mse_lab.answers.claim import Claim, Statement, sum_up
+from mse_lab.answers.judgement import Verdict
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
@@ -24,9 +25,10 @@ from mse_lab.mse.pools import Pools
 # Far above the rounding of sums of at most some thousand float64, far below 1/G.
 ROUNDING = 1e-10
 
-STATEMENT = "Lemma 1"
-SAYS = (
-    "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2."
+LEMMA = Statement(
+    "Lemma 1",
+    "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2.",
+    would_fail="other weights than those of the leave-one-out mean",
 )
 
 
@@ -39,81 +41,55 @@ def _pairwise_coefficients(rewards_PRG: Floats) -> Floats:
 
 def largest_difference(
     pools: Pools, group_size: int, weights: Callable[[Groups], Floats] = grpo
-) -> float:
+) -> tuple[float, bool]:
     """Find the largest distance between an estimator and the pairwise form.
 
     Relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed: unlike
-    ||g_hat||, it cannot vanish by cancellation. An upper bound with norms only.
+    ||g_hat||, it cannot vanish by cancellation.
 
     Args:
         pools: The pools.
         group_size: G.
         weights: The estimator; another than GRPO-type shows what the test can see.
+
+    Returns:
+        The distance, and whether it is exact: not where a group's products are unknown.
     """
     groups = form_groups(pools, group_size)
     weights_PRG = weights(groups) / group_size
     apart_PRG = weights_PRG - _pairwise_coefficients(groups.rewards_PRG)
     norms_PRG = np.sqrt(groups.norms2_PRG)
-    if pools.has_cross_products:
-        gram_PRGG = group_grams(pools, group_size)
-        pulled = (apart_PRG[:, :, None, :] @ gram_PRGG)[:, :, 0]
-        distance = np.sqrt(np.abs((pulled * apart_PRG).sum(-1)))
-    else:
-        distance = (np.abs(apart_PRG) * norms_PRG).sum(-1)
+    pulled = (apart_PRG[:, :, None, :] @ group_grams(pools, group_size))[:, :, 0]
+    exact = np.sqrt(np.abs((pulled * apart_PRG).sum(-1)))
+    bound = (np.abs(apart_PRG) * norms_PRG).sum(-1)
+    distance = np.where(np.isnan(exact), bound, exact)
     length = (np.abs(weights_PRG) * norms_PRG).sum(-1)
     relative = np.divide(distance, length, out=np.zeros_like(length), where=length > 0)
-    return float(relative.max())
+    return float(relative.max()), not np.isnan(exact).any()
+
+
+def _judge(difference: float, exact: bool) -> tuple[str, Verdict, str]:
+    """A bound can show that nothing but rounding is there, not that there is more."""
+    told = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
+    if difference < ROUNDING:
+        return told, "holds", "Rounding alone."
+    if exact:
+        return told, "fails", "More than rounding."
+    return told, "undecided", "The bound allows more than rounding."
 
 
 def judge_u_statistic(
-    evidence: Evidence, weights: Callable[[Groups], Floats] = grpo
+    run: MeasuredRun, weights: Callable[[Groups], Floats] = grpo
 ) -> list[Claim]:
     """Compare the estimator with the pairwise form in every group of every size."""
-    rows = [
-        _judge_size(evidence, size, largest_difference(evidence.pools, size, weights))
-        for size in evidence.group_sizes
-    ]
-    worst = max(row.estimate.value for row in rows)
-    return [
-        Claim(
-            STATEMENT,
-            (evidence.name,),
-            SAYS,
-            f"largest relative difference {_bound(evidence)}{worst:.1e}, over all groups",
-            for_all(row.verdict for row in rows),
-            "An identity in the rewards: it holds to rounding on any data, "
-            f"and {ROUNDING:g} is the bound on rounding.",
-            estimate=Estimate(worst, np.nan, np.nan),
-        ),
-        *rows,
-    ]
-
-
-def _bound(evidence: Evidence) -> str:
-    return "" if evidence.has_replicates else "at most "
-
-
-def _judge(difference: float, *, exact: bool) -> Verdict:
-    """A bound can show that nothing but rounding is there, not that there is more."""
-    if difference < ROUNDING:
-        return "holds"
-    return "fails" if exact else "undecided"
-
-
-def _judge_size(evidence: Evidence, size: int, difference: float) -> Claim:
-    verdict = _judge(difference, exact=evidence.has_replicates)
-    reasons: dict[Verdict, str] = {
-        "holds": "Rounding alone.",
-        "fails": "More than rounding.",
-        "undecided": "The bound allows more than rounding.",
-    }
-    return Claim(
-        STATEMENT,
-        (evidence.name,),
-        SAYS,
-        f"largest relative difference {_bound(evidence)}{difference:.1e}",
-        verdict,
-        reasons[verdict],
-        group_size=size,
-        estimate=Estimate(difference, np.nan, np.nan),
+    case, rows = LEMMA.about(run), []
+    for size in run.group_sizes:
+        found = largest_difference(run.pools, size, weights)
+        estimate = Estimate(found[0], np.nan, np.nan)
+        rows.append(case.claim(*_judge(*found), estimate, size=size))
+    worst = max(rows, key=lambda row: row.estimate.value)
+    reason = (
+        "An identity in the rewards: it holds to rounding on any data, "
+        f"and {ROUNDING:g} is the bound on rounding."
     )
+    return [sum_up(rows, worst, f"{worst.measured}, over all groups", reason), *rows]

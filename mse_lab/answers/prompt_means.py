@@ -21,6 +21,11 @@ class Kind(NamedTuple):
     zeta: Estimate
 
 
+def mean_of_prompts(values_P: Floats) -> Statistic:
+    """Estimate a mean over prompts, which are drawn at random."""
+    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
+
+
 def silent_share(rewards_PN: Floats, group_size: int) -> Floats:
     """Estimate the probability that a group's rewards are all equal, per prompt (P,).
 
@@ -56,27 +61,15 @@ def _figures_by_kind(pools: Pools) -> Floats:
     return np.stack([weighted - gamma, norm2, zeta])
 
 
-def mean_of_prompts(values_P: Floats, level: float) -> Estimate:
-    """Estimate a mean over prompts, which are drawn at random."""
-    return _mean(values_P).interval(level)
-
-
-def _mean(values_P: Floats) -> Statistic:
-    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
-
-
 def share_by_kind(pools: Pools, level: float) -> tuple[Kind, ...]:
     """Share T, S and zeta out among the kinds of module that the policy has."""
     figures = _figures_by_kind(pools)
-    totals = figures.sum(-1)
-    return tuple(
-        Kind(
-            name,
-            *(
-                (_mean(figure[:, index]) / _mean(total)).interval(level)
-                for figure, total in zip(figures, totals, strict=True)
-            ),
-        )
-        for index, name in enumerate(KINDS)
-        if index < figures.shape[-1] and figures[1, :, index].any()
-    )
+    shares = []
+    for name, of_kind in zip(KINDS, np.moveaxis(figures, -1, 0), strict=False):
+        if of_kind[1].any():
+            ratios = (
+                (mean_of_prompts(part) / mean_of_prompts(whole)).interval(level)
+                for part, whole in zip(of_kind, figures.sum(-1), strict=True)
+            )
+            shares.append(Kind(name, *ratios))
+    return tuple(shares)

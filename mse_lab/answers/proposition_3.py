@@ -18,28 +18,38 @@ algebra, so that part checks the bookkeeping, not the model. What can fail is th
 errors of groups that do not follow c2/G + c3/(G(G-1)).
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.answers.agreement import explain, judge_agreement, p_unequal, ratio_to_law
-from mse_lab.answers.claim import Claim, describe, for_all
-from mse_lab.answers.evidence import NOTHING, UNTESTED, Evidence
-from mse_lab.answers.judgement import holm
+from mse_lab.answers.claim import DRAWS, FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.judgement import Judged, Pair
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key
+from mse_lab.probe.streams import stream
 
 BATCHES = (4, 16, 64)
 SETS = 4000
 
-STATEMENT = "Proposition 3"
-SAYS = "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1))."
+PROPOSITION = Statement(
+    "Proposition 3",
+    "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
+    DRAWS,
+)
+
+WHAT_IS_TESTED = (
+    "The groups' errors are tested against c2/G + c3/(G(G-1)); that the spread "
+    "adds c1/B is algebra for independent prompts, not evidence."
+)
 
 
-class _Set(NamedTuple):
+class _Sets(NamedTuple):
     """Prompts of SETS aggregates, and what their gradients' spread adds to B x MSE."""
 
     prompts_SB: NDArray[np.int64]
@@ -53,125 +63,64 @@ def gradient_products(pools: Pools) -> Floats:
     return products_PP
 
 
-def _draw_sets(evidence: Evidence, batch: int) -> _Set:
-    pools = evidence.pools
-    rng = evidence.stream("prompts", str(batch))
-    picks_SB = rng.integers(pools.prompts, size=(SETS, batch))
-    shares_SP = np.full((SETS, pools.prompts), -1 / pools.prompts)
+def _stream(run: MeasuredRun, *purpose: object) -> np.random.Generator:
+    return stream(run.result.seed, "claims", run.name, *map(str, purpose))
+
+
+def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
+    prompts = run.pools.prompts
+    picks_SB = _stream(run, "prompts", batch).integers(prompts, size=(SETS, batch))
+    shares_SP = np.full((SETS, prompts), -1 / prompts)
     np.add.at(shares_SP, (np.arange(SETS)[:, None], picks_SB), 1 / batch)
-    spread_S = ((shares_SP @ gradient_products(pools)) * shares_SP).sum(-1)
-    return _Set(picks_SB, batch * spread_S)
+    spread_S = ((shares_SP @ gradient_products(run.pools)) * shares_SP).sum(-1)
+    return _Sets(picks_SB, batch * spread_S)
 
 
-def _measure(evidence: Evidence, drawn: _Set, size: int) -> Statistic:
+def _measure(run: MeasuredRun, drawn: _Sets, size: int) -> Statistic:
     """B x MSE over the sets, which varies by the replicates and by the sets drawn."""
-    errors_PR = evidence.result.errors[Key("grpo", size)]
+    errors_PR = run.errors[Key("grpo", size)]
     batch = drawn.prompts_SB.shape[1]
-    rng = evidence.stream("groups", str(size), str(batch))
+    rng = _stream(run, "groups", size, batch)
     picks_SB = rng.integers(errors_PR.shape[1], size=drawn.prompts_SB.shape)
     total_S = errors_PR[drawn.prompts_SB, picks_SB].mean(-1) + drawn.spread_S
     sets = Statistic(float(total_S.mean()), {f"sets of {batch}": total_S[None]}, {})
-    replicates = evidence.mse("grpo", size) * evidence.pools.prompts
+    replicates = run.mse("grpo", size) * run.pools.prompts
     return sets + replicates - Statistic(replicates.value, {}, {})
 
 
-def _law(evidence: Evidence, between: float, size: int) -> Statistic:
+def _law(run: MeasuredRun, size: int) -> Statistic:
     """B x MSE by the law; the spread is common to both sides and stays as it is."""
-    return evidence.law("grpo", size) * evidence.pools.prompts + Statistic(between, {}, {})
+    prompts, between = run.pools.prompts, run.population.constants.between.item()
+    spread = Statistic(float(between) * (prompts - 1) / prompts, {}, {})
+    return run.law("grpo", size) * prompts + spread
 
 
-def _between_of_all(evidence: Evidence) -> float:
-    """c1 (P-1)/P."""
-    prompts = evidence.pools.prompts
-    return float(evidence.population.constants.between.item()) * (prompts - 1) / prompts
+def _tell(judged: Sequence[Judged]) -> str:
+    measured = ", ".join(f"{pair.first.value:.3g} at {pair.label}" for pair, *_ in judged)
+    law, worst = judged[0].pair.second.value, min(judged, key=lambda one: one.p_value)
+    ratio = f"ratio at {worst.pair.label} {describe(worst.ratio)}"
+    return f"B x MSE {measured}; law {law:.3g}; {ratio}"
 
 
-def judge_random_prompts(evidence: Evidence) -> list[Claim]:
+def judge_random_prompts(run: MeasuredRun) -> list[Claim]:
     """Judge Proposition 3 at each group size by the batch that is furthest off."""
-    pools = evidence.pools
-    if pools.prompts < 3:
-        why = "The spread between prompts needs three prompts or more."
-        return [_undecided(evidence, "too few prompts", why)]
-    if not evidence.has_replicates:
-        known = f"c1 = {_describe_between(evidence)}; {NOTHING}"
-        return [_undecided(evidence, known, UNTESTED)]
-    batches = [batch for batch in BATCHES if batch <= pools.prompts] or [pools.prompts]
-    sets = [_draw_sets(evidence, batch) for batch in batches]
-    between = _between_of_all(evidence)
-    laws = [_law(evidence, between, size) for size in evidence.group_sizes]
-    measured = [
-        [_measure(evidence, one, size) for one in sets] for size in evidence.group_sizes
+    case, prompts = PROPOSITION.about(run), run.pools.prompts
+    if prompts < 3:
+        return case.undecided(*FEW_PROMPTS)
+    between = f"c1 = {describe(run.constants['between'])}; "
+    return case.without_replicates(between) or _judge_sets(run, between)
+
+
+def _judge_sets(run: MeasuredRun, between: str) -> list[Claim]:
+    prompts = run.pools.prompts
+    batches = [batch for batch in BATCHES if batch <= prompts] or [prompts]
+    sets = {batch: _draw_sets(run, batch) for batch in batches}
+    laws = {size: _law(run, size) for size in run.group_sizes}
+    pairs = [
+        Pair(size, _measure(run, sets[batch], size), laws[size], f"B = {batch}")
+        for size in run.group_sizes
+        for batch in batches
     ]
-    p_values = holm(
-        [
-            p_unequal(one, law)
-            for row, law in zip(measured, laws, strict=True)
-            for one in row
-        ]
-    )
-    grid = np.array(p_values).reshape(len(laws), len(batches))
-    rows = [
-        _judge_size(evidence, size, batches, found, law, corrected)
-        for size, found, law, corrected in zip(
-            evidence.group_sizes, measured, laws, grid, strict=True
-        )
-    ]
-    return [_judge_whole(evidence, batches, rows), *rows]
-
-
-def _undecided(evidence: Evidence, measured: str, why: str) -> Claim:
-    return Claim(STATEMENT, (evidence.name,), SAYS, measured, "undecided", why)
-
-
-def _judge_size(
-    evidence: Evidence,
-    size: int,
-    batches: list[int],
-    measured: list[Statistic],
-    law: Statistic,
-    p_values: Floats,
-) -> Claim:
-    ratios = [ratio_to_law(evidence, one, law) for one in measured]
-    worst = int(np.argmin(p_values))
-    verdict = for_all(
-        judge_agreement(ratio, float(p_value), evidence.alpha)
-        for ratio, p_value in zip(ratios, p_values, strict=True)
-    )
-    listed = ", ".join(
-        f"{one.value:.3g} at B = {batch}"
-        for batch, one in zip(batches, measured, strict=True)
-    )
-    return Claim(
-        STATEMENT,
-        (evidence.name,),
-        SAYS,
-        f"B x MSE {listed}; law {law.value:.3g}; "
-        f"ratio at B = {batches[worst]} {describe(ratios[worst])}",
-        verdict,
-        explain(verdict),
-        group_size=size,
-        estimate=ratios[worst],
-        p_value=float(p_values[worst]),
-    )
-
-
-def _describe_between(evidence: Evidence) -> str:
-    """Write c1 with its interval over prompts."""
-    return describe(evidence.population.estimate(lambda one: one.between, evidence.level))
-
-
-def _judge_whole(evidence: Evidence, batches: list[int], rows: list[Claim]) -> Claim:
-    worst = min(rows, key=lambda row: row.p_value or 0.0)
-    return Claim(
-        STATEMENT,
-        (evidence.name,),
-        SAYS,
-        f"c1 = {_describe_between(evidence)}; B = {', '.join(map(str, batches))}; "
-        f"measured / law furthest off at G = {worst.group_size}: "
-        f"{describe(worst.estimate)}",
-        for_all(row.verdict for row in rows),
-        "The groups' errors are tested against c2/G + c3/(G(G-1)); that the spread "
-        "adds c1/B is algebra for independent prompts, not evidence.",
-        estimate=worst.estimate,
-        p_value=worst.p_value,
-    )
+    listed = f"{between}B = {', '.join(map(str, batches))}; "
+    whole, *rows = PROPOSITION.about(run).equal(pairs, _tell, listed)
+    return [replace(whole, reason=WHAT_IS_TESTED), *rows]

@@ -7,14 +7,14 @@ and is set in proportion to the oracle's, paired.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from mse_lab.answers.judgement import holm
-from mse_lab.answers.source import Source
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator
@@ -32,13 +32,10 @@ ORACLE = "oracle"
 
 
 class Ranked(NamedTuple):
-    """An estimator that has figures for the aggregate.
+    """An estimator with figures for the aggregate, least scale-free MSE first.
 
-    Attributes:
-        estimator: The estimator.
-        curve: Its figures.
-        ratio: Its scale-free MSE over the oracle's, paired.
-        rank: Its place, 1 for the least; the interval by paired tests, Holm-corrected.
+    `ratio` is that over the oracle's, paired; `rank` its place from 1, with an interval by
+    paired tests, Holm-corrected.
     """
 
     estimator: Estimator
@@ -50,11 +47,8 @@ class Ranked(NamedTuple):
 class Unranked(NamedTuple):
     """A biased estimator whose aggregate has no cheap bias.
 
-    Attributes:
-        estimator: The estimator.
-        ratio: Median over prompts of its scale-free MSE over the oracle's; the interval is
-            over prompts.
-        prompts: Prompts for which both are known.
+    `ratio` is the median, over prompts for which both are known, of its scale-free MSE over
+    the oracle's; the interval is over prompts.
     """
 
     estimator: Estimator
@@ -64,15 +58,10 @@ class Unranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The estimators of one run.
+    """The estimators of one run at one group size; `left_out` has a reason each.
 
-    Attributes:
-        group_size: G.
-        ranked: From the least scale-free MSE to the largest.
-        unranked: Those without a figure for the aggregate.
-        left_out: Those that do not apply, with the reason.
-        share_without: Share of the draws in which the aggregate's ||g||^2 is not positive,
-            so that nothing is ranked there.
+    In the share `share_without` of the draws the aggregate's ||g||^2 is not positive, and
+    nothing is ranked.
     """
 
     group_size: int
@@ -82,45 +71,36 @@ class Ranking:
     share_without: float
 
 
-def middle_size(source: Source) -> int:
+def middle_size(run: MeasuredRun) -> int:
     """Choose the group size nearest to 16 below the largest, where there is one.
 
     Figures of single prompts need two groups in a block of the largest size.
     """
-    sizes = source.group_sizes
-    below = [size for size in sizes if size < source.pools.largest_group]
-    return min(below or sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
+    below = [size for size in run.group_sizes if size < run.pools.largest_group]
+    return min(below or run.group_sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
 
 
-def _own(source: Source) -> Iterator[tuple[str, Estimator | None, str]]:
-    """Yield the built-in estimators, then the probe's own variants: name, it, trouble."""
-    for name, estimator in ESTIMATORS.items():
-        yield name, estimator, ""
-    for entry in source.probe.estimators:
-        if isinstance(entry, str) and entry in ESTIMATORS:
-            continue
-        try:
-            estimator = find_estimator(entry)
-            yield estimator.name, estimator, ""
-        except InputError as error:
-            yield str(entry), None, str(error)
-
-
-def _obstacle(estimator: Estimator, source: Source, size: int) -> str:
+def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
     """Say why an estimator does not apply; empty where it does."""
     if estimator.smallest_group > size:
         return f"needs groups of {estimator.smallest_group} or more"
-    if estimator.smallest_batch > source.pools.prompts:
+    if estimator.smallest_batch > run.pools.prompts:
         return f"needs {estimator.smallest_batch} prompts or more"
-    return "needs rewards 0 and 1" if estimator.binary and not source.curves.binary else ""
+    return "needs rewards 0 and 1" if estimator.binary and not run.curves.binary else ""
 
 
-def _applicable(source: Source, size: int) -> tuple[list[Estimator], list[str]]:
+def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
+    """Find the built-in estimators and the probe's own variants; say which do not apply."""
     found, left_out = [], []
-    for name, estimator, trouble in _own(source):
-        reason = trouble if estimator is None else _obstacle(estimator, source, size)
-        if estimator is None or reason:
-            left_out.append(f"{name}: {reason}")
+    built_in = list(ESTIMATORS)
+    for entry in [*built_in, *(one for one in run.result.entries if one not in built_in)]:
+        try:
+            estimator = find_estimator(entry)
+        except InputError as error:
+            left_out.append(f"{entry}: {error}")
+            continue
+        if reason := _obstacle(estimator, run, size):
+            left_out.append(f"{estimator.name}: {reason}")
         else:
             found.append(estimator)
     return found, left_out
@@ -128,53 +108,46 @@ def _applicable(source: Source, size: int) -> tuple[list[Estimator], list[str]]:
 
 def _place(own: Statistic, others: Sequence[Statistic], alpha: float) -> Estimate:
     """Rank a number among others: behind those shown to be less than it."""
-    less = sum(one.value < own.value for one in others)
+    less = [one.value < own.value for one in others]
     p_values = holm([own.exceeding(one).p_not_zero() for one in others])
-    shown = [
-        one.value < own.value for one, p in zip(others, p_values, strict=True) if p < alpha
-    ]
-    return Estimate(1 + less, 1 + sum(shown), 1 + len(others) - len(shown) + sum(shown))
+    shown = [below for below, p in zip(less, p_values, strict=True) if p < alpha]
+    behind = sum(shown)
+    return Estimate(1 + sum(less), 1 + behind, 1 + len(others) - len(shown) + behind)
 
 
-def _rank(
-    found: list[tuple[Estimator, Curve]], source: Source
-) -> tuple[list[Ranked], float]:
+def _rank(curves: Sequence[tuple[Estimator, Curve]], level: float) -> tuple[Ranked, ...]:
     """Rank by the scale-free MSE; paired tests give each place its interval."""
-    numbers = [curve.statistic("scale_free_mse") for _, curve in found]
-    oracle = [estimator.name for estimator, _ in found].index(ORACLE)
+    numbers = {one.name: curve.statistic("scale_free_mse") for one, curve in curves}
     rows = []
-    for one, (estimator, curve) in enumerate(found):
-        own = numbers[one]
-        ratio = (own / numbers[oracle]).interval(source.level, positive=True)
-        known = math.isfinite(own.value)
-        others = [other for other in numbers if other is not own]
-        place = _place(own, others, 1 - source.level) if known else UNKNOWN
+    for estimator, curve in curves:
+        own = numbers[estimator.name]
+        ratio = (own / numbers[ORACLE]).interval(level, positive=True)
+        others = [other for other in numbers.values() if other is not own]
+        place = _place(own, others, 1 - level) if math.isfinite(own.value) else UNKNOWN
         rows.append(Ranked(estimator, curve, ratio, place))
-    rows.sort(key=lambda row: row.rank.value)
-    unknown = np.isnan(found[oracle][1].noise.scale_free_mse)
-    return rows, float(np.mean(unknown))
+    return tuple(sorted(rows, key=lambda row: row.rank.value))
 
 
-def _median(values_P: Floats, source: Source, name: str) -> Estimate:
+def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
     """Median over prompts; its interval resamples prompts."""
     if not values_P.size:
-        return Estimate(math.nan, math.nan, math.nan)
-    rng = stream(source.probe.seed, "report", name)
-    shape = (source.probe.interval.resamples, len(values_P))
+        return UNKNOWN
+    rng = stream(run.result.seed, "report", name)
+    shape = (run.result.resamples, len(values_P))
     draws = np.median(values_P[rng.integers(len(values_P), size=shape)], axis=1)
-    tail = (1 - source.level) / 2
+    tail = (1 - run.level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Estimate(float(np.median(values_P)), float(low), float(high))
 
 
 def _unranked(
-    estimators: list[Estimator], source: Source, errors: dict[Key, Floats]
+    estimators: list[Estimator], run: MeasuredRun, errors: dict[Key, Floats]
 ) -> tuple[Unranked, ...]:
     """Give the estimators without aggregate figures those of the single prompts."""
     if not estimators:
         return ()
     both = [ESTIMATORS[ORACLE], *estimators]
-    table = by_prompt_table(source.prompts["prompt"], source.curves, both, errors)
+    table = by_prompt_table(run.result.described["prompt"], run.curves, both, errors)
     figures = {
         str(name): rows["scale_free_mse"].to_numpy()
         for name, rows in table.groupby("estimator", sort=False)
@@ -184,30 +157,33 @@ def _unranked(
     for estimator in estimators:
         own_P = figures[estimator.name]
         known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
-        median = _median(own_P[known] / base_P[known], source, estimator.name)
+        median = _median(own_P[known] / base_P[known], run, estimator.name)
         rows.append(Unranked(estimator, median, int(known.sum())))
     return tuple(sorted(rows, key=lambda row: row.ratio.value))
 
 
-def rank_estimators(source: Source) -> Ranking:
+def rank_estimators(run: MeasuredRun) -> Ranking:
     """Evaluate all estimators that apply at the run's middle group size, and rank them."""
-    size = middle_size(source)
-    estimators, left_out = _applicable(source, size)
-    errors = measure_errors(source.pools, estimators, [size])
-    found = measure_curves(source.curves, estimators, errors)
-    curves = [
-        (one, found[Key(one.name, size)][1 if source.law_only else 0]) for one in estimators
-    ]
-    with_figures = [(one, curve) for one, curve in curves if curve is not None]
-    ranked, share_without = _rank(with_figures, source)
-    without = [one for one, curve in curves if curve is None]
-    if source.law_only:
-        left_out += [f"{one.name}: no law, and there are no replicates" for one in without]
-        without = []
+    size = middle_size(run)
+    estimators, left_out = _applicable(run, size)
+    errors = measure_errors(run.pools, estimators, [size])
+    points = measure_curves(run.curves, estimators, errors)
+    curves, without = [], []
+    for estimator in estimators:
+        key = Key(estimator.name, size)
+        measured, law = points[key]
+        if curve := measured or law:
+            curves.append((estimator, curve))
+        elif errors[key].size:
+            without.append(estimator)
+        else:
+            left_out.append(f"{estimator.name}: no law, and there are no replicates")
+    ranked = _rank(curves, run.level)
+    [oracle] = [row.curve for row in ranked if row.estimator.name == ORACLE]
     return Ranking(
         group_size=size,
-        ranked=tuple(ranked),
-        unranked=_unranked(without, source, errors),
+        ranked=ranked,
+        unranked=_unranked(without, run, errors),
         left_out=tuple(left_out),
-        share_without=share_without,
+        share_without=float(np.mean(np.isnan(oracle.noise.scale_free_mse))),
     )

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mse_lab.answers.door import Result, analyse, refuse_sizes
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.schema import assign, flatten, parse_probe
+from mse_lab.probe.probe_files import assign, flatten, parse_probe
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import read_finished
 from mse_lab.results.intact import read_arrays
@@ -37,29 +35,11 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
     """
     if source.is_dir():
         name, _, pools, described = read_finished(source)
-        return _analyse(name, pools, Record(source).configuration(), assignments, described)
-    pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
-    largest = pools.largest_group
-    sizes = [size for size in GROUP_SIZES if largest % size == 0] or [largest]
-    values = {
-        "model": {"path": "none"},
-        "prompts": {"source": "none"},
-        "pool": {
-            "reference": pools.reference_rewards_PN.shape[1],
-            "replicate": pools.rewards_PN.shape[1],
-        },
-        "group_sizes": sizes,
-    }
-    return _analyse(source.stem, pools, values, assignments, None)
-
-
-def _analyse(
-    name: str,
-    pools: Pools,
-    values: dict[str, Any],
-    assignments: Sequence[str],
-    described: pd.DataFrame | None,
-) -> Result:
+        values = Record(source).configuration()
+    else:
+        name, described = source.stem, None
+        pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
+        values = _least_configuration(pools)
     for assignment in assignments:
         assign(values, assignment)
         _refuse_measured(assignment)
@@ -76,6 +56,18 @@ def _analyse(
         name=name,
         described=described,
     )
+
+
+def _least_configuration(pools: Pools) -> dict[str, Any]:
+    """Make up what a probe must say, of pools that come without one."""
+    largest, counts = pools.largest_group, (pools.reference_rewards_PN, pools.rewards_PN)
+    reference, replicate = (rewards_PN.shape[1] for rewards_PN in counts)
+    return {
+        "model": {"path": "none"},
+        "prompts": {"source": "none"},
+        "pool": {"reference": reference, "replicate": replicate},
+        "group_sizes": [one for one in GROUP_SIZES if largest % one == 0] or [largest],
+    }
 
 
 def _refuse_measured(assignment: str) -> None:

@@ -38,7 +38,7 @@ from mse_lab.estimators.length import Length, normalise_length
 from mse_lab.estimators.objectives import maxrl, pass_at_k
 from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
-from mse_lab.probe.own_code import guard, load_function
+from mse_lab.probe.foreign_code import guard, load_function
 from mse_lab.probe.schema import EstimatorEntry, Positive
 
 Weights = Callable[[Groups], Floats]

@@ -22,20 +22,16 @@ from mse_lab.errors import InputError, nearest
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.hub import Location, locate
 from mse_lab.policy.loading import limited, loading
-from mse_lab.probe.extras import load_extra
+from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.schema import FreshAdapter, Model
 from mse_lab.probe.streams import stream
 
-SAVED = "adapter_config.json"
-WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+SAVED, WEIGHTS = "adapter_config.json", "adapter_model"
+_PEFT = ("peft", "lora", "model.adapter")
 
 # A rank beyond the base's width adds nothing; up to this one it is let pass.
 LEAST_MOST_RANK = 1024
-
-
-def _peft() -> Any:
-    return load_extra("peft", "lora", "model.adapter")
 
 
 @contextmanager
@@ -47,21 +43,10 @@ def _undisturbed() -> Iterator[None]:
 
 
 def find_adapter(config: Model, root: Path) -> FreshAdapter | Location | None:
-    """Find the adapter of a configuration, before a large base is loaded for it.
-
-    Args:
-        config: The configuration.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        What a fresh one is like, where a saved one lies, or None.
-
-    Raises:
-        InputError: PEFT is not installed, or the adapter is not to be had.
-    """
+    """Say what a fresh adapter is like or where a saved one lies, before loading a base."""
     if config.adapter is None:
         return None
-    _peft()
+    load_extra(*_PEFT)
     if isinstance(config.adapter, FreshAdapter):
         return config.adapter
     return locate("model.adapter", config.adapter, config.adapter_revision, root, SAVED)
@@ -70,19 +55,11 @@ def find_adapter(config: Model, root: Path) -> FreshAdapter | Location | None:
 def attach_adapter(
     model: Any, adapter: FreshAdapter | Location, seed: int
 ) -> tuple[Any, dict[str, nn.Parameter], str]:
-    """Attach an adapter to its base.
-
-    Args:
-        model: The base model, where it is to stay; it is changed.
-        adapter: What `find_adapter` gave.
-        seed: The run's seed, which a fresh adapter is drawn from.
+    """Attach what `find_adapter` gave to its base, which is where it is to stay.
 
     Returns:
         The model with the adapter in its layers, the adapter's parameters by name, and
         the identity of a saved adapter or what a fresh one was drawn from.
-
-    Raises:
-        InputError: The adapter cannot be used with this base, or has no exact scores.
     """
     if isinstance(adapter, FreshAdapter):
         attached = _attach_fresh(model, adapter, seed)
@@ -91,17 +68,14 @@ def attach_adapter(
         attached = _attach_saved(model, adapter)
         _refuse_variants(attached, adapter)
         identity = identify(adapter, SAVED)
-    trained = {
-        name: parameter
-        for name, parameter in attached.named_parameters()
-        if parameter.requires_grad
-    }
+    named = attached.named_parameters()
+    trained = {name: parameter for name, parameter in named if parameter.requires_grad}
     attached.eval().requires_grad_(False)
     return attached, trained, identity
 
 
 def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
-    peft = _peft()
+    peft = load_extra(*_PEFT)
     _check_targets(model, adapter.target)
     settings = peft.LoraConfig(
         r=adapter.rank,
@@ -119,26 +93,19 @@ def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
         attached = peft.get_peft_model(model, settings).get_base_model()
     for name, parameter in attached.named_parameters():
         if "lora_A" in name:
-            _draw(name, parameter, seed)
+            # As LoRA draws it, uniform within 1 / sqrt(inputs), but by its name.
+            bound, shape = parameter.shape[1] ** -0.5, tuple(parameter.shape)
+            values = stream(seed, "adapter", name).uniform(-bound, bound, shape)
+            parameter.data.copy_(torch.from_numpy(values))
         elif "lora_B" in name:
             parameter.data.zero_()
     return attached
 
 
-def _draw(name: str, parameter: nn.Parameter, seed: int) -> None:
-    """Draw a matrix A as LoRA does, uniform within 1 / sqrt(inputs), by its name."""
-    bound = parameter.shape[1] ** -0.5
-    values = stream(seed, "adapter", name).uniform(-bound, bound, tuple(parameter.shape))
-    parameter.data.copy_(torch.from_numpy(values))
-
-
 def _check_targets(model: nn.Module, target: str | list[str]) -> None:
     """See that every name of a fresh adapter's target is that of a linear layer."""
-    linear = {
-        name
-        for name, module in model.named_modules()
-        if type(module) in (nn.Linear, Conv1D)
-    }
+    kinds = {name: type(module) for name, module in model.named_modules()}
+    linear = [name for name, kind in kinds.items() if kind in (nn.Linear, Conv1D)]
     last = sorted({name.rpartition(".")[2] for name in linear})
     for one in [] if isinstance(target, str) else target:
         if not any(f".{name}".endswith(f".{one}") for name in linear):
@@ -149,13 +116,11 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
 
 def _attach_saved(model: Any, location: Location) -> Any:
     """Load a saved adapter, and see that nothing of it is missing or left over."""
-    peft, folder = _peft(), _fetch(location)
+    peft, folder = load_extra(*_PEFT), _fetch(location)
     with _undisturbed(), loading(location, SAVED):
         settings = peft.PeftConfig.from_pretrained(folder)
-    if settings.peft_type != peft.PeftType.LORA:
-        raise location.refuse(
-            f"a {settings.peft_type.value} adapter", "give a LoRA adapter"
-        )
+    if (kind := settings.peft_type) != peft.PeftType.LORA:
+        raise location.refuse(f"a {kind.value} adapter", "give a LoRA adapter")
     settings.inference_mode = False
     with loading(location, SAVED):
         _refuse_endless(settings, model, location)
@@ -204,8 +169,9 @@ def _fetch(location: Location) -> str:
                 allow_patterns="adapter_*",
                 local_files_only=not location.online,
             )
-    if not any((Path(folder) / name).is_file() for name in WEIGHTS):
-        raise location.refuse(f"no {WEIGHTS[0]} in it", "give a whole adapter")
+    files = (Path(folder) / f"{WEIGHTS}{suffix}" for suffix in (".safetensors", ".bin"))
+    if not any(path.is_file() for path in files):
+        raise location.refuse(f"no {WEIGHTS}.safetensors in it", "give a whole adapter")
     return folder
 
 

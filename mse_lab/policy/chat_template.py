@@ -17,27 +17,18 @@ from typing import Any
 from mse_lab.errors import InputError, in_short
 
 # Templates take a millisecond a prompt, and the imports before the first about a second.
-SECONDS = 20.0
-SECONDS_A_PROMPT = 0.05
+SECONDS, SECONDS_A_PROMPT = 20.0, 0.05
 BYTES = 2**31
 # Characters of a rendered prompt, more than any context holds.
 LONGEST = 2**22
 
 
 def render_chats(tokenizer: Any, ids: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Render each text as the user's turn of a chat that the assistant is to answer.
-
-    Args:
-        tokenizer: The tokenizer, which has a chat template.
-        ids: The prompts' names, for messages.
-        texts: The prompts.
-
-    Returns:
-        The rendered texts, as `apply_chat_template` gives them.
-
-    Raises:
-        InputError: The template fails, takes too long or too much memory.
-    """
+    """Render texts as the user's turn of a chat; their ids are for messages."""
+    if not tokenizer.chat_template:
+        raise InputError(
+            "prompts.chat = true: the tokenizer has no chat template; use false"
+        )
     template, tokens = tokenizer.chat_template, tokenizer.special_tokens_map
     if isinstance(template, dict):
         template = template.get("default")

@@ -1,8 +1,7 @@
 """Load a checkpoint through `from_pretrained`, and refuse what cannot be measured.
 
 Refused before the first completion, in one line each: weights that would be random, ones
-without a gradient, and models that are not causal or whose past cannot be shared between
-completions.
+without a gradient, and models that are no decoders.
 """
 
 import inspect
@@ -17,30 +16,19 @@ import torch
 import transformers
 from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import enable_progress_bars
-from transformers import cache_utils
 
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.hub import Location, incomplete
+from mse_lab.policy.hub import Location
 from mse_lab.policy.loading import check_object, limited, loading, unseen
-from mse_lab.probe.extras import load_extra
+from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
-
-# What a language model's forward pass must take, beside the token ids.
-ARGUMENTS = ("past_key_values", "logits_to_keep")
 
 # Files one of which a tokenizer usually has.
 VOCABULARIES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-    "tekken.json",
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json"),
+    *("vocab.json", "vocab.txt", "tekken.json"),
 )
-
-# Kinds of past that completions can share: keys and values, nothing recurrent.
-SHARED_PAST = (cache_utils.DynamicLayer, cache_utils.DynamicSlidingWindowLayer)
 
 
 @contextmanager
@@ -60,40 +48,27 @@ def _quiet(location: Location, file: str) -> Iterator[None]:
 def load_settings(location: Location) -> tuple[Location, Any]:
     """Load a checkpoint's configuration.
 
-    Args:
-        location: Where it lies.
-
     Returns:
         The location pinned to one commit, so that all files are of the same one, and the
-        configuration.
-
-    Raises:
-        InputError: It is no causal language model, or cannot be loaded.
+        configuration, which is that of a causal language model.
     """
     check_object(location, "config.json")
     with _quiet(location, "config.json"):
         settings = transformers.AutoConfig.from_pretrained(
             location.where, **location.options
         )
+    kind = settings.model_type
     if settings.is_encoder_decoder:
-        raise location.refuse(
-            f"{settings.model_type} is an encoder-decoder", "give a decoder-only model"
-        )
+        raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
     if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise location.refuse(
-            f"{settings.model_type} is no causal language model", "give one that is"
-        )
+        raise location.refuse(f"{kind} is no causal language model", "give one that is")
     if not location.is_local:
         location = replace(location, revision=identify(location) or location.revision)
     return location, settings
 
 
 def load_tokenizer(location: Location) -> Any:
-    """Load a checkpoint's tokenizer.
-
-    Raises:
-        InputError: There is none, or it cannot be loaded.
-    """
+    """Load a checkpoint's tokenizer."""
     try:
         # The bars of a download are to be seen.
         screen = nullcontext() if location.online else unseen()
@@ -105,36 +80,30 @@ def load_tokenizer(location: Location) -> Any:
     except InputError:
         if any(location.file(name) for name in VOCABULARIES):
             raise
-        raise incomplete(location, "no tokenizer in it") from None
+        empty = True
     # Without any file, transformers makes an empty tokenizer for some architectures.
     if empty:
-        raise incomplete(location, "no tokenizer in it")
+        raise location.incomplete("no tokenizer in it")
     return tokenizer
 
 
 def load_model(
     location: Location, settings: Any, config: Model, device: torch.device
 ) -> Any:
-    """Load a checkpoint's weights.
+    """Load a checkpoint's weights, to a device unless `config.device_map` spreads them.
 
-    Args:
-        location: Where it lies.
-        settings: Its configuration.
-        config: Precision, adapter and placement.
-        device: Where it goes, unless `config.device_map` spreads it.
-
-    Returns:
-        The language model in evaluation mode, none of its parameters requiring gradients.
-
-    Raises:
-        InputError: It cannot be loaded, does not fit, or cannot be measured.
+    The model is in evaluation mode, and none of its parameters requires gradients.
     """
     if device.type == "mps" and config.dtype == "float64":
         raise InputError(
             "model.dtype = float64: MPS has none; use float32, or model.device=cpu"
         )
+    # Quantised weights cannot be moved once they are loaded.
     quantised = _is_quantised(location, settings, config)
-    placement = _placement(config, device, quantised=quantised)
+    placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}
+    if config.device_map is not None:
+        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
+        placement = {"device_map": config.device_map}
     with _quiet(location, "config.json"), limited(location, "config.json"):
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             location.where,
@@ -186,20 +155,10 @@ def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
     return True
 
 
-def _placement(config: Model, device: torch.device, *, quantised: bool) -> dict[str, Any]:
-    if config.device_map is None:
-        # Quantised weights cannot be moved once they are loaded.
-        return {"device_map": {"": device}} if quantised else {}
-    load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
-    return {"device_map": config.device_map}
-
-
 def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
     """See that every weight came from the checkpoint; transformers would draw the rest."""
-    lacking = sorted(
-        {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-    )
-    if lacking:
+    mismatched = [key for key, *_ in report["mismatched_keys"]]
+    if lacking := sorted({*report["missing_keys"], *mismatched}):
         raise location.refuse(
             f"{len(lacking)} weights are missing or of another shape, such as {lacking[0]}",
             "they would be random; give a whole checkpoint",
@@ -207,42 +166,30 @@ def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
 
 
 def _refuse_forward(location: Location, model: Any) -> None:
-    """See that completions can be sampled with a past that they share."""
-    name = type(model).__name__
+    """See that it is a model of its own, whose logits can be asked for by place."""
     if getattr(model, "_hf_peft_config_loaded", False):
         raise location.refuse(
             "a saved adapter", "name it by model.adapter, and its base by model.path"
         )
-    takes = inspect.signature(type(model).forward).parameters
-    for argument in ARGUMENTS:
-        if argument not in takes:
-            raise location.refuse(
-                f"{name} takes no {argument}", "give a decoder-only attention model"
-            )
-    with loading(location, "config.json"):
-        past = cache_utils.DynamicCache(config=model.config).layers
-    for layer in past:
-        if type(layer) not in SHARED_PAST:
-            raise location.refuse(
-                f"{name} keeps a past of kind {type(layer).__name__}, which completions "
-                "of a prompt cannot share here",
-                "give a model with attention layers only",
-            )
+    if "logits_to_keep" not in inspect.signature(type(model).forward).parameters:
+        raise location.refuse(
+            f"{type(model).__name__} takes no logits_to_keep", "give a decoder-only model"
+        )
 
 
 def _refuse_scattered(location: Location, model: Any) -> None:
     """See that every weight is on a device, and a tied one on a single device."""
+    what = f"model.device_map = auto: {location.name}"
     outside = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if outside or "disk" in getattr(model, "hf_device_map", {}).values():
         raise InputError(
-            f"model.device_map = auto: {location.name} does not fit on the devices "
-            f"({len(outside)} weights would stay outside); use model.dtype=bfloat16, a "
-            "smaller model or more devices"
+            f"{what} does not fit on the devices ({len(outside)} weights would stay "
+            "outside); use model.dtype=bfloat16, a smaller model or more devices"
         )
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
     if tied and head is not None and head.weight is not embedding.weight:
         raise InputError(
-            f"model.device_map = auto: {location.name} ties its head to its embedding, and "
-            "they came apart on two devices; use model.device"
+            f"{what} ties its head to its embedding, and they came apart on two devices; "
+            "use model.device"
         )

@@ -19,58 +19,41 @@ from mse_lab.probe.schema import Model
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
 
-# A folder of at most this many bytes is hashed whole, within a second.
+# A folder of at most this many bytes is hashed whole, within a second. Of a tensor in a
+# larger one so many pieces of so many bytes are hashed, evenly spaced.
 WHOLE_BYTES = 2**28
-
-# Of a tensor in a larger one so many pieces of so many bytes are hashed, evenly spaced.
-PIECES = 16
-PIECE_BYTES = 2**12
+PIECES, PIECE_BYTES = 16, 2**12
 
 Span = tuple[int, int]
 
 
 def fingerprint(folder: Path) -> str:
-    """Hash a checkpoint's folder.
-
-    Args:
-        folder: The checkpoint, or a saved adapter.
-
-    Returns:
-        `sha256:` and the hash, or `sampled-sha256:` where the folder is large.
-    """
+    """Hash the folder of a checkpoint or adapter; `sampled-sha256:` where it is large."""
     files = sorted(
         path
         for path in folder.iterdir()
         if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file()
     )
-    whole = sum(path.stat().st_size for path in files) <= WHOLE_BYTES
+    sizes = {path: path.stat().st_size for path in files}
+    whole = sum(sizes.values()) <= WHOLE_BYTES
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(json.dumps([path.name, path.stat().st_size]).encode())
+    for path, size in sizes.items():
+        digest.update(json.dumps([path.name, size]).encode())
         with path.open("rb") as file:
-            for start, end in _spans(file, path, whole=whole):
+            for start, end in [(0, size)] if whole else _sample(file, path, size):
                 file.seek(start)
                 digest.update(file.read(end - start))
     return f"{'' if whole else 'sampled-'}sha256:{digest.hexdigest()}"
 
 
-def _spans(file: BinaryIO, path: Path, *, whole: bool) -> Iterator[Span]:
-    """Yield the parts of a file that are hashed, as offsets."""
-    size = path.stat().st_size
-    if whole:
-        for start in range(0, size, 2**20):
-            yield start, min(start + 2**20, size)
-    elif path.suffix == ".safetensors":
-        yield from _spans_of_tensors(file, size) or _pieces(0, size)
-    else:
-        yield from _pieces(0, size)
+def _sample(file: BinaryIO, path: Path, size: int) -> list[Span]:
+    """List the parts of a large file that are hashed, as offsets."""
+    tensors = _spans_of_tensors(file, size) if path.suffix == ".safetensors" else []
+    return tensors or list(_pieces(0, size))
 
 
 def _spans_of_tensors(file: BinaryIO, size: int) -> list[Span]:
-    """List the header of a safetensors file and pieces of each of its tensors.
-
-    Nothing is listed of a broken file: loading it will say so.
-    """
+    """List the header and pieces of each tensor; nothing of a file that will not load."""
     first = 8 + int.from_bytes(file.read(8), "little")
     try:
         header = json.loads(file.read(first - 8)) if first <= size else {}
@@ -96,15 +79,7 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 
 
 def identify(location: Location, file: str = "config.json") -> str:
-    """Name what a location holds: its commit on the Hub, or the hash of its folder.
-
-    Args:
-        location: Where it lies.
-        file: A file that it has.
-
-    Returns:
-        The name; empty for a Hub name that is not in the cache.
-    """
+    """Name what a location holds: its commit, or a hash; empty where the cache has none."""
     if location.is_local:
         try:
             return fingerprint(Path(location.where))
@@ -119,20 +94,11 @@ def identify(location: Location, file: str = "config.json") -> str:
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:
-    """Name the checkpoints of a configuration without loading them or asking the Hub.
-
-    Args:
-        config: The configuration.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        `model`, and `adapter` where one is saved -> name; empty where neither folder nor
-        cache has it.
-    """
+    """Name the `model`, and the `adapter` if one is saved, without asking the Hub."""
     model = look_up("model.path", config.path, config.revision, root)
     identities = {"model": identify(model)}
     if isinstance(config.adapter, str):
-        name, revision = config.adapter, config.adapter_revision
-        adapter = look_up("model.adapter", name, revision, root)
+        asked = config.adapter, config.adapter_revision
+        adapter = look_up("model.adapter", *asked, root)
         identities["adapter"] = identify(adapter, "adapter_config.json")
     return identities

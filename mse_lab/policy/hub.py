@@ -16,8 +16,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
-from mse_lab.probe.plain_text import reading
-from mse_lab.probe.schema import local_path
+from mse_lab.probe.plain_text import local_path, reading
 
 
 @dataclass(frozen=True)
@@ -83,47 +82,23 @@ class Location:
             f"{self.key} = {shorten(self.name, LONGEST_QUOTE)}: {reason}; {remedy}"
         )
 
+    def incomplete(self, reason: str) -> InputError:
+        """Say that something is wrong with its files, or that some are missing."""
+        if self.is_local:
+            adapter = self.key == "model.adapter"
+            whole = "adapter of model.path" if adapter else "checkpoint"
+            return self.refuse(reason, f"give a whole {whole}")
+        if self.online:
+            return self.refuse(reason, f"try again, or fetch it with: {self.download}")
+        return self._fetch_elsewhere(f"not whole in the local cache ({reason})")
 
-def locate(
-    key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
-) -> Location:
-    """Find a checkpoint.
-
-    Args:
-        key: The configuration's key that names it.
-        name: A folder, or a Hub name `owner/model`.
-        revision: The Hub revision, or None.
-        root: Folder that relative paths may start from, beside the working folder.
-        file: A file that such a checkpoint has.
-
-    Returns:
-        Where it is: a folder with that file, or a Hub name that the Hub or the cache knows.
-
-    Raises:
-        InputError: It is not to be had; the line says what to do.
-    """
-    location = look_up(key, name, revision, root)
-    if location.is_local:
-        if location.file(file) is None:
-            raise location.refuse(f"no {file} in it", _folder_wanted(location))
-        return location
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise location.refuse("no such folder", "give a checkpoint or Hub name")
-    obstacle = _obstacle(location, file)
-    if obstacle and location.file(file) is None:
-        raise location.refuse(
-            f"no such folder, not in the local cache, and {obstacle}",
-            f"where there is a network, fetch it with: {location.download}",
-        )
-    return replace(location, online=not obstacle)
+    def _fetch_elsewhere(self, reason: str) -> InputError:
+        remedy = f"where there is a network, fetch it with: {self.download}"
+        return self.refuse(reason, remedy)
 
 
 def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
-    """Say whether a name is that of a folder, without asking the Hub.
-
-    Raises:
-        InputError: The folder may not be read or entered.
-    """
+    """Say whether a name is that of a folder, which may be entered, without the Hub."""
     try:
         path = local_path(name, root)
         if path is None:
@@ -139,19 +114,30 @@ def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
     return Location(key, name, str(path), None, online=False)
 
 
-def _folder_wanted(location: Location) -> str:
-    if location.key == "model.path" and location.file("adapter_config.json"):
-        return "a saved adapter is named by model.adapter, and its base by model.path"
-    return "give a checkpoint's folder"
+def locate(
+    key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
+) -> Location:
+    """Find what a key names: a folder with that file, or a name that Hub or cache know."""
+    location = look_up(key, name, revision, root)
+    if location.is_local:
+        if location.file(file) is not None:
+            return location
+        wanted = "give a checkpoint's folder"
+        if key == "model.path" and location.file("adapter_config.json"):
+            wanted = "a saved adapter is named by model.adapter, and its base by model.path"
+        raise location.refuse(f"no {file} in it", wanted)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise location.refuse("no such folder", "give a checkpoint or Hub name")
+    obstacle = _obstacle(location, file)
+    if obstacle and location.file(file) is None:
+        raise location._fetch_elsewhere(
+            f"no such folder, not in the local cache, and {obstacle}"
+        )
+    return replace(location, online=not obstacle)
 
 
 def _obstacle(location: Location, file: str) -> str:
-    """Ask the Hub for a file; say why it cannot be had, or nothing if it can.
-
-    Raises:
-        InputError: There is no such model, revision or file, or it may not be had, and
-            the cache has no copy.
-    """
+    """Ask the Hub for a file; say why it cannot be had now, or nothing if it can."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     limit = constants.HF_HUB_ETAG_TIMEOUT
@@ -170,39 +156,25 @@ def _obstacle(location: Location, file: str) -> str:
 
 
 def _answer(location: Location, error: Exception, file: str) -> InputError:
-    """Turn what the Hub answered into one line with its remedy."""
     page = f"{constants.ENDPOINT}/{location.where}"
-    if isinstance(error, errors.HFValidationError):
-        return location.refuse("no such folder, and no Hub name", "give a checkpoint")
-    if isinstance(error, errors.GatedRepoError):
-        return location.refuse(
-            "its owner grants access", f"ask at {page}, then log in with: hf auth login"
-        )
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return location.refuse(
+    log_in = "log in with: hf auth login"
+    answers = {
+        errors.HFValidationError: ("no such folder, and no Hub name", "give a checkpoint"),
+        # Before the next, of whose kind it is.
+        errors.GatedRepoError: ("its owner grants access", f"ask at {page}, then {log_in}"),
+        errors.RepositoryNotFoundError: (
             "no such folder, and no such model on the Hub",
-            "check the name; if it is private, log in with: hf auth login",
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return location.refuse(
+            f"check the name; if it is private, {log_in}",
+        ),
+        errors.RevisionNotFoundError: (
             f"no revision {location.revision} of it on the Hub",
             f"choose one of {page}/commits/main",
-        )
-    if isinstance(error, errors.EntryNotFoundError):
-        return location.refuse(
-            f"no {file} in it on the Hub", "give a checkpoint in transformers' format"
-        )
-    return location.refuse(f"the Hub answers: {in_short(error)}", "try again later")
-
-
-def incomplete(location: Location, reason: str) -> InputError:
-    """Say that something is wrong with a checkpoint's files, or that some are missing."""
-    if location.is_local:
-        whole = "adapter of model.path" if location.key == "model.adapter" else "checkpoint"
-        return location.refuse(reason, f"give a whole {whole}")
-    if location.online:
-        return location.refuse(reason, f"try again, or fetch it with: {location.download}")
-    return location.refuse(
-        f"not whole in the local cache ({reason})",
-        f"where there is a network, fetch it with: {location.download}",
-    )
+        ),
+        errors.EntryNotFoundError: (
+            f"no {file} in it on the Hub",
+            "give a checkpoint in transformers' format",
+        ),
+    }
+    known = (answer for kind, answer in answers.items() if isinstance(error, kind))
+    other = (f"the Hub answers: {in_short(error)}", "try again later")
+    return location.refuse(*next(known, other))

@@ -25,29 +25,44 @@ from torch.nn.modules.module import (
 from transformers import GenerationConfig
 
 from mse_lab.errors import InputError, in_short, shorten
-from mse_lab.policy.hub import Location, incomplete
+from mse_lab.policy.hub import Location
 
 # Files that can be looked at one by one, to say which of them is damaged.
 SUSPECTS = (
-    "*config.json",
-    "*token*.json",
-    "vocab.json",
-    "*.index.json",
-    "*.safetensors",
-    "pytorch_model*.bin",
-    "adapter_model.bin",
+    *("*config.json", "*token*.json", "vocab.json", "*.index.json", "*.safetensors"),
+    *("pytorch_model*.bin", "adapter_model.bin"),
 )
 
 # No model has as many layers; lists this long are built before any weight is looked at.
-MOST_LAYERS = 10_000
+MOST_LAYERS, _COUNT = 10_000, re.compile("layer|first_k|num_labels")
 
-# Numbers in a model for each byte of its files: eight where one has a bit. Modules are
-# registered anew when they are loaded and tied, hence more.
-NUMBERS_A_BYTE = 64
-# What any model may have beside: embeddings of positions and the like, of little memory.
-SPARE_NUMBERS = 2**27
-# What an empty module takes, in numbers.
-LEAST_NUMBERS = 2**14
+# Numbers in a model for each byte of its files: eight where one has a bit, and modules are
+# registered anew when they are loaded and tied; what any model may have beside, embeddings
+# of positions and the like, of little memory; what an empty module takes.
+NUMBERS_A_BYTE, SPARE_NUMBERS, LEAST_NUMBERS = 64, 2**27, 2**14
+
+# A word of a library's message -> what is the matter, and the remedy.
+_KNOWN = {
+    "out of memory|allocate memory|MemoryError": (
+        "does not fit into memory",
+        "use model.dtype=bfloat16, or several GPUs with model.device_map=auto",
+    ),
+    "trust_remote_code": (
+        "it brings code of its own, which is not run",
+        "use a checkpoint whose architecture transformers has",
+    ),
+    "sentencepiece|tiktoken": (
+        "its tokenizer has to be converted",
+        "install the converters: pip install sentencepiece tiktoken",
+    ),
+}
+
+_FLAWS: dict[type, str] = {
+    RecursionError: "nested too deeply",
+    UnicodeDecodeError: "not valid JSON: not UTF-8",
+    # torch's own words are a page that explains how to run what the file holds.
+    UnpicklingError: "damaged, or holds more than weights; give them as .safetensors",
+}
 
 
 @contextmanager
@@ -55,10 +70,7 @@ def loading(location: Location, file: str) -> Iterator[None]:
     """Turn what goes wrong inside the block into one line about the checkpoint.
 
     Only calls of other libraries belong inside: an error of ours would pass for damage.
-
-    Args:
-        location: Where the checkpoint lies.
-        file: The file that is named where each is sound by itself.
+    The file is named where each is sound by itself.
     """
     try:
         yield
@@ -89,38 +101,22 @@ def _is_theirs(error: BaseException) -> bool:
 
 
 def _failure(location: Location, error: BaseException, file: str) -> InputError:
-    words = str(error)
-    if re.search(r"out of memory|allocate memory", words) or isinstance(error, MemoryError):
-        return location.refuse(
-            "does not fit into memory",
-            "use model.dtype=bfloat16, or several GPUs with model.device_map=auto",
-        )
-    if "trust_remote_code" in words:
-        return location.refuse(
-            "it brings code of its own, which is not run",
-            "use a checkpoint whose architecture transformers has",
-        )
-    if "sentencepiece" in words or "tiktoken" in words:
-        return location.refuse(
-            "its tokenizer has to be converted",
-            "install the converters: pip install sentencepiece tiktoken",
-        )
+    words = f"{type(error).__name__}: {error}"
+    for pattern, (reason, remedy) in _KNOWN.items():
+        if re.search(pattern, words):
+            return location.refuse(reason, remedy)
     if isinstance(error, ImportError):
         return location.refuse(f"cannot be loaded: {in_short(error)}", "install it")
-    for path in _suspects(location, file):
+    found = (path for pattern in SUSPECTS for path in location.folder.glob(pattern))
+    # The likeliest first.
+    for path in sorted(found, key=lambda path: (path.name != file, path.name)):
         if flaw := _flaw(path):
             return _damaged(location, path.name, flaw)
     return _damaged(location, file, in_short(error))
 
 
 def _damaged(location: Location, file: str, reason: str) -> InputError:
-    return incomplete(location, f"{file} cannot be loaded: {reason}")
-
-
-def _suspects(location: Location, file: str) -> list[Path]:
-    """List the files that can be looked at one by one, the likeliest first."""
-    found = [path for pattern in SUSPECTS for path in location.folder.glob(pattern)]
-    return sorted(found, key=lambda path: (path.name != file, path.name))
+    return location.incomplete(f"{file} cannot be loaded: {reason}")
 
 
 def _flaw(path: Path) -> str:
@@ -136,19 +132,12 @@ def _flaw(path: Path) -> str:
         return _flaw_of_object(path, json.loads(path.read_text("utf-8")))
     except OSError as error:
         return error.strerror or in_short(error)
-    except RecursionError:
-        return "nested too deeply"
-    except UnicodeDecodeError:
-        return "not valid JSON: not UTF-8"
     except json.JSONDecodeError as error:
         return f"not valid JSON: {in_short(error)}"
-    except UnpicklingError:
-        # torch's own words are a page that explains how to run what the file holds.
-        return "damaged, or holds more than weights; give them as .safetensors"
     except BaseException as error:  # the libraries' own, as in `loading`
         if not _is_theirs(error):
             raise
-        return in_short(error)
+        return _FLAWS.get(type(error), in_short(error))
 
 
 def _flaw_of_object(path: Path, values: Any) -> str:
@@ -168,15 +157,7 @@ def _flaw_of_object(path: Path, values: Any) -> str:
 
 
 def check_object(location: Location, name: str) -> None:
-    """See that a configuration is a JSON object that a library can build something of.
-
-    Args:
-        location: Where the checkpoint lies.
-        name: The file; it may be missing.
-
-    Raises:
-        InputError: It is no JSON object, or has more layers than any model.
-    """
+    """See that a configuration, if it is there, is JSON that a library can build from."""
     path = location.file(name)
     if path is None:
         return
@@ -188,28 +169,19 @@ def check_object(location: Location, name: str) -> None:
 
 def _counts_of_layers(values: Any, key: str = "") -> Iterator[tuple[str, float]]:
     """Yield numbers of layers, or of labels, beyond reason."""
-    if isinstance(values, dict):
-        for name, value in values.items():
+    if isinstance(values, dict | list):
+        items = values.items() if isinstance(values, dict) else ((key, v) for v in values)
+        for name, value in items:
             yield from _counts_of_layers(value, name)
-    elif isinstance(values, list):
-        for value in values:
-            yield from _counts_of_layers(value, key)
-    elif (
-        isinstance(values, int | float)
-        and values > MOST_LAYERS
-        and re.search("layer|first_k|num_labels", key)
-    ):
+        return
+    is_count = isinstance(values, int | float) and _COUNT.search(key)
+    if is_count and values > MOST_LAYERS:
         yield shorten(key), values
 
 
 @contextmanager
 def limited(location: Location, file: str) -> Iterator[None]:
-    """Refuse modules that outgrow their checkpoint, while they are built.
-
-    Args:
-        location: Where the checkpoint lies.
-        file: The configuration that describes them.
-    """
+    """Refuse modules that outgrow their checkpoint, while they are built as a file says."""
     room = 0
 
     def count(_: nn.Module, name: str, tensor: Any) -> None:
@@ -221,15 +193,10 @@ def limited(location: Location, file: str) -> Iterator[None]:
         if room <= 0:
             raise _damaged(location, file, "it describes more than the weights hold")
 
-    hooks = [
-        register_module_parameter_registration_hook(count),
-        register_module_buffer_registration_hook(count),
-    ]
-    try:
+    with ExitStack() as stack:
+        stack.callback(register_module_parameter_registration_hook(count).remove)
+        stack.callback(register_module_buffer_registration_hook(count).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _size(folder: Path) -> int:

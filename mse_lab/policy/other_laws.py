@@ -1,4 +1,4 @@
-"""Rivals: has another law than the policy drawn these completions?
+"""Other laws: has one of them, and not the policy, drawn these completions?
 
 Completions from elsewhere may have been drawn with the tail cut off, at another
 temperature, after another prompt, or twice. A rival law q that is built from the policy's
@@ -25,37 +25,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.policy.completions import Completions, SharedPrefix, completion_logits
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 
-# Temperatures, relative to the policy's.
+# Temperatures, relative to the policy's; probabilities below which tokens are rare; how
+# often these, or end tokens, are drawn, relative to the policy; shares of completions that
+# repeat earlier ones.
 TEMPERATURES = (0.5, 0.7, 0.9, 1.1, 1.4, 2.0)
-
-# Tokens below these probabilities are rare.
 RARE = (1e-2, 1e-3, 1e-4)
-
-# How often a rare token, or an end token, is drawn, relative to the policy.
 FACTORS = (0.25, 0.67, 1.5, 4.0)
-
-# Shares of completions that repeat earlier ones.
 REPEATS = (0.01, 0.3)
 
+_OFTEN = [f"{factor} times as often" for factor in FACTORS]
 RIVALS = (
     *(f"{temperature} times the temperature" for temperature in TEMPERATURES),
-    *(
-        f"tokens of probability below {p:g}, {x} times as often"
-        for p in RARE
-        for x in FACTORS
-    ),
-    *(f"end tokens {x} times as often" for x in FACTORS),
+    *(f"tokens of probability below {p:g}, {often}" for p in RARE for often in _OFTEN),
+    *(f"end tokens {often}" for often in _OFTEN),
     *(f"{share:.0%} of the completions copied from earlier ones" for share in REPEATS),
 )
 
-# Tokens of a prompt that the tilted rivals are put to; each costs a part of a forward pass.
-EXAMINED = 2**12
-
-# Logits held at once.
-LOGITS = 2**24
+# Tokens of a prompt that the tilted rivals are put to, each of which costs a part of a
+# forward pass; logits held at once.
+EXAMINED, LOGITS = 2**12, 2**24
 
 
 def _temperatures(log_probs_NTV: Tensor, own_NT: Tensor) -> list[Tensor]:
@@ -66,19 +58,11 @@ def _temperatures(log_probs_NTV: Tensor, own_NT: Tensor) -> list[Tensor]:
 
 def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:
     """Tilt an event that has a probability of `mass` under the policy."""
-    return [
-        math.log(factor) * happened_NT - torch.log1p((factor - 1) * mass_NT)
-        for factor in FACTORS
-    ]
+    return [math.log(x) * happened_NT - torch.log1p((x - 1) * mass_NT) for x in FACTORS]
 
 
 def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]) -> Tensor:
-    """Compute log q - log pi of every token, for the tilted rivals.
-
-    Args:
-        log_probs_NTV: log pi of the whole vocabulary.
-        tokens_NT: The tokens that were drawn.
-        end_tokens: Ids that end a completion.
+    """Compute log q - log pi of every token that was drawn, for the tilted rivals.
 
     Returns:
         Log-ratios (R, N, T), whose exponentials are 1 on average over tokens drawn from pi.
@@ -101,18 +85,14 @@ def copying(
     """Compute the log-ratio of a law that repeats an earlier completion now and then.
 
     Of completion i, with c_i the same among the i before it, the ratio is
-    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi.
-
-    Args:
-        completions: The completions of a prompt.
-        log_probs_N: Their log-probabilities under the policy.
-        share: Probability of repeating one.
+    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi. Their
+    log-probabilities under the policy are recomputed.
     """
     seen: Counter[bytes] = Counter()
     total = 0.0
-    rows = zip(completions.tokens_NT, completions.lengths_N, log_probs_N, strict=True)
-    for before, (tokens, length, log_prob) in enumerate(rows):
-        own = tokens[:length].tobytes()
+    rows = zip(completions.own_tokens, log_probs_N, strict=True)
+    for before, (tokens, log_prob) in enumerate(rows):
+        own = tokens.tobytes()
         if seen[own]:
             copied = math.log(share * seen[own] / before) - log_prob
             total += float(np.logaddexp(math.log1p(-share), copied))
@@ -122,38 +102,24 @@ def copying(
     return total
 
 
-def _choose(completions: Completions) -> NDArray[np.int64]:
+def _choose(completions: Completions) -> Completions:
     """Choose completions from all over the pools, the longest last."""
-    mean = completions.lengths_N.mean()
-    step = math.ceil(len(completions) * mean / EXAMINED)
-    chosen = np.arange(0, len(completions), step)
-    return chosen[np.argsort(completions.lengths_N[chosen], kind="stable")]
-
-
-def _batches(lengths_N: NDArray[np.int64], vocabulary: int) -> list[slice]:
-    """Cut completions, the longest last, so that a batch's logits are few."""
-    batches, start = [], 0
-    for stop, length in enumerate(lengths_N):
-        if stop > start and (stop + 1 - start) * int(length) * vocabulary > LOGITS:
-            batches.append(slice(start, stop))
-            start = stop
-    return [*batches, slice(start, len(lengths_N))]
+    step = math.ceil(int(completions.lengths_N.sum()) / EXAMINED)
+    chosen = completions[::step]
+    return chosen[np.argsort(chosen.lengths_N, kind="stable")]
 
 
 @torch.no_grad()
 def _sum_tilted(
-    policy: Policy,
-    prefix: SharedPrefix,
-    tokens_NT: NDArray[np.int64],
-    lengths_N: NDArray[np.int64],
+    policy: Policy, prefix: SharedPrefix, batch: Completions
 ) -> NDArray[np.float64]:
     """Sum the tilted rivals' log-ratios over a batch of completions, (R,)."""
-    tokens = torch.from_numpy(tokens_NT).to(policy.device)
+    tokens = torch.from_numpy(batch.tokens_NT[:, : batch.lengths_N.max()]).to(policy.device)
     logits = completion_logits(policy, prefix, tokens)
     log_probs = policy.log_probabilities(logits)
     ratios = tilted(log_probs, tokens.to(logits.device), policy.end_tokens)
     positions = torch.arange(tokens.shape[1], device=logits.device)
-    own = positions < torch.from_numpy(lengths_N).to(logits.device)[:, None]
+    own = positions < torch.from_numpy(batch.lengths_N).to(logits.device)[:, None]
     return torch.where(own, ratios, 0).double().sum((1, 2)).cpu().numpy()
 
 
@@ -163,27 +129,24 @@ def rival_ratios(
     completions: Completions,
     log_probs_N: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Put a prompt's completions to every rival.
+    """Put a prompt's completions, of both pools, to every rival.
 
     Args:
         policy: The policy.
         prompt: The prompt's token ids.
-        completions: All its completions, of both pools.
+        completions: All its completions.
         log_probs_N: Their log-probabilities under the policy, recomputed.
 
     Returns:
-        log L (R,), in order of `RIVALS`; of the tilted ones for the first `EXAMINED` tokens
-        or so, spread over the completions.
+        log L (R,), in order of `RIVALS`; of the tilted ones for `EXAMINED` tokens or so,
+        spread over the completions.
     """
     chosen = _choose(completions)
-    tokens_NT, lengths_N = completions.tokens_NT[chosen], completions.lengths_N[chosen]
+    most = max(1, LOGITS // (int(chosen.lengths_N[-1]) * policy.vocabulary))
     with torch.no_grad():
         prefix = SharedPrefix(policy, prompt)
-    vocabulary = policy.model.get_input_embeddings().weight.shape[0]
-    sums = [
-        _sum_tilted(policy, prefix, tokens_NT[rows, : lengths_N[rows][-1]], lengths_N[rows])
-        for rows in _batches(lengths_N, vocabulary)
-    ]
+    batches = (chosen[at : at + most] for at in range(0, len(chosen), most))
+    sums = [_sum_tilted(policy, prefix, batch) for batch in batches]
     copied = [copying(completions, log_probs_N, share) for share in REPEATS]
     return np.concatenate([np.sum(sums, axis=0), copied])
 

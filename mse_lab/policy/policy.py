@@ -5,6 +5,7 @@ The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
 temperature would make the sampled law another one than the differentiated law.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
 
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
@@ -25,6 +31,11 @@ from mse_lab.policy.loading import loading, unseen
 from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
+
+# Layers of a cache that completions can share, and gradients come back through. States of
+# linear attention, convolutions and the like are written over from token to token, and are
+# not everywhere those of the whole pass.
+_SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 
 @dataclass(frozen=True)
@@ -62,9 +73,28 @@ class Policy:
         return list(dict.fromkeys([self.device, *held]))
 
     @property
+    def vocabulary(self) -> int:
+        """V, the tokens that the model can read."""
+        return len(self.model.get_input_embeddings().weight)
+
+    @property
     def size(self) -> int:
         """D, the numbers in the parameters that count."""
         return sum(parameter.numel() for parameter in self.parameters.values())
+
+    def empty_cache(self) -> Any:
+        """Make a cache of keys and values; None for a model that needs more or has none."""
+        takes = inspect.signature(type(self.model).forward).parameters
+        cache = DynamicCache(config=self.model.config)
+        shared = all(type(layer) in _SHARED for layer in cache.layers)
+        return cache if shared and "past_key_values" in takes else None
+
+    def logits(self, tokens_NT: Tensor, cache: Any = None, *, kept: int) -> Tensor:
+        """Read tokens behind those that a cache holds; logits of the last, (N, kept, V)."""
+        past = {"use_cache": False}
+        if cache is not None:
+            past = {"use_cache": True, "past_key_values": cache}
+        return self.model(tokens_NT, logits_to_keep=kept, **past).logits
 
     def scaled(self, logits: Tensor) -> Tensor:
         """Divide logits (..., V) by the temperature, in float32 or better."""
@@ -78,10 +108,8 @@ class Policy:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Give the text of a completion: up to its first end token, specials skipped."""
-        ended = [
-            position for position, token in enumerate(tokens) if token in self.end_tokens
-        ]
-        kept = tokens[: ended[0]] if ended else tokens
+        ended = (place for place, token in enumerate(tokens) if token in self.end_tokens)
+        kept = tokens[: next(ended, None)]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
     @contextmanager
@@ -98,22 +126,12 @@ class Policy:
 
 
 def pick_device(name: str) -> torch.device:
-    """Resolve the probe's device.
-
-    Raises:
-        InputError: The device is not there.
-    """
+    """Resolve the probe's device."""
+    cuda, mps = torch.cuda.device_count(), int(torch.backends.mps.is_available())
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     device = torch.device(name)
-    count = {
-        "cpu": 1,
-        "cuda": torch.cuda.device_count(),
-        "mps": int(torch.backends.mps.is_available()),
-    }[device.type]
-    if (device.index or 0) >= count:
+    if (device.index or 0) >= {"cpu": 1, "cuda": cuda, "mps": mps}[device.type]:
         raise InputError(f"model.device = {name}: not on this machine; use auto or cpu")
     return device
 
@@ -123,18 +141,12 @@ def select_parameters(
     patterns: str | Sequence[str],
     trained: Mapping[str, nn.Parameter] | None = None,
 ) -> dict[str, nn.Parameter]:
-    """Pick the parameters that the score covers.
+    """Pick the parameters that the score covers, in the model's order, tied ones once.
 
     Args:
         model: The language model.
         patterns: `all`, or regular expressions that are searched for in the names.
         trained: Those among which they pick, such as an adapter's; None for the model's.
-
-    Returns:
-        Name -> parameter in the model's order; a tied parameter stands once.
-
-    Raises:
-        InputError: A pattern is broken or matches nothing.
     """
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
@@ -167,19 +179,7 @@ def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ..
 
 
 def load_policy(config: Probe, root: Path) -> Policy:
-    """Load the checkpoint of a probe, and its adapter if it has one.
-
-    Args:
-        config: The probe.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        The policy, its parameters not requiring gradients.
-
-    Raises:
-        InputError: The checkpoint, the adapter, the device or the parameter patterns
-            cannot be used.
-    """
+    """Load the checkpoint of a probe, and its adapter; no parameter requires gradients."""
     device = pick_device(config.model.device)
     location = locate("model.path", config.model.path, config.model.revision, root)
     adapter = find_adapter(config.model, root)
@@ -205,9 +205,18 @@ def load_policy(config: Probe, root: Path) -> Policy:
 @torch.no_grad()
 def _refuse_acausal(policy: Policy, location: Location) -> None:
     """See that a token does not change the logits before it."""
-    last = len(policy.model.get_input_embeddings().weight) - 1
+    last = policy.vocabulary - 1
     tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
-    logits = _first_logits(policy, location, tokens)
+    # The first run of a model that others described, also with its past kept.
+    with loading(location, "config.json"):
+        logits = policy.logits(tokens, kept=0).float()
+        cache = policy.empty_cache()
+        for part in (tokens[:, :2], tokens[:, 2:]) if cache is not None else ():
+            policy.logits(part, cache, kept=1)
+    if logits.isnan().any():
+        raise location.refuse(
+            "its logits are not numbers", "give a whole checkpoint, or model.dtype=float32"
+        )
     change = (logits[0] - logits[1]).abs().amax(-1)
     # Not a single bit should change; what a kernel rounds another way is let pass.
     coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
@@ -219,76 +228,43 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
         )
 
 
-def _first_logits(policy: Policy, location: Location, tokens: Tensor) -> Tensor:
-    """Run a model that others described for the first time, also with its past kept."""
-    with loading(location, "config.json"):
-        logits = policy.model(tokens, use_cache=False).logits.float()
-        past = DynamicCache(config=policy.model.config)
-        for part in (tokens[:, :2], tokens[:, 2:]):
-            policy.model(part, past_key_values=past, use_cache=True, logits_to_keep=1)
-    if logits.isnan().any():
-        raise location.refuse(
-            "its logits are not numbers", "give a whole checkpoint, or model.dtype=float32"
-        )
-    return logits
-
-
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts, through the chat template or as raw text.
+    """Tokenize prompts: the token ids of each, at least one.
 
-    Args:
-        policy: The policy whose tokenizer is used.
-        prompts: The prompts.
-        chat: Whether a text is the user's turn of a chat.
-        new_tokens: Room to leave for a completion.
-
-    Returns:
-        The token ids of each, at least one.
-
-    Raises:
-        InputError: There is no chat template, no token, or no room in the context.
+    With `chat` a text is the user's turn of a chat, in the tokenizer's template; behind it
+    the context must hold so many new tokens.
     """
     texts = [prompt.text for prompt in prompts]
     if chat:
-        if not policy.tokenizer.chat_template:
-            raise InputError(
-                "prompts.chat = true: the tokenizer has no chat template; use false"
-            )
         texts = render_chats(policy.tokenizer, [prompt.id for prompt in prompts], texts)
-    # A rendered chat has its special tokens already.
-    tokens = [_tokenize(policy, text, add_special_tokens=not chat) for text in texts]
-    for prompt, one in zip(prompts, tokens, strict=True):
-        _refuse_tokens(policy, prompt, one, new_tokens)
-    return tokens
-
-
-def _tokenize(policy: Policy, text: str, *, add_special_tokens: bool) -> list[int]:
     name = str(policy.tokenizer.name_or_path)
     location = Location("model.path", name, name, None, online=False)
     with loading(location, "tokenizer.json"), unseen():
-        return list(policy.tokenizer(text, add_special_tokens=add_special_tokens).input_ids)
+        # A rendered chat has its special tokens already.
+        found = [policy.tokenizer(one, add_special_tokens=not chat) for one in texts]
+        tokens = [list(one.input_ids) for one in found]
+    for prompt, one in zip(prompts, tokens, strict=True):
+        if fault := _fault_of_prompt(policy, one, new_tokens):
+            raise InputError(f"prompt {prompt.id}: {fault}")
+    return tokens
 
 
-def _refuse_tokens(
-    policy: Policy, prompt: Prompt, tokens: list[int], new_tokens: int
-) -> None:
-    """See that the model can read a prompt, and has room for a completion."""
+def _fault_of_prompt(policy: Policy, tokens: list[int], new_tokens: int) -> str:
+    """Say why the model cannot read a prompt and write behind it; empty if it can."""
     if not tokens:
-        raise InputError(
-            f"prompt {prompt.id}: no token is left of its text; check the template"
-        )
-    rows = len(policy.model.get_input_embeddings().weight)
-    if max(tokens) >= rows:
-        raise InputError(
-            f"prompt {prompt.id}: token {max(tokens)} is beyond the {rows} of the model; "
+        return "no token is left of its text; check the template"
+    if max(tokens) >= policy.vocabulary:
+        return (
+            f"token {max(tokens)} is beyond the {policy.vocabulary} of the model; "
             "the tokenizer beside it is another model's"
         )
     settings = policy.model.config.get_text_config()
     context = getattr(settings, "max_position_embeddings", None)
     if context is not None and len(tokens) + new_tokens > context:
-        raise InputError(
-            f"prompt {prompt.id}: {len(tokens)} tokens and {new_tokens} new ones exceed "
-            f"the model's context of {context}; shorten it or lower sampling.max_new_tokens"
+        return (
+            f"{len(tokens)} tokens and {new_tokens} new ones exceed the model's context of "
+            f"{context}; shorten it or lower sampling.max_new_tokens"
         )
+    return ""

@@ -28,9 +28,9 @@ from mse_lab.policy.supplied_line import (
     read_reward,
     read_tokens,
 )
-from mse_lab.probe.plain_text import reading
+from mse_lab.probe.plain_text import local_path, reading
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import Pool, Probe, local_path
+from mse_lab.probe.schema import Probe
 
 # Prompt id -> pool -> where its completions' lines begin, in bytes.
 Places = Mapping[str, Mapping[str, Sequence[int]]]
@@ -65,48 +65,25 @@ class Supplied:
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
     ) -> Completions:
-        """Read the completions of a pool.
+        """Read a prompt's `reference` or `replicate` pool, cut at so many positions.
 
-        Args:
-            prompt_id: The prompt's id.
-            pool: `reference` or `replicate`.
-            policy: The policy that they are said to be drawn from.
-            positions: Tokens at which completions are cut.
-
-        Returns:
-            The completions; log-probabilities are NaN where the file gives none.
-
-        Raises:
-            InputError: One is no completion of the policy; the message says which and why.
+        Log-probabilities are NaN where the file gives none.
         """
-        lines = list(self._lines(prompt_id, pool))
-        tokens_NT = np.zeros((len(lines), positions), dtype=np.int64)
-        lengths_N = np.zeros(len(lines), dtype=np.int64)
-        log_probs_N = np.zeros(len(lines))
-        for row, (where, line) in enumerate(lines):
+        tokens_NT = np.zeros((len(self.places[prompt_id][pool]), positions), np.int64)
+        log_probs_N = np.zeros(len(tokens_NT))
+        for row, (where, line) in enumerate(self._lines(prompt_id, pool)):
             tokens = read_tokens(line, where, policy, positions)
-            lengths_N[row] = len(tokens)
             tokens_NT[row, : len(tokens)] = tokens
             log_probs_N[row] = read_log_prob(line, where, len(tokens))
-        last_N = tokens_NT[np.arange(len(lines)), lengths_N - 1]
-        ended_N = np.isin(last_N, policy.end_tokens)
-        return Completions(tokens_NT, lengths_N, log_probs_N, ended_N)
+        return Completions.ending(tokens_NT, log_probs_N, policy.end_tokens)
 
     def rewards(self, prompt_id: str, pool: str) -> NDArray[np.float64]:
-        """Read the rewards of a pool.
-
-        Raises:
-            InputError: One is missing or no finite number.
-        """
+        """Read the rewards (N,) of a pool."""
         lines = self._lines(prompt_id, pool)
         return np.array([read_reward(line, where) for where, line in lines])
 
     def validate(self, policy: Policy, probe: Probe) -> None:
-        """Read everything once, so that no fault shows up hours later.
-
-        Raises:
-            InputError: As `read` and `rewards`.
-        """
+        """Read everything once, so that no fault shows up hours later."""
         for prompt_id, pools in self.places.items():
             for pool in pools:
                 self.read(prompt_id, pool, policy, probe.sampling.max_new_tokens)
@@ -115,34 +92,30 @@ class Supplied:
 
     def warnings(self) -> list[str]:
         """Say what a reader should know of completions from this file."""
-        warnings = []
+        name, warnings = self.path.name, []
         if not self.form.log_probs:
             warnings.append(
-                f"{self.path.name} gives no log-probabilities: «drawn law equals "
-                "differentiated law» was not tested, and the completions are judged by "
-                "their tokens and scores alone; give log_probs"
+                f"{name} gives no log-probabilities: «drawn law equals differentiated law» "
+                "was not tested, and the completions are judged by their tokens and scores "
+                "alone; give log_probs"
             )
         if not self.form.tokens:
             warnings.append(
-                f"{self.path.name} gives texts, which were tokenised anew and ended with "
+                f"{name} gives texts, which were tokenised anew and ended with "
                 "the tokenizer's end token: these need not be the tokens that were drawn; "
                 "give tokens"
             )
         if self.strangers:
             some = one_line(", ".join(map(shorten, self.strangers[:3])))
             warnings.append(
-                f"{self.path.name} has completions of {len(self.strangers)} more prompts, "
+                f"{name} has completions of {len(self.strangers)} more prompts, "
                 f"which are not measured: {some}{', ...' if self.strangers[3:] else ''}"
             )
         return warnings
 
 
 def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
-    """Yield of every line where it begins, and the line.
-
-    Raises:
-        InputError: A line is broken or of another form than the first.
-    """
+    """Yield of every line where it begins, and the line; all are of one form."""
     place, form = 0, None
     with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
@@ -150,37 +123,30 @@ def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
                 where = f"{path}, line {number}"
                 line = parse_line(raw, where)
                 form = form or form_of(line)
-                if form_of(line) != form:
-                    raise _mixture(where, form, form_of(line))
+                _refuse_mixture(where, form, form_of(line))
                 yield place, line
             place += len(raw)
 
 
-def _mixture(where: str, first: Form, other: Form) -> InputError:
-    pairs = zip(Form._fields, first, other, strict=True)
-    key, given = next((key, old) for key, old, new in pairs if old != new)
-    return InputError(
-        f"{where}: {key} {'missing' if given else 'given'}, unlike in the lines before; "
-        "give it in all lines or in none"
-    )
+def _refuse_mixture(where: str, first: Form, other: Form) -> None:
+    for key, before, now in zip(Form._fields, first, other, strict=True):
+        if before != now:
+            raise InputError(
+                f"{where}: {key} {'missing' if before else 'given'}, unlike in the lines "
+                "before; give it in all lines or in none"
+            )
 
 
-def _refuse_few(path: Path, places: Places, form: Form, size: Pool) -> None:
-    """See that every prompt has as many completions as its pools take.
-
-    Raises:
-        InputError: One has fewer; the message says how many, and which keys to lower.
-    """
-    needed = {"reference": size.reference, "replicate": size.replicate}
+def _refuse_few(path: Path, places: Places, form: Form, needed: Mapping[str, int]) -> None:
+    """See that every prompt has as many completions as its pools take."""
     keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
     for prompt_id, pools in places.items():
         for pool in POOLS:
             if len(pools[pool]) == needed[pool]:
                 continue
+            there, kind = sum(map(len, pools.values())), "completions"
             if form.pool:
                 there, kind = len(pools[pool]), f"{pool} completions"
-            else:
-                there, kind = sum(map(len, pools.values())), "completions"
             raise InputError(
                 f"{path}: prompt {prompt_id} has {there} {kind}, too few for {keys}; "
                 "lower them or draw more"
@@ -190,21 +156,12 @@ def _refuse_few(path: Path, places: Places, form: Form, size: Pool) -> None:
 def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
     """Find the completions of every prompt in the file that the probe names.
 
-    Args:
-        probe: The configuration.
-        prompts: The prompts that are measured.
-        root: Folder that a relative path may start from, beside the working folder.
-
-    Returns:
-        Where they stand; of more than the pools take, the first ones.
-
-    Raises:
-        InputError: The file cannot be used, or has too few completions of a prompt.
+    Of more than the pools take, they are the first ones.
     """
     path = local_path(str(probe.completions), root)
     if path is None or not path.is_file():
         raise InputError(f"completions = {probe.completions}: no such file; give a JSONL")
-    size = {"reference": probe.pool.reference, "replicate": probe.pool.replicate}
+    needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
     places = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
     strangers: dict[str, None] = {}
     form = None
@@ -214,22 +171,18 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
         if pools is None:
             strangers[str(line["prompt"])] = None
             continue
-        next_pool = POOLS[len(pools["reference"]) == size["reference"]]
+        next_pool = POOLS[len(pools["reference"]) == needed["reference"]]
         pool = str(line.get("pool", next_pool))
-        if len(pools[pool]) < size[pool]:
+        if len(pools[pool]) < needed[pool]:
             pools[pool].append(place)
     if form is None:
         raise InputError(f"completions = {probe.completions}: holds no line; draw some")
-    if len(strangers) and not any(len(pools["reference"]) for pools in places.values()):
+    if strangers and not any(len(pools["reference"]) for pools in places.values()):
         raise InputError(
             f"{path}: its prompts, such as {shown(next(iter(strangers)))}, are not those "
             f"of the prompt set, such as {shown(prompts[0].id)}; give the prompt set's ids"
         )
-    _refuse_few(path, places, form, probe.pool)
-    return Supplied(path, digest_completions(path), form, places, list(strangers))
-
-
-def digest_completions(path: Path) -> str:
-    """Hash a file."""
+    _refuse_few(path, places, form, needed)
     with reading(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Supplied(path, digest, form, places, list(strangers))

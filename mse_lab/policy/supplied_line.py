@@ -32,13 +32,7 @@ Line = Mapping[str, Any]
 
 
 class Form(NamedTuple):
-    """Which of the optional keys a line has.
-
-    Attributes:
-        pool: Whether it names its pool.
-        tokens: Whether it gives token ids, not a text.
-        log_probs: Whether it gives log-probabilities.
-    """
+    """Whether a line names its pool, gives tokens (not a text), and log-probabilities."""
 
     pool: bool
     tokens: bool
@@ -59,15 +53,7 @@ def form_of(line: Line) -> Form:
 
 
 def parse_line(raw: bytes, where: str) -> dict[str, Any]:
-    """Read a line.
-
-    Args:
-        raw: The line, UTF-8.
-        where: Where it stands, for messages.
-
-    Raises:
-        InputError: It is no completion.
-    """
+    """Read a line; `where` says where it stands, here and below, for messages."""
     line = parse_json(raw, where)
     if "prompt" not in line:
         raise InputError(f"{where}: prompt is missing; give the id of its prompt")
@@ -89,19 +75,7 @@ def _numbers(given: Any, kinds: str) -> NDArray[Any] | None:
 
 
 def read_log_prob(line: Line, where: str, length: int) -> float:
-    """Read the log-probability that a completion was drawn with.
-
-    Args:
-        line: The line.
-        where: Where it stands, for messages.
-        length: How many tokens the completion has.
-
-    Returns:
-        The sum over the tokens; NaN where the line gives none.
-
-    Raises:
-        InputError: It is no finite number, or not one for each token.
-    """
+    """Read the summed log-probability of a completion of so many tokens; NaN where none."""
     given = _given_log_probs(line)
     if given is None:
         return float("nan")
@@ -117,11 +91,7 @@ def read_log_prob(line: Line, where: str, length: int) -> float:
 
 
 def read_reward(line: Line, where: str) -> float:
-    """Read the reward of a completion.
-
-    Raises:
-        InputError: It is missing or no number that can be measured with.
-    """
+    """Read the reward of a completion."""
     value = line.get("reward")
     if not isinstance(value, int | float):
         raise InputError(
@@ -136,25 +106,14 @@ def read_reward(line: Line, where: str) -> float:
 def read_tokens(
     line: Line, where: str, policy: Policy, positions: int
 ) -> NDArray[np.int64]:
-    """Take the tokens of a completion, or make them from its text.
-
-    Args:
-        line: The line.
-        where: Where it stands, for messages.
-        policy: The policy that it is said to be drawn from.
-        positions: Tokens at which completions are cut.
-
-    Raises:
-        InputError: The policy cannot have drawn them.
-    """
+    """Take a completion's tokens, cut at so many positions, or make them from its text."""
     if "tokens" in line:
         tokens = _numbers(line["tokens"], "i")
     else:
         tokens = _tokenise(line["text"], where, policy, positions)
     if tokens is None:
         raise InputError(f"{where}: tokens: give a list of token ids")
-    fault = _fault(tokens, policy, positions)
-    if fault:
+    if fault := _fault(tokens, policy, positions):
         raise InputError(f"{where}: {fault}")
     return tokens.astype(np.int64)
 
@@ -173,20 +132,18 @@ def _tokenise(text: str, where: str, policy: Policy, positions: int) -> NDArray[
 def _fault(tokens: NDArray[np.int64], policy: Policy, positions: int) -> str:
     """Say why the policy, cut at `positions`, cannot have drawn these; empty if it can."""
     count, limit = len(tokens), f"sampling.max_new_tokens = {positions}"
-    vocabulary = policy.model.get_input_embeddings().weight.shape[0]
     if not count:
         return "no tokens; an empty completion is its end token alone"
-    if tokens.min() < 0 or tokens.max() >= vocabulary:
-        outside = tokens[(tokens < 0) | (tokens >= vocabulary)][0]
-        return f"token {outside} is not in the vocabulary of {vocabulary}; check model.path"
+    outside = tokens[(tokens < 0) | (tokens >= policy.vocabulary)]
+    if len(outside):
+        vocabulary = f"the vocabulary of {policy.vocabulary}"
+        return f"token {outside[0]} is not in {vocabulary}; check model.path"
     if count > positions:
         return f"{count} tokens, and {limit}; set it to what they were drawn with"
     ends = np.flatnonzero(np.isin(tokens, policy.end_tokens))
     if len(ends) and ends[0] < count - 1:
-        return (
-            f"end token {tokens[ends[0]]} is number {ends[0] + 1} of {count} tokens; leave "
-            "out what follows it"
-        )
+        place = f"end token {tokens[ends[0]]} is number {ends[0] + 1}"
+        return f"{place} of {count} tokens; leave out what follows it"
     if not len(ends) and count < positions:
         known = ", ".join(map(str, policy.end_tokens))
         return (

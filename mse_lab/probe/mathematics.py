@@ -16,7 +16,7 @@ import sys
 import threading
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from mse_lab.errors import InputError
 
@@ -42,14 +42,12 @@ def _reference(answer: str) -> tuple[Any, ...]:
 
 
 def _compare(text: str, answer: str) -> bool | None:
-    """Compare; None where the answer holds no mathematics."""
     import math_verify
 
     reference = list(_reference(answer))
     parsed = math_verify.parse(text, parsing_timeout=None)
-    if not reference:
-        return None
-    return bool(math_verify.verify(reference, parsed, timeout_seconds=None))
+    equal = math_verify.verify(reference, parsed, timeout_seconds=None)
+    return bool(equal) if reference else None
 
 
 def serve() -> None:
@@ -69,72 +67,55 @@ def serve() -> None:
         print(json.dumps(found), file=answers, flush=True)
 
 
-_READY, _START = "ready", "from mse_lab.mathematics import serve; serve()"
-
-
-class _Verifier:
-    """The other process, ready for questions."""
-
-    def __init__(self) -> None:
-        # In a group of its own: Ctrl-C is for this process to heed. It ends with its input.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, encoding="utf-8", process_group=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
-        if self._read() != _READY:
-            self.close()
-            raise InputError("reward = math: math-verify does not start; install it anew")
-
-    def _read(self) -> str:
-        return cast(IO[str], self._process.stdout).readline().strip()
-
-    def ask(self, question: str) -> str:
-        """Put a question; the answer is empty where the process has ended over it."""
-        asked = cast(IO[str], self._process.stdin)
-        with suppress(BrokenPipeError):
-            asked.write(question + "\n")
-            asked.flush()
-        return self._read()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        with suppress(BrokenPipeError):
-            self._process.communicate()
-
-
+_READY, _START = "ready", f"from {__name__} import serve; serve()"
 _lock = threading.Lock()
 
 
+def _read(process: Any) -> str:
+    return str(process.stdout.readline().strip())
+
+
+def _end(process: Any) -> None:
+    process.kill()
+    with suppress(BrokenPipeError):
+        process.communicate()
+
+
 @cache
-def _verifier() -> _Verifier:
-    verifier = _Verifier()
-    atexit.register(verifier.close)
-    return verifier
+def _process() -> Any:
+    """Start the other process. It ends with its input."""
+    # In a group of its own: Ctrl-C is for this process to heed.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _START],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True, encoding="utf-8", process_group=0,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    if _read(process) != _READY:
+        _end(process)
+        raise InputError("reward = math: math-verify does not start; install it anew")
+    atexit.register(_end, process)
+    return process
 
 
 def are_equal(text: str, answer: str) -> bool | None:
-    """Compare a completion with a reference answer.
-
-    Returns:
-        Whether they are equal; None where the answer holds no mathematics.
+    """Compare a completion with a reference; None where that holds no mathematics.
 
     Raises:
         GaveUp: It took too long or too much memory.
-        InputError: The other process does not start.
     """
     with _lock:
-        verifier, found = _verifier(), ""
+        process, found = _process(), ""
         try:
-            found = verifier.ask(json.dumps([SECONDS, text, answer]))
+            with suppress(BrokenPipeError):
+                print(json.dumps([SECONDS, text, answer]), file=process.stdin, flush=True)
+            found = _read(process)
         finally:
             # Also after Ctrl-C: its answer is none to the next question.
             if not found:
-                verifier.close()
-                atexit.unregister(verifier.close)
-                _verifier.cache_clear()
+                _process.cache_clear()
+                atexit.unregister(_end)
+                _end(process)
     if not found:
         raise GaveUp
     return cast("bool | None", json.loads(found))

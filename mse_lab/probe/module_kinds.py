@@ -30,17 +30,9 @@ def kind_of(name: str) -> str:
 def sum_by_kind(
     values: Mapping[str, float] | Mapping[str, NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Sum values by parameter into the kinds.
-
-    Args:
-        values: Parameter name -> number or array, all of one shape.
-
-    Returns:
-        Array (..., M) with the kinds as last axis, in the order of `KINDS`.
-    """
+    """Sum numbers, or arrays of one shape, by parameter: (..., M) in order of `KINDS`."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
-    zero = np.zeros_like(next(iter(arrays.values())))
-    sums = {kind: zero.copy() for kind in KINDS}
+    sums = dict.fromkeys(KINDS, np.zeros_like(next(iter(arrays.values()))))
     for name, array in arrays.items():
         sums[kind_of(name)] = sums[kind_of(name)] + array
     return np.stack(list(sums.values()), axis=-1)

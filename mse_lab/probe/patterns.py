@@ -66,21 +66,17 @@ def find_matching(
         where: Where it stands, for messages.
         match: How it is to match; by default somewhere in the name.
 
-    Raises:
-        InputError: It is none, or the search is given up.
-
     >>> find_matching("[.]1[.]", ["layers.1.mlp", "layers.11.mlp"])
     {'layers.1.mlp'}
     """
+    what = f"{where}: {shown(pattern)}"
     if fault := fault_of_pattern(pattern):
-        raise InputError(
-            f"{where}: {shown(pattern)} is no regular expression: {fault}; mend it"
-        )
+        raise InputError(f"{what} is no regular expression: {fault}; mend it")
     try:
         with _within(SECONDS):
             return {name for name in names if match(pattern, name)}
     except TimeoutError:
         raise InputError(
-            f"{where}: {shown(pattern)} was searched for {SECONDS:g} seconds in vain; "
+            f"{what} was searched for {SECONDS:g} seconds in vain; "
             "write it without a repetition inside a repetition"
         ) from None

@@ -1,8 +1,8 @@
-"""Plain values: a user's YAML and JSON, read within limits.
+"""A user's files: found, and their text, YAML and JSON read within limits.
 
-Both give what JSON has: objects with texts as keys, lists, texts, numbers, booleans, null.
-Whatever is nested too deeply, grows when its aliases are written out, or cannot be written
-down again is refused before anything is made of it.
+YAML and JSON both give what JSON has: objects with texts as keys, lists, texts, numbers,
+booleans, null. Whatever is nested too deeply, grows when its aliases are written out, or
+cannot be written down again is refused before anything is made of it.
 """
 
 import json
@@ -25,11 +25,10 @@ _LARGEST = 10**_MOST_DIGITS - 1
 
 # Halves of characters (lone surrogates), which no UTF-8 file can hold.
 _HALVES = re.compile("[\ud800-\udfff]")
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 # What would break a line of a table or of the screen.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def fault_of_text(text: str, *, controls: bool = False) -> str:
@@ -56,42 +55,26 @@ def _fault(value: Any, depth: int, controls: bool) -> str:
         return fault_of_text(value, controls=controls)
     if isinstance(value, int) and abs(value) > _LARGEST:
         return f"a number of more than {_MOST_DIGITS} digits; give a smaller one"
-    parts: Any = ()
+    parts = value if isinstance(value, list) else []
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             return "a key is no text; put it in quotes"
-        parts = (*value, *value.values())
-    elif isinstance(value, list):
-        parts = value
+        parts = [*value, *value.values()]
     return next(filter(None, (_fault(part, depth + 1, controls) for part in parts)), "")
 
 
 def refuse_unusable(value: Any, where: str, *, controls: bool = False) -> None:
-    """See that a value can be kept, shown and written down.
-
-    Args:
-        value: What YAML or JSON gave.
-        where: Where it stands, for the message.
-        controls: Whether control characters and line breaks may stand in its texts.
-
-    Raises:
-        InputError: It cannot; the message names the key.
-    """
+    """See that what YAML or JSON gave can be kept, shown and written down."""
     items = value.items() if isinstance(value, dict) else [("", value)]
     for key, part in items:
-        fault = _fault({key: part}, 0, controls)
-        if fault:
-            name = f"{shorten(str(key))}: " if isinstance(key, str) and key else ""
+        if fault := _fault({key: part}, 0, controls):
+            name = f"{shorten(key)}: " if isinstance(key, str) and key else ""
             raise InputError(f"{where}: {name}{fault}")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn the failures of reading a user's file into one line.
-
-    Raises:
-        InputError: It cannot be opened or read, or is not UTF-8.
-    """
+    """Turn the failures of reading a user's file into one line."""
     try:
         yield
     except OSError as error:
@@ -103,25 +86,22 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path) -> str:
-    """Read a user's UTF-8 file, with or without a byte order mark.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """Read a user's UTF-8 file, with or without a byte order mark."""
     with reading(path):
         return path.read_text(encoding="utf-8-sig")
 
 
+def local_path(name: str, root: Path) -> Path | None:
+    """Find a path of a probe: from the working folder, else from the project's."""
+    for candidate in (Path(name), root / name):
+        with reading(candidate):
+            if candidate.exists():
+                return candidate
+    return None
+
+
 def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        raw: Its text.
-        where: Where it stands, for messages.
-
-    Raises:
-        InputError: It is none, or holds what cannot be used.
-    """
+    """Read a JSON object; `where` says where it stands, for messages."""
     text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
     try:
         values = json.loads(raw)
@@ -158,12 +138,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def _refuse_growth(text: str) -> None:
-    """See that a document stays small, and shallow, when its aliases are written out.
-
-    Raises:
-        InputError: It does not; without its source, which the caller knows.
-    """
-    sizes: dict[str, int] = {}
+    """See that a document stays small, and shallow, when its aliases are written out."""
+    sizes: dict[str | None, int] = {}
     opened: list[tuple[str | None, int]] = []
     count = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -176,12 +152,10 @@ def _refuse_growth(text: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = opened.pop()
             count += 1
-            if anchor is not None:
-                sizes[anchor] = count - before
+            sizes[anchor] = count - before
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
-            if event.anchor is not None:
-                sizes[event.anchor] = 1
+            sizes[event.anchor] = 1
         if count > MOST_VALUES:
             raise InputError(f"more than {MOST_VALUES} values, its aliases written out")
         if len(opened) > DEEPEST:
@@ -189,14 +163,7 @@ def _refuse_growth(text: str) -> None:
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """Read one YAML document.
-
-    Args:
-        text: The document.
-        source: Its name, for messages.
-
-    Raises:
-        InputError: It is no YAML, holds more than JSON can, or is too large or too deep.
+    """Read one YAML document; `source` is its name, for messages.
 
     >>> parse_yaml("{since: 2026-01-01, k: 4}", "mine.yaml")
     {'since': '2026-01-01', 'k': 4}

@@ -36,21 +36,22 @@ class Prompt:
     record: Mapping[str, Any]
 
 
-def _blank(value: Any) -> bool:
-    return value is None or str(value).strip() == ""
-
-
 def _take(row: Row, name: str, fields: Fields) -> Any:
     """Take a field that must be there."""
     field = getattr(fields, name)
     value = row.values.get(field)
-    if _blank(value):
+    if value is None or not str(value).strip():
         remedy = "fill it in"
         if field not in row.values:
             there = shorten(", ".join(row.values), 500) or "nothing"
             remedy += f", or set prompts.fields.{name} to one of {there}"
         raise InputError(f"{row.where}: {field} is missing or empty; {remedy}")
     return value
+
+
+def _category(record: Record) -> str:
+    category = record.get("category")
+    return "" if category is None else str(category)
 
 
 def _make_record(row: Row, fields: Fields, identity: str) -> Record:
@@ -68,77 +69,52 @@ def _make_record(row: Row, fields: Fields, identity: str) -> Record:
             f"{row.where}: has no {fields.category}; set prompts.fields.category to one of "
             f"{there}"
         )
+    for name, text in (("id", identity), ("category", _category(record))):
+        # It is to stand in a line of a table.
+        fault = fault_of_text(text)
+        if len(text) > LONGEST_NAME:
+            fault = f"is longer than {LONGEST_NAME} characters; shorten it"
+        if fault:
+            raise InputError(f"{row.where}: {name} {shown(text)} {fault}")
     return record
-
-
-def _category(record: Record) -> str:
-    category = record.get("category")
-    return "" if category is None else str(category)
-
-
-def _refuse_unwritable(where: str, name: str, text: str) -> None:
-    """See that an id or a category can stand in a line of a table."""
-    fault = fault_of_text(text)
-    if len(text) > LONGEST_NAME:
-        fault = f"is longer than {LONGEST_NAME} characters; shorten it"
-    if fault:
-        raise InputError(f"{where}: {name} {shown(text)} {fault}")
 
 
 def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Record]:
     """Turn rows into records, with ids made from the row numbers where there are none."""
+    seen: set[str] = set()
     numbered = False
     for row in rows:
         if row.number == 0:
             numbered = fields.id == "id" and "id" not in row.values
-        if not numbered:
-            identity = str(_take(row, "id", fields))
-        elif "id" in row.values:
+        if numbered and "id" in row.values:
             raise InputError(
                 f"{row.where}: has an id and the first has none; give one to all or to none"
             )
-        else:
-            identity = f"{name}-{row.number:04d}"
+        identity = f"{name}-{row.number:04d}" if numbered else str(_take(row, "id", fields))
         record = _make_record(row, fields, identity)
-        _refuse_unwritable(row.where, "id", identity)
-        _refuse_unwritable(row.where, "category", _category(record))
+        if identity in seen:
+            raise InputError(
+                f"{row.where}: id {shorten(identity)} stands twice; make the ids unique"
+            )
+        seen.add(identity)
         yield record
 
 
 def read_records(config: Prompts, root: Path) -> list[Record]:
-    """Read the prompt set of a probe.
+    """Read the prompt set of a probe, in its order, with our names for the fields.
 
-    Args:
-        config: The probe's `prompts` section.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        The rows in their order, at most `config.limit`, with our names for their fields.
-        Ids are texts; where the source has none, `<name>-0012` from the row number, counted
-        from 0, which `limit` does not change.
-
-    Raises:
-        InputError: The source cannot be read, a row is broken, an id stands twice, or
-            there is no row.
+    Ids are texts; where the source has none, `<name>-0012` from the row number, counted
+    from 0, which `limit` does not change.
     """
     source = Source("prompts", config.source, config.subset, config.split, config.revision)
     name, rows = read_rows(source, root, default_split="test")
-    records: dict[str, Record] = {}
-    taken = list(islice(rows, config.limit))
-    for row, record in zip(
-        taken, _make_records(iter(taken), config.fields, name), strict=True
-    ):
-        if record["id"] in records:
-            raise InputError(
-                f"{row.where}: id {shorten(record['id'])} stands twice; make the ids unique"
-            )
-        records[record["id"]] = record
+    records = list(_make_records(islice(rows, config.limit), config.fields, name))
     if not records:
         raise InputError(
             f"{config.source}: holds no prompt; give one JSON object a line, or a data set "
             "with rows"
         )
-    return list(records.values())
+    return records
 
 
 def _shots_source(config: Prompts) -> Source:
@@ -147,12 +123,8 @@ def _shots_source(config: Prompts) -> Source:
     if shots.source is not None:
         said = (shots.source, shots.subset, shots.split, shots.revision)
     else:
-        said = (
-            config.source,
-            shots.subset or config.subset,
-            shots.split,
-            shots.revision or config.revision,
-        )
+        subset, revision = shots.subset or config.subset, shots.revision or config.revision
+        said = (config.source, subset, shots.split, revision)
     return Source("prompts.shots", *said)
 
 
@@ -162,19 +134,10 @@ def _as_compared(problem: Any) -> str:
 
 
 def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Record]:
-    """Choose the demonstrations of a probe.
+    """Choose the demonstrations of a probe, none of which is measured.
 
-    Args:
-        config: The probe's `prompts` section.
-        records: The measured prompts; none of them becomes a demonstration.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        The first `shots.count` rows of the source, in their order, whose problem is not
-        measured and not shown yet, whatever its case and white space.
-
-    Raises:
-        InputError: The source cannot be read, or too few rows are left.
+    They are the first rows of their source whose problem is not among the `records` and
+    not shown yet, whatever its case and white space.
     """
     if not config.shots.count:
         return []
@@ -198,17 +161,9 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
 
 
 def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
-    """Read the prompts of a probe and set them in their template.
+    """Read the prompts of a probe, in the order of their source, and fill their template.
 
-    Args:
-        config: The probe's `prompts` section.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Returns:
-        The prompts in the order of their source, at most `config.limit`.
-
-    Raises:
-        InputError: The source, the template or the demonstrations cannot be used.
+    Relative paths start from the working folder, or else from the project's, `root`.
     """
     template = load_template(config.template, root)
     if config.shots.count and not template.shot:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, nearest, shorten
-from mse_lab.probe.extras import load_extra
+from mse_lab.probe.foreign_code import guard, load_extra, load_function
 from mse_lab.probe.mathematics import GaveUp, are_equal
-from mse_lab.probe.own_code import guard, load_function
 from mse_lab.probe.prompts import Prompt
 
 Reward = Callable[[str, Mapping[str, Any]], float]
@@ -34,17 +33,7 @@ _MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
 
 
 def integer(text: str, prompt: Mapping[str, Any]) -> float:
-    """1 if the last integer in the text equals the prompt's answer, else 0.
-
-    Args:
-        text: The completion.
-        prompt: The prompt's record; `answer` holds an integer.
-
-    Returns:
-        1.0 or 0.0; 0.0 where the text holds no integer.
-
-    Raises:
-        ValueError: The answer is no integer.
+    """1 if the last integer in the text equals the prompt's answer, an integer; else 0.
 
     >>> integer("that makes 1,024", {"answer": "1024"})
     1.0
@@ -94,17 +83,8 @@ def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
     A completion states the number right after its first `####`, or else its last number;
     the first, since a model that is not stopped goes on to problems of its own. Decimals,
     signs, a dollar sign, thousands separators and a final full stop are understood, and
-    numbers are compared exactly: 18.00 is 18.
-
-    Args:
-        text: The completion.
-        prompt: The prompt's record; `answer` holds a number, alone or after `####`.
-
-    Returns:
-        1.0 or 0.0; 0.0 where the text holds no number.
-
-    Raises:
-        ValueError: The answer states no number.
+    numbers are compared exactly: 18.00 is 18. The reference is a number, alone or after
+    `####`.
 
     >>> gsm8k("9 eggs at $2 make $18.00.", {"answer": "9 * 2 = 18\n#### 18"})
     1.0
@@ -122,20 +102,10 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
     a set), or else LaTeX or a number behind words such as "the answer is", or else the last
     of either. Equality is mathematical: `\frac{1}{2}` is 0.5.
 
-    A comparison that takes 5 seconds of a processor is given up and counts as unequal,
-    which is the only way in which a reward may depend on the machine.
-
-    Args:
-        text: The completion.
-        prompt: The prompt's record; `answer` holds LaTeX, bare or in `$...$`; a solution
-            with its answer in `\boxed{}`; or a number after `####`.
-
-    Returns:
-        1.0 or 0.0; 0.0 where nothing can be extracted or parsed.
-
-    Raises:
-        ValueError: Nothing can be extracted from the answer.
-        GaveUp: The comparison is given up.
+    The reference is LaTeX, bare or in `$...$`; a solution with its answer in `\boxed{}`;
+    or a number after `####`. A comparison that takes 5 seconds of a processor is given up
+    (`GaveUp`) and counts as unequal, which is the only way in which a reward may depend on
+    the machine.
     """
     equal = are_equal(text, str(prompt["answer"]))
     if equal is None:
@@ -144,11 +114,7 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
 
 
 def supplied(text: str, prompt: Mapping[str, Any]) -> float:
-    """Stand for rewards that the file of `completions` gives: never computed.
-
-    Raises:
-        ValueError: Always.
-    """
+    """Stand for rewards that the file of `completions` gives: never computed."""
     raise ValueError("the reward `supplied` is read from the file of completions")
 
 
@@ -162,11 +128,7 @@ REWARDS: dict[str, Reward] = {
 
 
 def load_reward(name: str) -> Reward:
-    """Look up a reward by name, or import `package.module:function`.
-
-    Raises:
-        InputError: There is no such reward, or its library is not installed.
-    """
+    """Look up a reward by name, or import `package.module:function`."""
     if ":" in name:
         return _users_own(name)
     if name not in REWARDS:
@@ -212,37 +174,19 @@ def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
         raise
     except ValueError as error:
         # A built-in's, of a reference answer that it cannot read.
-        raise InputError(
-            f"reward failed on prompt {shorten(prompt.id)}: ValueError: {error}"
-        ) from None
+        where = f"reward failed on prompt {shorten(prompt.id)}"
+        raise InputError(f"{where}: ValueError: {error}") from None
 
 
 class Rewards(NamedTuple):
-    """What the completions of a prompt are rewarded with.
-
-    Attributes:
-        values_N: Rewards (N,).
-        given_up: How many of them are 0 because their comparison was given up.
-    """
+    """Rewards (N,), and how many of them are 0 because their comparison was given up."""
 
     values_N: NDArray[np.float64]
     given_up: int
 
 
 def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
-    """Reward the completions of a prompt.
-
-    Args:
-        reward: The reward function.
-        texts: The completions' texts.
-        prompt: Their prompt.
-
-    Returns:
-        The rewards. Equal texts are rewarded once: a reward is pure.
-
-    Raises:
-        InputError: The reward fails or is not finite; the message names the prompt.
-    """
+    """Reward the texts of a prompt's completions, equal ones once: a reward is pure."""
     rewards: dict[str, float] = {}
     for text in dict.fromkeys(texts):
         # What is given up stays without one.
@@ -257,13 +201,6 @@ def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
 
     What fails on a prompt's reference answer fails now, not hours later at that prompt. A
     user's own function is not called before there is something to reward: it may be slow.
-
-    Args:
-        reward: The reward function.
-        prompts: The prompts of a run.
-
-    Raises:
-        InputError: The reward fails or is not finite; the message names the prompt.
     """
     if reward is supplied or reward not in REWARDS.values():
         return

@@ -3,10 +3,13 @@
 JSONL is read here; everything else by the library datasets. A Hub data set is the snapshot
 of its repository in the Hub's cache, where `hf download` puts it too, and is read as a
 local folder: what was fetched once is found without a network, and at the very revision
-asked for, where the library by itself would take any version that it has seen.
+asked for, where the library by itself would take any version that it has seen. The Hub is
+asked once, with a time limit and without retries (its client's own take 23 seconds).
 """
 
+import importlib
 import json
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,11 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError
-from mse_lab.probe.extras import load_extra
-from mse_lab.probe.hub_datasets import fetch_dataset
-from mse_lab.probe.own_code import guard
-from mse_lab.probe.plain_text import parse_json, read_text
-from mse_lab.probe.schema import local_path
+from mse_lab.probe.foreign_code import guard, load_extra
+from mse_lab.probe.plain_text import local_path, parse_json, read_text
 
 # File suffixes that the library datasets reads, and its names for them.
 _BUILDERS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
@@ -29,16 +29,16 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_SUFFIXES = (".jsonl", ".json", *_BUILDERS)
 
 
-class Source(NamedTuple):
-    """Where rows come from, as a probe says it.
+class Row(NamedTuple):
+    """A row of a source: where it stands, in words, its place from 0, and its fields."""
 
-    Attributes:
-        section: The probe's section, `prompts` or `prompts.shots`, for messages.
-        name: A path, or a Hub name.
-        subset: The data set's configuration, or None.
-        split: The split of a data set.
-        revision: The Hub revision, or None for the default branch.
-    """
+    where: str
+    number: int
+    values: dict[str, Any]
+
+
+class Source(NamedTuple):
+    """Where rows come from, as `prompts` or `prompts.shots`, its section, says it."""
 
     section: str
     name: str
@@ -46,75 +46,80 @@ class Source(NamedTuple):
     split: str | None
     revision: str | None
 
+    def __str__(self) -> str:
+        return f"{self.section}.source = {self.name}"
 
-class Row(NamedTuple):
-    """A row of a source.
+    def guard(self) -> AbstractContextManager[None]:
+        """Of a damaged file the library raises whatever its own libraries do."""
+        return guard(f"{self}: cannot be read")
 
-    Attributes:
-        where: The file and line, or the data set and row, for messages.
-        number: Its place in the source, from 0.
-        values: Its fields.
-    """
-
-    where: str
-    number: int
-    values: dict[str, Any]
-
-
-def _complain(source: Source, key: str, reason: str) -> InputError:
-    value = source.name if key == "source" else getattr(source, key)
-    return InputError(f"{source.section}.{key} = {value}: {reason}")
+    def refuse_keys(self, keys: tuple[str, ...], what: str) -> None:
+        """See that no key is given that would be ignored."""
+        for key in keys:
+            if (value := getattr(self, key)) is not None:
+                raise InputError(
+                    f"{self.section}.{key} = {value}: {self.name} is {what}; remove the key"
+                )
 
 
 def _lines(path: Path) -> Iterator[Row]:
     # Not splitlines: U+2028 may stand in a text.
-    lines = read_text(path).split("\n")
-    held = [(at, line) for at, line in enumerate(lines, start=1) if line.strip()]
-    for number, (at, line) in enumerate(held):
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    for number, (at, line) in enumerate(pair for pair in lines if pair[1].strip()):
         where = f"{path}, line {at}"
         yield Row(where, number, parse_json(line, where))
 
 
-def _plain(value: Any) -> str:
-    """Turn what JSON lacks, and a text can show, into text."""
-    if isinstance(value, date | time | timedelta | Decimal):
-        return str(value)
-    raise TypeError(type(value).__name__)
+def _is_in_reach(hub: Any, source: Source) -> bool:
+    """Ask the Hub for a data set and its revision."""
+    try:
+        limit = hub.constants.HF_HUB_ETAG_TIMEOUT
+        hub.HfApi().dataset_info(source.name, revision=source.revision, timeout=limit)
+    except hub.errors.RevisionNotFoundError:
+        raise InputError(
+            f"{source.section}.revision = {source.revision}: {source.name} has no such "
+            f"revision; choose one of {hub.constants.ENDPOINT}/datasets/{source.name}"
+            "/commits/main"
+        ) from None
+    except hub.errors.RepositoryNotFoundError:
+        raise InputError(
+            f"{source}: no such file or folder, and no such data set on the Hub; check "
+            "the name; if it is private, log in with: hf auth login"
+        ) from None
+    except hub.errors.HFValidationError as error:
+        raise InputError(
+            f"{source}: no such file or folder, and no name for the Hub: {error}"
+        ) from None
+    except (hub.errors.HTTPError, OSError):
+        return False
+    return True
 
 
-def _guard(source: Source) -> AbstractContextManager[None]:
-    """Of a damaged file the library raises whatever its own libraries do."""
-    return guard(f"{source.section}.source = {source.name}: cannot be read")
-
-
-def _take_all(dataset: Any, source: Source) -> Iterator[Any]:
-    with _guard(source):
-        rows = iter(dataset)
-    while True:
-        with _guard(source):
-            values = next(rows, None)
-        if values is None:
-            return
-        yield values
-
-
-def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
-    """Yield the rows with nothing in them but what JSON holds, as a record needs it."""
-    for number, values in enumerate(_take_all(dataset, source)):
-        where = f"{source.name}, row {number}"
-        try:
-            text = json.dumps(values, default=_plain)
-        except TypeError as error:
-            raise InputError(
-                f"{where}: holds a value that is no text or number ({error}); "
-                "save the set without that column and give its folder"
-            ) from None
-        yield Row(where, number, parse_json(text, where))
+def _fetch(source: Source) -> Path:
+    """Fetch a data set, or find it in the cache: whole, and of the very revision."""
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    # Untyped, for its HTTPError is that of its HTTP library.
+    hub: Any = importlib.import_module("huggingface_hub")
+    online = _is_in_reach(hub, source)
+    asked = {"repo_type": "dataset", "revision": source.revision}
+    try:
+        return Path(
+            hub.snapshot_download(source.name, **asked, local_files_only=not online)
+        )
+    except (hub.errors.HTTPError, OSError, RuntimeError) as error:
+        reason = f"cannot be fetched ({error})"
+        if not online:
+            reason = "not in the local cache, and the Hub cannot be reached"
+        at = f" --revision {source.revision}" if source.revision else ""
+        raise InputError(
+            f"{source}: {reason}; where there is a network, fetch it "
+            f"with: hf download {source.name} --repo-type dataset{at}"
+        ) from None
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     """Read a folder or a file through the library datasets."""
-    datasets = load_extra("datasets", "data", f"{source.section}.source = {source.name}")
+    datasets = load_extra("datasets", "data", str(source))
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
     split = source.split or default_split
@@ -131,64 +136,70 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         # The library's advice repeats the folder; its first sentences name what there is.
         reason = str(error).partition("Example of usage")[0].strip()
-        raise _complain(
-            source,
-            "source",
-            f"cannot be read with split {split}, subset {source.subset}: {reason}; "
-            f"see {source.section}.split and {source.section}.subset",
+        raise InputError(
+            f"{source}: cannot be read with split {split}, subset {source.subset}: "
+            f"{reason}; see {source.section}.split and {source.section}.subset"
         ) from None
 
 
 def _saved_dataset(datasets: Any, where: Path, source: Source, split: str) -> Any:
     """Read what `save_to_disk` wrote: one split, or a dictionary of splits."""
     saved = datasets.load_from_disk(str(where))
-    _refuse_keys(source, ("subset",), "a saved data set without subsets")
+    source.refuse_keys(("subset",), "a saved data set without subsets")
     if not isinstance(saved, datasets.DatasetDict):
-        _refuse_keys(source, ("split",), "a single saved split")
+        source.refuse_keys(("split",), "a single saved split")
         return saved
     if split not in saved:
         raise ValueError(f"it holds the splits {', '.join(saved)}")
     return saved[split]
 
 
-def _refuse_keys(source: Source, keys: tuple[str, ...], what: str) -> None:
-    """See that no key is given that would be ignored."""
-    for key in keys:
-        if getattr(source, key) is not None:
-            raise _complain(source, key, f"{source.name} is {what}; remove the key")
+def _plain(value: Any) -> str:
+    """Turn what JSON lacks, and a text can show, into text."""
+    if isinstance(value, date | time | timedelta | Decimal):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
+    """Yield the rows with nothing in them but what JSON holds, as a record needs it."""
+    with source.guard():
+        rows = enumerate(dataset)
+    while True:
+        with source.guard():
+            number, values = next(rows, (0, None))
+        if values is None:
+            return
+        where = f"{source.name}, row {number}"
+        try:
+            text = json.dumps(values, default=_plain)
+        except TypeError as error:
+            raise InputError(
+                f"{where}: holds a value that is no text or number ({error}); "
+                "save the set without that column and give its folder"
+            ) from None
+        yield Row(where, number, parse_json(text, where))
 
 
 def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
-    """Open a source.
-
-    Args:
-        source: Where the rows come from.
-        root: Folder that relative paths may start from, beside the working folder.
-        default_split: The split of a data set where none is asked for.
-
-    Returns:
-        A short name for the source, for ids; and its rows, read as they are taken.
-
-    Raises:
-        InputError: There is no such source, or it cannot be read.
-    """
+    """Open a source: a short name for it, for ids, and its rows, read as they are taken."""
     path = local_path(source.name, root)
     name = Path(source.name).name
     if path is not None and path.is_file():
-        _refuse_keys(source, ("subset", "split", "revision"), "one local file")
+        source.refuse_keys(("subset", "split", "revision"), "one local file")
         name = path.stem
         if path.suffix not in _BUILDERS:
             return name, _lines(path)
     elif path is not None:
-        _refuse_keys(source, ("revision",), "a local folder")
+        source.refuse_keys(("revision",), "a local folder")
     elif not _HUB_NAME.fullmatch(source.name) or source.name.endswith(_FILE_SUFFIXES):
-        raise _complain(
-            source, "source", "no such file; give a JSONL, or a Hub data set owner/name"
+        raise InputError(
+            f"{source}: no such file; give a JSONL, or a Hub data set owner/name"
         )
     else:
         # Said before anything is fetched: the library, then the data.
-        load_extra("datasets", "data", f"{source.section}.source = {source.name}")
-        path = fetch_dataset(source.name, source.revision, source.section)
-    with _guard(source):
+        load_extra("datasets", "data", str(source))
+        path = _fetch(source)
+    with source.guard():
         dataset = _read_dataset(path, source, default_split)
     return name, _dataset_rows(dataset, source)

@@ -18,14 +18,7 @@ def _key(seed: int, *name: str) -> int:
 
 
 def stream(seed: int, *name: str) -> np.random.Generator:
-    """Open the random stream of a name.
-
-    Args:
-        seed: The run's seed.
-        name: What is drawn from it; other names give independent streams.
-
-    Returns:
-        A generator at the stream's start.
+    """Open the random stream of a name; other names give independent streams.
 
     >>> stream(0, "bootstrap").random() == stream(0, "bootstrap").random()
     True
@@ -54,10 +47,6 @@ def uniforms(
     True
     """
     key = _key(seed, "uniform", prompt_id, pool)
-    columns = [
-        np.random.Generator(np.random.Philox(key=key, counter=[0, position, 0, 0])).random(
-            completions.stop
-        )
-        for position in range(positions)
-    ]
+    rows = (np.random.Philox(key=key, counter=[0, t, 0, 0]) for t in range(positions))
+    columns = [np.random.Generator(row).random(completions.stop) for row in rows]
     return np.stack(columns, axis=1)[completions.start :]

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, nearest
-from mse_lab.probe.plain_text import read_text
-from mse_lab.probe.schema import local_path
+from mse_lab.probe.plain_text import local_path, read_text
 
 PLAIN = "Solve the arithmetic problem. Return ONLY the final integer.\n{problem}"
 
@@ -38,8 +37,7 @@ Answer: 10
 Now solve:
 Problem: {problem}"""
 
-WORD_PROBLEM = """\
-Solve the problem step by step. End with a line that holds #### and the final number.
+_SOLVED = """
 
 {shots}
 Problem: {problem}
@@ -49,22 +47,14 @@ Solution: {answer}
 Problem: {problem}
 Solution:"""
 
-BOXED = r"""
-Solve the problem step by step. Put the final answer in \boxed{}.
-
-{shots}
-Problem: {problem}
-Solution: {answer}
-
-{/shots}
-Problem: {problem}
-Solution:""".lstrip()
+_STEPS = "Solve the problem step by step."
 
 TEMPLATES = {
     "plain": PLAIN,
     "few-shot": FEW_SHOT,
-    "word-problem": WORD_PROBLEM,
-    "boxed": BOXED,
+    "word-problem": f"{_STEPS} End with a line that holds #### and the final number."
+    + _SOLVED,
+    "boxed": rf"{_STEPS} Put the final answer in \boxed{{}}.{_SOLVED}",
     "none": "{problem}",
 }
 
@@ -74,8 +64,7 @@ _SHOTS = re.compile(r"\{shots\}\n?(.*?)\{/shots\}\n?", re.DOTALL)
 
 def _fill(text: str, values: Mapping[str, Any]) -> str:
     """Put values in their places, all at once: a problem may itself hold `{problem}`."""
-    places = re.compile("|".join(re.escape(f"{{{key}}}") for key in values))
-    return places.sub(lambda place: str(values[place[0][1:-1]]), text)
+    return re.sub(r"\{(problem|answer)\}", lambda at: str(values.get(at[1], at[0])), text)
 
 
 @dataclass(frozen=True)
@@ -93,64 +82,35 @@ class Template:
     after: str
 
     def render(self, problem: str, shots: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Write what a model is shown.
-
-        Args:
-            problem: The problem.
-            shots: Demonstrations, each with `problem` and `answer`.
-
-        Returns:
-            The text, before any chat template.
-        """
-        shown = [
-            _fill(self.shot, {"problem": shot["problem"], "answer": shot["answer"]})
-            for shot in shots
-        ]
-        before, after = (
-            _fill(text, {"problem": problem}) for text in (self.before, self.after)
-        )
-        return "".join([before, *shown, after])
+        """Write what a model is shown; demonstrations have a `problem` and an `answer`."""
+        asked = {"problem": problem}
+        shown = [_fill(self.shot, shot) for shot in shots]
+        return "".join([_fill(self.before, asked), *shown, _fill(self.after, asked)])
 
 
 def parse_template(text: str, name: str) -> Template:
-    """Take a template apart.
-
-    Args:
-        text: The template.
-        name: Its name, for messages.
-
-    Raises:
-        InputError: It has no `{problem}`, or its place for demonstrations is broken.
-    """
+    """Take a template apart; `name` is for messages."""
     before, shot, after = text, "", ""
     parts = _SHOTS.split(text)
     if len(parts) == 3:
         before, shot, after = parts
-    if len(parts) > 3 or "{shots}" in before + after or "{/shots}" in before + after:
-        raise InputError(
-            f"prompts.template = {name}: {{shots}} and {{/shots}} must stand once each, in "
-            "this order"
-        )
-    if "{problem}" not in before + after:
-        raise InputError(f"prompts.template = {name}: the text has no {{problem}}; add it")
-    if shot and not ("{problem}" in shot and "{answer}" in shot):
-        raise InputError(
-            f"prompts.template = {name}: a demonstration needs {{problem}} and {{answer}}; "
+    fault, around = "", before + after
+    if len(parts) > 3 or "{shots}" in around or "{/shots}" in around:
+        fault = "{shots} and {/shots} must stand once each, in this order"
+    elif "{problem}" not in around:
+        fault = "the text has no {problem}; add it"
+    elif shot and not ("{problem}" in shot and "{answer}" in shot):
+        fault = (
+            "a demonstration needs {problem} and {answer}; "
             "add them between {shots} and {/shots}"
         )
+    if fault:
+        raise InputError(f"prompts.template = {name}: {fault}")
     return Template(before, shot, after)
 
 
 def load_template(name: str, root: Path) -> Template:
-    """Look up a template by name, or read it from a text file.
-
-    Args:
-        name: The name, or the path of a UTF-8 text file.
-        root: Folder that relative paths may start from, beside the working folder.
-
-    Raises:
-        InputError: There is no such template, or it cannot be used.
-    """
+    """Look up a template by name, or read it from a UTF-8 text file of that path."""
     if name in TEMPLATES:
         return parse_template(TEMPLATES[name], name)
     path = local_path(name, root)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import Probe, load_probe, probe_files
+from mse_lab.probe.probe_files import load_probe, probe_files
+from mse_lab.probe.schema import Probe
 from mse_lab.results.records import Record
 
 
@@ -38,18 +39,19 @@ def _needs(probe: Probe) -> str:
     return f"{probe.model.path}, {rows}{limit}, {size} completions a prompt"
 
 
+def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
+    """Describe a probe: name, result, needs, or what is wrong with it."""
+    trouble = "unusable"
+    try:
+        probe = load_probe(path)
+        trouble = "damaged"
+        return name, _standing(probe, Record(results / name)), _needs(probe)
+    except (InputError, OSError) as error:
+        return name, trouble, ending(error).line
+
+
 def list_probes(root: Path, results: Path) -> str:
     """Describe every probe below `probes/`, a line each: name, result, needs."""
-    rows = []
-    for name, path in probe_files(root):
-        try:
-            probe = load_probe(path)
-        except (InputError, OSError) as error:
-            rows.append((name, "unusable", ending(error).line))
-            continue
-        try:
-            rows.append((name, _standing(probe, Record(results / name)), _needs(probe)))
-        except (InputError, OSError) as error:
-            rows.append((name, "damaged", ending(error).line))
+    rows = [_row(name, path, results) for name, path in probe_files(root)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

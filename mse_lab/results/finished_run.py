@@ -7,7 +7,8 @@ import pandas as pd
 
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.schema import Probe, parse_probe
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.intact import REMEDY
 from mse_lab.results.records import Record

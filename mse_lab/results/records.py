@@ -16,7 +16,8 @@ import pandas as pd
 
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.schema import Probe, dump_probe, flatten, parse_probe
+from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks, hold
 from mse_lab.results.diagnostics import Diagnostics

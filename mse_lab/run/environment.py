@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -13,28 +14,17 @@ import torch
 
 from mse_lab import __version__
 
-PACKAGES = (
-    "torch",
-    "transformers",
-    "numpy",
-    "scipy",
-    "statsmodels",
-    "tokenizers",
-)
+PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
 
 
 def _git(root: Path, *words: str) -> str | None:
+    command = ["git", "-C", str(root), *words]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *words],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=10
+        ).strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
 def _commit(root: Path) -> str | None:
@@ -48,11 +38,9 @@ def _commit(root: Path) -> str | None:
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    named = re.search(r"^model name\s*: *(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def device_model(device: torch.device) -> str:
@@ -79,6 +67,7 @@ def describe_environment(
         seconds: Time the run took, interruptions left out.
     """
     on_gpu = device.type == "cuda"
+    peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _commit(root),
@@ -91,9 +80,7 @@ def describe_environment(
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
         "peak_memory_bytes": peak_memory_bytes(),
-        "peak_device_memory_bytes": torch.cuda.max_memory_allocated(device)
-        if on_gpu
-        else None,
+        "peak_device_memory_bytes": peak_on_device,
         "repeatability": "mse.csv is byte-identical for the same configuration, device, "
         "versions and threads per process, in one process or several, interrupted or not; "
         "else, and where passes retreated out of memory, it is equal statistically",

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mse_lab.policy.completions import Completions, SharedPrefix
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import decoder_layers
 from mse_lab.scores.reference import completion_log_probs
@@ -175,6 +176,10 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         with meter.measuring():
             completion_log_probs(policy, prefix, trial)
     keys = _nbytes(iter(prefix.tensors())) / max(1, len(prompt) - 1)
+    # Without a cache every step reads the whole text: no more than a pass that is kept.
+    drawing = (
+        meter.total if prefix.cache is None else int(keys * (len(prompt) + new_tokens))
+    )
     return Footprint(
         weights=_nbytes(iter(policy.model.parameters())),
         gradient=4 * policy.size,
@@ -184,7 +189,6 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         layer=layer,
         factors=factors,
         reference=meter.total + head,
-        drawing=int(keys * (len(prompt) + new_tokens))
-        + 2 * COPIES_OF_LOGITS * 4 * vocabulary,
+        drawing=drawing + 2 * COPIES_OF_LOGITS * 4 * vocabulary,
         sliceable=_can_slice(policy, prompt),
     )

@@ -145,16 +145,8 @@ class Memory:
     """
 
     def __init__(self, budget: int, footprint: Footprint, group: int, batch: int) -> None:
-        """Plan the passes.
-
-        Args:
-            budget: Bytes.
-            footprint: What one completion takes.
-            group: Completions of a block, the largest group size.
-            batch: The most completions that are drawn at once.
-        """
-        one = footprint
-        left = budget - one.weights
+        """Plan for blocks of `group` completions, and at most `batch` drawn at once."""
+        one, left = footprint, budget - footprint.weights
         self.budget, self.footprint = budget, footprint
         self.drawing = Ladder(halves(batch), lambda size: size * one.drawing, left)
         self.reference = Ladder(
@@ -166,10 +158,17 @@ class Memory:
             left - one.gradient,
         )
 
+        self._ladders = (self.drawing, self.reference, self.scoring)
+
     @property
     def fits(self) -> bool:
         """Whether the smallest passes, at least, are thought to keep within the budget."""
-        return self.drawing.fits and self.reference.fits and self.scoring.fits
+        return all(ladder.fits for ladder in self._ladders)
+
+    @property
+    def retreated(self) -> bool:
+        """Whether a pass has run out of memory."""
+        return any(ladder.current != ladder.planned for ladder in self._ladders)
 
     def describe(self) -> dict[str, Any]:
         """Describe budget and sizes, for `environment.json`."""
@@ -179,10 +178,7 @@ class Memory:
             "drawn_at_once": self.drawing.current,
             "reference_at_once": self.reference.current,
             "scoring": how._asdict(),
-            "retreated": any(
-                ladder.current != ladder.planned
-                for ladder in (self.drawing, self.reference, self.scoring)
-            ),
+            "retreated": self.retreated,
         }
 
 
@@ -192,10 +188,8 @@ def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Me
     Raises:
         InputError: The probe's own budget does not hold the smallest passes.
     """
-    footprint = measure_footprint(
-        policy, max(tokens, key=len), probe.sampling.max_new_tokens
-    )
-    wanted = probe.model.memory
+    longest, wanted = max(tokens, key=len), probe.model.memory
+    footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
     budget = budget_bytes(wanted, policy.devices)
     memory = Memory(budget, footprint, probe.largest_group, policy.batch)
     if wanted is not None and not memory.fits:
@@ -209,11 +203,7 @@ def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Me
 
 
 def attempt(ladder: Ladder[Size], action: Callable[[Size], T]) -> T:
-    """Do something in the way in use; out of memory, go on with the next smaller way.
-
-    Raises:
-        InputError: Even the smallest way runs out of memory.
-    """
+    """Do something in the way in use; out of memory, go on with the next smaller way."""
     while True:
         try:
             return action(ladder.current)

@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.policy.completions import Completions, concatenate, draw
+from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.other_laws import rival_ratios
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sampling import draw
 from mse_lab.policy.supplied import Supplied
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import Reward, reward_completions
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
-from mse_lab.results import checks
+from mse_lab.results.checks import law_gap
 from mse_lab.results.diagnostics import describe_tokens
 from mse_lab.results.shard import STAGES, Shard
 from mse_lab.run.memory import Memory, attempt
-from mse_lab.scores import sketches as between
+from mse_lab.scores import sketches
 from mse_lab.scores.invariance import score_difference
 from mse_lab.scores.reference import Gradient, Reference, measure_reference
 from mse_lab.scores.scores import Scores, score_block
@@ -64,8 +65,8 @@ class Bench:
                 name: gradient.get(name, torch.zeros_like(parameter))
                 for name, parameter in self.policy.parameters.items()
             }
-            return between.flatten(whole)
-        return between.sketch(gradient, self.probe.seed)
+            return sketches.flatten(whole)
+        return sketches.sketch(gradient, self.probe.seed)
 
     def with_batch(self, completions: int) -> Policy:
         """Give the policy, so many completions in one of its passes."""
@@ -88,6 +89,8 @@ class Pool:
     def lines(self, prompt: Prompt) -> list[str]:
         """Give the pool's lines of `completions.jsonl`."""
         drawn = self.completions
+        drawn_so = (drawn.lengths_N, drawn.ended_N, drawn.log_probs_N)
+        columns = (self.texts, self.rewards_N, *drawn_so)
         return [
             json.dumps(
                 {
@@ -102,20 +105,13 @@ class Pool:
                 },
                 ensure_ascii=False,
             )
-            for text, reward, length, ended, log_prob in zip(
-                self.texts,
-                self.rewards_N,
-                drawn.lengths_N,
-                drawn.ended_N,
-                drawn.log_probs_N,
-                strict=True,
-            )
+            for text, reward, length, ended, log_prob in zip(*columns, strict=True)
         ]
 
-    def law_gap(self, recomputed_N: NDArray[np.float64]) -> float:
+    def law_gap(self, recomputed_N: Floats) -> float:
         """Compare the log-probabilities drawn with against recomputed ones."""
         drawn = self.completions
-        return checks.law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
+        return law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
 
 
 def _draw_pool(bench: Bench, index: int, name: str, size: int) -> Pool:
@@ -276,7 +272,7 @@ def measure_prompt(bench: Bench, index: int, process: int = 0) -> Shard:
         difference_D=reference.kept_difference,
         seconds_S=clock.seconds_S,
         process=process,
-        retreated=bench.memory.describe()["retreated"],
+        retreated=bench.memory.retreated,
         **found,
     )
 

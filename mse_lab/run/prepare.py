@@ -13,9 +13,10 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied import Supplied, find_completions
+from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import Reward, load_reward, try_reward
-from mse_lab.probe.schema import Probe, dump_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.results.records import Record
 from mse_lab.run.memory import plan_memory
 from mse_lab.run.one_prompt import Bench

@@ -2,16 +2,16 @@
 
 Every prompt is a file of its own, so processes need little of each other: what the first
 one decides, whose turn which prompt is, counts for the progress bar. Here is the process
-that is alone, which `several.Several` extends, and the lock that keeps other starts out.
+that is alone, which `torchrun.Several` extends, and the lock that keeps other starts out.
 """
 
-import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from filelock import FileLock, Timeout
 
 from mse_lab.console import writing
 from mse_lab.errors import InputError
@@ -40,27 +40,9 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _lock_file(descriptor: int, path: Path) -> None:
-    """Lock an open file; a process that is killed lets go of it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The start that held it may have ended, and removed it, since it was opened.
-        held = not path.exists() or path.stat().st_ino != os.fstat(descriptor).st_ino
-    except BlockingIOError:
-        held = True
-    except OSError:
-        # Some network file systems know no locks; a second start there only costs time.
-        held = False
-    if held:
-        raise InputError(
-            f"{path.parent}: another start is measuring there; wait for it, "
-            "or choose another --out"
-        )
-
-
 @contextmanager
 def lock(folder: Path) -> Iterator[str]:
-    """Keep other starts out of a folder.
+    """Keep other starts out of a folder; a process that is killed lets go of it.
 
     Yields:
         What stands in the lock, different for every start.
@@ -69,20 +51,24 @@ def lock(folder: Path) -> Iterator[str]:
         InputError: Another start is at work there, or the folder cannot be written.
     """
     path, mark = folder / LOCK, str(time.time_ns())
+    held = FileLock(path, timeout=0)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        # Without a buffer, which would be written once more when it is closed.
-        file = path.open("ab", buffering=0)
-    with file:
-        _lock_file(file.fileno(), path)
         try:
-            with writing(folder):
-                file.truncate(0)
-                file.write(mark.encode())
-                os.fsync(file.fileno())
-            yield mark
-        finally:
-            path.unlink(missing_ok=True)
+            held.acquire()
+        except Timeout:
+            raise InputError(
+                f"{folder}: another start is measuring there; wait for it, "
+                "or choose another --out"
+            ) from None
+    try:
+        with writing(folder):
+            path.write_text(mark)
+        yield mark
+    finally:
+        # While it is held: whoever waits for it sees that the file is gone, and looks anew.
+        path.unlink(missing_ok=True)
+        held.release()
 
 
 class Processes:
@@ -124,19 +110,11 @@ class Processes:
         return tally
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all are here.
-
-        Args:
-            watch: Called now and then meanwhile.
-        """
+        """Wait until all are here, `watch` being called now and then meanwhile."""
 
     @contextmanager
     def hold(self, folder: Path) -> Iterator[None]:
-        """Keep other starts out of a folder, and see that all processes have the same.
-
-        Raises:
-            InputError: Another start is at work there, or the folder is not shared.
-        """
+        """Keep other starts out of a folder, see `lock`."""
         with lock(folder):
             yield
 

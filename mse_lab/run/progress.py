@@ -55,7 +55,7 @@ def progress(
         hidden: Whether another process shows it.
 
     Yields:
-        What is to be called with the tally so far, everybody's.
+        What shows everybody's tally so far.
     """
     with tqdm(
         total=prompts * size,

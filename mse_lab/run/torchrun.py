@@ -53,13 +53,7 @@ def _noticing_loss() -> Iterator[None]:
 
 
 class Several(Processes):
-    """One of several processes.
-
-    Args:
-        store: What they exchange through.
-        rank: Which one this is.
-        count: How many there are.
-    """
+    """One of `count` processes, which exchange through a store."""
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
         self.rank, self.count = rank, count
@@ -77,15 +71,14 @@ class Several(Processes):
         gpus = torch.cuda.device_count()
         if probe.model.device not in ("auto", "cuda") or not gpus:
             return probe
-        local = int(os.environ["LOCAL_RANK"])
-        here = int(os.environ["LOCAL_WORLD_SIZE"])
-        if probe.model.device_map is not None:
-            if here > 1:
-                raise InputError(
-                    f"--nproc-per-node {here}: model.device_map = auto takes all GPUs of a "
-                    "machine; start one process on each machine"
-                )
+        local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        if probe.model.device_map is not None and here == 1:
             return probe
+        if probe.model.device_map is not None:
+            raise InputError(
+                f"--nproc-per-node {here}: model.device_map = auto takes all GPUs of a "
+                "machine; start one process on each machine"
+            )
         if local >= gpus:
             raise InputError(
                 f"--nproc-per-node {here}: GPUs on this machine: {gpus}; start no more "
@@ -133,11 +126,7 @@ class Several(Processes):
         return add_up(Tally(*json.loads(text)) for text in told)
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all are here.
-
-        Raises:
-            ProcessLost: One is gone.
-        """
+        """Wait until all are here; raise ProcessLost if one is gone."""
         self._meetings += 1
         with _noticing_loss():
             arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
@@ -150,11 +139,7 @@ class Several(Processes):
 
     @contextmanager
     def hold(self, folder: Path) -> Iterator[None]:
-        """Keep other starts out of a folder, and see that all processes have the same.
-
-        Raises:
-            InputError: Another start is at work there, or the folder is not shared.
-        """
+        """Keep other starts out of a folder; refuse one that not all processes share."""
 
         def is_shared() -> bool:
             with suppress(OSError):
@@ -225,10 +210,7 @@ def _connect() -> Several:
 def join(say: Callable[[str], None]) -> Iterator[Several]:
     """Join the processes that torchrun started.
 
-    An error of one ends all of them; one process says what is at fault.
-
-    Args:
-        say: Prints one line.
+    An error of one ends all of them, and one of them says in a line what is at fault.
     """
     processes = _connect()
     try:

@@ -27,8 +27,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.policy.completions import Completions, SharedPrefix, completion_logits
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 from mse_lab.scores.scores import sum_own_tokens, token_log_probs
 
 Gradient = dict[str, Tensor]

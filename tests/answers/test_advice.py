@@ -5,7 +5,6 @@ of a single number ask for four standard errors, read off its interval's width: 
 about 1e-4 each, a little more for skewed figures. All seeds are fixed.
 """
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -23,16 +22,15 @@ from mse_lab.answers.advice import (
     beats_vanilla_from,
     mse_times_budget,
 )
-from mse_lab.answers.prompt_means import silent_share
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, measure_constants
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moment_laws import LAWS, pool_moments
 from mse_lab.probe.module_kinds import KINDS
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_figure import draw_advice
-from mse_lab.report.advice_run import advise_run
-from mse_lab.report.advice_text import advice_table, advice_text
+from mse_lab.report.advice_report import advice_table, advice_text, advise_run
 from mse_lab.results.checks import Check
 from mse_lab.results.records import Record
 from simulated import Design, analysed, make_design, write_tables
@@ -50,6 +48,11 @@ def probe(seed=0, resamples=1000):
         },
         "test",
     )
+
+
+def advise_on(pools):
+    """Advise from pools that are no run's."""
+    return advise(MeasuredRun(analysed(pools, [4])))
 
 
 def tilt(design, step_PD):
@@ -115,7 +118,7 @@ def known():
     rng = np.random.default_rng(0)
     design = population(rng)
     pools = sample(design, rng, blocks=4, largest=64)
-    return design, pools, advise(analysed(pools, [4]))
+    return design, pools, advise_on(pools)
 
 
 @pytest.mark.parametrize("size", [2, 4, 16])
@@ -272,7 +275,7 @@ def alike():
 
 def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
     rng = np.random.default_rng(3)
-    found = advise(analysed(sample(alike, rng), [4]))
+    found = advise_on(sample(alike, rng))
     assert found.unbounded
     assert found.between.low <= 0
     text = advice_text(found)
@@ -342,7 +345,7 @@ def test_never_beats_vanilla_where_right_completions_have_small_scores():
         exact_mse(design, "grpo", size) > exact_mse(design, "vanilla", size)
         for size in sizes
     )
-    found = advise(analysed(sample(design, rng), [4]))
+    found = advise_on(sample(design, rng))
     assert all(map(math.isinf, found.beats_vanilla_from))
     assert "never beats vanilla" in advice_text(found)
     assert found.vanilla_saving.low > 0
@@ -382,25 +385,6 @@ def test_hand_arithmetic():
     assert beats_vanilla_from(never, LEVEL).value == math.inf
 
 
-def test_silent_share_by_enumeration():
-    rewards = np.array([[0, 1, 1, 0, 1, 1, 1], [2, 0, 1, 1, 2, 2, 2], [0] * 7], float)
-    for size in range(2, 8):
-        groups = list(itertools.combinations(range(7), size))
-        for row, share in zip(rewards, silent_share(rewards, size), strict=True):
-            alike = sum(len({row[i] for i in group}) == 1 for group in groups)
-            assert share == pytest.approx(alike / len(groups), abs=1e-12)
-
-
-@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_silent_share_is_unbiased(p, size):
-    """Summed over all pools of 12 binary rewards, exactly p^G + (1-p)^G."""
-    rewards = np.tril(np.ones((13, 12)), -1)  # row k has k right completions
-    share = silent_share(rewards, size)
-    mean = (stats.binom.pmf(np.arange(13), 12, p) * share).sum()
-    assert mean == pytest.approx(p**size + (1 - p) ** size, abs=1e-12)
-
-
 def test_silent_share_of_a_run(known):
     """Against p^G + (1-p)^G over the population; none where the pools are too small."""
     design, pools, found = known
@@ -410,11 +394,11 @@ def test_silent_share_of_a_run(known):
         # Of larger groups a few rare prompts decide.
         assert standard_errors(row.silent_share, truth) < 4 or row.group_size > 16
     few = replace(pools, reference_rewards_PN=pools.reference_rewards_PN[:, :-240])
-    few = advise(analysed(few, [4]))
+    few = advise_on(few)
     shares = {row.group_size: row.silent_share for row in few.rows}
     assert shares[256] is not None
     rng = np.random.default_rng(0)
-    short = advise(analysed(sample(design, rng, reference=64, blocks=2, largest=16), [4]))
+    short = advise_on(sample(design, rng, reference=64, blocks=2, largest=16))
     shares = {row.group_size: row.silent_share for row in short.rows}
     assert shares[64] is not None
     assert shares[128] is None
@@ -430,7 +414,7 @@ def test_kinds_share_out_the_noise(known):
         kind_norms2_PNM=pools.kind_norms2_PNM * parts,
         kind_products_PM=pools.kind_products_PM * parts,
     )
-    found = advise(analysed(cut, [4]))
+    found = advise_on(cut)
     assert [kind.name for kind in found.kinds] == list(KINDS)[:4]
     for kind, part in zip(found.kinds, parts, strict=False):
         for share in kind[1:]:
@@ -447,7 +431,7 @@ def test_kinds_of_uneven_prompts(known):
         kind_norms2_PNM=pools.kind_norms2_PNM * weights[:, None],
         kind_products_PM=pools.kind_products_PM * weights,
     )
-    found = advise(analysed(cut, [4])).kinds[0].trace_oracle
+    found = advise_on(cut).kinds[0].trace_oracle
     traces = pool_moments(pools).trace_oracle
     assert found.value == pytest.approx((part * traces).sum() / traces.sum(), rel=1e-9)
     assert found.low < found.value < found.high
@@ -468,7 +452,7 @@ def test_words(known):
 def test_an_unmeasurable_gradient_has_bounds_only():
     """Gradients without a common part: no relative error is claimed."""
     rng = np.random.default_rng(6)
-    found = advise(analysed(sample(population(rng, shared=0.0), rng), [4]))
+    found = advise_on(sample(population(rng, shared=0.0), rng))
     assert math.isinf(found.noise_scale.high)
     text = advice_text(found)
     assert "covers zero" in text
@@ -524,7 +508,7 @@ def test_figure(tmp_path, known, suffix):
 
 def test_figure_without_upper_bound_or_relative_scale(tmp_path, alike):
     rng = np.random.default_rng(7)
-    found = advise(analysed(sample(with_gradient(alike, 0.0), rng), [4]))
+    found = advise_on(sample(with_gradient(alike, 0.0), rng))
     assert found.unbounded
     assert math.isinf(found.noise_scale.high)
     draw_advice(found, tmp_path / "one.png")
@@ -564,7 +548,7 @@ def test_equal_rewards(tmp_path):
     design = make_design(rng, prompts=3)
     design = replace(design, reward_PC=np.ones_like(design.reward_PC))
     with pytest.raises(InputError, match="nothing to advise on"):
-        advise(analysed(design.draw(rng, 32, 2, 4), [4]))
+        advise_on(design.draw(rng, 32, 2, 4))
 
 
 def test_two_prompts_are_too_few():
@@ -572,4 +556,4 @@ def test_two_prompts_are_too_few():
     rng = np.random.default_rng(10)
     pools = make_design(rng, prompts=2).draw(rng, 64, 2, 8)
     with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
-        advise(analysed(pools, [4]))
+        advise_on(pools)

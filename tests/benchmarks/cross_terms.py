@@ -14,11 +14,12 @@ import torch
 
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.policy.completions import Completions, draw
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer, reward_completions
-from mse_lab.probe.schema import load_probe, probe_file
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.scores import sequence_log_probs
 

@@ -22,11 +22,13 @@ from benchmarks.work import Work
 from mse_lab.answers.door import analyse
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
-from mse_lab.policy.completions import Completions, draw
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
-from mse_lab.probe.schema import Probe, load_probe
+from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment

@@ -18,7 +18,7 @@ from mse_lab.estimators.length import Length
 from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.schema import load_probe
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.scores.scores import sequence_log_probs
 
 trl = pytest.importorskip("trl", reason="needs TRL: pip install -e '.[bench]'")

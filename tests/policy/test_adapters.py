@@ -16,7 +16,7 @@ from models import random_model
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe import patterns
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.scores import score_block
 from scores.test_scores import (

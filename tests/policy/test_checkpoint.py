@@ -9,12 +9,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import run_mse
 from models import SIZES, random_model, randomise, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as module
 from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import parse_probe
 
 
 @pytest.fixture
@@ -248,23 +249,6 @@ def masked():
     return model
 
 
-def recurrent():
-    config = transformers.MambaConfig(
-        vocab_size=4, hidden_size=8, num_hidden_layers=1, state_size=4
-    )
-    return transformers.MambaForCausalLM(config)
-
-
-def half_recurrent():
-    config = small(
-        transformers.Lfm2Config,
-        num_hidden_layers=2,
-        layer_types=["conv", "full_attention"],
-        conv_L_cache=3,
-    )
-    return transformers.Lfm2ForCausalLM(config)
-
-
 def encoder_decoder():
     config = transformers.T5Config(
         d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=4
@@ -283,12 +267,10 @@ def classifier():
     ("make", "expected"),
     [
         (masked, "BertLMHeadModel is not causal"),
-        (recurrent, "MambaForCausalLM takes no past_key_values"),
-        (half_recurrent, "completions of a prompt cannot share"),
         (encoder_decoder, "t5 is an encoder-decoder"),
         (classifier, "vit is no causal language model"),
     ],
-    ids=["masked", "recurrent", "half recurrent", "encoder-decoder", "classifier"],
+    ids=["masked", "encoder-decoder", "classifier"],
 )
 def test_a_model_that_cannot_be_measured_is_refused(copy, make, expected):
     (copy / "model.safetensors").unlink()
@@ -304,6 +286,19 @@ def test_causal_models_are_taken(copy, architecture, dtype):
     (copy / "model.safetensors").unlink()
     random_model(architecture).save_pretrained(copy)
     assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "bamba", "lfm2", "openai-gpt"])
+def test_a_model_without_a_cache_to_share_is_measured(copy, write_probe, architecture):
+    """From end to end: what it draws is what is differentiated, as the checks say."""
+    (copy / "model.safetensors").unlink()
+    random_model(architecture, vocabulary=4).save_pretrained(copy)
+    path = write_probe(model={"path": str(copy), "device": "cpu"})
+    out = path.parent / "out"
+    assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
+    checks = json.loads((out / "small/checks.json").read_text())["checks"]
+    [law] = [one for one in checks if one["name"].startswith("drawn law equals")]
+    assert law["ok"] is True
 
 
 def test_weights_outside_the_devices_are_refused(copy, monkeypatch):

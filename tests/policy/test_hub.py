@@ -10,7 +10,7 @@ from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.hub import locate
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from scipy import stats
 
 from enumerated import enumerate_policy
 from models import random_policy
-from mse_lab.policy import completions as drawing
 from mse_lab.policy import other_laws as rivals
-from mse_lab.policy.completions import Completions, concatenate, draw
+from mse_lab.policy import sampling as drawing
+from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.other_laws import (
     REPEATS,
     RIVALS,
@@ -19,6 +19,7 @@ from mse_lab.policy.other_laws import (
     warn_of_rival,
 )
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import check_rivals
 from mse_lab.scores.scores import sequence_log_probs

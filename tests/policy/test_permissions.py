@@ -10,7 +10,7 @@ import pytest
 from models import write_adapter
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_model
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from policy.test_checkpoint import load
 
 NOBODY = 65534

@@ -15,8 +15,8 @@ from mse_lab.policy.policy import (
     pick_device,
     select_parameters,
 )
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import parse_probe
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import yaml
 import run_mse
 from models import random_policy
 from mse_lab.errors import InputError, shown
-from mse_lab.policy import completions as drawing
+from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied import find_completions
 from mse_lab.policy.supplied_line import parse_line, read_log_prob, read_reward, read_tokens
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
-from mse_lab.probe.schema import load_probe
 from mse_lab.probe.streams import uniforms
 from results.test_checks import top_p
 

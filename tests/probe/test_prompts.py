@@ -11,9 +11,10 @@ import datasets
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import load_prompts, read_records
 from mse_lab.probe.rewards import gsm8k
-from mse_lab.probe.schema import Prompts, parse_probe
+from mse_lab.probe.schema import Prompts
 from mse_lab.probe.templates import FEW_SHOT, PLAIN, TEMPLATES, parse_template
 from served_hub import COMMIT, ServedHub
 

@@ -201,9 +201,9 @@ def test_a_comparison_without_end_is_given_up(monkeypatch):
 
 def test_an_answer_that_nobody_waits_for_is_not_the_next_one_s(monkeypatch):
     """Ctrl-C while math-verify is at work, in a program that goes on."""
-    process = comparisons._verifier()
+    comparisons._process()
     with monkeypatch.context() as patch:
-        patch.setattr(process, "_read", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(comparisons, "_read", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             comparisons.are_equal("6", "5")
     assert mathematics("5", {"answer": "5"}) == 1
@@ -211,8 +211,8 @@ def test_an_answer_that_nobody_waits_for_is_not_the_next_one_s(monkeypatch):
 
 def test_a_library_that_does_not_start(monkeypatch):
     """It is not taken for comparisons that are all given up."""
-    comparisons._verifier().close()
-    comparisons._verifier.cache_clear()
+    comparisons._end(comparisons._process())
+    comparisons._process.cache_clear()
     monkeypatch.setattr(comparisons, "_START", "import no_such_module")
     with pytest.raises(InputError, match="math-verify does not start"):
         mathematics("5", {"answer": "5"})
@@ -284,7 +284,7 @@ WEIGHTED = Prompt(id="q7", text="", category="", record={"id": "q7", "weight": 0
 )  # fmt: skip
 def test_a_failing_reward_names_the_prompt(reward, message):
     with pytest.raises(InputError, match=message) as caught:
-        reward_completions(load_reward(f"test_rewards:{reward}"), ["a"], WEIGHTED)
+        reward_completions(load_reward(f"probe.test_rewards:{reward}"), ["a"], WEIGHTED)
     assert "prompt q7" in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import run_mse
-from mse_lab.report.figure_4 import reach
 from mse_lab.results.files import write_table
 from mse_lab.results.records import Record
 
@@ -39,14 +38,6 @@ def draw(tmp_path, capsys):
         return output.read_text(), (tmp_path / "f-scale-free.svg").read_text()
 
     return drawn
-
-
-def test_an_interval_that_misses_its_point():
-    """Of [2, 3] about 1 only the upper end is above the point, 2 away."""
-    curve = pd.DataFrame({"mse": [1.0, 1.0], "mse_low": [2.0, 0.5], "mse_high": [3.0, 2.0]})
-    below, above = reach(curve, "mse")
-    assert below.tolist() == [0.0, 0.5]
-    assert above.tolist() == [2.0, 1.0]
 
 
 @pytest.mark.parametrize("point", [(1, 2, 3), (3, 1, 2)])

@@ -6,8 +6,8 @@ import torch
 
 from models import random_policy
 from mse_lab.mse.pools import Pools
-from mse_lab.policy import completions
-from mse_lab.policy.completions import draw
+from mse_lab.policy import sampling
+from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
     check_drawn_law,
@@ -56,9 +56,9 @@ def test_honest_sampling_passes(policy):
 
 @pytest.mark.parametrize("mass", [0.8, 0.95])
 def test_top_p_sampling_is_caught(monkeypatch, policy, mass):
-    honest = completions.next_log_probabilities
+    honest = sampling.next_log_probabilities
     monkeypatch.setattr(
-        completions, "next_log_probabilities", lambda *given: top_p(honest(*given), mass)
+        sampling, "next_log_probabilities", lambda *given: top_p(honest(*given), mass)
     )
     assert not check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
 
@@ -109,7 +109,7 @@ def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
     """A top-p sampler that reports the untouched log-probabilities: E[W] is not 0."""
     warped = top_p
     monkeypatch.setattr(
-        completions,
+        sampling,
         "invert",
         lambda log_probs, *u: honest_invert(warped(log_probs, 0.8), *u),
     )
@@ -118,7 +118,7 @@ def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
     assert not check_mean_score(pools_of(policy, drawn)).ok
 
 
-honest_invert = completions.invert
+honest_invert = sampling.invert
 
 
 def test_mean_score_false_alarms_are_rare():

@@ -12,7 +12,7 @@ from enumerated import as_completions
 from live_memory import LiveMemory
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from mse_lab.run import memory
 from mse_lab.run import one_prompt as stages
 from mse_lab.run.footprint import measure_footprint

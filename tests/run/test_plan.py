@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import run_mse
-from mse_lab.probe.schema import load_probe
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.records import Record
 from mse_lab.run import plan as planning
 from mse_lab.run import resume

@@ -13,7 +13,7 @@ from torch import distributed
 import run_mse
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import load_probe
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.files import write_arrays
 from mse_lab.results.intact import read_arrays
 from mse_lab.run import torchrun as several
@@ -252,10 +252,10 @@ def test_lock_keeps_others_out_and_lets_go(tmp_path):
 
 
 def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
-    def full(_):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(InputError, match="No space left"), lock(tmp_path):
         pass
     assert not (tmp_path / LOCK).exists()

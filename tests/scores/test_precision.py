@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from mse_lab.policy.completions import draw
 from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.schema import load_probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
 from mse_lab.scores.scores import score_block

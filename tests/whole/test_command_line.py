@@ -148,13 +148,13 @@ def test_another_configuration_is_told_apart(smoke, tmp_path):
 def test_a_failed_check_ends_with_1_after_writing(write_probe, tmp_path):
     """A reward module that makes the sampler lie stands for anything unforeseen."""
     (tmp_path / "lying.py").write_text(
-        "from mse_lab import completions\n"
-        "honest = completions.next_log_probabilities\n"
+        "from mse_lab.policy import sampling\n"
+        "honest = sampling.next_log_probabilities\n"
         "def warped(*given):\n"
         "    log_probs = honest(*given)\n"
         "    worst = log_probs.argmin(-1, keepdim=True)\n"
         "    return log_probs.scatter(-1, worst, -1e9).log_softmax(-1)\n"
-        "completions.next_log_probabilities = warped\n"
+        "sampling.next_log_probabilities = warped\n"
         "def reward(text, prompt):\n"
         "    return float(len(text) % 2)\n"
     )

@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import run_mse
-from answers.test_claims import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
+from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
 from mse_lab.answers.advice import advise
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.corollary_5 import PROMPT_ONLY, judge_baselines
-from mse_lab.answers.evidence import gather
 from mse_lab.answers.lemma_1 import judge_u_statistic
+from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.section_5_1 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
@@ -26,9 +26,9 @@ from mse_lab.mse.curves import Curves, measure_curves, warn_of_norms_only
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.mse.replicates import measure_errors
-from mse_lab.report import companion_figure as companion
-from mse_lab.report import figure_4 as figure
-from mse_lab.report.advice_text import LAW_ONLY, advice_text
+from mse_lab.report.advice_report import LAW_ONLY, advice_text
+from mse_lab.report.drawing import Style, collect_handles, draw_line, styles_of
+from mse_lab.report.figure_4 import SCALE_FREE, draw_companion, draw_panel
 from mse_lab.results.intact import read_arrays
 from mse_lab.results.records import Record
 from mse_lab.run import memory
@@ -219,15 +219,17 @@ def panel():
     return Figure().add_subplot()
 
 
-@pytest.mark.parametrize("module", [figure, companion], ids=["figure", "companion"])
-def test_laws_are_drawn_as_lines_with_bands(folders, panel, module):
-    drawn = {
-        figure: lambda axes: figure.draw_panel(axes, folders["none"]),
-        companion: lambda axes: companion._draw_panel(
-            axes, folders["none"], companion._styles(["grpo", "oracle", "grpo-std"])
-        ),
-    }
-    drawn[module](panel)
+DRAWN = {
+    "figure": draw_panel,
+    "companion": partial(
+        draw_panel, column=SCALE_FREE, styles=styles_of(["grpo", "oracle", "grpo-std"])
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_laws_are_drawn_as_lines_with_bands(folders, panel, kind):
+    DRAWN[kind](panel, folders["none"])
     assert "law only" in panel.get_title()
     assert not [one for one in panel.containers if isinstance(one, ErrorbarContainer)]
     lines = [one for one in panel.lines if len(one.get_xdata()) == 3]
@@ -237,7 +239,7 @@ def test_laws_are_drawn_as_lines_with_bands(folders, panel, module):
 
 def test_points_are_drawn_where_there_are_replicates(folders, panel):
     """Negative control."""
-    figure.draw_panel(panel, folders["whole"])
+    draw_panel(panel, folders["whole"])
     assert "law only" not in panel.get_title()
     assert len(panel.containers) == 3
 
@@ -249,17 +251,16 @@ def test_a_figure_of_both_kinds(folders, tmp_path):
     assert (tmp_path / "f-scale-free.svg").stat().st_size > 5000
     axes = Figure().subplots(1, 2)
     for one, kind in zip(axes, ("none", "whole"), strict=True):
-        figure.draw_panel(one, folders[kind])
-    handles, labels = figure.collect_handles(axes)
-    assert labels == ["Vanilla", "GRPO-type", "Oracle"]
-    assert all(isinstance(handle, ErrorbarContainer) for handle in handles)
+        draw_panel(one, folders[kind])
+    named = collect_handles(axes)
+    assert list(named) == ["Vanilla", "GRPO-type", "Oracle"]
+    assert all(isinstance(handle, ErrorbarContainer) for handle in named.values())
 
 
-def test_one_group_size_is_seen(folders, panel):
-    table = pd.read_csv(folders["none"] / "mse.csv")
-    figure.draw_band(panel, table[table["group_size"] == 4][:1], "law", "0.5", "one")
+def test_one_group_size_is_seen(panel):
+    draw_line(panel, [4], np.array([[2.0, 1.0, 3.0]]), Style("0.5", "", "one"))
     assert panel.lines[0].get_marker() == "_"
-    figure.draw_band(panel, table[table["estimator"] == "opo"], "law", "0.5", "none")
+    draw_line(panel, [4], np.full((1, 3), np.nan), Style("0.5", "", "none"))
     assert panel.get_legend_handles_labels()[1] == ["one"]
 
 
@@ -347,7 +348,7 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
     drawing = tmp_path / "f.svg"
     assert run_mse.main(["figure", str(folder), "--out", str(drawing)]) == 0
     assert "law only" in drawing.read_text()
-    assert not companion.draw_companion([folder], tmp_path / "g.svg")
+    assert not draw_companion([folder], tmp_path / "g.svg")
     assert run_mse.main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
@@ -355,7 +356,9 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
 
 def test_advice_needs_no_products():
     pools = sample(blocks=2)[1]
-    whole, found = (advise(analysed(one, [4])) for one in (pools, norms_only(pools)))
+    whole, found = (
+        advise(MeasuredRun(analysed(one, [4]))) for one in (pools, norms_only(pools))
+    )
     assert found == replace(whole, law_only=True)
     assert LAW_ONLY in advice_text(found)
     assert LAW_ONLY not in advice_text(whole)
@@ -369,7 +372,7 @@ def small(kind="fair", seed=1):
 
 
 def with_name(evidence, name):
-    return gather(replace(evidence.result, name=name))
+    return MeasuredRun(replace(evidence.result, name=name))
 
 
 def by_law(evidence):
@@ -411,7 +414,7 @@ def test_the_best_constant_is_no_better_for_being_fitted():
     refused = fitted = 0
     for seed in range(20):
         evidence = by_law(small(seed=seed))
-        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY] == "fails"
+        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY.name] == "fails"
         moments = evidence.moments
         least = moments.constant_baseline(moments.best_baseline).sum() / PROMPTS**2
         best = evidence.law("best-constant", 1)

@@ -8,9 +8,9 @@ import huggingface_hub
 import pytest
 
 from mse_lab.estimators import find_estimators
+from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward, try_reward
-from mse_lab.probe.schema import load_probe, probe_files
 
 ROOT = Path(__file__).resolve().parents[2]
 QWEN = ["base", "instruct", "icl"]

@@ -9,7 +9,7 @@ import yaml
 
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.probe.schema import parse_probe
+from mse_lab.probe.probe_files import parse_probe
 from simulated import make_design
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,238 @@
+"""A measured run, as every answer and the page see it.
+
+What more than one of them shows (a paired ratio, c1 to c3, G*) is computed from here, once
+and with one interval. The aggregate is the mean over the P prompts of the run, each with a
+group of its own; `population` is the distribution that these prompts are drawn from.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.estimators import Estimator, find_estimator, find_estimators
+from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.curves import Curve, Curves, measure_curves
+from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.moment_laws import Moments
+from mse_lab.mse.pools import Pools
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.probe.schema import Probe
+from mse_lab.results.analysis import Analysis
+from mse_lab.results.checks import Check, Checks, hold
+from mse_lab.results.finished_run import read_probe, read_result
+from mse_lab.results.records import Record
+
+# What the statements and the ratios compare; each has a law for any rewards.
+COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
+
+# Means of differences, which may come out negative; the other constants are positive.
+SIGNED = ("between", "gradient2")
+
+# Said of runs with norms only.
+UNTESTED = "Without replicates nothing can tell the law from the truth."
+BY_LAW = "By the law alone, for there are no replicates."
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One run, or anybody's pools.
+
+    Attributes:
+        result: Its numbers at its own settings.
+    """
+
+    result: Analysis
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.result.name
+
+    @property
+    def where(self) -> str:
+        """What a refusal begins with."""
+        return ""
+
+    @property
+    def pools(self) -> Pools:
+        """Its pools."""
+        return self.result.pools
+
+    @property
+    def curves(self) -> Curves:
+        """What its curves share, as in `mse.csv`."""
+        return self.result.curves
+
+    @property
+    def moments(self) -> Moments:
+        """Moments of each prompt, (P,)."""
+        return self.curves.moments
+
+    @property
+    def level(self) -> float:
+        """Coverage of the intervals."""
+        return self.result.level
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """Group sizes of two or more, which all compared estimators are defined for."""
+        return tuple(sorted(size for size in self.result.group_sizes if size > 1))
+
+    @cached_property
+    def law_only(self) -> bool:
+        """Whether products are unknown, so that laws stand for replicates everywhere."""
+        return not self.pools.has_cross_products
+
+    @property
+    def source(self) -> str:
+        """What `mse` comes from."""
+        return "law" if self.law_only else "replicates"
+
+    def explain(self, reason: str) -> str:
+        """Add to a reason what it rests on, where that is not the replicates."""
+        return f"{reason} {BY_LAW}" if self.law_only else reason
+
+    @cached_property
+    def _estimators(self) -> list[Estimator]:
+        return find_estimators(COMPARED, self.group_sizes)
+
+    @cached_property
+    def errors(self) -> dict[Key, Floats]:
+        """Squared errors of every group of the compared estimators, (P, R)."""
+        return measure_errors(self.pools, self._estimators, self.group_sizes)
+
+    @cached_property
+    def compared(self) -> dict[Key, tuple[Curve | None, Curve | None]]:
+        """The curves of the compared estimators: measured, and by law."""
+        return measure_curves(self.curves, self._estimators, self.errors)
+
+    @cached_property
+    def _measured(self) -> dict[Key, Statistic]:
+        return {
+            key: measured.statistic()
+            for key, (measured, _) in self.compared.items()
+            if measured is not None
+        }
+
+    @cached_property
+    def _laws(self) -> dict[Key, Statistic]:
+        return {}
+
+    def mse(self, estimator: str, group_size: int) -> Statistic:
+        """Measure the aggregate's MSE: by the law where there are no replicates."""
+        found = self._measured.get(Key(estimator, group_size))
+        return found or self.law(estimator, group_size)
+
+    def law(self, estimator: str, group_size: int) -> Statistic:
+        """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""
+        key = Key(estimator, group_size)
+        if key not in self._laws:
+            law = self.curves.by_law(find_estimator(estimator), group_size)
+            assert law is not None  # all four have one
+            self._laws[key] = law.statistic()
+        return self._laws[key]
+
+    @property
+    def oracle_trace(self) -> Statistic:
+        """The aggregate's T: (1/P^2) sum_x T(x)."""
+        return self.law("oracle", 1)
+
+    @property
+    def vanilla_trace(self) -> Statistic:
+        """The aggregate's A - ||g||^2, G x MSE of vanilla."""
+        return self.law("vanilla", 1)
+
+    @cached_property
+    def zeta(self) -> Statistic:
+        """The aggregate's zeta, the sum over prompts / P^2: at G = 2 half the law's gap."""
+        return (self.law("grpo", 2) - self.law("oracle", 2)) * 2
+
+    @cached_property
+    def population(self) -> Population:
+        """The distribution that the prompts are drawn from; of three prompts or more."""
+        return Population(self.pools)
+
+    @cached_property
+    def constants(self) -> dict[str, Estimate]:
+        """c1 to c3 and their like, by the names of `Constants`, with intervals."""
+        ways = (self.population.estimate_positive, self.population.estimate)
+        return {
+            name: ways[name in SIGNED](attrgetter(name), self.level)
+            for name in Constants._fields
+        }
+
+    @cached_property
+    def best_group_size(self) -> Estimate:
+        """G*; unknown where no reward varies."""
+        if self.population.constants.pairs.item() <= 0:
+            return UNKNOWN
+        return self.population.best_group_size(self.level)
+
+
+@dataclass(frozen=True)
+class FinishedRun(MeasuredRun):
+    """A run that lies in a folder, with what else is known of it there.
+
+    Attributes:
+        folder: The folder.
+        key: Names the run in the ids of a page.
+    """
+
+    folder: Path
+    key: str
+
+    @property
+    def where(self) -> str:
+        """What a refusal begins with."""
+        return f"{self.folder}: "
+
+    @cached_property
+    def probe(self) -> Probe:
+        """Its configuration."""
+        return read_probe(self.folder)
+
+    def _record_with(self, name: str) -> Record:
+        record = Record(self.folder)
+        if not record.has(name):
+            raise InputError(
+                f"{self.where}{name} is missing; measure it again with "
+                f"python run_mse.py run {self.name} --fresh"
+            )
+        return record
+
+    @cached_property
+    def _judged(self) -> Checks:
+        return self._record_with("checks.json").read_checks()
+
+    @property
+    def checks(self) -> list[Check]:
+        """Its built-in checks."""
+        return self._judged.checks
+
+    @property
+    def held(self) -> bool:
+        """Whether all of them hold."""
+        return hold(self.checks)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What its reader should know, a sentence each."""
+        return self._judged.warnings
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Where and when it was measured."""
+        return self._record_with("environment.json").read_environment()
+
+
+def read_run(folder: Path, key: str = "") -> FinishedRun:
+    """Read a finished run.
+
+    Raises:
+        InputError: The folder holds tables only, or nothing, or a damaged file.
+    """
+    return FinishedRun(read_result(folder), folder, key)

@@ -1,0 +1,88 @@
+"""The prompt's part of a forward pass, computed once and shared by its completions.
+
+Models that keep other states than keys and values, or take no cache, read the whole prompt
+with every completion: slower, and exact.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DummyLayer
+
+from mse_lab.policy.policy import Policy
+
+
+class SharedPrefix:
+    """Keys and values of all prompt tokens but the last, computed once.
+
+    The last prompt token is fed together with a completion's own tokens, so that all of
+    the completion's logits come from one forward pass.
+
+    Attributes:
+        prompt: The prompt's token ids.
+        cache: Its keys and values; None where nothing can be shared.
+        unread: The prompt tokens that are fed with each completion.
+    """
+
+    def __init__(self, policy: Policy, prompt: list[int]) -> None:
+        self.prompt = prompt
+        self.cache = policy.empty_cache()
+        if self.cache is not None and len(prompt) > 1:
+            tokens = torch.tensor([prompt[:-1]], device=policy.device)
+            policy.logits(tokens, self.cache, kept=1)
+            layers = [one for one in self.cache.layers if not isinstance(one, DummyLayer)]
+            if not all(layer.get_seq_length() for layer in layers):
+                self.cache = None  # The model left it empty.
+        self.unread = prompt if self.cache is None else prompt[-1:]
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
+        """Copy the cache, its tensors changed."""
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
+        for layer in cache.layers:
+            if layer.get_seq_length():
+                layer.keys, layer.values = change(layer.keys), change(layer.values)
+        return cache
+
+    def tensors(self) -> list[Tensor]:
+        """List the keys and values of all layers, where they are shared."""
+        layers = self.cache.layers if self.cache is not None else []
+        filled = [layer for layer in layers if layer.get_seq_length()]
+        return [tensor for layer in filled for tensor in (layer.keys, layer.values)]
+
+    def expand(self, completions: int) -> Any:
+        """Give a cache for so many completions, without copying the prompt's part."""
+        if self.cache is None:
+            return None
+        return self._with(lambda tensor: tensor.expand(completions, -1, -1, -1))
+
+    def detached(self) -> "SharedPrefix":
+        """Cut the graph: a prefix that collects gradients at its keys and values."""
+        cut = copy.copy(self)
+        if self.cache is not None:
+            cut.cache = self._with(
+                lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad)
+            )
+        return cut
+
+    def backward(self, cut: "SharedPrefix") -> None:
+        """Continue the backward pass from what `cut` has collected."""
+        pairs = [
+            (tensor, leaf.grad)
+            for tensor, leaf in zip(self.tensors(), cut.tensors(), strict=True)
+            if leaf.grad is not None
+        ]
+        if pairs:
+            tensors, gradients = zip(*pairs, strict=True)
+            torch.autograd.backward(tensors, gradients)
+
+
+def completion_logits(policy: Policy, prefix: SharedPrefix, tokens_NT: Tensor) -> Tensor:
+    """Compute the logits of each token of completions after a prompt, (N, T, V)."""
+    count, length = tokens_NT.shape
+    start = torch.tensor(prefix.unread, device=tokens_NT.device).expand(count, -1)
+    inputs = torch.cat([start, tokens_NT[:, :-1]], dim=1)
+    return policy.logits(inputs, prefix.expand(count), kept=length)

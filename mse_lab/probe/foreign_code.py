@@ -1,0 +1,68 @@
+"""Foreign code: the libraries of extras, and a user's own reward or estimator.
+
+Whatever it does, short of ending the process, becomes one line that names it; the traceback
+that its author needs lies in a file.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mse_lab.console import keep_details, last_words
+from mse_lab.errors import InputError
+
+
+def load_extra(library: str, extra: str, key: str) -> Any:
+    """Import a library that the extra of this package installs, for a key of the probe."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise InputError(
+            f"{key}: needs a library that cannot be imported ({error}); "
+            f"pip install 'mse_lab[{extra}]'"
+        ) from None
+
+
+@contextmanager
+def guard(what: str) -> Iterator[None]:
+    """Turn whatever foreign code raises into one line; Ctrl-C stays what it is.
+
+    Args:
+        what: The probe's key, the function and its file, and what has failed.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, InputError):
+        raise
+    except BaseException as error:  # The one place: foreign code may raise SystemExit, too.
+        reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
+        raise InputError(f"{what}: {reason}") from None
+
+
+def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
+    """Import the function `package.module:function` that a key of the probe names.
+
+    Returns:
+        The function; and the key, its name and its file, for messages.
+    """
+    module_name, _, function_name = name.partition(":")
+    what = f"{key} = {name}"
+    if not all(map(str.isidentifier, [*module_name.split("."), function_name])):
+        raise InputError(f"{what}: write package.module:function")
+    # A user's module lies where the command is started, which a script does not search.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    with guard(f"{what}: cannot import {module_name}"):
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if not f"{module_name}.".startswith(f"{error.name}."):
+                raise
+            raise InputError(f"{what}: cannot import {module_name} ({error})") from None
+        function = getattr(module, function_name, None)
+        file = getattr(module, "__file__", None) or "built in"
+    if not callable(function):
+        raise InputError(f"{what}: {module_name} has no function {function_name}")
+    return function, f"{what} ({file})"

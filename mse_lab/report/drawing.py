@@ -1,0 +1,162 @@
+"""Drawing: what all figures share, from the colour of an estimator to the file.
+
+One colour, mark and label an estimator, here and nowhere else.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from numpy.typing import ArrayLike
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.results.files import write_bytes
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+RC: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.5,
+    "legend.fontsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.6,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "mse_lab",
+}
+
+
+class Style(NamedTuple):
+    """How an estimator is drawn, in every figure."""
+
+    colour: str
+    mark: str
+    label: str
+    dashes: Any = "-"
+
+
+# Colours that those who are colour-blind tell apart.
+_PALETTE = sns.color_palette("colorblind").as_hex()
+
+PAPER = {
+    "vanilla": Style(_PALETTE[0], "o", "Vanilla"),
+    "grpo": Style(_PALETTE[1], "s", "GRPO-type"),
+    "oracle": Style(_PALETTE[2], "^", "Oracle"),
+}
+STYLES = PAPER | {"best-constant": Style("0.35", "d", "Best constant", (0, (4, 1.5)))}
+_SPARE_MARKS = "DvP*XpH<>"
+
+
+def styles_of(names: Iterable[str]) -> dict[str, Style]:
+    """Style of each estimator; those without one of their own take what is left."""
+    spare = zip(cycle(_PALETTE[3:]), cycle(_SPARE_MARKS), strict=False)
+    return {name: STYLES.get(name) or Style(*next(spare), name) for name in names}
+
+
+def reach(intervals: Floats) -> Floats:
+    """How far intervals, rows of (value, low, high), reach below and above their points.
+
+    Where one misses its point, as at a level near zero, it reaches no way on that side.
+    """
+    value, low, high = intervals.T
+    return np.maximum([value - low, high - value], 0)
+
+
+def draw_line(
+    axes: Axes, sizes: ArrayLike, intervals: Floats, style: Style, *, band: bool = True
+) -> None:
+    """Draw a curve, rows of (value, low, high), as a line in the band of its intervals."""
+    known = ~np.isnan(intervals[:, :2]).any(axis=1)
+    sizes, (value, low, high) = np.asarray(sizes)[known], intervals[known].T
+    if not sizes.size:
+        return
+    colour, _, label, dashes = style
+    if band:
+        axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
+    # One group size makes neither a line nor a band.
+    alone = sizes.size == 1
+    mark = "_" if alone else None
+    axes.plot(sizes, value, color=colour, ls=dashes, lw=1.3, marker=mark, label=label)
+    if alone:
+        axes.vlines(sizes, low, high, color=colour, linewidth=1.3)
+
+
+def name_sizes(axes: Axes, sizes: Sequence[int]) -> None:
+    """Put the group sizes on their axis."""
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def label_plainly(axis: Axis, like: Axis | None = None) -> None:
+    """Put plain numbers on a logarithmic axis, fewer in a decade the more decades."""
+    low, high = (like or axis).get_view_interval()
+    by_decades = {100: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
+    subs = next((subs for most, subs in by_decades.items() if high / low < most), (1.0,))
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
+    """Collect what a legend for all panels names: label -> what it stands beside."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            # The marks of replicates stand for a law's line, too.
+            if label not in found or isinstance(found[label], Line2D):
+                found[label] = handle
+    return found
+
+
+def legend_above(
+    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
+) -> None:
+    """Name above all panels what is drawn in them, and what further handles stand for."""
+    named = collect_handles(figure.axes) | dict(further or {})
+    figure.legend(
+        list(named.values()),
+        list(named),
+        loc="outside upper center",
+        ncols=ncols,
+        frameon=False,
+        **look,
+    )
+
+
+def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
+    """Compose a figure in the house style; the same tables give the same bytes.
+
+    It is composed without pyplot, which would keep it for good; `kind` is `png`, `pdf` or
+    `svg`, and further settings are matplotlib's.
+    """
+    buffer = io.BytesIO()
+    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    with mpl.rc_context(RC | settings):
+        compose().savefig(buffer, format=kind, dpi=300, metadata=dated)
+    return buffer.getvalue()
+
+
+def save_figure(compose: Callable[[], Figure], output: Path) -> None:
+    """Compose a figure and write it whole or not at all.
+
+    Raises:
+        InputError: The suffix or the place cannot be used.
+    """
+    kind = output.suffix.lower()
+    if kind not in SUFFIXES:
+        raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
+    write_bytes(output, figure_bytes(compose, kind.removeprefix(".")))

@@ -1,0 +1,134 @@
+"""The ranking on the page: a dot and a row for each estimator."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, rank_estimators
+from mse_lab.estimators import Estimator
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.drawing import STYLES
+from mse_lab.report.inline_svg import Drawing, inline_panel
+from mse_lab.words import number, power_of_ten, times, with_interval
+
+_GREY = "0.35"
+
+# They know the value V or the baseline b* of each prompt.
+_UNREAL = ("oracle", "best-constant")
+
+_FIGURES = {
+    "scale_free_mse": "Scale-free MSE",
+    "slope": "Slope",
+    "cosine": "Cosine",
+    "bias2": "Bias²",
+    "variance": "Variance",
+    "mse": "Raw MSE",
+}
+
+# What an unbiased estimator has exactly.
+_EXACT = {"slope": "1", "cosine": "1", "bias2": "0"}
+
+# They are no squares of gradients, so no common power of ten is taken out of them.
+_PURE = ("slope", "cosine")
+
+
+def _marked(estimator: Estimator) -> str:
+    """Name an estimator, with the marks of the legend."""
+    unreal = "*" if estimator.name in _UNREAL else ""
+    return f"{estimator.name}{unreal}{'' if estimator.group_local else '†'}"
+
+
+def _figures(row: Ranked, level: float, power: int) -> list[str | Estimate]:
+    """Give a row's figures in units of the power of ten that the columns' heads name."""
+    cells: list[str | Estimate] = []
+    for name in _FIGURES:
+        if row.estimator.unbiased and name in _EXACT:
+            cells.append(_EXACT[name])
+            continue
+        unit = 1.0 if name in _PURE else 10.0**power
+        interval = row.curve.interval(name, level)
+        cells.append(Estimate(*(one / unit for one in interval)))
+    return cells
+
+
+def _place(rank: Estimate) -> tuple[str, str]:
+    if math.isnan(rank.low):
+        return number(rank.value), ""
+    return f"{rank.value:.0f}", f"[{math.floor(rank.low)}, {math.ceil(rank.high)}]"
+
+
+def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
+    """A dot with its interval for each estimator, the best on top."""
+    for place, row in enumerate(reversed(rows)):
+        value, low, high = row.ratio
+        name = row.estimator.name
+        colour = STYLES[name].colour if name in STYLES else _GREY
+        axes.plot([low, high], [place, place], color=colour, linewidth=1.4)
+        face = colour if row.estimator.unbiased else "white"
+        axes.plot(value, place, "o", color=colour, markersize=5, markerfacecolor=face)
+    axes.axvline(1, color="0.45", linewidth=0.8, zorder=1)
+    axes.set_yticks(range(len(rows)), [_marked(row.estimator) for row in reversed(rows)])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set(ylim=(-0.7, len(rows) - 0.3), xlabel="Scale-free MSE / the oracle's")
+
+
+def _drawing(source: FinishedRun, ranking: Ranking) -> Drawing | None:
+    rows = [row for row in ranking.ranked if not math.isnan(row.ratio.low)]
+    if not rows:
+        return None
+    told = "; ".join(f"{row.estimator.name} {with_interval(row.ratio)}" for row in rows)
+    alt = f"Scale-free MSE over the oracle's, {source.name}, best first: {told}"
+    size = (3.7, 0.75 + 0.215 * len(rows))
+    return inline_panel(partial(_draw, rows=rows), f"rank-{source.key}", alt, size)
+
+
+def _leaders(ranking: Ranking) -> str:
+    """Say in a sentence which usable estimators are best and what the oracle costs."""
+    usable = [row for row in ranking.ranked if row.estimator.name not in _UNREAL]
+    if not usable or math.isnan(usable[0].ratio.low):
+        return ""
+    best, *others = usable
+    last = math.ceil(best.rank.high)
+    tied = ", ".join(row.estimator.name for row in others if row.rank.low <= last)
+    also = f", not told apart from {tied}" if tied else ""
+    return (
+        f"Of those that training could use, {best.estimator.name} comes first at "
+        f"{with_interval(best.ratio)} of the oracle's scale-free MSE{also}."
+    )
+
+
+def _why(estimator: Estimator) -> str:
+    """Say why an estimator has no aggregate figures."""
+    if not estimator.group_local:
+        return "biased; looks at other prompts"
+    if not estimator.reward_only:
+        return "biased; looks at more than rewards"
+    return "biased; no law for rewards other than 0 and 1"
+
+
+def _stand(source: FinishedRun) -> dict[str, Any]:
+    ranking = rank_estimators(source)
+    oracle = next(row.curve for row in ranking.ranked if row.estimator.name == ORACLE)
+    best = float(oracle.point.scale_free_mse)
+    power = power_of_ten(best)
+    unit = times(power).replace(" × ", ", in ")
+    return {
+        "source": source,
+        "ranking": ranking,
+        "known": not math.isnan(best),
+        "leaders": _leaders(ranking),
+        "drawing": _drawing(source, ranking),
+        "heads": [one if key in _PURE else one + unit for key, one in _FIGURES.items()],
+        "rows": [(row, _figures(row, source.level, power)) for row in ranking.ranked],
+    }
+
+
+def show_ranking(sources: Sequence[FinishedRun]) -> dict[str, Any]:
+    """Rank the estimators of every run: `standings`, and how its table names and places."""
+    standings = [_stand(source) for source in sources]
+    return {"standings": standings, "marked": _marked, "place": _place, "why": _why}

@@ -1,0 +1,118 @@
+"""A user's own code: whatever it does is one line, and its traceback lies in a file."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.probe.foreign_code import guard, load_function
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.rewards import load_reward, reward_completions
+
+IMPORTS = {
+    "a syntax error": ("def reward(:\n", "SyntaxError"),
+    "a NUL byte": ("x = '\0'\n", "null bytes"),
+    "another encoding": ("x = '\udcff'\n", "SyntaxError"),
+    "an error": ("1 / 0\n", "ZeroDivisionError: division by zero"),
+    "an exit": ("import sys\nsys.exit('done')\n", "SystemExit: done"),
+    "a recursion": ("def f(): f()\nf()\n", "RecursionError"),
+    "a library that is missing": ("import no_such_library\n", "no_such_library"),
+    "no function": ("", "has no function reward"),
+    "an attribute that fails": (
+        "def __getattr__(name): raise KeyError(name)\n",
+        "KeyError",
+    ),
+}
+
+CALLS = {
+    "raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
+    "raise SystemExit(0)": "SystemExit: 0",
+    "raise BaseException": "BaseException",
+    "raise Mute": "Mute, whose own text fails",
+    "raise ValueError('x' * 10**6)": "xxx ... xxx",
+    "return reward(text, prompt)": "RecursionError",
+    "return missing": "NameError",
+    "return 'right'": "gave the text 'right', not a number",
+    "return None": "TypeError",
+    "return [0, 1]": "TypeError",
+    "return 1j": "TypeError",
+    "return 10**400": "OverflowError",
+}
+
+NUMBERS = ["float('nan')", "float('inf')", "-1e51", "10**300"]
+
+MUTE = """\
+class Mute(BaseException):
+    def __str__(self):
+        raise SystemExit
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes the user's module, to be imported as `theirs`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def write(text):
+        sys.modules.pop("theirs", None)
+        path = tmp_path / "theirs.py"
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        return path
+
+    return write
+
+
+def kept_traceback(message):
+    return Path(re.search(r"its traceback is in (.*)$", message)[1]).read_text()
+
+
+@pytest.mark.parametrize("case", IMPORTS)
+def test_a_module_that_cannot_be_imported(case, module):
+    text, expected = IMPORTS[case]
+    module(text)
+    with pytest.raises(InputError, match=expected) as caught:
+        load_function("theirs:reward", "reward")
+    assert str(caught.value).startswith("reward = theirs:reward: ")
+    if case != "no function":
+        assert expected.partition(":")[0] in kept_traceback(str(caught.value))
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_a_reward_that_fails(line, module):
+    path = module(f"{MUTE}def reward(text, prompt):\n    {line}\n")
+    reward = load_reward("theirs:reward")
+    with pytest.raises(InputError) as caught:
+        reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
+    message = str(caught.value)
+    assert message.startswith(f"reward = theirs:reward ({path}): failed on prompt q7: ")
+    assert CALLS[line] in message
+    assert "Traceback" in kept_traceback(message)
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_a_reward_that_cannot_be_measured_with(value, module):
+    module(f"def reward(text, prompt):\n    return {value}\n")
+    reward = load_reward("theirs:reward")
+    with pytest.raises(InputError, match=r"prompt q7.*(it must be a finite|OverflowErr)"):
+        reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
+
+
+def test_a_reward_of_other_arguments(module):
+    module("def reward(text):\n    return 1\n")
+    with pytest.raises(InputError, match=r"TypeError: .*takes 1 positional argument"):
+        reward_completions(load_reward("theirs:reward"), ["a"], Prompt("q7", "", "", {}))
+
+
+def test_ctrl_c_in_foreign_code_is_ctrl_c():
+    with pytest.raises(KeyboardInterrupt), guard("theirs"):
+        raise KeyboardInterrupt
+
+
+def test_no_place_for_the_traceback(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    expected = "theirs: KeyError: 1; its traceback is in no file"
+    with pytest.raises(InputError, match=expected), guard("theirs"):
+        raise KeyError(1)

@@ -1,0 +1,55 @@
+"""Drawing: one look an estimator, intervals that miss their points, labels of axes."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mse_lab.errors import InputError
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.report.drawing import (
+    PAPER,
+    STYLES,
+    label_plainly,
+    reach,
+    save_figure,
+    styles_of,
+)
+
+
+def test_an_interval_that_misses_its_point():
+    """Of [2, 3] about 1 only the upper end is above the point, 2 away."""
+    below, above = reach(np.array([[1.0, 2.0, 3.0], [1.0, 0.5, 2.0]]))
+    assert below.tolist() == [0.0, 0.5]
+    assert above.tolist() == [2.0, 1.0]
+
+
+def test_each_estimator_has_one_look():
+    styles = styles_of(ESTIMATORS)
+    looks = [(style.colour, style.mark) for style in styles.values()]
+    assert len(set(looks)) == len(looks)
+    assert {name: styles[name] for name in STYLES} == STYLES
+    assert styles_of(["opo", "vanilla"])["vanilla"] == PAPER["vanilla"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "labels"),
+    [
+        ((0.9, 11), ["1", "2", "5", "10"]),
+        ((0.9, 200), ["1", "3", "10", "30", "100"]),
+        ((0.9, 9000), ["1", "10", "100", "1,000"]),
+    ],
+)
+def test_axes_have_plain_numbers(ends, labels):
+    axes = Figure().add_subplot(xscale="log", xlim=ends)
+    label_plainly(axes.xaxis)
+    shown = [
+        label.get_text()
+        for value, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if ends[0] <= value <= ends[1]
+    ]
+    assert shown == labels
+
+
+def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path):
+    with pytest.raises(InputError, match=r"one of \.png, \.pdf, \.svg"):
+        save_figure(None, tmp_path / "figure.gif")

@@ -1,0 +1,192 @@
+"""One number, one answer: what several doors show of one run is the same everywhere.
+
+Every number is read off the texts and files as a reader would, and compared, to the digits
+shown, with the one that the public door gives for the run's arrays.
+"""
+
+import contextlib
+import html
+import io
+import json
+import re
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mse_lab
+import run_mse
+
+SIZES = [2, 4, 8]
+ESTIMATORS = ["vanilla", "grpo", "oracle", "best-constant"]
+POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+NUMBER = r"([-−]?(?:[\d,]+(?:\.\d+)?|inf|∞)(?:e[-+]\d+)?)"
+WORDS = rf"{NUMBER}(?: × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))? [\[(]{NUMBER}(?:,| to) {NUMBER}[\])]"
+
+
+def numbers(found):
+    """Turn the groups of `WORDS` into decimals; a power of ten is that of all three."""
+    value, power, *ends = found
+    plain = (
+        one.replace(",", "").replace("−", "-").replace("∞", "inf") for one in (value, *ends)
+    )
+    return [Decimal(one).scaleb(int((power or "0").translate(POWERS))) for one in plain]
+
+
+def read(text, lead):
+    """Read a number with its interval that stands behind these words."""
+    found = re.search(re.escape(lead) + r"\s*" + WORDS, text)
+    assert found, lead
+    return numbers(found.groups())
+
+
+def agrees(shown, exact):
+    """Whether a number as shown is this one, rounded to the digits shown."""
+    if not np.isfinite(exact):
+        return not shown.is_finite()
+    unit = 10.0 ** shown.as_tuple().exponent
+    return abs(float(shown) - exact) <= 0.5000001 * unit
+
+
+def apart(places, exact):
+    """Name the places that show another number."""
+    return [
+        place
+        for place, shown in places.items()
+        if not all(agrees(one, of) for one, of in zip(shown, exact, strict=True))
+    ]
+
+
+def plain(page):
+    """Take the text off a page, without its drawings; a space between its elements."""
+    page = re.sub(r"<(svg|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, checkpoint):
+    """A run of five prompts: its folder, and what the commands put on the screen."""
+    root, told = tmp_path_factory.mktemp("one"), io.StringIO()
+    problems = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
+    lines = [
+        json.dumps({"id": str(n), "problem": one, "answer": answer})
+        for n, (one, answer) in enumerate(problems.items())
+    ]
+    prompts, probe = root / "prompts.jsonl", root / "one.yaml"
+    prompts.write_text("\n".join(lines))
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
+        "prompts": {"source": str(prompts), "template": "none"},
+        "sampling": {"max_new_tokens": 2},
+        "pool": {"reference": 256, "replicate": 64},
+        "group_sizes": SIZES,
+        "estimators": ESTIMATORS,
+        "interval": {"resamples": 200},
+    }
+    probe.write_text(json.dumps(values))
+    with contextlib.redirect_stdout(told):
+        assert run_mse.main(["run", str(probe), "--out", str(root)]) == 0
+        for command in ("claims", "advise", "report"):
+            assert run_mse.main([command, str(root / "one")]) == 0
+    return root / "one", told.getvalue()
+
+
+@pytest.fixture(scope="module")
+def doors(run):
+    """What is read at each door: texts, tables, and the answers of the public one."""
+    folder, screen = run
+    result = mse_lab.analyse(
+        dict(np.load(folder / "pools.npz")),
+        group_sizes=SIZES,
+        estimators=ESTIMATORS,
+        resamples=200,
+        name="one",
+    )
+    return {
+        "screen": screen,
+        "page": plain((folder / "report.html").read_text(encoding="utf-8")),
+        "advice.md": (folder / "advice.md").read_text(encoding="utf-8"),
+        "claims.md": (folder / "claims.md").read_text(encoding="utf-8"),
+        "claims.csv": pd.read_csv(folder / "claims.csv"),
+        "mse.csv": pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"]),
+        "result": result,
+        "advice": result.advise(),
+    }
+
+
+def test_c1_to_c3_and_the_best_group_size(doors):
+    """Theorem 7's row of claims, the advice and the page say the same of each."""
+    advice, table = doors["advice"], doors["claims.csv"]
+    [row] = table[
+        table["statement"].str.contains("best group") & table["group_size"].isna()
+    ].to_dict("records")
+    assert (row["value"], row["low"], row["high"]) == (
+        pytest.approx(tuple(advice.best), rel=1e-6)
+    )
+    leads = {
+        "c1": (advice.between, "c1, gradients differ between prompts", "c₁ ="),
+        "c2": (advice.oracle, "c2, completions differ in a prompt", "c₂ ="),
+        "c3": (advice.pairs, "c3, the baseline is the group's mean", "c₃ ="),
+        "G*": (advice.best, "G* = 1 + sqrt(c3/c1) =", "G* ="),
+    }
+    for name, (exact, in_words, on_page) in leads.items():
+        places = {
+            "claims.csv": read(row["measured"], name),
+            "claims on the screen": read(doors["screen"], f"{name} "),
+            "advice.md": read(doors["advice.md"], in_words),
+            "advice on the screen": read(doors["screen"], in_words),
+            "page, advice": read(doors["page"], on_page),
+            "page, claims": read(doors["page"], on_page.removesuffix(" =") + " "),
+        }
+        assert not apart(places, exact), name
+    assert not apart({"overview": read(doors["page"], "Best group size G*")}, advice.best)
+    assert not apart({"Prop. 3": read(doors["claims.md"], "c1 =")}, advice.between)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_paired_ratios(doors, size):
+    """Of GRPO-type to the oracle: mse.csv, Corollary 4, the page's table."""
+    row = doors["result"].mse.set_index(["estimator", "group_size"]).loc["grpo", size]
+    exact = row[["ratio", "ratio_low", "ratio_high"]].to_numpy(float)
+    written = doors["mse.csv"].loc["grpo", size]
+    assert written[["ratio", "ratio_low", "ratio_high"]].to_numpy(float) == (
+        pytest.approx(exact, rel=1e-6)
+    )
+    table = doors["claims.csv"].set_index(["statement", "group_size"])
+    ratios = doors["page"].partition("GRPO-type / vanilla")[2]
+    places = {
+        "Corollary 4": read(table.loc[("Corollary 4", size), "measured"], "ratio"),
+        "page": read(ratios, f" {size} "),
+    }
+    assert not apart(places, exact)
+
+
+def test_the_two_squared_gradients_are_named_apart(doors):
+    """That of the fixed prompts, of the aggregate; and that of the population."""
+    fixed, population = (
+        doors["result"].pools.aggregate_norm2,
+        doors["advice"].gradient2,
+    )
+    assert fixed != pytest.approx(population.value, rel=0.1)
+    shown = re.search(r"‖g‖² of the aggregate " + NUMBER, doors["page"])[1]
+    relative = doors["mse.csv"]["mse"] / doors["mse.csv"]["relative_mse"]
+    assert agrees(Decimal(shown), fixed)
+    assert relative.to_numpy() == pytest.approx(fixed, rel=1e-6)
+    places = {
+        "advice.md": read(doors["advice.md"], "The population's ||g||^2 ="),
+        "screen": read(doors["screen"], "The population's ||g||^2 ="),
+        "page": read(doors["page"], "the population's ‖g‖² ="),
+    }
+    assert not apart(places, population)
+
+
+def test_an_interval_of_another_kind_is_seen(doors):
+    """Negative control: c2 with the interval of a number that may be negative."""
+    from mse_lab.answers.measured_run import MeasuredRun
+
+    population = MeasuredRun(doors["result"]).population
+    signed = population.estimate(lambda one: one.oracle, 0.95)
+    places = {"advice.md": read(doors["advice.md"], "c2, completions differ in a prompt")}
+    assert signed.value == pytest.approx(doors["advice"].oracle.value)
+    assert apart(places, signed) == ["advice.md"]
