@@ -90,12 +90,12 @@ def announce(folder: Path, outcome: Outcome) -> None:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Say what a run of each probe will take; write nothing."""
+    """Measure the first prompts of each probe; say what a run of it will take."""
     if started_by_torchrun():
         raise InputError("plan needs one process; start it without torchrun")
     probes = load_probes(arguments)
     from mse_lab.run.plan import plan_probe
-    from mse_lab.run.plan_words import plan_json, plan_text
+    from mse_lab.run.plan_text import plan_json, plan_text
 
     plans = []
     for name, probe in probes:
@@ -250,7 +250,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_probes(one)
     one.add_argument("--fresh", action="store_true", help="start over")
     one = command(
-        plan, "plan", "what a run will take: completions, memory, time, intervals"
+        plan, "plan", "what a run will take: completions, tokens, memory, time, intervals"
     )
     _take_probes(one)
     one.add_argument("--json", action="store_true", help="for programs")

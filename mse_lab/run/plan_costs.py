@@ -1,349 +1,156 @@
-"""Costs: what a trial took -> what a run will take.
+"""What a run costs, foretold by the prompts that are measured.
 
-Operations are alpha times the prompts' tokens plus beta times the completions' own, alpha
-and beta from the trial's counted passes; those of Gram products follow from the shapes.
-Seconds are a cost of each pass through the model plus one of each operation (of each
-completion, where the model is not used), both fitted to the trial's timed passes. What the
-completions are like, and how many are distinct, is told by those of the trial
-(`repeats.py`), each prompt's by itself.
+A prompt that is measured costs what it did. Any other costs, by its length t in tokens,
+something between those measured and the longest of them,
+
+    cost = base + min(1, max(0, (t - t_base) / (t_longest - t_base))) (top - base),
+
+base and t_base the means of those shorter than the longest.
 """
 
-from collections import Counter
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.optimize import nnls
 
-from mse_lab.probe.schema import Probe
-from mse_lab.run.memory import Memory
-from mse_lab.run.plan_passes import Pass, alike, reduced_operations
-from mse_lab.run.plan_repeats import Sample
-from mse_lab.run.plan_trial import Trial
-from mse_lab.run.plan_watch import (
-    DRAWING,
-    KEPT,
-    MODEL_STAGES,
-    PASSES,
-    PRODUCTS,
-    REFERENCE,
-    REST,
-    REWARDS,
-    RIVALS,
-)
-from mse_lab.run.plan_work import (
-    Batch,
-    Lengths,
-    Work,
-    drawing_work,
-    in_parts,
-    reference_work,
-    scoring_work,
-)
+from mse_lab.arrays import Floats
+from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.shard import Shard, stack
+from mse_lab.results.tables import describe_prompts
+from mse_lab.run.plan_widths import FEW, Widths
+from mse_lab.run.prepare import Prepared
 
-# Stages that are there once a prompt, whatever the completions.
-ONCE = (KEPT,)
-
-# Of least squares relative to the last fit.
-ROUNDS, TINY = 5, 1e-12
-
-# Least factors by which a run's time may differ from the plan's; see `spread`.
-WHOLE, PARTS, UNLIKE = 1.25, 1.5, 2.0
-
-# Prompts that tell their own spread.
-FEW = 3
-
-# Blocks of a prompt whose cost is estimated; the others cost the same.
-BLOCKS = 32
-
-
-class Cost(NamedTuple):
-    """What a stage costs.
-
-    Attributes:
-        work: Its work.
-        operations: Its operations.
-        seconds: Its time.
-    """
-
-    work: Work = Work()
-    operations: float = 0.0
-    seconds: float = 0.0
-
-    def __add__(self, other: object) -> "Cost":
-        """Pay both."""
-        assert isinstance(other, Cost)
-        operations = self.operations + other.operations
-        return Cost(self.work + other.work, operations, self.seconds + other.seconds)
-
-    def times(self, factor: float) -> "Cost":
-        """Pay so many times."""
-        work = self.work.times(factor)
-        return Cost(work, factor * self.operations, factor * self.seconds)
-
-
-def fit(loads_RC: Sequence[Sequence[float]], costs_R: Sequence[float]) -> tuple[float, ...]:
-    """Find what each column of the loads costs, not below zero, by relative least squares.
-
-    Relative to what is fitted: relative to what is observed, low observations would count
-    more than high ones. Where the rows do not tell the columns apart the cost is shared.
-
-    >>> [round(cost, 6) for cost in fit([[1, 10], [1, 20]], [12, 22])]
-    [2.0, 1.0]
-    >>> [round(cost, 6) for cost in fit([[1, 10]], [20])]
-    [10.0, 1.0]
-    >>> [round(cost, 6) for cost in fit([[1], [1]], [1, 3])]
-    [2.0]
-    """
-    loads, costs = np.asarray(loads_RC, dtype=float), np.asarray(costs_R, dtype=float)
-    largest = np.maximum(loads.max(0), TINY)
-    scaled, expected = loads / largest, costs
-    for _ in range(ROUNDS):
-        weights = 1 / np.maximum(expected, TINY)
-        rows, wanted = scaled * weights[:, None], costs * weights
-        found = np.linalg.lstsq(rows, wanted, rcond=1e-9)[0]
-        if (found < 0).any():
-            found = nnls(rows, wanted)[0]
-        expected = scaled @ found
-    return tuple(float(cost) for cost in found / largest)
+# Factors by which a run's time may differ from the plan's: the least, since the same work
+# takes longer where something else runs, and that of prompts too few to tell their spread.
+LEAST, UNLIKE = 1.25, 2.0
 
 
 @dataclass(frozen=True)
-class Rates:
-    """What was learnt from a trial.
+class Row:
+    """One stage of a run: completions, their own tokens, bytes if told apart, seconds."""
 
-    Attributes:
-        trial: The trial.
-        memory: How much is done at once.
-        per_token: Stage -> operations a token of the prompt, and of a completion.
-        per_load: Stage -> seconds a step, and an operation or a completion.
+    stage: str
+    completions: int
+    tokens: float
+    memory: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run of a probe will take; of a finished one nothing but the heading.
+
+    The total counts each completion once, and has the peak of the memory. Seconds may be
+    off by the factor, either way; those of the prompts measured are spent already. Heading,
+    remarks and warnings are texts of a line each.
     """
 
-    trial: Trial
-    memory: Memory
-    per_token: Mapping[str, tuple[float, ...]]
-    per_load: Mapping[str, tuple[float, ...]]
+    probe: str
+    heading: Sequence[str]
+    rows: Sequence[Row] = ()
+    total: Row = Row("total", 0, 0.0, None, 0.0)
+    factor: float = 1.0
+    prompts_measured: int = 0
+    seconds_measured: float = 0.0
+    remarks: Sequence[str] = ()
+    half_widths: Widths | None = None
+    warnings: Sequence[str] = ()
 
-    def of_model(self, stage: str, work: Work) -> Cost:
-        """Cost of a stage that uses the model."""
-        prompt, own = self.per_token[stage]
-        operations = prompt * work.prompt_tokens + own * work.tokens
-        load = operations or work.completions
-        return Cost(work, operations, self._seconds(stage, work.steps, load))
-
-    def of_products(self, completions: int, prompt: float, longest: float) -> Cost:
-        """Cost of the Gram products of completions that are scored together.
-
-        Args:
-            completions: The distinct ones.
-            prompt: Tokens of their prompt.
-            longest: Tokens of the longest of them.
-        """
-        counted = self.trial.counted[-1]
-        operations = reduced_operations(counted, completions, prompt, longest)
-        return Cost(Work(), operations, self._seconds(PRODUCTS, 1, operations))
-
-    def of_other(self, stage: str, completions: float) -> Cost:
-        """Cost of a stage that does not use the model."""
-        work = Work(completions)
-        return Cost(work, 0.0, self._seconds(stage, 1, completions))
-
-    def _seconds(self, stage: str, steps: float, load: float) -> float:
-        each_step, each_load = self.per_load.get(stage, (0.0, 0.0))
-        return each_step * steps + each_load * load
+    @property
+    def range(self) -> tuple[float, float]:
+        """Seconds that it may take."""
+        return self.total.seconds / self.factor, self.total.seconds * self.factor
 
 
-def _loads(one: Pass, stage: str, rates: Mapping[str, tuple[float, ...]]) -> list[float]:
-    """Steps and load of a stage in a pass."""
-    if stage in MODEL_STAGES:
-        work, (prompt, own) = one.work[stage], rates[stage]
-        operations = prompt * work.prompt_tokens + own * work.tokens
-        return [work.steps, operations or work.completions]
-    return [1.0, 0.0 if stage in ONCE else float(len(one.drawn))]
+class Costs(NamedTuple):
+    """What prompts take.
 
-
-def _operations_per_token(trial: Trial, stage: str) -> tuple[float, ...]:
-    """Fit the operations of a token of the prompt, and of a token of a completion.
-
-    Where the counted passes have them in nearly the same proportion, they are taken to cost
-    the same.
+    Seconds of each stage; tokens of all completions, and of those scored; bytes of the
+    reference vectors, kept until the run is finished, and of all else, which stays.
     """
-    works = [one.work[stage] for one in trial.counted]
-    counts = [one.operations.get(stage, 0) for one in trial.counted]
-    if not all(counts):
-        return 0.0, 0.0
-    if alike(trial.counted, stage):
-        last = works[-1]
-        rate = counts[-1] / (last.prompt_tokens + last.tokens)
-        return rate, rate
-    return fit([[work.prompt_tokens, work.tokens] for work in works], counts)
+
+    draw: float
+    reference: float
+    score: float
+    rest: float
+    tokens: float
+    scored: float
+    vectors: float
+    records: float
 
 
-def learn_rates(trial: Trial, memory: Memory) -> Rates:
-    """Fit operations and seconds to a trial."""
-    per_token = {stage: _operations_per_token(trial, stage) for stage in MODEL_STAGES}
-    timed, counted = trial.timed, trial.counted[-1]
-
-    def loads(one: Pass, stage: str) -> list[float]:
-        if stage != PRODUCTS:
-            return _loads(one, stage, per_token)
-        reduced = [
-            reduced_operations(counted, len(part), one.prompt, float(part.max()))
-            for part in one.parts
-        ]
-        return [float(len(reduced)), sum(reduced)]
-
-    stages = dict.fromkeys(stage for one in timed for stage in one.seconds)
-    per_load = {}
-    for stage in stages:
-        # What is kept is a vector of the parameters, whatever the pass.
-        passes = trial.largest if stage in ONCE else timed
-        known = [one for one in passes if stage in one.seconds]
-        per_load[stage] = fit(
-            [loads(one, stage) for one in known], [one.seconds[stage] for one in known]
-        )
-    return Rates(trial, memory, per_token, per_load)
+def costs_of(shard: Shard) -> Costs:
+    """Give what a measured prompt took."""
+    drawn = len(shard.reference_rewards_N) + len(shard.rewards_N)
+    tokens, scored = shard.mean_length * drawn, float(shard.lengths_N.sum())
+    arrays = [one.nbytes for one in vars(shard).values() if isinstance(one, np.ndarray)]
+    vectors = shard.mean_D.nbytes + shard.difference_D.nbytes
+    records = len(shard.lines.encode()) + sum(arrays) - vectors
+    return Costs._make([*shard.seconds_S.tolist(), tokens, scored, vectors, records])
 
 
-def _batches(sample: Sample, completions: int, at_once: int) -> list[Batch]:
-    """Expect the batches in which a pool is drawn."""
-    full, rest = divmod(completions, at_once)
-    batches = [sample.batch(at_once)] * full if full else []
-    return batches + ([sample.batch(rest)] if rest else [])
+def extrapolate(
+    lengths_P: Sequence[int], measured: Mapping[int, Sequence[float]]
+) -> Floats:
+    """Foretell the C costs of P prompts, (P, C), by those of some, by their places.
 
-
-def _products_cost(rates: Rates, parts: Sequence[Lengths], prompt: float) -> Cost:
-    """Cost of the Gram products of completions that are scored together."""
-    longest = float(np.mean([part.max() for part in parts]))
-    sizes = Counter(map(len, parts))
-    costs = (
-        rates.of_products(size, prompt, longest).times(count)
-        for size, count in sizes.items()
-    )
-    return sum(costs, Cost())
-
-
-def _scoring_costs(
-    rates: Rates, probe: Probe, prompt: float, sample: Sample, rng: np.random.Generator
-) -> dict[str, Cost]:
-    """Estimate what the replicates of one prompt cost, from some of its blocks."""
-    how, group = rates.memory.scoring.current, probe.largest_group
-    blocks = probe.pool.replicate // group
-    some = min(blocks, BLOCKS)
-    drawn = [sample.lengths(group, rng) for _ in range(some)]
-    parts = [part for block in drawn for part in in_parts(block, how.block)]
-    work = scoring_work(parts, some * group, prompt, how).times(blocks / some)
-    products = _products_cost(rates, parts, prompt).times(blocks / some)
-    return {
-        PASSES: rates.of_model(PASSES, work),
-        PRODUCTS: products._replace(work=Work(probe.pool.replicate)),
-    }
-
-
-def prompt_costs(
-    rates: Rates, probe: Probe, prompt: float, sample: Sample, rng: np.random.Generator
-) -> dict[str, Cost]:
-    """Estimate what one prompt costs, a row of the table each.
-
-    Args:
-        rates: What was learnt from the trial.
-        probe: The run's configuration.
-        prompt: Tokens of the prompt.
-        sample: Completions such as it has.
-        rng: Draws completions from the sample.
+    >>> extrapolate([10, 40, 20, 30, 5], {1: [7.0], 2: [3.0]}).ravel()
+    array([3., 7., 3., 5., 3.])
     """
-    size, memory = probe.pool, rates.memory
-    halves = [sample.lengths(size.reference // 2, rng) for _ in range(2)]
-    passes = reference_work(halves, size.reference, prompt, memory.reference.current)
-
-    def drawn(pool: int) -> Cost:
-        batches = _batches(sample, pool, memory.drawing.current)
-        return rates.of_model(DRAWING, drawing_work(batches, prompt))
-
-    completions = size.reference + size.replicate
-    return {
-        "draw reference": drawn(size.reference),
-        REFERENCE: rates.of_model(REFERENCE, passes),
-        "draw replicate": drawn(size.replicate),
-        **_scoring_costs(rates, probe, prompt, sample, rng),
-        RIVALS: rates.of_other(RIVALS, completions),
-        REST: rates.of_other(REWARDS, completions)
-        + rates.of_other(REST, completions)._replace(work=Work()),
-        KEPT: rates.of_other(KEPT, 1)._replace(work=Work()),
-    }
+    lengths, places = np.asarray(lengths_P), list(measured)
+    costs_MC, at_M = np.array(list(measured.values())), lengths[places]
+    longest_M = at_M == at_M.max()
+    others_M = longest_M if longest_M.all() else ~longest_M
+    base_C, top_C = costs_MC[others_M].mean(0), costs_MC[longest_M].mean(0)
+    share_P = np.interp(lengths, [at_M[others_M].mean(), at_M.max()], [0, 1])
+    costs_PC = base_C + share_P[:, None] * (top_C - base_C)
+    costs_PC[places] = costs_MC
+    return costs_PC
 
 
-def mean_costs(costs: Sequence[dict[str, Cost]]) -> dict[str, Cost]:
-    """Average the costs of prompts, row by row."""
-    return {
-        row: sum((one[row] for one in costs), Cost()).times(1 / len(costs))
-        for row in costs[0]
-    }
+def add_up(lengths_P: Sequence[int], shards: Mapping[int, Shard]) -> Costs:
+    """Foretell what all prompts take together, by the shards of some."""
+    measured = {index: costs_of(shard) for index, shard in shards.items()}
+    return Costs._make(extrapolate(lengths_P, measured).sum(0).tolist())
 
 
-def run_costs(
-    rates: Rates,
-    probe: Probe,
-    prompts: Sequence[int],
-    sample: Sample,
-    rng: np.random.Generator,
-) -> dict[str, Cost]:
-    """Estimate what a prompt of the run costs on average, by quartile of their lengths.
+def spread(lengths_P: Sequence[int], seconds: Mapping[int, float]) -> float:
+    """Say by which factor the prompts' time may be off, either way, 95 percent.
 
-    Args:
-        rates: What was learnt from the trial.
-        probe: The run's configuration.
-        prompts: Tokens of every prompt.
-        sample: Completions such as they have.
-        rng: Draws completions from the sample.
+    The n prompts that are left, of standard deviation s, add up to n times the mean of m
+    measured but for t s n sqrt(1/n + 1/m). The longest is none of the m: it tells little of
+    the others, and as the first it set up what is set up once.
     """
-    quartiles = np.array_split(np.sort(prompts), min(4, len(prompts)))
-    return mean_costs(
-        [prompt_costs(rates, probe, float(part.mean()), sample, rng) for part in quartiles]
-    )
+    left = len(lengths_P) - len(seconds)
+    if not left:
+        return LEAST
+    longest = max(seconds, key=lambda index: lengths_P[index])
+    others = [value for index, value in seconds.items() if index != longest]
+    if len(others) < FEW:
+        return UNLIKE
+    total = extrapolate(lengths_P, {index: [one] for index, one in seconds.items()}).sum()
+    error = float(np.std(others, ddof=1)) * left * (1 / left + 1 / len(others)) ** 0.5
+    return max(LEAST, float(1 + stats.t.ppf(0.975, len(others) - 1) * error / total))
 
 
-def seconds_of(one: Pass, rates: Rates) -> float:
-    """What the rates say that a pass of the trial takes, beside what it took."""
-    costs = [rates.of_model(stage, one.work[stage]) for stage in MODEL_STAGES]
-    costs += [
-        rates.of_products(len(part), one.prompt, float(part.max())) for part in one.parts
-    ]
-    others = [stage for stage in one.seconds if stage not in (*MODEL_STAGES, PRODUCTS)]
-    costs += [
-        rates.of_other(stage, 0 if stage in ONCE else len(one.drawn)) for stage in others
-    ]
-    return sum(cost.seconds for cost in costs)
+def _analyse(run: Prepared, shards: Sequence[Shard]) -> tuple[Analysis, float]:
+    """Do what a run does when its prompts are measured, but write nothing; time it."""
+    began, unknown = time.perf_counter(), [0.0] * len(shards)
+    described = describe_prompts(run.prompts[:1] * len(shards), unknown, unknown)
+    result = analyse_run(run.name, run.probe, stack(shards), described)
+    _ = (result.tables, result.warnings)
+    return result, time.perf_counter() - began
 
 
-def spread(
-    trial: Trial, seconds_P: Sequence[float], rates: Rates, *, repeats: bool
-) -> float:
-    """Say by which factor the time may be off, either way.
+def analyse_few(run: Prepared, shards: Sequence[Shard]) -> tuple[Analysis, float]:
+    """Analyse the prompts that are measured, and foretell the seconds that all will take.
 
-    The trial's prompts differ in their completions' lengths and in how long the same work
-    took; the interval on their mean follows, 95 percent. It is no less than `WHOLE` where
-    three prompts or more were timed at the run's own sizes, else `PARTS`: in processor time
-    runs took 0.85 to 1.08 times the plan's estimate on six probes of the tiny and of 4M
-    models, and what else goes on on a machine changes wall time by more. Fewer prompts do
-    not tell how unlike they are: `UNLIKE` where completions repeat, those of some prompts
-    far more often than those of others.
-
-    Args:
-        trial: The trial.
-        seconds_P: Of each of its prompts, the expected seconds of a prompt like it.
-        rates: What was learnt from the trial.
-        repeats: Whether completions of a prompt repeat.
+    Estimators that look at other prompts need two: twice the same tell as much as one.
     """
-    count = len(trial.largest)
-    if count < FEW:
-        return UNLIKE if repeats else PARTS
-    observed = [
-        seconds * one.total / seconds_of(one, rates)
-        for seconds, one in zip(seconds_P, trial.largest, strict=True)
-    ]
-    error = float(np.std(observed, ddof=1) / np.sqrt(count) / np.mean(observed))
-    interval = 1 + float(stats.t.ppf(0.975, count - 1)) * error
-    return max(WHOLE if trial.whole else PARTS, interval)
+    few = list(shards) * (1 + (len(shards) == 1))
+    (result, some), (_, more) = _analyse(run, few), _analyse(run, few * 2)
+    left = len(run.prompts) - len(few)
+    return result, some + max(more - some, 0) / len(few) * max(left, 0)

@@ -67,7 +67,7 @@ def find_finished(
     return Outcome(found.checks, found.warnings, True, diagnostics, mended)
 
 
-def _read(run: Prepared, index: int) -> Shard | None:
+def read_shard(run: Prepared, index: int) -> Shard | None:
     """Read a prompt's shard; None if it is not there, not intact, or of another version."""
     with suppress(InputError):
         return Shard.load(run.record.shard(index))
@@ -89,7 +89,7 @@ def claim(run: Prepared, bench: Bench, *, fresh: bool) -> list[int]:
         # It was not when this start began to load the model.
         raise InputError(f"{record.folder}: another start has finished it meanwhile")
     record.claim(run.probe, run.digest, identity)
-    todo = [index for index in range(len(run.prompts)) if _read(run, index) is None]
+    todo = [index for index in range(len(run.prompts)) if read_shard(run, index) is None]
     again = sum(record.shard(index).exists() for index in todo)
     if again:
         tqdm.write(

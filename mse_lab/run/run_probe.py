@@ -1,5 +1,6 @@
 """Run a probe: configuration -> `results/<probe name>/`, resumed where it stopped."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from mse_lab.probe.schema import Probe
@@ -12,13 +13,19 @@ from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, claim, find_finished, measure_and_keep
 
 
-def _measure_prompts(run: Prepared, bench: Bench, todo: list[int]) -> None:
-    """Measure this process's share of the prompts; wait until all are measured."""
-    size = run.probe.pool.reference + run.probe.pool.replicate
-    done, processes, tally = len(run.prompts) - len(todo), run.processes, Tally()
-    hidden = not processes.first
+def measure_prompts(run: Prepared, bench: Bench, dealt: Iterable[int], done: int) -> None:
+    """Measure this process's share of the prompts; wait until all are measured.
+
+    Args:
+        run: The run.
+        bench: Its bench.
+        dealt: The prompts that are this process's, as they come.
+        done: How many are measured already.
+    """
+    size, tally = run.probe.pool.reference + run.probe.pool.replicate, Tally()
+    processes, hidden = run.processes, not run.processes.first
     with progress(run.name, len(run.prompts), done, size, hidden=hidden) as show:
-        for index in processes.deal(todo):
+        for index in dealt:
             shard = measure_and_keep(run, bench, index)
             tally = add_up([tally, Tally(1, shard.mean_reward, shard.truncated)])
             show(processes.total(tally))
@@ -61,7 +68,8 @@ def run_probe(
     processes.meet()
     with processes.hold(folder):
         todo = processes.agree(lambda: claim(run, bench, fresh=fresh))
-        _measure_prompts(run, bench, todo)
+        done = len(run.prompts) - len(todo)
+        measure_prompts(run, bench, processes.deal(todo), done)
         account = Account(device_model(bench.policy.device), peak_memory_bytes())
         accounts = processes.gather(account)
         return processes.agree(lambda: finish(run, bench, accounts))

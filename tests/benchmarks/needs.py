@@ -3,7 +3,7 @@
     PYTHONPATH=tests python -m benchmarks.needs
 
 Operations are counted by PyTorch's dispatcher on models of the full shape without content
-(`mse_lab.run.operations`); Gram products by the very code that reduces scores. Memory is
+(`benchmarks.operations`); Gram products by the very code that reduces scores. Memory is
 measured on one trial completion through models of one and of two layers of the full width,
 and continued to all layers. Times are computed from a stated speed: none was measured.
 """
@@ -17,10 +17,10 @@ import transformers
 from torch import nn
 
 from benchmarks.markdown import table
+from benchmarks.operations import Shape, counting, reduction_operations
 from benchmarks.qwen import SHAPES, Shapes
 from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.run.memory import Memory
-from mse_lab.run.operations import Shape, counting, reduction_operations
 from mse_lab.scores.factors import OuterProducts, RowSums
 
 GROUP = 64
@@ -143,12 +143,12 @@ def _factor_shapes(model: Any, prompt: int, completion: int) -> Iterator[tuple[S
     for module in model.model.modules():
         if isinstance(module, nn.Linear):
             rows, columns = module.weight.shape
-            yield (Shape(OuterProducts, read, rows, columns, False, prompt, dtype),)
+            yield (Shape(OuterProducts, read, rows, columns, prompt, dtype),)
     # Random completions occupy as many rows of the embedding as there are tokens.
     occurring = min(config.vocab_size, prompt + GROUP * (completion - 1))
     hidden = config.hidden_size
-    head = Shape(OuterProducts, completion, config.vocab_size, hidden, False, 0, dtype)
-    looked_up = Shape(RowSums, read, occurring, hidden, False, 0, dtype)
+    head = Shape(OuterProducts, completion, config.vocab_size, hidden, 0, dtype)
+    looked_up = Shape(RowSums, read, occurring, hidden, 0, dtype)
     yield from (
         [(head, looked_up)] if config.tie_word_embeddings else [(head,), (looked_up,)]
     )

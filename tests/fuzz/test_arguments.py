@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
+from mse_lab import cli
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.results.files import write_bytes
 
@@ -94,9 +95,9 @@ def test_no_command_at_all(unusable, words):
 def test_a_file_of_any_name_is_written_or_refused(tmp_path_factory, name):
     folder = tmp_path_factory.mktemp("written")
     try:
-        path = run_mse.file_to_write(f"{folder}/{name.replace('/', '_')}")
+        path = cli.file_to_write(f"{folder}/{name.replace('/', '_')}")
         write_bytes(path, b"whole")
-    except (InputError, OSError, run_mse.argparse.ArgumentTypeError):
+    except (InputError, OSError, cli.argparse.ArgumentTypeError):
         assert not list(folder.iterdir())
     else:
         assert path.read_bytes() == b"whole"

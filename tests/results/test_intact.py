@@ -93,7 +93,10 @@ def test_every_command_reads_a_whole_run(command, project, copy, capsys):
     ("command", "name"),
     [
         *((command, "mse.csv") for command in COMMANDS if command not in ("run", "plan")),
-        *((command, "pools.npz") for command in ("run", "claims", "advise", "report")),
+        *(
+            (command, "pools.npz")
+            for command in ("run", "plan", "claims", "advise", "report")
+        ),
         ("run", "completions.jsonl"),
         ("run", "diagnostics.json"),
         ("plan", "config.yaml"),
@@ -107,12 +110,6 @@ def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
     said = capsys.readouterr().err
     assert f"{copy.path(name)}: damaged" in said
     assert said.count("\n") == 1
-
-
-def test_a_plan_of_a_damaged_run_says_so(project, copy, capsys):
-    DAMAGES["cut"](copy.path("pools.npz"))
-    assert put("plan", project, copy) == 0
-    assert "pools.npz: damaged" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_list_says_so_and_goes_on(project, copy):

@@ -52,7 +52,7 @@ def test_every_estimator_is_named():
 
 
 def test_commands_exist():
-    from run_mse import parse
+    from mse_lab.cli import parse
 
     lines = re.findall(r"^    python run_mse\.py (.*)", README, re.MULTILINE)
     for words in (line.partition("#")[0].split() for line in lines):

@@ -12,7 +12,7 @@ content.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
+from mse_lab.scores.factors import OuterProducts, RowSums
 from mse_lab.scores.tied_parameters import reduce_factors
 
 _aten = torch.ops.aten
@@ -110,18 +110,6 @@ def counting() -> Iterator[Counter]:
         yield counter
 
 
-class _ComputedRows:
-    """Rows without content, which a product with the columns yields: a sliced head's."""
-
-    def __init__(self, columns_NTC: Tensor, rows: int) -> None:
-        self._columns = columns_NTC
-        self.shape = torch.Size([*columns_NTC.shape[:2], rows])
-
-    def __getitem__(self, index: Any) -> Tensor:
-        part = range(self.shape[-1])[index[-1]]
-        return self._columns @ self._columns.new_empty(self._columns.shape[-1], len(part))
-
-
 @dataclass(frozen=True)
 class Shape:
     """Shape of a factor of some completions; what it holds is not kept.
@@ -131,7 +119,6 @@ class Shape:
         tokens: Tokens of a completion that it sums over.
         rows: Rows of the gradient; of row sums those that occur in the block.
         columns: Columns of it, 1 where there are none.
-        computed: Whether its rows are computed when they are asked for.
         shared: Of the tokens, those whose columns are the same for all completions.
         dtype: Precision.
     """
@@ -140,25 +127,8 @@ class Shape:
     tokens: int
     rows: int
     columns: int
-    computed: bool
     shared: int
     dtype: torch.dtype
-
-    def lengthened(self, sequence: int, prompt: int, own: int) -> "Shape":
-        """Give the shape at other lengths of the prompt and of the longest completion.
-
-        Args:
-            sequence: Tokens of prompt and completion; a factor of fewer has the
-                completion's alone.
-            prompt: Tokens to add to the prompt.
-            own: Tokens to add to the completion.
-        """
-        whole = self.tokens == sequence
-        return replace(
-            self,
-            tokens=max(1, self.tokens + own + prompt * whole),
-            shared=max(0, self.shared + prompt) if self.shared else 0,
-        )
 
     def outer(self, completions: int) -> OuterProducts:
         """Make outer products of this shape without content."""
@@ -167,28 +137,7 @@ class Shape:
             shape = (completions, self.tokens, width)
             return torch.empty(shape, dtype=self.dtype, device="meta")
 
-        columns = empty(self.columns)
-        computed = _ComputedRows(columns, self.rows)
-        rows = computed if self.computed else empty(self.rows)
-        return OuterProducts(rows, columns, self.shared)
-
-
-def shape_of(factor: Factor) -> Shape | None:
-    """Describe a factor; None for one whose cost depends on what it holds."""
-    if isinstance(factor, OuterProducts):
-        rows, columns = factor.rows_NTR, factor.columns_NTC
-        computed = not isinstance(rows, Tensor)
-        sizes = columns.shape[1], rows.shape[-1], columns.shape[-1]
-        return Shape(OuterProducts, *sizes, computed, factor.shared, columns.dtype)
-    if isinstance(factor, RowSums):
-        index, columns = factor.index_NT, factor.columns_NTC
-        occurring = len(torch.unique(index))
-        sizes = columns.shape[1], occurring, columns.shape[-1]
-        return Shape(RowSums, *sizes, False, 0, columns.dtype)
-    if isinstance(factor, Dense):
-        values = factor.values
-        return Shape(Dense, 0, values[0].numel(), 1, False, 0, values.dtype)
-    return None
+        return OuterProducts(empty(self.rows), empty(self.columns), self.shared)
 
 
 def _row_sums_operations(shape: Shape, outer: Shape | None, count: int) -> int:
@@ -209,23 +158,17 @@ def reduction_operations(shapes: tuple[Shape, ...], completions: int) -> int:
         shapes: Of the factors of one parameter.
         completions: Completions of the block.
 
-    >>> weight = Shape(OuterProducts, 6, 3, 5, False, 0, torch.float32)
+    >>> weight = Shape(OuterProducts, 6, 3, 5, 0, torch.float32)
     >>> reduction_operations((weight,), 8)  # formed: 2 x 15 x 8 x (6 + 8 + 1)
     3600
     """
     outers = [shape for shape in shapes if shape.kind is OuterProducts]
     sums = [shape for shape in shapes if shape.kind is RowSums]
-    dense = [shape for shape in shapes if shape.kind is Dense]
-    if dense:
-        return 2 * dense[0].rows * completions * (completions + 1) + sum(
-            2 * completions * one.tokens * one.rows * one.columns for one in outers
-        )
     joined = outers[0] if outers else None
     total = sum(_row_sums_operations(one, joined, completions) for one in sums)
     if joined is not None:
-        reference = torch.empty(
-            joined.rows, joined.columns, dtype=joined.dtype, device="meta"
-        )
+        size = joined.rows, joined.columns
+        reference = torch.empty(*size, dtype=joined.dtype, device="meta")
         uses = [one.outer(completions) for one in outers]
         with counting() as counter:
             reduce_factors(uses, reference)
