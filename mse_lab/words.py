@@ -1,22 +1,17 @@
 """Words: numbers, shares, times and sizes as they are written for a reader.
 
-A number with an interval shows the digits that its interval allows: to the second digit of
-the interval's width, four at most. Intervals are (value, low, high). On pages numbers are
-typeset (minus signs, powers of ten, a dash where there is none); `plain` and what builds on
-it are for terminals.
+Intervals are (value, low, high). On pages numbers are typeset, and show the digits that
+their interval allows; `plain` and what builds on it are for terminals.
 """
 
 import math
 import re
-from collections.abc import Sequence
 
 Interval = tuple[float, float, float]
 
 NONE = "–"
 
-BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-
-MINUTE, HOUR, DAY = 60, 3600, 86400
+BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -97,11 +92,10 @@ def number(value: float | None, digits: int = 3) -> str:
 def parts(interval: Interval) -> tuple[str, str]:
     """Write a number, and its interval where it has one.
 
-    >>> parts((0.6234, 0.5666, 0.6852))
-    ('0.62', '[0.57, 0.69]')
+    They are written to the second digit of the interval's width, four at most.
     """
     value, low, high = interval
-    if math.isnan(low) or math.isnan(high):
+    if math.isnan(low) or math.isnan(high) or low == math.inf:
         return number(value), ""
     if math.isclose(low, high, rel_tol=1e-9):
         return f"{value:.4g}", ""
@@ -124,11 +118,7 @@ def with_interval(interval: Interval) -> str:
 
 
 def percent_parts(interval: Interval) -> tuple[str, str]:
-    """Write a share in percent, and its interval where it has one.
-
-    >>> percent_parts((0.0021, 0.0012, 0.0037))
-    ('0.2%', '[0.1, 0.4]')
-    """
+    """Write a share in percent, and its interval where it has one."""
     value, low, high = interval
     if math.isnan(value):
         return NONE, ""
@@ -162,6 +152,8 @@ def plain_with_interval(interval: Interval) -> str:
     '1.23 (1 to 1,500)'
     """
     value, low, high = map(plain, interval)
+    if interval[2] == math.inf:
+        return "infinite" if interval[1] == math.inf else f"at least {low}"
     return f"{value} ({low} to {high})"
 
 
@@ -197,23 +189,20 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.2g} s"
     whole = round(seconds)
-    for unit, name, part, small in (
-        (DAY, "d", HOUR, "h"),
-        (HOUR, "h", MINUTE, "min"),
-        (MINUTE, "min", 1, "s"),
-    ):
+    units = (86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")
+    for unit, name, part, small in units:
         if whole >= unit:
             count, rest = divmod(round(whole / part) * part, unit)
             return f"{count} {name} {rest // part} {small}"
     return f"{whole} s"
 
 
-def in_units(value: float, units: Sequence[tuple[float, str]] = BYTES) -> str:
-    """Write a number, bytes if nothing else is said, with a unit to two or three digits.
+def in_units(value: float) -> str:
+    """Write bytes in a unit that leaves two or three digits.
 
     >>> in_units(71.4e9), in_units(512)
     ('71 GB', '0.51 kB')
     """
-    size, name = next(((size, name) for size, name in units if value >= size), units[-1])
-    scaled = value / size
+    name = next((name for name, size in BYTES.items() if value >= size), "kB")
+    scaled = value / BYTES[name]
     return f"{scaled:.0f} {name}" if scaled >= 10 else f"{scaled:.2g} {name}"

@@ -1,7 +1,17 @@
 """Words: numbers with the digits that their intervals allow, and numbers that are none."""
 
+from math import inf
+
 from mse_lab.mse.intervals import UNKNOWN
-from mse_lab.words import NONE, number, percent, plain_percent, typeset, with_interval
+from mse_lab.words import (
+    NONE,
+    number,
+    percent,
+    plain_percent,
+    plain_with_interval,
+    typeset,
+    with_interval,
+)
 
 
 def test_numbers():
@@ -15,6 +25,9 @@ def test_intervals():
     assert with_interval((-1.234, -1.6, -0.8)) == "−1.23 [−1.60, −0.80]"
     assert with_interval((1.0, 1.0, 1.0)) == "1"
     assert with_interval((2.0, 1.5, float("nan"))) == "2.00"
+    assert with_interval((inf, inf, inf)) == "∞"
+    assert plain_with_interval((3.0, 2.0, inf)) == "at least 2"
+    assert plain_with_interval((inf, inf, inf)) == "infinite"
     assert with_interval((1009123.0, 978000.0, 1045000.0)) == "1.009 × 10⁶ [0.978, 1.045]"
 
 

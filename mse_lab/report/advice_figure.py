@@ -26,6 +26,13 @@ from mse_lab.report.drawing import (
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.2
 
+_LEGEND: dict[str, Any] = {
+    "fontsize": RC["font.size"],
+    "handlelength": 1.4,
+    "handletextpad": 0.5,
+    "columnspacing": 1.1,
+}
+
 
 def _draw_curves(axes: Axes, advice: Advice) -> None:
     for name, style in STYLES.items():
@@ -34,6 +41,7 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
     values = [advice.curves["grpo"][CURVE_SIZES.index(size)].value for size in SIZES]
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
     axes.plot(SIZES, values, mark, color=colour, markersize=4, mec="white", mew=0.5)
+    axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
 
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
@@ -49,18 +57,13 @@ def _mark_best(axes: Axes, advice: Advice) -> None:
     axes.set_title(f"G* = {best.value:.1f} ({best.low:.1f} to {best.high:.1f})")
 
 
-def _add_relative_scale(axes: Axes, advice: Advice) -> None:
-    """Give the MSE relative to ||g||^2 on the right, where that is measurably positive."""
-    if math.isinf(advice.noise_scale.high):
-        return
-    gradient2 = advice.gradient2.value
-    right = axes.secondary_yaxis(
-        "right",
-        functions=(
-            lambda mse: np.divide(mse, gradient2),
-            lambda error: np.multiply(error, gradient2),
-        ),
+def _add_relative_scale(axes: Axes, gradient2: float) -> None:
+    """Give the MSE relative to ||g||^2 on the right."""
+    both_ways = (
+        lambda mse: np.divide(mse, gradient2),
+        lambda error: np.multiply(error, gradient2),
     )
+    right = axes.secondary_yaxis("right", functions=both_ways)
     right.set_ylabel("MSE / ||g||²")
     right.spines["right"].set_visible(True)
     label_plainly(right.yaxis, like=axes.yaxis)
@@ -74,17 +77,12 @@ def compose_advice(advice: Advice) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)
-    axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
     _mark_best(axes, advice)
     label_plainly(axes.yaxis)
-    _add_relative_scale(axes, advice)
+    if not math.isinf(advice.noise_scale.high):
+        _add_relative_scale(axes, advice.gradient2.value)
     name_sizes(axes, SIZES)
-    spacing: dict[str, Any] = {
-        "handlelength": 1.4,
-        "handletextpad": 0.5,
-        "columnspacing": 1.1,
-    }
-    legend_above(figure, 4, fontsize=RC["font.size"], **spacing)
+    legend_above(figure, 4, **_LEGEND)
     if advice.warning:
         figure.suptitle("A CHECK FAILED")
     return figure

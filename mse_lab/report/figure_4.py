@@ -25,6 +25,7 @@ from mse_lab.report.drawing import (
     Style,
     collect_handles,
     draw_line,
+    label_plainly,
     legend_above,
     name_sizes,
     reach,
@@ -112,6 +113,7 @@ def _finish_panel(axes: Axes, tables: Tables) -> None:
     nothing = -math.inf < axes.dataLim.y1 <= 0
     if not nothing:
         axes.set_yscale("log", nonpositive="clip")
+        label_plainly(axes.yaxis)
     name_sizes(axes, sorted(set(tables.mse["group_size"])))
     title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
     remarks = {

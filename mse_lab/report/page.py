@@ -11,11 +11,10 @@ from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.errors import InputError
 from mse_lab.report.advice_report import advise_source, show_advice
 from mse_lab.report.claims_report import show_claims
-from mse_lab.report.figure_4_section import draw_curves
-from mse_lab.report.layout import lay_out, lay_out_part
+from mse_lab.report.curves_section import compare_pairs, draw_curves
+from mse_lab.report.layout import lay_out
 from mse_lab.report.prompt_scatter import draw_prompts
 from mse_lab.report.ranking_section import show_ranking
-from mse_lab.report.ratios_section import compare_pairs
 from mse_lab.report.run_facts import show_checks, show_environment, show_overview
 from mse_lab.results.files import write_text
 
@@ -48,8 +47,8 @@ def _sections(sources: Sequence[FinishedRun]) -> list[Section]:
 
 def compose_page(sources: Sequence[FinishedRun]) -> str:
     """Compose the page of finished runs."""
-    sections: list[tuple[Section, Markup]] = [
-        (one, lay_out_part(f"{one.key}.html", sources=sources, **one.context))
+    sections = [
+        (one, Markup(lay_out(f"{one.key}.html", sources=sources, **one.context)))
         for one in _sections(sources)
     ]
     dates = {str(source.environment.get("date", "")) for source in sources} - {""}

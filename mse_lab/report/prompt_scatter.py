@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,11 +26,8 @@ _PLAIN = Style("0.3", "o", "")
 _VALUE = "Value V of the prompt"
 
 
-class Scatter(NamedTuple):
-    """What a picture shows, a dot a prompt, and what draws it; None where no dot is."""
-
-    told: str
-    draw: Callable[[Axes], None] | None = None
+# What a picture shows, a dot a prompt, and what draws it; None where no dot is.
+Scatter = tuple[str, Callable[[Axes], None] | None]
 
 
 def _dots(axes: Axes, x: Floats, y: Floats, style: Style) -> None:
@@ -61,14 +58,14 @@ def _ratios(source: FinishedRun) -> Scatter:
     oracle = LAWS["oracle"](moments, size)
     known = oracle > 0
     if not known.any():
-        return Scatter("The oracle has no measurable noise at any prompt.")
+        return "The oracle has no measurable noise at any prompt.", None
     ratios = {
         name: LAWS[name](moments, size)[known] / oracle[known]
         for name in ("vanilla", "grpo")
     }
     below = (ratios["vanilla"] < 1).sum()
     nearer = (ratios["vanilla"] < ratios["grpo"]).sum()
-    return Scatter(
+    return (
         f"At G = {size}, vanilla is below the oracle at {below} of {known.sum()} prompts "
         f"and below GRPO-type at {nearer}."
         f"{_left_out(known, 'where the oracle has no measurable noise')}",
@@ -95,9 +92,9 @@ def _norms(source: FinishedRun) -> Scatter:
     # A score of zero has no place on a logarithmic axis.
     known = np.all((counts >= _FEWEST) & (sums > 0), axis=0)
     if not known.any():
-        return Scatter(f"No prompt has {_FEWEST} right and {_FEWEST} wrong completions.")
+        return f"No prompt has {_FEWEST} right and {_FEWEST} wrong completions.", None
     right, wrong = (sums / np.maximum(counts, 1))[:, known]
-    return Scatter(
+    return (
         f"Right completions have the smaller scores at {(right < wrong).sum()} of "
         f"{known.sum()} prompts; median ratio of right to wrong "
         f"{number(float(np.median(right / wrong)), 2)}."
@@ -117,10 +114,10 @@ def _correlations(source: FinishedRun) -> Scatter:
     pools = source.pools
     known = (pools.norms2_PN.std(1) > 0) & (pools.rewards_PN.std(1) > 0)
     if not known.any():
-        return Scatter("No prompt has rewards and scores that vary.")
+        return "No prompt has rewards and scores that vary.", None
     pairs = zip(pools.norms2_PN[known], pools.rewards_PN[known], strict=True)
     found = np.array([np.corrcoef(norms2, rewards)[0, 1] for norms2, rewards in pairs])
-    return Scatter(
+    return (
         f"Mean correlation {number(float(found.mean()), 2)}; negative at "
         f"{(found < 0).sum()} of {known.sum()} prompts."
         f"{_left_out(known, 'whose rewards or scores do not vary')}",
@@ -128,19 +125,16 @@ def _correlations(source: FinishedRun) -> Scatter:
     )
 
 
-def _drawing(
-    source: FinishedRun, name: str, scatter: Scatter
-) -> tuple[str, Drawing | None]:
-    told, draw = scatter
-    alt = f"{source.name}: {told}"
-    return told, draw and inline_panel(draw, f"{name}-{source.key}", alt)
+def _drawings(source: FinishedRun) -> list[tuple[str, Drawing | None]]:
+    norms = _norms if source.curves.binary else _correlations
+    drawings = []
+    for name, (told, draw) in {"ratio": _ratios(source), "norm": norms(source)}.items():
+        alt = f"{source.name}: {told}"
+        drawing = draw and inline_panel(draw, f"{name}-{source.key}", alt)
+        drawings.append((told, drawing))
+    return drawings
 
 
 def draw_prompts(sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Draw the prompts of every run: `runs`, (run, (what is told, its drawing))."""
-    runs = []
-    for source in sources:
-        norms = _norms if source.curves.binary else _correlations
-        scatters = {"ratio": _ratios(source), "norm": norms(source)}
-        runs.append((source, [_drawing(source, *one) for one in scatters.items()]))
-    return {"runs": runs}
+    return {"runs": [(source, _drawings(source)) for source in sources]}

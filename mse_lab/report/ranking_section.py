@@ -15,8 +15,6 @@ from mse_lab.report.drawing import STYLES
 from mse_lab.report.inline_svg import Drawing, inline_panel
 from mse_lab.words import number, power_of_ten, times, with_interval
 
-_GREY = "0.35"
-
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
 
@@ -30,7 +28,7 @@ _FIGURES = {
 }
 
 # What an unbiased estimator has exactly.
-_EXACT = {"slope": "1", "cosine": "1", "bias2": "0"}
+_EXACT: dict[str, str | Estimate] = {"slope": "1", "cosine": "1", "bias2": "0"}
 
 # They are no squares of gradients, so no common power of ten is taken out of them.
 _PURE = ("slope", "cosine")
@@ -44,15 +42,11 @@ def _marked(estimator: Estimator) -> str:
 
 def _figures(row: Ranked, level: float, power: int) -> list[str | Estimate]:
     """Give a row's figures in units of the power of ten that the columns' heads name."""
-    cells: list[str | Estimate] = []
+    figures: dict[str, str | Estimate] = {}
     for name in _FIGURES:
-        if row.estimator.unbiased and name in _EXACT:
-            cells.append(_EXACT[name])
-            continue
         unit = 1.0 if name in _PURE else 10.0**power
-        interval = row.curve.interval(name, level)
-        cells.append(Estimate(*(one / unit for one in interval)))
-    return cells
+        figures[name] = Estimate(*(one / unit for one in row.curve.interval(name, level)))
+    return list((figures | _EXACT if row.estimator.unbiased else figures).values())
 
 
 def _place(rank: Estimate) -> tuple[str, str]:
@@ -66,7 +60,7 @@ def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
     for place, row in enumerate(reversed(rows)):
         value, low, high = row.ratio
         name = row.estimator.name
-        colour = STYLES[name].colour if name in STYLES else _GREY
+        colour = STYLES[name].colour if name in STYLES else "0.35"
         axes.plot([low, high], [place, place], color=colour, linewidth=1.4)
         face = colour if row.estimator.unbiased else "white"
         axes.plot(value, place, "o", color=colour, markersize=5, markerfacecolor=face)

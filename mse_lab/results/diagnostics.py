@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from pydantic import TypeAdapter
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.results.shard import Shard
+from mse_lab.words import share as in_percent
+
+percent = partial(in_percent, digits=3)
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,13 @@ class Diagnostics:
     def lines(self) -> list[str]:
         """Put them in two lines for the screen."""
         same = percent(self.one_reward)
-        graded = f"mean reward {self.mean_reward:.3g}, all the same on {same}"
-        binary = (
-            f"accuracy {self.mean_reward:.3g}, V = 0 on {percent(self.never_right)} and "
-            f"V = 1 on {percent(self.always_right)}"
-        )
+        rewards = f"mean reward {self.mean_reward:.3g}, all the same on {same}"
+        if self.never_right is not None and self.always_right is not None:
+            rewards = (
+                f"accuracy {self.mean_reward:.3g}, V = 0 on {percent(self.never_right)} "
+                f"and V = 1 on {percent(self.always_right)}"
+            )
         ends = ", ".join(f"{one.text} {percent(one.share)}" for one in self.end_tokens)
-        rewards = graded if self.accuracy is None else binary
         return [
             f"rewards: {rewards} of {self.prompts} prompts",
             f"completions: {self.mean_length:.3g} tokens on average, "
@@ -90,15 +94,6 @@ def restore(values: Mapping[str, Any]) -> Diagnostics | None:
     if {*values, "given_up"} != names:
         return None
     return TypeAdapter(Diagnostics).validate_python(values)
-
-
-def percent(share: float | None) -> str:
-    """Write a share; nothing for none.
-
-    >>> percent(0.0312), percent(1.0)
-    ('3.12%', '100%')
-    """
-    return "" if share is None else f"{100 * share:.3g}%"
 
 
 def describe_tokens(

@@ -17,6 +17,7 @@ import pytest
 
 import mse_lab
 import run_mse
+from mse_lab.words import typeset
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "best-constant"]
@@ -125,19 +126,19 @@ def test_c1_to_c3_and_the_best_group_size(doors):
         pytest.approx(tuple(advice.best), rel=1e-6)
     )
     leads = {
-        "c1": (advice.between, "c1, gradients differ between prompts", "c₁ ="),
-        "c2": (advice.oracle, "c2, completions differ in a prompt", "c₂ ="),
-        "c3": (advice.pairs, "c3, the baseline is the group's mean", "c₃ ="),
-        "G*": (advice.best, "G* = 1 + sqrt(c3/c1) =", "G* ="),
+        "c1": (advice.between, "c1, gradients differ between prompts"),
+        "c2": (advice.oracle, "c2, completions differ in a prompt"),
+        "c3": (advice.pairs, "c3, the baseline is the group's mean"),
+        "G*": (advice.best, "G* = 1 + sqrt(c3/c1) ="),
     }
-    for name, (exact, in_words, on_page) in leads.items():
+    for name, (exact, in_words) in leads.items():
         places = {
             "claims.csv": read(row["measured"], name),
             "claims on the screen": read(doors["screen"], f"{name} "),
             "advice.md": read(doors["advice.md"], in_words),
             "advice on the screen": read(doors["screen"], in_words),
-            "page, advice": read(doors["page"], on_page),
-            "page, claims": read(doors["page"], on_page.removesuffix(" =") + " "),
+            "page, advice": read(doors["page"], typeset(in_words)),
+            "page, claims": read(doors["page"], typeset(name) + " "),
         }
         assert not apart(places, exact), name
     assert not apart({"overview": read(doors["page"], "Best group size G*")}, advice.best)
@@ -176,7 +177,7 @@ def test_the_two_squared_gradients_are_named_apart(doors):
     places = {
         "advice.md": read(doors["advice.md"], "The population's ||g||^2 ="),
         "screen": read(doors["screen"], "The population's ||g||^2 ="),
-        "page": read(doors["page"], "the population's ‖g‖² ="),
+        "page": read(doors["page"], "The population's ‖g‖² ="),
     }
     assert not apart(places, population)
 
