@@ -12,7 +12,9 @@ from itertools import product
 import numpy as np
 
 from mse_lab.answers.measured_run import MeasuredRun
-from simulated import DIMENSIONS, Design, analysed
+from mse_lab.probe.probe_files import dump_probe, parse_probe
+from mse_lab.results.records import Record
+from simulated import DIMENSIONS, Design, analysed, write_tables
 
 SIZES = (4, 8, 16, 32, 64)
 LEVEL, PROMPTS = 0.99, 60
@@ -124,3 +126,17 @@ def take(design, prompts):
     """Give the first prompts of a design."""
     parts = (design.probability_PC, design.score_PCD, design.reward_PC)
     return Design(*(part[:prompts] for part in parts))
+
+
+def write_run(folder, kind, seed):
+    """Write what a run of a design would leave."""
+    record = Record(folder)
+    evidence = draw(kind, seed, (4, 8))
+    values = {"model": {"path": "x"}, "prompts": {"source": "x"}, "group_sizes": [4, 8],
+              "pool": {"reference": 1024, "replicate": 32}, "estimators": ["grpo"],
+              "interval": {"level": LEVEL}}  # fmt: skip
+    record.path(".").mkdir(parents=True)
+    record.path("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
+    record.write_pools(evidence.pools)
+    write_tables(record, kind, PROMPTS)
+    return folder

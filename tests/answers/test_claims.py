@@ -3,26 +3,20 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from claimed_runs import (
     DESIGNS,
-    LEVEL,
     PROMPTS,
-    draw,
     evidence_of,
     verdicts,
+    write_run,
 )
-from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import judge_run, judge_runs
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
-from mse_lab.mse.intervals import UNKNOWN
-from mse_lab.probe.probe_files import dump_probe, parse_probe
-from mse_lab.report.claims_report import claims_markdown, write_claims
-from mse_lab.results.records import Record
-from simulated import Design, write_tables
+from mse_lab.report.claims_report import claims_markdown
+from simulated import Design
 
 
 def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
@@ -53,41 +47,10 @@ def test_never_right_proves_nothing():
     assert set(found.values()) == {"undecided"}
 
 
-def write_run(folder, kind, seed):
-    record = Record(folder)
-    evidence = draw(kind, seed, (4, 8))
-    values = {"model": {"path": "x"}, "prompts": {"source": "x"}, "group_sizes": [4, 8],
-              "pool": {"reference": 1024, "replicate": 32}, "estimators": ["grpo"],
-              "interval": {"level": LEVEL}}  # fmt: skip
-    record.path(".").mkdir(parents=True)
-    record.path("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
-    record.write_pools(evidence.pools)
-    write_tables(record, kind, PROMPTS)
-    return folder
-
-
-def test_written_claims(tmp_path):
-    folders = [write_run(tmp_path / kind, kind, 1) for kind in ("quiet", "small")]
-    claims = judge_runs([read_run(folder) for folder in folders])
-    for folder in folders:
-        write_claims(folder, claims)
-    table, page = (folders[0] / name for name in ("claims.csv", "claims.md"))
-    written = pd.read_csv(table)
-    assert set(written["run"]) == {"quiet", "quiet, small"}
-    assert set(written["verdict"]) == {"holds", "fails", "premise fails", "undecided"}
-    assert written["group_size"].isna().sum() == 16
-    assert (written["would_fail"].notna() == (written["kind"] == "identity")).all()
-    assert written["says"].notna().all()
-    assert "| Assumption 2 | evidence | **FAILS** |" in page.read_text()
-    first = table.read_bytes()
-    write_claims(folders[0], judge_runs([read_run(folder) for folder in folders]))
-    assert table.read_bytes() == first
-
-
-def test_bars_do_not_break_the_page():
-    claim = Claim("S", ("a",), "||W||", "||W||^2 is 1", "holds", "why", 4, UNKNOWN)
-    row = next(line for line in claims_markdown([claim]).splitlines() if "is 1" in line)
-    assert row.replace(r"\|", "").count("|") == 6
+def test_runs_of_one_name_are_refused(tmp_path):
+    folders = [write_run(tmp_path / one / "quiet", "quiet", 1) for one in "ab"]
+    with pytest.raises(InputError, match="two runs are named quiet"):
+        judge_runs([read_run(folder) for folder in folders])
 
 
 def test_a_folder_of_tables_only_is_refused(tmp_path):
@@ -98,9 +61,3 @@ def test_a_folder_of_tables_only_is_refused(tmp_path):
     (folder / "mse.csv").unlink()
     with pytest.raises(InputError, match=r"no finished run; make it with"):
         judge_runs([read_run(folder)])
-
-
-def test_runs_of_one_name_are_refused(tmp_path):
-    folders = [write_run(tmp_path / one / "quiet", "quiet", 1) for one in "ab"]
-    with pytest.raises(InputError, match="two runs are named quiet"):
-        judge_runs([read_run(folder) for folder in folders])

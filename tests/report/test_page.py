@@ -8,19 +8,11 @@ import pandas as pd
 import pytest
 
 from mse_lab.answers.measured_run import read_run
-from mse_lab.answers.ranking import middle_size, rank_estimators
 from mse_lab.errors import InputError
-from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.replicates import Key
-from mse_lab.probe.probe_files import dump_probe, parse_probe
 from mse_lab.report.page import write_report
-from mse_lab.results.analysis import analyse_run
-from mse_lab.results.checks import Check
-from mse_lab.results.files import write_json, write_table, write_text
-from mse_lab.results.records import Record
-from simulated import make_design
+from written_runs import EVIL, simulate, write_run
 
-SIZES = [2, 4, 8, 16, 32]
 SECTIONS = [
     "overview",
     "figure4",
@@ -35,48 +27,6 @@ SECTIONS = [
 ]
 EACH_RUN = ["ratios", "ranking", "advice", "prompts"]
 VOID = {"meta", "wbr"}
-EVIL = "<script>alert('&')</script>"
-
-
-def simulate(seed=1, prompts=12, reference=256, sizes=SIZES, **options):
-    """Pools of simulated prompts, two blocks each."""
-    rng = np.random.default_rng(seed)
-    design = make_design(rng, prompts, **options)
-    return design.draw(rng, reference, 2, max(sizes))
-
-
-def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **changes):
-    """Write what a run of these pools would leave."""
-    values = {
-        "model": {"path": f"models/{EVIL}"},
-        "prompts": {"source": "prompts.jsonl"},
-        "pool": {
-            "reference": pools.reference_rewards_PN.shape[1],
-            "replicate": pools.rewards_PN.shape[1],
-        },
-        "group_sizes": list(sizes),
-        "interval": {"resamples": 200},
-    }
-    probe = parse_probe(values | changes, "test")
-    record = Record(folder)
-    described = pd.DataFrame(
-        {
-            "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
-            "category": EVIL,
-            "mean_length": 0.0,
-            "truncated": 0.0,
-        }
-    )
-    result = analyse_run(name, probe, pools, described)
-    write_text(record.path("config.yaml"), dump_probe(probe))
-    record.write_pools(pools)
-    for table in ("mse.csv", "prompts.csv"):
-        write_table(record.path(table), result.tables[table])
-    check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
-    record.write_checks([check], [f"a warning {EVIL}"])
-    environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
-    write_json(record.path("environment.json"), environment)
-    return folder
 
 
 class Reader(HTMLParser):
@@ -264,36 +214,6 @@ def test_an_estimator_that_is_gone_is_named(tmp_path):
     assert "grpo-std(eps=1.0)" in page
 
 
-@pytest.fixture(scope="module")
-def ranking(folders):
-    return rank_estimators(read_run(folders[0], "run1"))
-
-
-def test_every_built_in_estimator_is_accounted_for(ranking):
-    named = [row.estimator.name for row in (*ranking.ranked, *ranking.unranked)]
-    assert ranking.group_size == 16
-    assert sorted(named) == sorted(ESTIMATORS)
-    assert not ranking.left_out
-
-
-def test_ranked_by_scale_free_mse(ranking):
-    values = [float(row.curve.point.scale_free_mse) for row in ranking.ranked]
-    assert values == sorted(values)
-    for row in ranking.ranked:
-        assert row.ratio.low <= row.ratio.value <= row.ratio.high or row.ratio.low > 0
-        assert 1 <= row.rank.low <= row.rank.high <= len(values)
-    [oracle] = [row for row in ranking.ranked if row.estimator.name == "oracle"]
-    assert oracle.ratio == (1, 1, 1)
-
-
-def test_a_factor_changes_no_rank(ranking, folders):
-    """Centred is GRPO-type times (G-1)/G: one scale-free MSE, up to noise."""
-    rows = {row.estimator.name: row for row in ranking.ranked}
-    raw = [float(rows[name].curve.point.mse) for name in ("centred", "grpo")]
-    assert raw[0] < raw[1]
-    assert rows["centred"].ratio.value == pytest.approx(rows["grpo"].ratio.value, rel=0.1)
-
-
 def test_intervals_are_those_of_the_run(folders):
     """The page's draws are the run's, so its intervals are those of mse.csv."""
     source = read_run(folders[0], "run1")
@@ -304,14 +224,3 @@ def test_intervals_are_those_of_the_run(folders):
         table.loc[("grpo", 16), ["mse", "mse_low", "mse_high"]].to_numpy(float),
         rtol=1e-8,
     )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [([4, 8, 16, 32, 64], 16), ([4, 16], 4), ([16], 16), ([32, 128], 32), ([1, 2], 2)],
-)
-def test_middle_size(tmp_path, sizes, expected):
-    pools = simulate(prompts=2, sizes=sizes)
-    names = ["vanilla", "oracle"]
-    folder = write_run(tmp_path / "run", pools, sizes=sizes, estimators=names)
-    assert middle_size(read_run(folder, "run1")) == expected

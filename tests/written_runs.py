@@ -1,0 +1,55 @@
+"""What a run of simulated prompts leaves in its folder, with markup in every text."""
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.probe.probe_files import dump_probe, parse_probe
+from mse_lab.results.analysis import analyse_run
+from mse_lab.results.checks import Check
+from mse_lab.results.files import write_json, write_table, write_text
+from mse_lab.results.records import Record
+from simulated import make_design
+
+SIZES = [2, 4, 8, 16, 32]
+EVIL = "<script>alert('&')</script>"
+
+
+def simulate(seed=1, prompts=12, reference=256, sizes=SIZES, **options):
+    """Pools of simulated prompts, two blocks each."""
+    rng = np.random.default_rng(seed)
+    design = make_design(rng, prompts, **options)
+    return design.draw(rng, reference, 2, max(sizes))
+
+
+def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **changes):
+    """Write what a run of these pools would leave."""
+    values = {
+        "model": {"path": f"models/{EVIL}"},
+        "prompts": {"source": "prompts.jsonl"},
+        "pool": {
+            "reference": pools.reference_rewards_PN.shape[1],
+            "replicate": pools.rewards_PN.shape[1],
+        },
+        "group_sizes": list(sizes),
+        "interval": {"resamples": 200},
+    }
+    probe = parse_probe(values | changes, "test")
+    record = Record(folder)
+    described = pd.DataFrame(
+        {
+            "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
+            "category": EVIL,
+            "mean_length": 0.0,
+            "truncated": 0.0,
+        }
+    )
+    result = analyse_run(name, probe, pools, described)
+    write_text(record.path("config.yaml"), dump_probe(probe))
+    record.write_pools(pools)
+    for table in ("mse.csv", "prompts.csv"):
+        write_table(record.path(table), result.tables[table])
+    check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
+    record.write_checks([check], [f"a warning {EVIL}"])
+    environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
+    write_json(record.path("environment.json"), environment)
+    return folder
