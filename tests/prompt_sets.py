@@ -6,7 +6,7 @@ from pathlib import Path
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.schema import Prompts
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 FIELDS = {"problem": "question", "answer": "answer"}
 
