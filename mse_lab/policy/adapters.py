@@ -58,20 +58,20 @@ def attach_adapter(
     """Attach what `find_adapter` gave to its base, which is where it is to stay.
 
     Returns:
-        The model with the adapter in its layers, the adapter's parameters by name, and
-        the identity of a saved adapter or what a fresh one was drawn from.
+        The model with the adapter in its layers, the parameters that count by name, and
+        which adapter it is.
     """
     if isinstance(adapter, FreshAdapter):
-        attached = _attach_fresh(model, adapter, seed)
+        model = _attach_fresh(model, adapter, seed)
         identity = f"drawn from seed {seed}"
     else:
-        attached = _attach_saved(model, adapter)
-        _refuse_variants(attached, adapter)
+        model = _attach_saved(model, adapter)
+        _refuse_variants(model, adapter)
         identity = identify(adapter, SAVED)
-    named = attached.named_parameters()
+    named = model.named_parameters()
     trained = {name: parameter for name, parameter in named if parameter.requires_grad}
-    attached.eval().requires_grad_(False)
-    return attached, trained, identity
+    model.eval().requires_grad_(False)
+    return model, trained, identity
 
 
 def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
@@ -103,7 +103,6 @@ def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
 
 
 def _check_targets(model: nn.Module, target: str | list[str]) -> None:
-    """See that every name of a fresh adapter's target is that of a linear layer."""
     kinds = {name: type(module) for name, module in model.named_modules()}
     linear = [name for name, kind in kinds.items() if kind in (nn.Linear, Conv1D)]
     last = sorted({name.rpartition(".")[2] for name in linear})
@@ -122,8 +121,12 @@ def _attach_saved(model: Any, location: Location) -> Any:
     if (kind := settings.peft_type) != peft.PeftType.LORA:
         raise location.refuse(f"a {kind.value} adapter", "give a LoRA adapter")
     settings.inference_mode = False
+    names = [name for name, _ in model.named_modules()]
+    where = f"{location.key} = {location.name}: {SAVED}"
     with loading(location, SAVED):
-        _refuse_endless(settings, model, location)
+        # Before PEFT searches by them: none may take for ever.
+        for pattern in _patterns(settings):
+            find_matching(pattern, names, where=where, match=re.fullmatch)
     with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
         wrapper = peft.PeftModel(model, settings)
         found = wrapper.load_adapter(folder, "default", is_trainable=True)
@@ -135,14 +138,6 @@ def _attach_saved(model: Any, location: Location) -> Any:
             "give a whole adapter of this base",
         )
     return wrapper.get_base_model()
-
-
-def _refuse_endless(settings: Any, model: nn.Module, location: Location) -> None:
-    """See that none of its regular expressions takes for ever, before PEFT searches."""
-    names = [name for name, _ in model.named_modules()]
-    where = f"{location.key} = {location.name}: {SAVED}"
-    for pattern in _patterns(settings):
-        find_matching(pattern, names, where=where, match=re.fullmatch)
 
 
 def _patterns(settings: Any) -> Iterator[str]:

@@ -33,7 +33,7 @@ VOCABULARIES = (
 
 @contextmanager
 def _quiet(location: Location, file: str) -> Iterator[None]:
-    """Load a file; leave the screen to one bar, ours, and to those of downloads."""
+    """Leave the screen to one bar, ours, and to those of downloads."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for library in ("huggingface_hub", "accelerate"):
@@ -46,11 +46,9 @@ def _quiet(location: Location, file: str) -> Iterator[None]:
 
 
 def load_settings(location: Location) -> tuple[Location, Any]:
-    """Load a checkpoint's configuration.
+    """Load a causal language model's configuration.
 
-    Returns:
-        The location pinned to one commit, so that all files are of the same one, and the
-        configuration, which is that of a causal language model.
+    Beside it is the location pinned to one commit, so that all files are of the same one.
     """
     check_object(location, "config.json")
     with _quiet(location, "config.json"):
@@ -130,12 +128,10 @@ def load_model(
 
 
 def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
-    """Tell whether weights are quantised, and see that nothing hangs on their gradient.
-
-    Of the ways to quantise, bitsandbytes' four bits are exact beside an adapter. Its eight
-    bits round activations, by a scale that depends on the rest of the batch, so that
-    log pi of a completion is no number of its own; other ways have not been measured.
-    """
+    """Tell whether weights are quantised, and see that nothing hangs on their gradient."""
+    # bitsandbytes' four bits are exact beside an adapter. Its eight bits round activations
+    # by a scale that depends on the rest of the batch, so that log pi of a completion is no
+    # number of its own; other ways to quantise have not been measured.
     how = getattr(settings, "quantization_config", None)
     if how is None:
         return False
@@ -156,7 +152,7 @@ def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
 
 
 def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
-    """See that every weight came from the checkpoint; transformers would draw the rest."""
+    # transformers draws what a checkpoint does not give.
     mismatched = [key for key, *_ in report["mismatched_keys"]]
     if lacking := sorted({*report["missing_keys"], *mismatched}):
         raise location.refuse(
@@ -166,7 +162,6 @@ def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
 
 
 def _refuse_forward(location: Location, model: Any) -> None:
-    """See that it is a model of its own, whose logits can be asked for by place."""
     if getattr(model, "_hf_peft_config_loaded", False):
         raise location.refuse(
             "a saved adapter", "name it by model.adapter, and its base by model.path"
@@ -178,7 +173,6 @@ def _refuse_forward(location: Location, model: Any) -> None:
 
 
 def _refuse_scattered(location: Location, model: Any) -> None:
-    """See that every weight is on a device, and a tied one on a single device."""
     what = f"model.device_map = auto: {location.name}"
     outside = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if outside or "disk" in getattr(model, "hf_device_map", {}).values():

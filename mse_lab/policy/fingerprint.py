@@ -47,7 +47,6 @@ def fingerprint(folder: Path) -> str:
 
 
 def _sample(file: BinaryIO, path: Path, size: int) -> list[Span]:
-    """List the parts of a large file that are hashed, as offsets."""
     tensors = _spans_of_tensors(file, size) if path.suffix == ".safetensors" else []
     return tensors or list(_pieces(0, size))
 
@@ -98,7 +97,6 @@ def identify_model(config: Model, root: Path) -> dict[str, str]:
     model = look_up("model.path", config.path, config.revision, root)
     identities = {"model": identify(model)}
     if isinstance(config.adapter, str):
-        asked = config.adapter, config.adapter_revision
-        adapter = look_up("model.adapter", *asked, root)
+        adapter = look_up("model.adapter", config.adapter, config.adapter_revision, root)
         identities["adapter"] = identify(adapter, "adapter_config.json")
     return identities

@@ -21,13 +21,12 @@ from mse_lab.probe.plain_text import local_path, reading
 
 @dataclass(frozen=True)
 class Location:
-    """Where a checkpoint lies.
+    """Where a checkpoint lies: a folder, or a name on the Hub.
 
     Attributes:
         key: The configuration's key that names it, such as `model.path`.
         name: The name, as the configuration has it.
-        where: The folder, or the Hub name.
-        revision: The Hub revision; None for the default branch, or a folder.
+        revision: The Hub's; None for the default branch, or a folder.
         online: Whether what is missing may be fetched from the Hub.
     """
 
@@ -76,11 +75,10 @@ class Location:
             return None
         return Path(found) if isinstance(found, str) else None
 
-    def refuse(self, reason: str, remedy: str) -> InputError:
+    def refuse(self, reason: object, remedy: str) -> InputError:
         """Say in one line what is wrong with it."""
-        return InputError(
-            f"{self.key} = {shorten(self.name, LONGEST_QUOTE)}: {reason}; {remedy}"
-        )
+        name = shorten(self.name, LONGEST_QUOTE)
+        return InputError(f"{self.key} = {name}: {reason}; {remedy}")
 
     def incomplete(self, reason: str) -> InputError:
         """Say that something is wrong with its files, or that some are missing."""
@@ -90,27 +88,30 @@ class Location:
             return self.refuse(reason, f"give a whole {whole}")
         if self.online:
             return self.refuse(reason, f"try again, or fetch it with: {self.download}")
-        return self._fetch_elsewhere(f"not whole in the local cache ({reason})")
+        return self.absent(f"not whole in the local cache ({reason})")
 
-    def _fetch_elsewhere(self, reason: str) -> InputError:
+    def damaged(self, file: str, reason: str) -> InputError:
+        """Say what is wrong with one of its files."""
+        return self.incomplete(f"{file} cannot be loaded: {reason}")
+
+    def absent(self, reason: str) -> InputError:
+        """Say that it is not here, and cannot be fetched now."""
         remedy = f"where there is a network, fetch it with: {self.download}"
         return self.refuse(reason, remedy)
 
 
 def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
     """Say whether a name is that of a folder, which may be entered, without the Hub."""
+    on_hub = Location(key, name, name, revision, online=True)
     try:
         path = local_path(name, root)
         if path is None:
-            return Location(key, name, name, revision, online=True)
+            return on_hub
         with reading(path):
             next(path.iterdir(), None)
             (path / "config.json").is_file()  # may it be entered
     except InputError as error:
-        raise InputError(
-            f"{key} = {shorten(name, LONGEST_QUOTE)}: {error}; give a folder that may be "
-            "read"
-        ) from None
+        raise on_hub.refuse(error, "give a folder that may be read") from None
     return Location(key, name, str(path), None, online=False)
 
 
@@ -130,9 +131,7 @@ def locate(
         raise location.refuse("no such folder", "give a checkpoint or Hub name")
     obstacle = _obstacle(location, file)
     if obstacle and location.file(file) is None:
-        raise location._fetch_elsewhere(
-            f"no such folder, not in the local cache, and {obstacle}"
-        )
+        raise location.absent(f"no such folder, not in the local cache, and {obstacle}")
     return replace(location, online=not obstacle)
 
 

@@ -111,12 +111,8 @@ def _failure(location: Location, error: BaseException, file: str) -> InputError:
     # The likeliest first.
     for path in sorted(found, key=lambda path: (path.name != file, path.name)):
         if flaw := _flaw(path):
-            return _damaged(location, path.name, flaw)
-    return _damaged(location, file, in_short(error))
-
-
-def _damaged(location: Location, file: str, reason: str) -> InputError:
-    return location.incomplete(f"{file} cannot be loaded: {reason}")
+            return location.damaged(path.name, flaw)
+    return location.damaged(file, in_short(error))
 
 
 def _flaw(path: Path) -> str:
@@ -141,7 +137,6 @@ def _flaw(path: Path) -> str:
 
 
 def _flaw_of_object(path: Path, values: Any) -> str:
-    """Say what is wrong with a file that holds JSON; a library may raise as well."""
     if not isinstance(values, dict):
         return "not a JSON object"
     if path.name == "tokenizer.json":
@@ -162,20 +157,19 @@ def check_object(location: Location, name: str) -> None:
     if path is None:
         return
     if flaw := _flaw(path):
-        raise _damaged(location, name, flaw)
-    for key, number in _counts_of_layers(json.loads(path.read_text("utf-8"))):
-        raise _damaged(location, name, f"no model has {key} = {shorten(str(number))}")
+        raise location.damaged(name, flaw)
+    for key, number in _excessive_counts(json.loads(path.read_text("utf-8"))):
+        raise location.damaged(name, f"no model has {key} = {shorten(str(number))}")
 
 
-def _counts_of_layers(values: Any, key: str = "") -> Iterator[tuple[str, float]]:
-    """Yield numbers of layers, or of labels, beyond reason."""
-    if isinstance(values, dict | list):
-        items = values.items() if isinstance(values, dict) else ((key, v) for v in values)
-        for name, value in items:
-            yield from _counts_of_layers(value, name)
-        return
-    is_count = isinstance(values, int | float) and _COUNT.search(key)
-    if is_count and values > MOST_LAYERS:
+def _excessive_counts(values: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from _excessive_counts(value, name)
+    elif isinstance(values, list):
+        for value in values:
+            yield from _excessive_counts(value, key)
+    elif isinstance(values, int | float) and _COUNT.search(key) and values > MOST_LAYERS:
         yield shorten(key), values
 
 
@@ -186,18 +180,16 @@ def limited(location: Location, file: str) -> Iterator[None]:
 
     def count(_: nn.Module, name: str, tensor: Any) -> None:
         nonlocal room
-        # Only now is a checkpoint of the Hub on this machine, whole.
-        room = room or SPARE_NUMBERS + NUMBERS_A_BYTE * _size(location.folder)
+        if not room:  # Only now is a checkpoint of the Hub on this machine, whole.
+            files = (path for path in location.folder.iterdir() if path.is_file())
+            size = sum(path.stat().st_size for path in files)
+            room = SPARE_NUMBERS + NUMBERS_A_BYTE * size
         if tensor is not None:
             room -= max(tensor.numel(), LEAST_NUMBERS)
         if room <= 0:
-            raise _damaged(location, file, "it describes more than the weights hold")
+            raise location.damaged(file, "it describes more than the weights hold")
 
     with ExitStack() as stack:
         stack.callback(register_module_parameter_registration_hook(count).remove)
         stack.callback(register_module_buffer_registration_hook(count).remove)
         yield
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
+from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits, sequences
 
 
 class _TokenLogProbs(torch.autograd.Function):
@@ -42,10 +42,10 @@ _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
 
 
 def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
-    """Sum each completion's token log-probabilities up to its length, (N,)."""
+    """Sum over each completion's own tokens, up to its length: (..., N, T) to (..., N)."""
     lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
-    positions = torch.arange(log_probs_NT.shape[1], device=log_probs_NT.device)
-    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(1)
+    positions = torch.arange(log_probs_NT.shape[-1], device=log_probs_NT.device)
+    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(-1)
 
 
 def _sum_log_probs(
@@ -62,30 +62,16 @@ def own_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Te
     return nn.functional.pad(tokens, (0, padding))
 
 
-def sequences(prompt: list[int], tokens_NT: Tensor) -> Tensor:
-    """Join a prompt and completions' tokens but the last: what the model reads."""
-    start = torch.tensor(prompt, device=tokens_NT.device).expand(len(tokens_NT), -1)
-    return torch.cat([start, tokens_NT[:, :-1]], dim=1)
-
-
 def sequence_log_probs(
     policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
 ) -> Tensor:
-    """Compute log pi(Y_i | x) from whole sequences, no cache, padded on the right.
+    """Compute log pi(Y_i | x), differentiable, from whole sequences, no cache, (N,).
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Its completions.
-        padding: Tokens of padding beyond the longest completion.
-
-    Returns:
-        Differentiable log-probabilities (N,). What follows a completion cannot change
-        them: attention is causal and the sum stops at its length.
+    `padding` tokens on the right, beyond the longest completion, cannot change it:
+    attention is causal and the sum stops at a completion's length.
     """
     tokens = own_tokens(policy, completions, padding)
-    inputs = sequences(prompt, tokens)
-    logits = policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1]).logits
+    logits = policy.logits(sequences(prompt, tokens), kept=tokens.shape[1])
     return _sum_log_probs(policy, logits, tokens, completions)
 
 

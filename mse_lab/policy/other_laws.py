@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import own_tokens, sum_own_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 
@@ -62,10 +63,9 @@ def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:
 
 
 def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]) -> Tensor:
-    """Compute log q - log pi of every token that was drawn, for the tilted rivals.
+    """Compute log q - log pi of every token that was drawn, (R, N, T), for tilted rivals.
 
-    Returns:
-        Log-ratios (R, N, T), whose exponentials are 1 on average over tokens drawn from pi.
+    Their exponentials are 1 on average over tokens drawn from pi.
     """
     own = log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
     ratios = _temperatures(log_probs_NTV, own)
@@ -114,13 +114,10 @@ def _sum_tilted(
     policy: Policy, prefix: SharedPrefix, batch: Completions
 ) -> NDArray[np.float64]:
     """Sum the tilted rivals' log-ratios over a batch of completions, (R,)."""
-    tokens = torch.from_numpy(batch.tokens_NT[:, : batch.lengths_N.max()]).to(policy.device)
-    logits = completion_logits(policy, prefix, tokens)
-    log_probs = policy.log_probabilities(logits)
-    ratios = tilted(log_probs, tokens.to(logits.device), policy.end_tokens)
-    positions = torch.arange(tokens.shape[1], device=logits.device)
-    own = positions < torch.from_numpy(batch.lengths_N).to(logits.device)[:, None]
-    return torch.where(own, ratios, 0).double().sum((1, 2)).cpu().numpy()
+    tokens = own_tokens(policy, batch)
+    log_probs = policy.log_probabilities(completion_logits(policy, prefix, tokens))
+    ratios = tilted(log_probs, tokens.to(log_probs.device), policy.end_tokens)
+    return sum_own_tokens(ratios.double(), batch).sum(-1).cpu().numpy()
 
 
 def rival_ratios(
@@ -131,15 +128,9 @@ def rival_ratios(
 ) -> NDArray[np.float64]:
     """Put a prompt's completions, of both pools, to every rival.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: All its completions.
-        log_probs_N: Their log-probabilities under the policy, recomputed.
-
     Returns:
         log L (R,), in order of `RIVALS`; of the tilted ones for `EXAMINED` tokens or so,
-        spread over the completions.
+        spread over the completions. `log_probs_N` are recomputed, under the policy.
     """
     chosen = _choose(completions)
     most = max(1, LOGITS // (int(chosen.lengths_N[-1]) * policy.vocabulary))

@@ -40,14 +40,12 @@ _SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 @dataclass(frozen=True)
 class Policy:
-    """A loaded policy.
+    """A loaded policy: the model in evaluation mode, and what is taken from it.
 
     Attributes:
-        model: The causal language model, in evaluation mode.
-        tokenizer: Its tokenizer.
         end_tokens: Ids that end a completion, every one of them.
         temperature: Divides the logits.
-        parameters: Name -> parameter, those that the score covers; tied ones once.
+        parameters: Those that the score covers, by name; tied ones once.
         batch: The most completions in one pass of sampling or of the reference.
         identity: `model`, and `adapter` where there is one -> which checkpoint it is: a
             Hub commit, or a hash of the folder.
@@ -151,7 +149,7 @@ def select_parameters(
     Args:
         model: The language model.
         patterns: `all`, or regular expressions that are searched for in the names.
-        trained: Those among which they pick, such as an adapter's; None for the model's.
+        trained: Those among which they pick, an adapter's; None for the model's.
     """
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
@@ -236,10 +234,9 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts: the token ids of each, at least one.
+    """Tokenize prompts, each at least a token, behind which new ones fit in the context.
 
-    With `chat` a text is the user's turn of a chat, in the tokenizer's template; behind it
-    the context must hold so many new tokens.
+    With `chat` a text is the user's turn of a chat, in the tokenizer's template.
     """
     texts = [prompt.text for prompt in prompts]
     if chat:

@@ -100,15 +100,10 @@ class _Beginnings:
 
 
 def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
-    """Invert a row's distribution function: the first token whose sum exceeds u.
+    """Invert distribution functions: the first token whose sum exceeds u, (N,).
 
-    Args:
-        log_probs_RV: Log-probabilities of each row.
-        uniforms_N: Float64 in [0, 1).
-        row_N: The row of each.
-
-    Returns:
-        Token ids (N,); a token of probability 0 is never given.
+    `row_N` says whose function each of the float64 uniforms, in [0, 1), is put to. A token
+    of probability 0 is never given.
     """
     sums_RV = log_probs_RV.exp().cumsum(dim=-1, dtype=torch.float64)
     # Each row's uniforms side by side: looked up together, its sums never repeated.
@@ -164,18 +159,12 @@ def draw(
 ) -> Completions:
     """Draw N completions of a prompt, of at most T tokens.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        uniforms_NT: In [0, 1); entry (n, t) draws token t of completion n.
-        prompt_id: The prompt's id, for messages.
+    Entry (n, t) of `uniforms_NT`, in [0, 1), draws token t of completion n.
     """
     prefix = SharedPrefix(policy, prompt)
-    batches = torch.from_numpy(uniforms_NT).to(policy.device).split(policy.batch)
-    starts = range(0, len(uniforms_NT), policy.batch)
+    uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
+    starts = range(0, len(uniforms), policy.batch)
+    batches = zip(starts, uniforms.split(policy.batch), strict=True)
     return concatenate(
-        [
-            _draw_batch(policy, prefix, batch, start, prompt_id)
-            for start, batch in zip(starts, batches, strict=True)
-        ]
+        [_draw_batch(policy, prefix, batch, at, prompt_id) for at, batch in batches]
     )

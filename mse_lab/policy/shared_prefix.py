@@ -22,8 +22,7 @@ class SharedPrefix:
     the completion's logits come from one forward pass.
 
     Attributes:
-        prompt: The prompt's token ids.
-        cache: Its keys and values; None where nothing can be shared.
+        cache: Keys and values; None where nothing can be shared.
         unread: The prompt tokens that are fed with each completion.
     """
 
@@ -80,9 +79,14 @@ class SharedPrefix:
             torch.autograd.backward(tensors, gradients)
 
 
+def sequences(prompt: list[int], tokens_NT: Tensor) -> Tensor:
+    """Join a prompt and completions' tokens but the last: what the model reads."""
+    start = torch.tensor(prompt, device=tokens_NT.device).expand(len(tokens_NT), -1)
+    return torch.cat([start, tokens_NT[:, :-1]], dim=1)
+
+
 def completion_logits(policy: Policy, prefix: SharedPrefix, tokens_NT: Tensor) -> Tensor:
     """Compute the logits of each token of completions after a prompt, (N, T, V)."""
     count, length = tokens_NT.shape
-    start = torch.tensor(prefix.unread, device=tokens_NT.device).expand(count, -1)
-    inputs = torch.cat([start, tokens_NT[:, :-1]], dim=1)
+    inputs = sequences(prefix.unread, tokens_NT)
     return policy.logits(inputs, prefix.expand(count), kept=length)

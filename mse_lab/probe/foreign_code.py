@@ -27,11 +27,7 @@ def load_extra(library: str, extra: str, key: str) -> Any:
 
 @contextmanager
 def guard(what: str) -> Iterator[None]:
-    """Turn whatever foreign code raises into one line; Ctrl-C stays what it is.
-
-    Args:
-        what: The probe's key, the function and its file, and what has failed.
-    """
+    """Turn whatever foreign code raises into one line: `what` has failed, and how."""
     try:
         yield
     except (KeyboardInterrupt, InputError):
@@ -42,11 +38,7 @@ def guard(what: str) -> Iterator[None]:
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
-    """Import the function `package.module:function` that a key of the probe names.
-
-    Returns:
-        The function; and the key, its name and its file, for messages.
-    """
+    """Import the `package.module:function` that a key names; say which, for messages."""
     module_name, _, function_name = name.partition(":")
     what = f"{key} = {name}"
     if not all(map(str.isidentifier, [*module_name.split("."), function_name])):

@@ -58,13 +58,7 @@ def find_matching(
     where: str = "parameters",
     match: Callable[[str, str], object] = re.search,
 ) -> set[str]:
-    """Find the names that a regular expression matches.
-
-    Args:
-        pattern: The expression.
-        names: The names.
-        where: Where it stands, for messages.
-        match: How it is to match; by default somewhere in the name.
+    """Find the names that a regular expression matches; by default, somewhere in them.
 
     >>> find_matching("[.]1[.]", ["layers.1.mlp", "layers.11.mlp"])
     {'layers.1.mlp'}

@@ -32,11 +32,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def fault_of_text(text: str, *, controls: bool = False) -> str:
-    r"""Say why a text cannot be used; empty if it can.
-
-    Args:
-        text: The text.
-        controls: Whether control characters and line breaks may stand in it.
+    r"""Say why a text, which may hold `controls` or not, cannot be used; empty if it can.
 
     >>> fault_of_text("a\tb"), fault_of_text("a\tb", controls=True)
     ('holds a control character or line break; take it out', '')

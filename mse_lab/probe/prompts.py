@@ -25,7 +25,6 @@ class Prompt:
     Attributes:
         id: Unique in its set; names the prompt's random streams and its row in tables.
         text: What the model is shown, before any chat template.
-        category: From the prompt set, or empty.
         record: The whole row of the prompt set, as a reward sees it, and in it `id`,
             `problem`, `answer` and `category` by these names.
     """
@@ -36,16 +35,18 @@ class Prompt:
     record: Mapping[str, Any]
 
 
+def _choose(row: Row, name: str) -> str:
+    there = shorten(", ".join(row.values), 500) or "nothing"
+    return f"set prompts.fields.{name} to one of {there}"
+
+
 def _take(row: Row, name: str, fields: Fields) -> Any:
     """Take a field that must be there."""
     field = getattr(fields, name)
     value = row.values.get(field)
     if value is None or not str(value).strip():
-        remedy = "fill it in"
-        if field not in row.values:
-            there = shorten(", ".join(row.values), 500) or "nothing"
-            remedy += f", or set prompts.fields.{name} to one of {there}"
-        raise InputError(f"{row.where}: {field} is missing or empty; {remedy}")
+        remedy = "" if field in row.values else f", or {_choose(row, name)}"
+        raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
     return value
 
 
@@ -64,11 +65,8 @@ def _make_record(row: Row, fields: Fields, identity: str) -> Record:
     if fields.category in row.values:
         record["category"] = row.values[fields.category]
     elif fields.category != "category":
-        there = shorten(", ".join(row.values), 500)
-        raise InputError(
-            f"{row.where}: has no {fields.category}; set prompts.fields.category to one of "
-            f"{there}"
-        )
+        remedy = _choose(row, "category")
+        raise InputError(f"{row.where}: has no {fields.category}; {remedy}")
     for name, text in (("id", identity), ("category", _category(record))):
         # It is to stand in a line of a table.
         fault = fault_of_text(text)
@@ -80,7 +78,6 @@ def _make_record(row: Row, fields: Fields, identity: str) -> Record:
 
 
 def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Record]:
-    """Turn rows into records, with ids made from the row numbers where there are none."""
     seen: set[str] = set()
     numbered = False
     for row in rows:
@@ -118,14 +115,13 @@ def read_records(config: Prompts, root: Path) -> list[Record]:
 
 
 def _shots_source(config: Prompts) -> Source:
-    """Resolve where demonstrations come from: what is not said is as for the prompts."""
+    """Say where demonstrations come from: what is not said is as for the prompts."""
     shots = config.shots
-    if shots.source is not None:
-        said = (shots.source, shots.subset, shots.split, shots.revision)
-    else:
-        subset, revision = shots.subset or config.subset, shots.revision or config.revision
-        said = (config.source, subset, shots.split, revision)
-    return Source("prompts.shots", *said)
+    subset, revision = shots.subset, shots.revision
+    if shots.source is None:
+        subset, revision = subset or config.subset, revision or config.revision
+    name = shots.source or config.source
+    return Source("prompts.shots", name, subset, shots.split, revision)
 
 
 def _as_compared(problem: Any) -> str:
@@ -139,8 +135,6 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
     They are the first rows of their source whose problem is not among the `records` and
     not shown yet, whatever its case and white space.
     """
-    if not config.shots.count:
-        return []
     source = _shots_source(config)
     _, rows = read_rows(source, root, default_split="train")
     taken = {_as_compared(record["problem"]) for record in records}
@@ -151,7 +145,7 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
             continue
         taken.add(_as_compared(problem))
         answer = _take(row, "answer", config.fields)
-        shots.append(row.values | {"problem": problem, "answer": answer})
+        shots.append({"problem": problem, "answer": answer})
         if len(shots) == config.shots.count:
             return shots
     raise InputError(
@@ -172,13 +166,9 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
             "has no place for demonstrations; use word-problem, or add {shots} ... {/shots}"
         )
     records = read_records(config, root)
-    shots = read_shots(config, records, root)
+    shots = read_shots(config, records, root) if config.shots.count else []
+    texts = (template.render(str(record["problem"]), shots) for record in records)
     return [
-        Prompt(
-            id=record["id"],
-            text=template.render(str(record["problem"]), shots),
-            category=_category(record),
-            record=record,
-        )
-        for record in records
+        Prompt(record["id"], text, _category(record), record)
+        for text, record in zip(texts, records, strict=True)
     ]

@@ -184,7 +184,7 @@ Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 class Probe(_Section):
     """One model configuration and how it is measured: a whole YAML file.
 
-    With `completions`, a JSONL file (`supplied_line.py`), they are read instead of drawn,
+    With `completions`, a JSONL file (`policy/supplied.py`), they are read instead of drawn,
     and `reward: supplied` takes their rewards from it too.
     """
 

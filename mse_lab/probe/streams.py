@@ -29,17 +29,9 @@ def stream(seed: int, *name: str) -> np.random.Generator:
 def uniforms(
     seed: int, prompt_id: str, pool: str, completions: range, positions: int
 ) -> NDArray[np.float64]:
-    """Draw the uniforms that draw a prompt's completions.
+    """Draw the uniforms that draw a prompt's completions, (N, T) in [0, 1).
 
-    Args:
-        seed: The run's seed.
-        prompt_id: The prompt's id.
-        pool: Name of the pool, such as `replicate`.
-        completions: Numbers of the completions in their pool.
-        positions: Tokens per completion.
-
-    Returns:
-        Array (N, T) in [0, 1), keyed by (seed, prompt id, pool, completion, position).
+    Each is keyed by (seed, prompt id, pool, number of the completion in it, position).
 
     >>> whole = uniforms(0, "a", "replicate", range(5), 8)
     >>> part = uniforms(0, "a", "replicate", range(3, 5), 2)

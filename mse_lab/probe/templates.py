@@ -69,13 +69,7 @@ def _fill(text: str, values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """A template, taken apart.
-
-    Attributes:
-        before: The text up to the demonstrations.
-        shot: The text of a demonstration; empty where the template has no place for any.
-        after: The text behind them; holds `{problem}` if `before` does not.
-    """
+    """A template, taken apart: `shot` is empty where it has no place for demonstrations."""
 
     before: str
     shot: str
@@ -90,10 +84,8 @@ class Template:
 
 def parse_template(text: str, name: str) -> Template:
     """Take a template apart; `name` is for messages."""
-    before, shot, after = text, "", ""
     parts = _SHOTS.split(text)
-    if len(parts) == 3:
-        before, shot, after = parts
+    before, shot, after = parts if len(parts) == 3 else (text, "", "")
     fault, around = "", before + after
     if len(parts) > 3 or "{shots}" in around or "{/shots}" in around:
         fault = "{shots} and {/shots} must stand once each, in this order"

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import own_tokens, sequences, sum_own_tokens
+from mse_lab.policy.log_probabilities import own_tokens, sum_own_tokens
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import sequences
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
 from mse_lab.scores.module_calls import replaced_forward
 from mse_lab.scores.recorder import Recorder

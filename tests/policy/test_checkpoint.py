@@ -13,26 +13,7 @@ import run_mse
 from models import SIZES, random_model, randomise, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as module
-from mse_lab.policy.policy import encode_prompts, load_policy
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import Prompt
-
-
-@pytest.fixture
-def copy(tmp_path, checkpoint):
-    """A copy of the checkpoint, to be spoilt."""
-    return shutil.copytree(checkpoint, tmp_path / "copy")
-
-
-def load(folder, **model):
-    values = {"path": str(folder), "device": "cpu", **model}
-    probe = parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
-    return load_policy(probe, folder.parent)
-
-
-def change_config(folder, name="config.json", **changes):
-    path = folder / name
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+from spoilt_checkpoints import change_config, load
 
 
 def drop_weight(folder):
@@ -49,11 +30,6 @@ def truncate(folder):
 def drop_tokenizer(folder):
     for path in folder.glob("tokenizer*"):
         path.unlink()
-
-
-def keep_sentencepiece_only(folder):
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer.model").write_bytes(b"\x0a\x10 no such model")
 
 
 def bring_code(folder):
@@ -189,31 +165,6 @@ def test_a_spoilt_checkpoint_is_refused_in_one_line(copy, capfd, name):
     assert capfd.readouterr().err == ""
 
 
-def test_a_panic_while_a_prompt_is_read_is_one_line(copy, capfd):
-    piece = {"SpecialToken": {"id": "q", "type_id": 0}}
-    template = {"single": [piece], "pair": [], "special_tokens": {}}
-    change_config(
-        copy, "tokenizer.json", post_processor={"type": "TemplateProcessing", **template}
-    )
-    policy, prompt = load(copy), Prompt(id="p", text="1", category="", record={})
-    with pytest.raises(InputError, match=r"tokenizer.json cannot be loaded: no entry"):
-        encode_prompts(policy, [prompt], chat=False, new_tokens=1)
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("error", [KeyError("ours"), KeyboardInterrupt()], ids=repr)
-def test_an_error_of_ours_or_an_interruption_is_no_damage(copy, monkeypatch, error):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr("mse_lab.policy.policy.select_parameters", fail)
-    with pytest.raises(type(error)):
-        load(copy)
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
-    with pytest.raises(KeyboardInterrupt if error.args == () else InputError):
-        load(copy)
-
-
 @pytest.mark.parametrize(
     "how",
     [
@@ -227,16 +178,6 @@ def test_an_adapter_on_other_quantised_weights_is_refused(copy, how):
     change_config(copy, quantization_config=how)
     with pytest.raises(InputError, match=r"no exact score; .*four bits of bitsandbytes"):
         load(copy, adapter={"rank": 2})
-
-
-def test_missing_converters_are_named(copy, monkeypatch):
-    keep_sentencepiece_only(copy)
-    for name in ("is_sentencepiece_available", "is_tiktoken_available"):
-        for module_ in (transformers.convert_slow_tokenizer, transformers.utils):
-            if hasattr(module_, name):
-                monkeypatch.setattr(module_, name, lambda: False)
-    with pytest.raises(InputError, match="pip install sentencepiece tiktoken"):
-        load(copy)
 
 
 def small(config_class, **sizes):
@@ -323,15 +264,6 @@ def test_a_tied_head_that_came_apart_is_refused(copy):
     location = module.Location("model.path", "copy", str(copy), None, online=False)
     with pytest.raises(InputError, match="came apart on two devices"):
         module._refuse_scattered(location, policy.model)
-
-
-def test_memory_that_runs_out_is_named(copy, monkeypatch):
-    def fail(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
-
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
-    with pytest.raises(InputError, match=r"does not fit into memory.*bfloat16"):
-        load(copy)
 
 
 def test_a_precision_that_a_device_lacks_is_refused(copy, monkeypatch):

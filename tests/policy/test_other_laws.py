@@ -1,5 +1,7 @@
 """Rival laws: never likelier than the policy where it draws, likelier where it does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,6 @@ from mse_lab.policy.other_laws import (
     tilted,
     warn_of_rival,
 )
-from mse_lab.policy.policy import Policy
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import check_rivals
@@ -179,7 +180,7 @@ def test_another_model_is_caught(policy):
 
 def test_the_same_draws_twice_are_caught(policy):
     """As a sampler gives them that is called twice with one seed; completions are long."""
-    long = Policy(**{**vars(policy), "end_tokens": (1,), "temperature": 2.0})
+    long = replace(policy, end_tokens=(1,), temperature=2.0)
     drawn = draw_many(long, count=32)
     assert holds(long, drawn)
     assert not holds(long, concatenate([drawn, drawn]))

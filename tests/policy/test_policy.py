@@ -1,64 +1,19 @@
 """The policy: what of a checkpoint is taken, which parameters count, how prompts go in."""
 
 import json
-import shutil
 
 import pytest
 import torch
 
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.chat_template import render_chats
 from mse_lab.policy.policy import (
     encode_prompts,
-    load_policy,
     pick_device,
     select_parameters,
 )
-from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-
-
-@pytest.fixture
-def copy(tmp_path, checkpoint):
-    return shutil.copytree(checkpoint, tmp_path / "copy")
-
-
-def parse(**model):
-    values = {"path": "x", "device": "cpu", **model}
-    return parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
-
-
-def load(folder, **model):
-    return load_policy(parse(path=str(folder), **model), folder.parent)
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ({"adapter": {"rank": 0}}, "model.adapter.rank = 0: should be greater"),
-        ({"adapter": {"rnk": 4}}, "unknown key model.adapter.rnk; did you mean rank?"),
-        ({"adapter": {"target": "q_proj"}}, "target = 'q_proj': use all-linear, or a list"),
-        ({"adapter": {"alpha": -1}}, "model.adapter.alpha = -1: should be greater"),
-        ({"adapter": 3}, "model.adapter = 3: should be a valid string"),
-        ({"device_map": "auto"}, "takes all devices; set model.device = auto, not cpu"),
-        ({"device_map": "balanced"}, "model.device_map = 'balanced': should be 'auto'"),
-        ({"adaptor": "x"}, "unknown key model.adaptor; did you mean adapter?"),
-    ],
-    ids=["rank", "misspelt", "target", "alpha", "kind", "device", "map", "adapter"],
-)
-def test_a_model_section_that_cannot_be_used_is_refused(model, expected):
-    with pytest.raises(InputError) as refused:
-        parse(**model)
-    assert expected in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_a_fresh_adapter_has_defaults():
-    adapter = parse(adapter={}).model.adapter
-    assert (adapter.rank, adapter.alpha, adapter.target) == (8, 16.0, "all-linear")
-    assert parse(adapter="owner/name").model.adapter == "owner/name"
-    assert parse().model.adapter is None
+from spoilt_checkpoints import load
 
 
 def test_all_end_tokens_are_taken_and_nothing_else(copy):
@@ -110,51 +65,6 @@ def test_a_device_that_is_not_there_is_refused():
 
 def prompt(text):
     return Prompt(id="p", text=text, category="", record={"id": "p"})
-
-
-TEMPLATES = {
-    "raises": ("{{ raise_exception('no user turn') }}", "fails on prompt p: no user turn"),
-    "divides by zero": ("{{ 1 / 0 }}", "division by zero"),
-    "recurses": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion depth"),
-    "towers": ("{{ 9 ** (9 ** (9 ** 9)) }}", "not done after"),
-    "long": ("{{ 'a' * 5000000 }}", "makes 5000000 characters"),
-    "no memory": ("{{ 'a' * 100000000000 }}", "MemoryError"),
-    "no text": (["x"], "fails on prompt p: "),
-}
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_chat_template_that_fails_is_refused(copy, monkeypatch, capfd, name):
-    """Nothing that it does hangs, or reaches this process."""
-    if name == "towers":
-        monkeypatch.setattr("mse_lab.policy.chat_template.SECONDS", 2.0)
-    policy = load(copy)
-    policy.tokenizer.chat_template, expected = TEMPLATES[name]
-    with pytest.raises(InputError, match=expected) as refused:
-        encode_prompts(policy, [prompt("1")], chat=True, new_tokens=1)
-    assert str(refused.value).startswith("prompts.chat = true: ")
-    assert "\n" not in str(refused.value)
-    assert capfd.readouterr().err == ""
-
-
-def test_a_chat_is_what_transformers_makes_of_it(copy):
-    policy = load(copy)
-    policy.tokenizer.chat_template = (
-        "{{ eos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %} 3{% endif %}"
-    )
-    texts = ["1 2", "3", "2\n1"]
-    expected = [
-        policy.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-        for text in texts
-    ]
-    assert render_chats(policy.tokenizer, ["a", "b", "c"], texts) == expected
-    found = encode_prompts(policy, [prompt("1 2")], chat=True, new_tokens=1)
-    assert found == [[0, 1, 2, 3]]
 
 
 def test_another_models_tokenizer_is_refused(copy):

@@ -1,6 +1,7 @@
 """Sampling: from exactly the policy, whatever the batch."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_length_is_where_the_first_end_token_stands():
 def test_frequencies_are_the_enumerated_probabilities(temperature):
     """Chi-square on all completions of two tokens; false alarm 1e-6 for each case."""
     policy = random_policy(vocabulary=5, ends=(1,))
-    policy = type(policy)(**{**vars(policy), "temperature": temperature, "batch": 4000})
+    policy = replace(policy, temperature=temperature, batch=4000)
     prompt, count = [3, 4, 2], 4000
     exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
     drawn = draw(policy, prompt, numbers(count, positions=2), "a")

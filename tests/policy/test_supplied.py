@@ -13,8 +13,13 @@ from models import random_policy
 from mse_lab.errors import InputError, shown
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import encode_prompts, load_policy
-from mse_lab.policy.supplied import find_completions
-from mse_lab.policy.supplied_line import parse_line, read_log_prob, read_reward, read_tokens
+from mse_lab.policy.supplied import (
+    find_completions,
+    parse_line,
+    read_log_prob,
+    read_reward,
+    read_tokens,
+)
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
@@ -174,11 +179,6 @@ def test_rewards_of_the_file(drawn, write, run):
     status, there = run("there", completions=write(lines), reward="supplied")
     assert status == 0
     assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
-
-
-def test_rewards_need_a_file(write_probe):
-    with pytest.raises(InputError, match="there is no file to read it from"):
-        load_probe(write_probe(reward="supplied"))
 
 
 def test_a_changed_file_is_refused(drawn, write, run, capsys):

@@ -1,0 +1,11 @@
+"""Fixtures: a checkpoint that may be changed."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def copy(tmp_path, checkpoint):
+    """A copy of the checkpoint, to be spoilt."""
+    return shutil.copytree(checkpoint, tmp_path / "copy")

@@ -1,0 +1,51 @@
+"""Log-probabilities: two ways to one number, and the gradient that is written by hand."""
+
+import numpy as np
+import torch
+
+from models import random_policy
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import (
+    _token_log_probs,
+    completion_log_probs,
+    sequence_log_probs,
+    sum_own_tokens,
+)
+from mse_lab.policy.shared_prefix import SharedPrefix
+
+PROMPT = [3, 4, 5]
+ENDED = Completions.ending(np.array([[4, 1, 7], [5, 6, 7]]), np.zeros(2), (1,))
+
+
+def test_the_gradient_of_a_token_is_autograds():
+    logits = torch.arange(30.0).double().sin().reshape(2, 3, 5).requires_grad_()
+    tokens = torch.tensor([[0, 4, 2], [1, 1, 3]])
+    weights = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]]).double()
+    expected = torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0]
+    found = _token_log_probs(logits, tokens)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad((weights * found).sum(), logits),
+        torch.autograd.grad((weights * expected).sum(), logits),
+    )
+
+
+def test_a_sum_ends_with_its_completion():
+    """What follows the end token counts nothing, NaN neither."""
+    log_probs = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -2.0, -4.0]])
+    assert sum_own_tokens(log_probs, ENDED).tolist() == [-3.0, -7.0]
+    several = sum_own_tokens(torch.stack([log_probs, 2 * log_probs]), ENDED)
+    assert several.tolist() == [[-3.0, -7.0], [-6.0, -14.0]]
+
+
+def test_whole_sequences_and_a_shared_prompt_give_the_same():
+    policy = random_policy()
+    whole = sequence_log_probs(policy, PROMPT, ENDED)
+    after = completion_log_probs(policy, SharedPrefix(policy, PROMPT), ENDED)
+    torch.testing.assert_close(whole, after)
+    padded = sequence_log_probs(policy, PROMPT, ENDED, padding=2)
+    torch.testing.assert_close(whole, padded)
+    inputs = torch.tensor([[*PROMPT, *ENDED.tokens_NT[1]]])
+    log_probs = policy.log_probabilities(policy.logits(inputs, kept=4))[0, :3]
+    alone = log_probs.gather(-1, inputs[0, 3:, None]).sum()
+    torch.testing.assert_close(whole[1], alone)

@@ -1,0 +1,200 @@
+"""Sources: rows of files, of data sets, and of data sets of the Hub."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+
+import datasets
+import pytest
+
+from mse_lab.errors import InputError
+from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
+from served_hub import COMMIT, ServedHub
+
+
+def test_lines_are_ended_by_line_feeds_alone(tmp_path):
+    """U+2028 may stand in a text; a byte order mark and CR LF do no harm."""
+    path = tmp_path / "p.jsonl"
+    text = '{"id": 1, "problem": "a\u2028b", "answer": 1}\r\n\r\n{"id": 2, "problem": "c"'
+    path.write_bytes(b"\xef\xbb\xbf" + f'{text}, "answer": 2}}\r\n'.encode())
+    assert [prompt.text for prompt in load(source=path, template="none")] == [
+        "a\u2028b",
+        "c",
+    ]
+
+
+def test_carriage_returns_end_lines_too(tmp_path):
+    row = '{"id": %d, "problem": "1", "answer": 1}'
+    path = tmp_path / "p.jsonl"
+    path.write_bytes("\r".join([row % 1, row % 2]).encode())
+    assert [prompt.id for prompt in load(source=path)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "-a/b"])
+def test_no_name_for_the_hub(name):
+    with pytest.raises(InputError, match="no such file or folder, and no name for the Hub"):
+        load(source=name)
+
+
+@pytest.mark.parametrize("source", ["none.jsonl", "folder/none.jsonl", "a/b/c", "gsm8k"])
+def test_no_such_source(source):
+    """A misspelt path is not looked for on the Hub."""
+    with pytest.raises(InputError, match=f"prompts.source = {source}: no such file"):
+        load(source=source)
+
+
+def as_lines(folder, splits):
+    for split, rows in splits.items():
+        rows.to_json(folder / f"{split}.jsonl")
+
+
+def as_parquet(folder, splits):
+    for split, rows in splits.items():
+        rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+def as_saved(folder, splits):
+    splits.save_to_disk(folder)
+
+
+@pytest.mark.parametrize("write", [as_lines, as_parquet, as_saved])
+def test_a_local_folder(write, splits, tmp_path, lines):
+    """The test split by default, the demonstrations from the training split."""
+    folder = tmp_path / "sums"
+    folder.mkdir()
+    write(folder, splits)
+    values = {"fields": FIELDS, "template": "word-problem"}
+    train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
+    assert load(source=folder, **values, shots={"count": 2}) == load(
+        source=lines, **values, shots={"count": 2, "source": str(train)}
+    )
+    assert len(load(source=folder, **values, split="train")) == 5
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_local_file(suffix, splits, tmp_path, lines):
+    path = tmp_path / f"sums.{suffix}"
+    getattr(splits["test"], f"to_{suffix}")(path)
+    assert load(source=path, fields=FIELDS) == load(source=lines, fields=FIELDS)
+
+
+def write_repository(folder, splits):
+    """Two subsets, as the Hub holds GSM8K."""
+    configs = []
+    for subset in ("main", "socratic"):
+        (folder / subset).mkdir(parents=True)
+        as_parquet(folder / subset, splits)
+        files = "".join(
+            f"  - split: {split}\n    path: {subset}/{split}-*\n" for split in splits
+        )
+        configs.append(f"- config_name: {subset}\n  data_files:\n{files}")
+    (folder / "README.md").write_text(f"---\nconfigs:\n{''.join(configs)}---\n")
+    return folder
+
+
+BAD_DATA = {
+    "no subset": ({}, "Config name is missing"),
+    "wrong subset": ({"subset": "min"}, "Available: ['main', 'socratic']"),
+    "wrong split": (
+        {"subset": "main", "split": "dev"},
+        "Should be one of ['train', 'test']",
+    ),
+    "local revision": ({"subset": "main", "revision": "main"}, "prompts.revision = main"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_a_bad_data_set(case, splits, tmp_path):
+    changes, message = BAD_DATA[case]
+    folder = write_repository(tmp_path / "sums", splits)
+    assert len(load(source=folder, fields=FIELDS, subset="main")) == 15
+    with pytest.raises(InputError) as caught:
+        load(source=folder, fields=FIELDS, **changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_that_json_lacks(tmp_path):
+    """A date becomes text; what no text can show is refused, not dropped."""
+    rows = [{"problem": "1", "answer": 1, "when": date(2026, 1, 2)}]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "dated.parquet")
+    assert load(source=tmp_path / "dated.parquet")[0].record["when"] == "2026-01-02"
+    rows = [{"problem": "1", "answer": 1, "sound": b"\x00"}]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "loud.parquet")
+    with pytest.raises(InputError, match=r"loud.parquet, row 0: .* \(bytes\)"):
+        load(source=tmp_path / "loud.parquet")
+
+
+READ = """
+import json, sys
+from pathlib import Path
+from mse_lab.errors import InputError
+from mse_lab.probe.schema import Prompts
+from mse_lab.probe.prompts import load_prompts
+for values in json.loads(sys.argv[1]):
+    try:
+        prompts = load_prompts(Prompts.model_validate(values), Path())
+        print(json.dumps([[prompt.id, prompt.text] for prompt in prompts]))
+    except InputError as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def read_hub(tmp_path):
+    """Return a function that reads owner/sums in a process with a Hub cache of its own."""
+
+    def read(environment, *changes):
+        prompts = {
+            "source": "owner/sums",
+            "subset": "main",
+            "fields": FIELDS,
+            "template": "word-problem",
+            "shots": {"count": 1},
+            "limit": 3,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", READ, json.dumps([prompts | one for one in changes])],
+            env={**os.environ, "HF_HOME": str(tmp_path / ".cache")} | environment,
+            cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    return read
+
+
+def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
+    """Fetched once; then found without a network, at its revision and at no other."""
+    train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
+    expected = load(source=lines, fields=FIELDS, template="word-problem", limit=3,
+                    shots={"count": 1, "source": str(train)})  # fmt: skip
+    pinned, other = {"revision": COMMIT}, {"revision": "f" * 40}
+    served = ServedHub("owner/sums", write_repository(tmp_path / "repository", splits))
+    with served as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint}
+        found, no_revision, no_set = read_hub(
+            environment, pinned, {"revision": "nope"}, {"source": "owner/sms"}
+        )
+    assert json.loads(found) == [[prompt.id, prompt.text] for prompt in expected]
+    assert no_revision.startswith(
+        "prompts.revision = nope: owner/sums has no such revision"
+    )
+    assert no_set.startswith("prompts.source = owner/sms: no such file or folder")
+    for without in (environment, {"HF_HUB_OFFLINE": "1"}):
+        again, refused = read_hub(without, pinned, other)
+        assert again == found
+        assert refused == (
+            "prompts.source = owner/sums: not in the local cache, and the Hub cannot be "
+            "reached; where there is a network, fetch it with: "
+            f"hf download owner/sums --repo-type dataset --revision {'f' * 40}"
+        )
+
+
+def test_the_library_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r"pip install 'mse_lab\[data\]'") as caught:
+        load(source="openai/gsm8k")
+    assert "prompts.source = openai/gsm8k" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,30 @@
+"""Sets of prompts to read: word problems with GSM8K's fields, in files."""
+
+import json
+from pathlib import Path
+
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.schema import Prompts
+
+ROOT = Path(__file__).resolve().parents[1]
+
+FIELDS = {"problem": "question", "answer": "answer"}
+
+
+def word_problems(split, count=15):
+    """Rows with GSM8K's fields: a question, and a solution with `####` at its end."""
+    return [
+        {"question": f"{split}: {index} and 2?", "answer": f"It is\n#### {index + 2}"}
+        for index in range(count)
+    ]
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def load(root=ROOT, **values):
+    if "source" in values:
+        values["source"] = str(values["source"])
+    return load_prompts(Prompts.model_validate(values), root)
