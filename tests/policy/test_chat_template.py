@@ -1,12 +1,12 @@
 """Chat templates: rendered as transformers does, and what they do wrong is one line."""
 
 import pytest
-from spoilt_checkpoints import load
 
 from mse_lab.errors import InputError
 from mse_lab.policy.chat_template import render_chats
 from mse_lab.policy.policy import encode_prompts
 from mse_lab.probe.prompts import Prompt
+from spoilt_checkpoints import load
 
 
 def prompt(text):
