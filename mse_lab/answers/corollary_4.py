@@ -64,7 +64,7 @@ def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]
 
 def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
     """Judge at each size the replicates, where there are any, then the law."""
-    sources = {run.source: run.mse, "law": run.law}
+    sources = {run.source: run.mse_of, "law": run.law_of}
     pairs = [
         Pair(size, read("grpo", size), read("oracle", size), source)
         for size in sizes
@@ -136,7 +136,7 @@ def explain_distance(run: MeasuredRun) -> str:
 
 def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
-    rows = near_oracle(run, LIMIT.about(run), run.group_sizes, _decide_limit)
+    rows = near_oracle(run, LIMIT.about(run), run.sizes, _decide_limit)
     last = rows[-1]
     whole = replace(
         last,

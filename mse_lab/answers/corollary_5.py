@@ -36,8 +36,8 @@ VANILLA = Statement(
 
 def _judge_prompt_only(run: MeasuredRun) -> list[Claim]:
     """Judge the limit by the oracle at the smallest G, which has the most replicates."""
-    size, case = run.group_sizes[0], PROMPT_ONLY.about(run)
-    limit = Pair(size, run.mse("oracle", size), run.mse("best-constant", size))
+    size, case = run.sizes[0], PROMPT_ONLY.about(run)
+    limit = Pair(size, run.mse_of("oracle", size), run.mse_of("best-constant", size))
     [(_, verdict, p_value, ratio)] = judge_not_larger([limit], run.level)
     told = f"limit of GRPO-type (oracle) / best constant {describe(ratio)}"
     reason = run.explain(_explain_limit(run))
@@ -45,7 +45,7 @@ def _judge_prompt_only(run: MeasuredRun) -> list[Claim]:
 
 
 def _explain_limit(run: MeasuredRun) -> str:
-    trace, best = run.oracle_trace.value, run.law("best-constant", 1).value
+    trace, best = run.oracle_trace.value, run.law_of("best-constant", 1).value
     if best <= 0:
         return "The best constant's MSE is not measurably positive."
     return (
@@ -59,18 +59,25 @@ def _prompt_only_rows(run: MeasuredRun) -> list[Claim]:
     reason = "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE."
     label, best = "GRPO-type / best constant", "best-constant"
     shown, pairs = [], []
-    for size in run.group_sizes:
+    for size in run.sizes:
         vanishing = run.zeta * (1 / (size * (size - 1)))
-        shown.append(Pair(size, run.mse("grpo", size), run.mse(best, size), label))
-        pairs.append(Pair(size, run.mse("grpo", size) - vanishing, run.mse(best, size)))
+        shown.append(Pair(size, run.mse_of("grpo", size), run.mse_of(best, size), label))
+        pairs.append(
+            Pair(size, run.mse_of("grpo", size) - vanishing, run.mse_of(best, size))
+        )
     return PROMPT_ONLY.about(run).not_larger(pairs, shown, run.explain(reason))
 
 
 def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
     """Judge at each G by the replicates, if any; as a whole by T / (A - ||g||^2)."""
     pairs = [
-        Pair(size, run.mse("grpo", size), run.mse("vanilla", size), "GRPO-type / vanilla")
-        for size in run.group_sizes
+        Pair(
+            size,
+            run.mse_of("grpo", size),
+            run.mse_of("vanilla", size),
+            "GRPO-type / vanilla",
+        )
+        for size in run.sizes
     ]
     rows = VANILLA.about(run).smaller(pairs, run.explain(explain_vanilla(run)))
     limit, last = Pair(0, run.oracle_trace, run.vanilla_trace), rows[-1]

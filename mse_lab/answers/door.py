@@ -15,10 +15,9 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.schema import EstimatorEntry
-from mse_lab.results.analysis import Analysis
 
 
-class Result(Analysis):
+class Result(MeasuredRun):
     """An analysis, and what follows from it."""
 
     def claims(self) -> pd.DataFrame:
@@ -27,7 +26,7 @@ class Result(Analysis):
         Raises:
             InputError: There is no group size of two or more.
         """
-        return claims_table(judge_run(MeasuredRun(self)))
+        return claims_table(judge_run(self))
 
     def advise(self) -> Advice:
         """Say which group size and baseline suit the model and prompts.
@@ -35,7 +34,7 @@ class Result(Analysis):
         Raises:
             InputError: There are fewer than three prompts, or no reward varies in one.
         """
-        return advise(MeasuredRun(self))
+        return advise(self)
 
 
 def analyse(

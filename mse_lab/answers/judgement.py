@@ -30,9 +30,9 @@ class Pair(NamedTuple):
     second: Statistic
     label: str = ""
 
-    def ratio(self, level: float) -> Estimate:
-        """Estimate the first over the second, paired; unknown unless that is positive."""
-        return (self.first / self.second).interval(level, positive=True)
+    def judged(self, verdict: Verdict, p_value: float, level: float) -> "Judged":
+        """Give it a verdict, and its paired ratio, unknown unless that is positive."""
+        return Judged(self, verdict, p_value, self.first.ratio_to(self.second, level))
 
 
 class Judged(NamedTuple):
@@ -72,19 +72,23 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
+def decide(fails: float, holds: float, level: float) -> Verdict:
+    """Judge by the p-values of what would show that it fails, and that it holds."""
+    if fails < 1 - level:
+        return "fails"
+    return "holds" if holds < 1 - level else "undecided"
+
+
 def judge_equal(
     pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
 ) -> list[Judged]:
     """Judge "the first equals the second" by the test and by the ratio's interval."""
     p_values = holm([one.first.exceeding(one.second).p_refuted() for one in pairs])
     judged = []
-    for one, p_value in zip(pairs, p_values, strict=True):
-        ratio = one.ratio(level)
-        narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
-        verdict: Verdict = "holds" if narrow else "undecided"
-        judged.append(
-            Judged(one, "fails" if p_value < 1 - level else verdict, p_value, ratio)
-        )
+    for pair, p_value in zip(pairs, p_values, strict=True):
+        one = pair.judged("undecided", p_value, level)
+        narrow = one.ratio.low > 1 - resolution and one.ratio.high < 1 + resolution
+        judged.append(one._replace(verdict=decide(p_value, 1.0 - narrow, level)))
     return judged
 
 
@@ -93,12 +97,9 @@ def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
     gains = [one.second.exceeding(one.first) for one in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []
-    for one, gain, p_value in zip(pairs, gains, p_values, strict=True):
-        verdict: Verdict = "holds" if gain.value > 0 else "fails"
-        shown = p_value < 1 - level
-        judged.append(
-            Judged(one, verdict if shown else "undecided", p_value, one.ratio(level))
-        )
+    for pair, gain, p_value in zip(pairs, gains, p_values, strict=True):
+        fails, holds = (1.0, p_value) if gain.value > 0 else (p_value, 1.0)
+        judged.append(pair.judged(decide(fails, holds, level), p_value, level))
     return judged
 
 
@@ -112,13 +113,8 @@ def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
     larger = holm([gain.p_not_zero() if gain.value < 0 else 1.0 for gain in gains])
     allowed = [(one.second * (1 + SMALL_LOSS)).exceeding(one.first) for one in pairs]
     small = holm([gain.p_above_zero() for gain in allowed])
-    return [
-        Judged(one, *_judge_loss(p_larger, p_small, 1 - level), one.ratio(level))
-        for one, p_larger, p_small in zip(pairs, larger, small, strict=True)
-    ]
-
-
-def _judge_loss(p_larger: float, p_small: float, alpha: float) -> tuple[Verdict, float]:
-    if p_larger < alpha:
-        return "fails", p_larger
-    return ("holds" if p_small < alpha else "undecided"), p_small
+    judged = []
+    for pair, fails, holds in zip(pairs, larger, small, strict=True):
+        verdict = decide(fails, holds, level)
+        judged.append(pair.judged(verdict, fails if verdict == "fails" else holds, level))
+    return judged

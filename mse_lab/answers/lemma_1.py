@@ -83,7 +83,7 @@ def judge_u_statistic(
 ) -> list[Claim]:
     """Compare the estimator with the pairwise form in every group of every size."""
     case, rows = LEMMA.about(run), []
-    for size in run.group_sizes:
+    for size in run.sizes:
         found = largest_difference(run.pools, size, weights)
         estimate = Estimate(found[0], np.nan, np.nan)
         rows.append(case.claim(*_judge(*found), estimate, size=size))

@@ -64,7 +64,7 @@ def gradient_products(pools: Pools) -> Floats:
 
 
 def _stream(run: MeasuredRun, *purpose: object) -> np.random.Generator:
-    return stream(run.result.seed, "claims", run.name, *map(str, purpose))
+    return stream(run.seed, "claims", run.name, *map(str, purpose))
 
 
 def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
@@ -78,13 +78,13 @@ def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
 
 def _measure(run: MeasuredRun, drawn: _Sets, size: int) -> Statistic:
     """B x MSE over the sets, which varies by the replicates and by the sets drawn."""
-    errors_PR = run.errors[Key("grpo", size)]
+    errors_PR = run.compared_errors[Key("grpo", size)]
     batch = drawn.prompts_SB.shape[1]
     rng = _stream(run, "groups", size, batch)
     picks_SB = rng.integers(errors_PR.shape[1], size=drawn.prompts_SB.shape)
     total_S = errors_PR[drawn.prompts_SB, picks_SB].mean(-1) + drawn.spread_S
     sets = Statistic(float(total_S.mean()), {f"sets of {batch}": total_S[None]}, {})
-    replicates = run.mse("grpo", size) * run.pools.prompts
+    replicates = run.mse_of("grpo", size) * run.pools.prompts
     return sets + replicates - Statistic(replicates.value, {}, {})
 
 
@@ -92,7 +92,7 @@ def _law(run: MeasuredRun, size: int) -> Statistic:
     """B x MSE by the law; the spread is common to both sides and stays as it is."""
     prompts, between = run.pools.prompts, run.population.constants.between.item()
     spread = Statistic(float(between) * (prompts - 1) / prompts, {}, {})
-    return run.law("grpo", size) * prompts + spread
+    return run.law_of("grpo", size) * prompts + spread
 
 
 def _tell(judged: Sequence[Judged]) -> str:
@@ -115,10 +115,10 @@ def _judge_sets(run: MeasuredRun, between: str) -> list[Claim]:
     prompts = run.pools.prompts
     batches = [batch for batch in BATCHES if batch <= prompts] or [prompts]
     sets = {batch: _draw_sets(run, batch) for batch in batches}
-    laws = {size: _law(run, size) for size in run.group_sizes}
+    laws = {size: _law(run, size) for size in run.sizes}
     pairs = [
         Pair(size, _measure(run, sets[batch], size), laws[size], f"B = {batch}")
-        for size in run.group_sizes
+        for size in run.sizes
         for batch in batches
     ]
     listed = f"{between}B = {', '.join(map(str, batches))}; "

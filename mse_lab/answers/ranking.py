@@ -76,8 +76,8 @@ def middle_size(run: MeasuredRun) -> int:
 
     Figures of single prompts need two groups in a block of the largest size.
     """
-    below = [size for size in run.group_sizes if size < run.pools.largest_group]
-    return min(below or run.group_sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
+    below = [size for size in run.sizes if size < run.pools.largest_group]
+    return min(below or run.sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
 
 
 def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
@@ -93,7 +93,7 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
     """Find the built-in estimators and the probe's own variants; say which do not apply."""
     found, left_out = [], []
     built_in = list(ESTIMATORS)
-    for entry in [*built_in, *(one for one in run.result.entries if one not in built_in)]:
+    for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
         try:
             estimator = find_estimator(entry)
         except InputError as error:
@@ -132,8 +132,8 @@ def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
     """Median over prompts; its interval resamples prompts."""
     if not values_P.size:
         return UNKNOWN
-    rng = stream(run.result.seed, "report", name)
-    shape = (run.result.resamples, len(values_P))
+    rng = stream(run.seed, "report", name)
+    shape = (run.resamples, len(values_P))
     draws = np.median(values_P[rng.integers(len(values_P), size=shape)], axis=1)
     tail = (1 - run.level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
@@ -147,7 +147,7 @@ def _unranked(
     if not estimators:
         return ()
     both = [ESTIMATORS[ORACLE], *estimators]
-    table = by_prompt_table(run.result.described["prompt"], run.curves, both, errors)
+    table = by_prompt_table(run.described["prompt"], run.curves, both, errors)
     figures = {
         str(name): rows["scale_free_mse"].to_numpy()
         for name, rows in table.groupby("estimator", sort=False)

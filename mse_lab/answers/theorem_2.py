@@ -55,7 +55,7 @@ def _average(found: Sequence[Statistic]) -> Statistic | None:
 def _slope_at(run: MeasuredRun, size: int) -> Statistic:
     """Estimate zeta of the aggregate from the groups of one size."""
     learning = float((run.moments.value_variance * run.moments.norm2).sum())
-    gap = run.mse("grpo", size) - run.mse("oracle", size)
+    gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
     known = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
     return gap * (size * (size - 1)) + known
 
@@ -66,12 +66,12 @@ def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
     Returns:
         Intercept and slope; None where there are too few sizes or nothing varies.
     """
-    sizes = run.group_sizes
+    sizes = run.sizes
     slope = _average([_slope_at(run, size) for size in sizes])
     if slope is None or len(sizes) < 2:
         return None
     intercept = _average(
-        [run.mse("grpo", size) * size - slope * (1 / (size - 1)) for size in sizes]
+        [run.mse_of("grpo", size) * size - slope * (1 / (size - 1)) for size in sizes]
     )
     return None if intercept is None else (intercept, slope)
 
@@ -101,7 +101,7 @@ def _judge_law(run: MeasuredRun) -> list[Claim]:
         return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {describe(ratio)}"
 
     pairs = [
-        Pair(size, run.mse("grpo", size), run.law("grpo", size)) for size in run.group_sizes
+        Pair(size, run.mse_of("grpo", size), run.law_of("grpo", size)) for size in run.sizes
     ]
     return LAW.about(run).equal(pairs, tell)
 

@@ -35,19 +35,19 @@ BUDGETS = (256, 1024, 4096)
 def _measured(run: MeasuredRun, size: int) -> Statistic:
     """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
     between = float(run.population.constants.between.item())
-    noise = run.mse("grpo", size) * (size * run.pools.prompts)
+    noise = run.mse_of("grpo", size) * (size * run.pools.prompts)
     return noise + Statistic(between * size, {}, {})
 
 
 def _best_measured(run: MeasuredRun, total: int) -> int:
     """Name the size of least measured MSE among those that divide the budget N."""
-    sizes = [size for size in run.group_sizes if total % size == 0]
+    sizes = [size for size in run.sizes if total % size == 0]
     return min(sizes, key=lambda size: _measured(run, size).value)
 
 
 def _best_by_law(run: MeasuredRun) -> int:
     """Name the run's group size that is best by the law."""
-    sizes = np.array(run.group_sizes)
+    sizes = np.array(run.sizes)
     return int(sizes[np.argmin(grpo_mse_times_budget(run.population.constants, sizes))])
 
 
@@ -60,7 +60,7 @@ def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
 
 def _judge_best(run: MeasuredRun) -> list[Claim]:
     """Judge whether another size beats the best by the law; seen only inside the sizes."""
-    case, best, sizes = BEST.about(run), _best_by_law(run), run.group_sizes
+    case, best, sizes = BEST.about(run), _best_by_law(run), run.sizes
     # By the law alone the best size by the law would be set against itself.
     rows = [] if case.untested else _compare_with(run, best)
     verdict = for_all(row.verdict for row in rows)
@@ -83,7 +83,7 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     """Set every other size against the best by the law."""
     least, pairs, shown = _measured(run, best), [], []
-    for size in (one for one in run.group_sizes if one != best):
+    for size in (one for one in run.sizes if one != best):
         own, label = _measured(run, size), f"N x MSE at G = {size} over that at G = {best}:"
         pairs.append(Pair(size, least, own))
         shown.append(Pair(size, own, least, label))
@@ -101,7 +101,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
     paper = np.sqrt(constants.pairs.item() / constants.between.item())
     edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
     return (
-        f"{'' if inside else edge}Of G = {', '.join(map(str, run.group_sizes))} the best "
+        f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
         f"is {_best_by_law(run)} by the law and {_best_measured(run, 0)} as measured; the "
         f"paper's sqrt(c3/c1) is {paper:.2f}."
     )
@@ -109,9 +109,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
 
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
-    totals = [
-        total for total in BUDGETS if any(total % size == 0 for size in run.group_sizes)
-    ]
+    totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
     listed = ", ".join(f"{_best_measured(run, one)} at N = {one}" for one in totals)
     case, known = FREE.about(run), np.isfinite(run.best_group_size.high)
     found = "best G by the law" if case.untested else "best measured G"

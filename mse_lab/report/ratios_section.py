@@ -29,7 +29,7 @@ def _ratios(
 def _rows(source: FinishedRun) -> list[tuple[int, list[Any]]]:
     return [
         (size, [_ratios(source, pair, size) for pair in PAIRS.values()])
-        for size in source.group_sizes
+        for size in source.sizes
     ]
 
 

@@ -18,11 +18,9 @@ from mse_lab.answers.advice import (
     BUDGET,
     CURVE_SIZES,
     SIZES,
-    advise,
     beats_vanilla_from,
     mse_times_budget,
 )
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, measure_constants
 from mse_lab.mse.intervals import Statistic
@@ -53,7 +51,7 @@ def probe(seed=0, resamples=1000):
 
 def advise_on(pools):
     """Advise from pools that are no run's."""
-    return advise(MeasuredRun(analysed(pools, [4])))
+    return analysed(pools, [4]).advise()
 
 
 def tilt(design, step_PD):
