@@ -68,7 +68,6 @@ def describe_baselines(run: MeasuredRun) -> str:
 
 
 def _describe_norms(pools: Pools) -> str:
-    """Compare the scores of right and wrong completions, where rewards are 0 or 1."""
     varied = np.ptp(pools.rewards_PN, axis=-1) > 0
     if not is_binary(pools.rewards_PN) or not varied.any():
         return ""

@@ -136,7 +136,6 @@ def judge_baselines(run: MeasuredRun) -> list[Claim]:
 
 
 def _on_a_false_premise(claim: Claim) -> Claim:
-    """Turn a failure into that of its premise."""
     if claim.verdict != "fails":
         return claim
     reason = f"Not so here, where Assumption 2, on which it rests, fails. {claim.reason}"

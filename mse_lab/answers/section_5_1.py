@@ -67,7 +67,7 @@ def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
         f"{told} of {len(rows)} group sizes; largest ratio, which should be below one, "
         f"{describe(worst.estimate)} at G = {worst.group_size}"
     )
-    return [sum_up(rows, worst, measured, reason), *rows]
+    return sum_up(rows, worst, measured, reason)
 
 
 def _judge_largest(run: MeasuredRun) -> list[Claim]:
@@ -89,7 +89,7 @@ def _judge_near(
     rows = near_oracle(run, case, sizes)
     worst = largest_ratio(rows)
     told = f"at G = {worst.group_size}: {worst.measured}"
-    return [sum_up(rows, worst, told, f"{explain_distance(run)}{caveat}"), *rows]
+    return sum_up(rows, worst, told, f"{explain_distance(run)}{caveat}")
 
 
 def _judge_falls(run: MeasuredRun) -> list[Claim]:
@@ -117,7 +117,6 @@ def judge_observations(run: MeasuredRun) -> list[Claim]:
 
 
 def _obstacle(runs: Sequence[MeasuredRun], sizes: Sequence[int]) -> str:
-    """Say what stands in the way of a comparison."""
     prompts = [str(run.pools.prompts) for run in runs]
     if len(set(prompts)) > 1:
         return f"The runs have {' and '.join(prompts)} prompts: their aggregates differ."

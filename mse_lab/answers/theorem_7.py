@@ -16,7 +16,7 @@ import numpy as np
 from mse_lab.answers.claim import DRAWS, FEW_PROMPTS, Claim, Statement, describe
 from mse_lab.answers.judgement import Pair, for_all
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.mse.budget import grpo_mse_times_budget
+from mse_lab.mse.budget import mse_times_budget
 from mse_lab.mse.intervals import Statistic
 
 BEST = Statement(
@@ -48,7 +48,8 @@ def _best_measured(run: MeasuredRun, total: int) -> int:
 def _best_by_law(run: MeasuredRun) -> int:
     """Name the run's group size that is best by the law."""
     sizes = np.array(run.sizes)
-    return int(sizes[np.argmin(grpo_mse_times_budget(run.population.constants, sizes))])
+    cost = mse_times_budget("grpo", run.population.constants, sizes)
+    return int(sizes[np.argmin(cost)])
 
 
 def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
