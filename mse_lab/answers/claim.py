@@ -81,6 +81,11 @@ def describe(estimate: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
+def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
+    """Set the MSE of one estimator against that of another on the same groups."""
+    return Pair(size, run.mse_of(first, size), run.mse_of(second, size), label)
+
+
 def tell_ratios(judged: Sequence[Judged]) -> str:
     """Write the ratio of each pair."""
     return ", ".join(f"{one.pair.label} {describe(one.ratio)}" for one in judged)

@@ -93,11 +93,6 @@ def analyse(
 
 
 def _refuse_sizes(group_sizes: Sequence[Any], largest: int) -> None:
-    """See that blocks can be cut into groups of these sizes.
-
-    Raises:
-        InputError: They cannot.
-    """
     if not group_sizes:
         raise InputError("group_sizes: none given; give one or more")
     for size in group_sizes:
@@ -109,7 +104,6 @@ def _refuse_sizes(group_sizes: Sequence[Any], largest: int) -> None:
 
 
 def _describe(pools: Pools) -> pd.DataFrame:
-    """Number the prompts."""
     return pd.DataFrame(
         {
             "prompt": [str(index) for index in range(pools.prompts)],
@@ -156,7 +150,6 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
 
 
 def _least_configuration(pools: Pools) -> dict[str, Any]:
-    """Make up what a probe must say, of pools that come without one."""
     largest, counts = pools.largest_group, (pools.reference_rewards_PN, pools.rewards_PN)
     reference, replicate = (rewards_PN.shape[1] for rewards_PN in counts)
     return {
@@ -168,7 +161,6 @@ def _least_configuration(pools: Pools) -> dict[str, Any]:
 
 
 def _refuse_measured(assignment: str) -> None:
-    """Refuse to set what the pools were measured with."""
     values: dict[str, Any] = {}
     assign(values, assignment)
     for key in flatten(values):

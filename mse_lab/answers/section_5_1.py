@@ -17,6 +17,7 @@ from mse_lab.answers.claim import (
     Case,
     Claim,
     Statement,
+    compare,
     describe,
     largest_ratio,
     sum_up,
@@ -72,7 +73,7 @@ def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
 
 def _judge_largest(run: MeasuredRun) -> list[Claim]:
     pairs = [
-        Pair(size, run.mse_of(name, size), run.mse_of("vanilla", size), f"{name} / vanilla")
+        compare(run, name, "vanilla", size, f"{name} / vanilla")
         for size in run.sizes
         for name in ("grpo", "oracle")
     ]
