@@ -54,10 +54,10 @@ def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
         for source, read in sources.items()
     ]
     outside, inside = (holm(found) for found in zip(*map(_test, pairs), strict=True))
-    judged = [
-        pair.judged(decide(beyond, within, run.level), min(beyond, within), run.level)
-        for pair, beyond, within in zip(pairs, outside, inside, strict=True)
-    ]
+    judged, alpha = [], 1 - run.level
+    for pair, beyond, within in zip(pairs, outside, inside, strict=True):
+        verdict = decide(beyond < alpha, within < alpha)
+        judged.append(pair.judged(verdict, min(beyond, within), run.level))
     return [[one for one in judged if one.pair.size == size] for size in sizes]
 
 

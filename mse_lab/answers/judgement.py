@@ -72,11 +72,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def decide(fails: float, holds: float, level: float) -> Verdict:
-    """Judge by the p-values of what would show that it fails, and that it holds."""
-    if fails < 1 - level:
+def decide(fails: bool, holds: bool) -> Verdict:
+    """Judge by whether it is shown to fail and, if not, whether it is shown to hold."""
+    if fails:
         return "fails"
-    return "holds" if holds < 1 - level else "undecided"
+    return "holds" if holds else "undecided"
 
 
 def judge_equal(
@@ -88,7 +88,7 @@ def judge_equal(
     for pair, p_value in zip(pairs, p_values, strict=True):
         one = pair.judged("undecided", p_value, level)
         narrow = one.ratio.low > 1 - resolution and one.ratio.high < 1 + resolution
-        judged.append(one._replace(verdict=decide(p_value, 1.0 - narrow, level)))
+        judged.append(one._replace(verdict=decide(p_value < 1 - level, narrow)))
     return judged
 
 
@@ -98,8 +98,9 @@ def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []
     for pair, gain, p_value in zip(pairs, gains, p_values, strict=True):
-        fails, holds = (1.0, p_value) if gain.value > 0 else (p_value, 1.0)
-        judged.append(pair.judged(decide(fails, holds, level), p_value, level))
+        shown, smaller = p_value < 1 - level, gain.value > 0
+        verdict = decide(shown and not smaller, shown)
+        judged.append(pair.judged(verdict, p_value, level))
     return judged
 
 
@@ -114,7 +115,8 @@ def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
     allowed = [(one.second * (1 + SMALL_LOSS)).exceeding(one.first) for one in pairs]
     small = holm([gain.p_above_zero() for gain in allowed])
     judged = []
-    for pair, fails, holds in zip(pairs, larger, small, strict=True):
-        verdict = decide(fails, holds, level)
-        judged.append(pair.judged(verdict, fails if verdict == "fails" else holds, level))
+    for pair, p_larger, p_small in zip(pairs, larger, small, strict=True):
+        verdict = decide(p_larger < 1 - level, p_small < 1 - level)
+        p_value = p_larger if verdict == "fails" else p_small
+        judged.append(pair.judged(verdict, p_value, level))
     return judged
