@@ -162,13 +162,14 @@ def report(arguments: argparse.Namespace) -> int:
 
 def analyse(arguments: argparse.Namespace) -> int:
     """Write the tables of a run, or of anybody's pools, at other settings."""
-    from mse_lab.answers.reanalysis import reanalyse, write_analysis
+    from mse_lab.answers.door import reanalyse
+    from mse_lab.results.records import Record
 
     source = finished(arguments.source)
     result = reanalyse(source, arguments.set)
     beside = source / "analysis" if source.is_dir() else source.with_suffix("")
     folder = arguments.out or beside
-    write_analysis(result, folder)
+    Record(folder).write_tables(result, list(result.tables))
     print(f"{folder}: {', '.join(result.tables)} written")
     for warning in result.warnings:
         print(f"warning: {warning}")

@@ -11,7 +11,6 @@ from itertools import product
 
 import numpy as np
 
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.probe.probe_files import dump_probe, parse_probe
 from mse_lab.results.records import Record
 from simulated import DIMENSIONS, Design, analysed, write_tables
@@ -63,12 +62,7 @@ DESIGNS = {
 
 
 def evidence_of(name, pools, sizes, level=0.95, draws=500):
-    return MeasuredRun(analysed(pools, sizes, name, level=level, resamples=draws))
-
-
-def with_pools(evidence, pools):
-    """The same run with other pools."""
-    return MeasuredRun(replace(evidence.result, pools=pools))
+    return analysed(pools, sizes, name, level=level, resamples=draws)
 
 
 @cache
@@ -84,7 +78,7 @@ def with_gram(evidence, change):
     change(gram)
     index = np.arange(gram.shape[-1])
     gram[..., index, index] = evidence.pools.gram_PKGG[..., index, index]
-    return with_pools(evidence, replace(evidence.pools, gram_PKGG=gram))
+    return replace(evidence, pools=replace(evidence.pools, gram_PKGG=gram))
 
 
 def scores_with_a_mean(evidence):

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.theorem_2 import LAW, judge_expansion
 from mse_lab.estimators import find_estimator, find_estimators
 from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
@@ -173,7 +172,7 @@ def refuse(made, runs, seed=1):
         result = analysed(made.draw(rng), (4, 16, 64), resamples=300)
         [whole] = [
             one
-            for one in judge_expansion(MeasuredRun(result))
+            for one in judge_expansion(result)
             if one.statement == LAW.name and one.group_size is None
         ]
         refused += whole.verdict == "fails"

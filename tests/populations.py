@@ -5,8 +5,6 @@ from functools import cache
 
 import numpy as np
 
-from mse_lab.answers.advice import advise
-from mse_lab.answers.measured_run import MeasuredRun
 from simulated import Design, analysed, make_design
 
 POPULATION, PROMPTS = 4000, 60
@@ -14,7 +12,7 @@ POPULATION, PROMPTS = 4000, 60
 
 def advise_on(pools):
     """Advise from pools that are no run's."""
-    return advise(MeasuredRun(analysed(pools, [4])))
+    return analysed(pools, [4]).advise()
 
 
 def tilt(design, step_PD):

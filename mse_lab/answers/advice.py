@@ -15,7 +15,6 @@ the population's mean gradient, not of the run's fixed prompts.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +23,7 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
-from mse_lab.mse.budget import (
-    Constants,
-    Population,
-    falling,
-    grpo_mse_times_budget,
-)
+from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate
 
 SIZES = tuple(2**power for power in range(1, 9))
@@ -106,8 +100,8 @@ class Advice:
     noise_scale: Estimate
     noise_scale_oracle: Estimate
     kinds: tuple[Kind, ...]
-    warning: str = ""
-    law_only: bool = False
+    warning: str
+    law_only: bool
 
     @property
     def unbounded(self) -> bool:
@@ -128,14 +122,6 @@ class Advice:
     def high(self) -> float:
         """The upper end of the interval of G*; infinite where there is none."""
         return self.best.high
-
-
-def mse_times_budget(name: str, constants: Constants, size: float) -> Floats:
-    """N MSE at group size G; c1, a mean square, is taken as zero where negative."""
-    constants = constants._replace(between=np.maximum(constants.between, 0.0))
-    if name == "grpo":
-        return grpo_mse_times_budget(constants, size)
-    return np.asarray(constants.between * size + getattr(constants, name.replace("-", "_")))
 
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
@@ -188,9 +174,8 @@ def _choose(run: MeasuredRun) -> tuple[float, int]:
 
 
 def _rows(run: MeasuredRun, reference_size: float) -> tuple[GroupSize, ...]:
-    pools = run.pools
-    rewards_PN = np.concatenate([pools.reference_rewards_PN, pools.rewards_PN], axis=1)
-    rows = []
+    both = (run.pools.reference_rewards_PN, run.pools.rewards_PN)
+    rewards_PN, rows = np.concatenate(both, axis=1), []
     for size in SIZES:
         cost, silent = _cost(run, ("grpo", size), ("grpo", reference_size)), None
         if size <= rewards_PN.shape[1]:
@@ -200,14 +185,16 @@ def _rows(run: MeasuredRun, reference_size: float) -> tuple[GroupSize, ...]:
     return tuple(rows)
 
 
-def _mse_at(name: str, size: float, constants: Constants) -> Floats:
-    return mse_times_budget(name, constants, size) / BUDGET
-
-
 def _curve(run: MeasuredRun, name: str) -> tuple[Estimate, ...]:
     """MSE at the budget for each of CURVE_SIZES."""
-    figures = (partial(_mse_at, name, size) for size in CURVE_SIZES)
-    return tuple(run.population.estimate_positive(one, run.level) for one in figures)
+
+    def mse_at(size: float) -> Estimate:
+        def figure(constants: Constants) -> Floats:
+            return mse_times_budget(name, constants, size) / BUDGET
+
+        return run.population.estimate_positive(figure, run.level)
+
+    return tuple(map(mse_at, CURVE_SIZES))
 
 
 def advise(run: MeasuredRun) -> Advice:
@@ -219,8 +206,7 @@ def advise(run: MeasuredRun) -> Advice:
     Raises:
         InputError: There are fewer prompts, or no reward varies within a prompt.
     """
-    prompts = run.pools.prompts
-    if prompts < 3:
+    if (prompts := run.pools.prompts) < 3:
         raise InputError(
             f"{prompts} prompts: advice needs three or more; raise prompts.limit"
         )

@@ -12,7 +12,7 @@ half of a prompt's completions over the scale sd(||W||^2) sd(Z) in the other hal
 import numpy as np
 
 from mse_lab.answers.claim import Claim, Statement, describe
-from mse_lab.answers.judgement import Verdict, holm
+from mse_lab.answers.judgement import decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.arrays import Floats
@@ -68,7 +68,6 @@ def describe_baselines(run: MeasuredRun) -> str:
 
 
 def _describe_norms(pools: Pools) -> str:
-    """Compare the scores of right and wrong completions, where rewards are 0 or 1."""
     varied = np.ptp(pools.rewards_PN, axis=-1) > 0
     if not is_binary(pools.rewards_PN) or not varied.any():
         return ""
@@ -95,13 +94,10 @@ def judge_correlation(run: MeasuredRun) -> Claim:
     typical, largest = (
         np.sqrt(max(one, 0.0)) for one in (square.value, square.interval(run.level).high)
     )
-    verdict: Verdict = "holds" if largest < SMALL_CORRELATION else "undecided"
-    if p_value < 1 - run.level:
-        verdict = "fails"
     return case.claim(
         f"mean correlation within prompts {describe(estimate)}, root mean square "
         f"{typical:.3g}, at most {largest:.3g}; {len(found)} prompts",
-        verdict,
+        decide(p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
         f"{_describe_norms(run.pools)}{describe_baselines(run)}.",
         estimate,
         p_value,

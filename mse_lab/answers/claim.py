@@ -81,14 +81,19 @@ def describe(estimate: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
+def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
+    """Set the MSE of one estimator against that of another on the same groups."""
+    return Pair(size, run.mse_of(first, size), run.mse_of(second, size), label)
+
+
 def tell_ratios(judged: Sequence[Judged]) -> str:
     """Write the ratio of each pair."""
     return ", ".join(f"{one.pair.label} {describe(one.ratio)}" for one in judged)
 
 
 def _least_supported(judged: Sequence[Judged]) -> Judged:
-    rank = {"fails": 3, "premise fails": 2, "undecided": 1, "holds": 0}
-    return max(judged, key=lambda one: (rank[one.verdict], np.nan_to_num(one.ratio.value)))
+    rank = ("holds", "undecided", "premise fails", "fails").index
+    return max(judged, key=lambda one: (rank(one.verdict), np.nan_to_num(one.ratio.value)))
 
 
 def _furthest_off(judged: Sequence[Judged]) -> Judged:
@@ -182,10 +187,7 @@ class Case:
     def equal(self, pairs: Sequence[Pair], tell: Tell, known: str = "") -> list[Claim]:
         """Judge "measured equals law", as a whole by the size that is furthest off.
 
-        Args:
-            pairs: Measured and law.
-            tell: Says what the pairs of a size measure.
-            known: What the whole says first.
+        `tell` says what the pairs of a size measure; the whole begins with what is `known`.
         """
         judged = judge_equal(pairs, self.level)
         rows = self._rows(judged, explain_equality, tell, _furthest_off)
@@ -194,8 +196,9 @@ class Case:
             f"{known}measured / law furthest off at G = {worst.group_size}: "
             f"{describe(worst.estimate)}"
         )
-        reason = explain_equality(for_all(row.verdict for row in rows))
-        return [sum_up(rows, worst, told, reason), *rows]
+        return sum_up(
+            rows, worst, told, explain_equality(for_all(row.verdict for row in rows))
+        )
 
     def smaller(self, pairs: Sequence[Pair], reason: str) -> list[Claim]:
         """Judge "the first is smaller than the second" at each group size."""
@@ -205,19 +208,21 @@ class Case:
         self, pairs: Sequence[Pair], shown: Sequence[Pair], reason: str
     ) -> list[Claim]:
         """Judge "the first is not larger than the second"; show other pairs for them."""
+        found = judge_not_larger(pairs, self.level)
         judged = [
-            one._replace(pair=pair, ratio=pair.ratio(self.level))
-            for one, pair in zip(judge_not_larger(pairs, self.level), shown, strict=True)
+            pair.judged(one.verdict, one.p_value, self.level)
+            for one, pair in zip(found, shown, strict=True)
         ]
         return self._rows(judged, lambda _: reason)
 
 
-def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> Claim:
-    """Make the verdict on a statement as a whole, which shows the worst of its sizes."""
+def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> list[Claim]:
+    """Put the verdict on the whole, which shows the worst of the sizes, before them."""
     verdict = for_all(row.verdict for row in rows)
-    return replace(
+    whole = replace(
         worst, measured=measured, verdict=verdict, reason=reason, group_size=None
     )
+    return [whole, *rows]
 
 
 def largest_ratio(rows: Sequence[Claim]) -> Claim:

@@ -33,8 +33,8 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
     Raises:
         InputError: It has no group size of two or more.
     """
-    if not run.group_sizes:
-        sizes = list(run.result.group_sizes)
+    if not run.sizes:
+        sizes = list(run.group_sizes)
         raise InputError(
             f"{run.where}group_sizes = {sizes}: claims need one of two or more"
         )

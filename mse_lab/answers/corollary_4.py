@@ -13,12 +13,12 @@ G would do. Without replicates nothing is decided.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import takewhile
 
 import numpy as np
 
 from mse_lab.answers.claim import DRAWS, Case, Claim, Statement, describe
-from mse_lab.answers.judgement import Judged, Pair, Verdict, holm
+from mse_lab.answers.judgement import Judged, Pair, decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
 
 MARGIN = 0.05
@@ -30,94 +30,72 @@ LIMIT = Statement(
 )
 
 
-class Decision(NamedTuple):
-    """What is said of one G, why, and by which of its comparisons."""
-
-    verdict: Verdict
-    reason: str
-    by: Judged
+# Chooses which of its comparisons speaks for one G, with the verdict, and says why.
+Choose = Callable[[Sequence[Judged]], tuple[Judged, str]]
 
 
-def _p_inside(pair: Pair) -> float:
-    """Two one-sided tests: the ratio is within the margin."""
+def _test(pair: Pair) -> tuple[float, float]:
+    """Test whether the ratio is beyond the margin, on either side, and within it."""
     grpo, oracle = pair.first, pair.second
-    below = (oracle * (1 + MARGIN)).exceeding(grpo)
-    above = grpo.exceeding(oracle * (1 - MARGIN))
-    return max(below.p_above_zero(), above.p_above_zero())
-
-
-def _p_outside(pair: Pair) -> float:
-    """Test whether the ratio is beyond the margin, on either side."""
-    grpo, oracle = pair.first, pair.second
-    above = grpo.exceeding(oracle * (1 + MARGIN))
-    below = (oracle * (1 - MARGIN)).exceeding(grpo)
-    return min(1.0, 2 * min(above.p_above_zero(), below.p_above_zero()))
-
-
-def _judge(inside: float, outside: float, alpha: float) -> tuple[Verdict, float]:
-    if inside < alpha:
-        return "holds", inside
-    if outside < alpha:
-        return "fails", outside
-    return "undecided", min(inside, outside)
+    room = (
+        (oracle * (1 + MARGIN)).exceeding(grpo),
+        grpo.exceeding(oracle * (1 - MARGIN)),
+    )
+    outside = min(1.0, 2 * min((one * -1.0).p_above_zero() for one in room))
+    return outside, max(one.p_above_zero() for one in room)
 
 
 def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
     """Judge at each size the replicates, where there are any, then the law."""
-    sources = {run.source: run.mse, "law": run.law}
+    sources = {run.source: run.mse_of, "law": run.law_of}
     pairs = [
         Pair(size, read("grpo", size), read("oracle", size), source)
         for size in sizes
         for source, read in sources.items()
     ]
-    inside, outside = (
-        holm([test(one) for one in pairs]) for test in (_p_inside, _p_outside)
-    )
-    judged = [
-        Judged(pair, *_judge(p_inside, p_outside, 1 - run.level), pair.ratio(run.level))
-        for pair, p_inside, p_outside in zip(pairs, inside, outside, strict=True)
-    ]
+    outside, inside = (holm(found) for found in zip(*map(_test, pairs), strict=True))
+    judged, alpha = [], 1 - run.level
+    for pair, beyond, within in zip(pairs, outside, inside, strict=True):
+        verdict = decide(beyond < alpha, within < alpha)
+        judged.append(pair.judged(verdict, min(beyond, within), run.level))
     return [[one for one in judged if one.pair.size == size] for size in sizes]
 
 
-def decide_by_either(judged: Sequence[Judged]) -> Decision:
+def decide_by_either(judged: Sequence[Judged]) -> tuple[Judged, str]:
     """Let the replicates decide where they can, else the law."""
-    by = next((one for one in judged if one.verdict != "undecided"), judged[-1])
-    if by.verdict == "undecided":
-        return Decision("undecided", "Neither replicates nor law decide.", by)
-    return Decision(by.verdict, f"Decided by the {by.pair.label}.", by)
+    for one in judged:
+        if one.verdict != "undecided":
+            return one, f"Decided by the {one.pair.label}."
+    return judged[-1], "Neither replicates nor law decide."
 
 
-def _decide_limit(judged: Sequence[Judged]) -> Decision:
+def _decide_limit(judged: Sequence[Judged]) -> tuple[Judged, str]:
     """Judge what one G says of the limit."""
     measured, law = judged[0], judged[-1]
     if measured.verdict == "holds":
-        return Decision("holds", "Within the margin by the replicates.", measured)
+        return measured, "Within the margin by the replicates."
     if measured.verdict == "fails" and law.verdict == "holds":
-        return Decision("fails", "Outside the margin where the law is inside.", measured)
+        return measured, "Outside the margin where the law is inside."
     if law.verdict == "holds":
-        reason = "Within the margin by the law, which the replicates do not contradict."
-        return Decision("holds", reason, law)
-    return Decision("undecided", "Too small a G to speak of the limit.", measured)
+        return law, "Within the margin by the law, which the replicates do not contradict."
+    return measured._replace(verdict="undecided"), "Too small a G to speak of the limit."
 
 
 def near_oracle(
     run: MeasuredRun,
     case: Case,
     sizes: Sequence[int],
-    decide: Callable[[Sequence[Judged]], Decision] = decide_by_either,
+    choose: Choose = decide_by_either,
 ) -> list[Claim]:
     """Say of each group size whether GRPO-type is within the margin of the oracle."""
     rows = []
     for judged in _compare(run, sizes):
-        verdict, reason, by = decide(judged)
+        (pair, verdict, p_value, ratio), reason = choose(judged)
         if case.untested:
             verdict, reason = "undecided", case.untested
-        listed = ", ".join(
-            f"{describe(one.ratio)} by the {one.pair.label}" for one in judged
-        )
-        told = f"ratio {listed}"
-        rows.append(case.claim(told, verdict, reason, by.ratio, by.p_value, by.pair.size))
+        listed = (f"{describe(one.ratio)} by the {one.pair.label}" for one in judged)
+        told = f"ratio {', '.join(listed)}"
+        rows.append(case.claim(told, verdict, reason, ratio, p_value, pair.size))
     return rows
 
 
@@ -136,7 +114,7 @@ def explain_distance(run: MeasuredRun) -> str:
 
 def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
-    rows = near_oracle(run, LIMIT.about(run), run.group_sizes, _decide_limit)
+    rows = near_oracle(run, LIMIT.about(run), run.sizes, _decide_limit)
     last = rows[-1]
     whole = replace(
         last,
@@ -149,9 +127,5 @@ def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
 
 def _first_equal(rows: Sequence[Claim]) -> str:
     """Name the size from which on equivalence is established."""
-    reached = ""
-    for row in reversed(rows):
-        if row.verdict != "holds":
-            break
-        reached = f"; equivalent from G = {row.group_size} on"
-    return reached
+    equal = list(takewhile(lambda row: row.verdict == "holds", reversed(rows)))
+    return f"; equivalent from G = {equal[-1].group_size} on" if equal else ""

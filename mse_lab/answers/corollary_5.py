@@ -20,7 +20,7 @@ from mse_lab.answers.assumption_2 import (
     judge_correlation,
     weighted_mean,
 )
-from mse_lab.answers.claim import Claim, Statement, describe
+from mse_lab.answers.claim import Claim, Statement, compare, describe
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.estimators.binary import is_binary
@@ -36,16 +36,15 @@ VANILLA = Statement(
 
 def _judge_prompt_only(run: MeasuredRun) -> list[Claim]:
     """Judge the limit by the oracle at the smallest G, which has the most replicates."""
-    size, case = run.group_sizes[0], PROMPT_ONLY.about(run)
-    limit = Pair(size, run.mse("oracle", size), run.mse("best-constant", size))
+    limit = compare(run, "oracle", "best-constant", run.sizes[0])
     [(_, verdict, p_value, ratio)] = judge_not_larger([limit], run.level)
     told = f"limit of GRPO-type (oracle) / best constant {describe(ratio)}"
-    reason = run.explain(_explain_limit(run))
+    reason, case = run.explain(_explain_limit(run)), PROMPT_ONLY.about(run)
     return [case.claim(told, verdict, reason, ratio, p_value), *_prompt_only_rows(run)]
 
 
 def _explain_limit(run: MeasuredRun) -> str:
-    trace, best = run.oracle_trace.value, run.law("best-constant", 1).value
+    trace, best = run.oracle_trace.value, run.law_of("best-constant", 1).value
     if best <= 0:
         return "The best constant's MSE is not measurably positive."
     return (
@@ -57,21 +56,19 @@ def _explain_limit(run: MeasuredRun) -> str:
 def _prompt_only_rows(run: MeasuredRun) -> list[Claim]:
     """Judge each size by what is left of GRPO-type's MSE in the limit; show all of it."""
     reason = "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE."
-    label, best = "GRPO-type / best constant", "best-constant"
-    shown, pairs = [], []
-    for size in run.group_sizes:
-        vanishing = run.zeta * (1 / (size * (size - 1)))
-        shown.append(Pair(size, run.mse("grpo", size), run.mse(best, size), label))
-        pairs.append(Pair(size, run.mse("grpo", size) - vanishing, run.mse(best, size)))
+    label = "GRPO-type / best constant"
+    shown = [compare(run, "grpo", "best-constant", size, label) for size in run.sizes]
+    pairs = []
+    for pair in shown:
+        vanishing = run.zeta * (1 / (pair.size * (pair.size - 1)))
+        pairs.append(pair._replace(first=pair.first - vanishing))
     return PROMPT_ONLY.about(run).not_larger(pairs, shown, run.explain(reason))
 
 
 def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
     """Judge at each G by the replicates, if any; as a whole by T / (A - ||g||^2)."""
-    pairs = [
-        Pair(size, run.mse("grpo", size), run.mse("vanilla", size), "GRPO-type / vanilla")
-        for size in run.group_sizes
-    ]
+    label = "GRPO-type / vanilla"
+    pairs = [compare(run, "grpo", "vanilla", size, label) for size in run.sizes]
     rows = VANILLA.about(run).smaller(pairs, run.explain(explain_vanilla(run)))
     limit, last = Pair(0, run.oracle_trace, run.vanilla_trace), rows[-1]
     [(_, verdict, p_value, ratio)] = judge_smaller([limit], run.level)
@@ -129,7 +126,6 @@ def judge_baselines(run: MeasuredRun) -> list[Claim]:
 
 
 def _on_a_false_premise(claim: Claim) -> Claim:
-    """Turn a failure into that of its premise."""
     if claim.verdict != "fails":
         return claim
     reason = f"Not so here, where Assumption 2, on which it rests, fails. {claim.reason}"

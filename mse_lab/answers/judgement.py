@@ -30,9 +30,9 @@ class Pair(NamedTuple):
     second: Statistic
     label: str = ""
 
-    def ratio(self, level: float) -> Estimate:
-        """Estimate the first over the second, paired; unknown unless that is positive."""
-        return (self.first / self.second).interval(level, positive=True)
+    def judged(self, verdict: Verdict, p_value: float, level: float) -> "Judged":
+        """Give it a verdict, and its paired ratio, unknown unless that is positive."""
+        return Judged(self, verdict, p_value, self.first.ratio_to(self.second, level))
 
 
 class Judged(NamedTuple):
@@ -72,19 +72,23 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
+def decide(fails: bool, holds: bool) -> Verdict:
+    """Judge by whether it is shown to fail and, if not, whether it is shown to hold."""
+    if fails:
+        return "fails"
+    return "holds" if holds else "undecided"
+
+
 def judge_equal(
     pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
 ) -> list[Judged]:
     """Judge "the first equals the second" by the test and by the ratio's interval."""
     p_values = holm([one.first.exceeding(one.second).p_refuted() for one in pairs])
     judged = []
-    for one, p_value in zip(pairs, p_values, strict=True):
-        ratio = one.ratio(level)
-        narrow = ratio.low > 1 - resolution and ratio.high < 1 + resolution
-        verdict: Verdict = "holds" if narrow else "undecided"
-        judged.append(
-            Judged(one, "fails" if p_value < 1 - level else verdict, p_value, ratio)
-        )
+    for pair, p_value in zip(pairs, p_values, strict=True):
+        one = pair.judged("undecided", p_value, level)
+        narrow = one.ratio.low > 1 - resolution and one.ratio.high < 1 + resolution
+        judged.append(one._replace(verdict=decide(p_value < 1 - level, narrow)))
     return judged
 
 
@@ -93,12 +97,10 @@ def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
     gains = [one.second.exceeding(one.first) for one in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []
-    for one, gain, p_value in zip(pairs, gains, p_values, strict=True):
-        verdict: Verdict = "holds" if gain.value > 0 else "fails"
-        shown = p_value < 1 - level
-        judged.append(
-            Judged(one, verdict if shown else "undecided", p_value, one.ratio(level))
-        )
+    for pair, gain, p_value in zip(pairs, gains, p_values, strict=True):
+        shown, smaller = p_value < 1 - level, gain.value > 0
+        verdict = decide(shown and not smaller, shown)
+        judged.append(pair.judged(verdict, p_value, level))
     return judged
 
 
@@ -112,13 +114,9 @@ def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
     larger = holm([gain.p_not_zero() if gain.value < 0 else 1.0 for gain in gains])
     allowed = [(one.second * (1 + SMALL_LOSS)).exceeding(one.first) for one in pairs]
     small = holm([gain.p_above_zero() for gain in allowed])
-    return [
-        Judged(one, *_judge_loss(p_larger, p_small, 1 - level), one.ratio(level))
-        for one, p_larger, p_small in zip(pairs, larger, small, strict=True)
-    ]
-
-
-def _judge_loss(p_larger: float, p_small: float, alpha: float) -> tuple[Verdict, float]:
-    if p_larger < alpha:
-        return "fails", p_larger
-    return ("holds" if p_small < alpha else "undecided"), p_small
+    judged = []
+    for pair, p_larger, p_small in zip(pairs, larger, small, strict=True):
+        verdict = decide(p_larger < 1 - level, p_small < 1 - level)
+        p_value = p_larger if verdict == "fails" else p_small
+        judged.append(pair.judged(verdict, p_value, level))
+    return judged

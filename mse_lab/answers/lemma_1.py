@@ -15,7 +15,7 @@ import numpy as np
 from mse_lab.answers.claim import Claim, Statement, sum_up
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
 from mse_lab.mse.grouping import form_groups, group_grams
@@ -33,7 +33,6 @@ LEMMA = Statement(
 
 
 def _pairwise_coefficients(rewards_PRG: Floats) -> Floats:
-    """c_i of the U-statistic, from every pair."""
     size = rewards_PRG.shape[-1]
     pairs_PRGG = rewards_PRG[..., :, None] - rewards_PRG[..., None, :]
     return pairs_PRGG.sum(-1) / (size * (size - 1))
@@ -53,7 +52,7 @@ def largest_difference(
         weights: The estimator; another than GRPO-type shows what the test can see.
 
     Returns:
-        The distance, and whether it is exact: not where a group's products are unknown.
+        The distance, and whether it is exact: else a bound, for want of products.
     """
     groups = form_groups(pools, group_size)
     weights_PRG = weights(groups) / group_size
@@ -64,12 +63,10 @@ def largest_difference(
     bound = (np.abs(apart_PRG) * norms_PRG).sum(-1)
     distance = np.where(np.isnan(exact), bound, exact)
     length = (np.abs(weights_PRG) * norms_PRG).sum(-1)
-    relative = np.divide(distance, length, out=np.zeros_like(length), where=length > 0)
-    return float(relative.max()), not np.isnan(exact).any()
+    return float(divide(distance, length).max()), not np.isnan(exact).any()
 
 
 def _judge(difference: float, exact: bool) -> tuple[str, Verdict, str]:
-    """A bound can show that nothing but rounding is there, not that there is more."""
     told = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
     if difference < ROUNDING:
         return told, "holds", "Rounding alone."
@@ -83,7 +80,7 @@ def judge_u_statistic(
 ) -> list[Claim]:
     """Compare the estimator with the pairwise form in every group of every size."""
     case, rows = LEMMA.about(run), []
-    for size in run.group_sizes:
+    for size in run.sizes:
         found = largest_difference(run.pools, size, weights)
         estimate = Estimate(found[0], np.nan, np.nan)
         rows.append(case.claim(*_judge(*found), estimate, size=size))
@@ -92,4 +89,4 @@ def judge_u_statistic(
         "An identity in the rewards: it holds to rounding on any data, "
         f"and {ROUNDING:g} is the bound on rounding."
     )
-    return [sum_up(rows, worst, f"{worst.measured}, over all groups", reason), *rows]
+    return sum_up(rows, worst, f"{worst.measured}, over all groups", reason)

@@ -14,14 +14,13 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Constants, Population
-from mse_lab.mse.curves import Curves, Point, measure_curves
+from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.checks import Check, Checks, hold
+from mse_lab.results.checks import Check, Checks
 from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.records import Record
 
@@ -33,20 +32,8 @@ UNTESTED = "Without replicates nothing can tell the law from the truth."
 BY_LAW = "By the law alone, for there are no replicates."
 
 
-@dataclass(frozen=True)
-class MeasuredRun:
-    """One run, or anybody's pools.
-
-    Attributes:
-        result: Its numbers at its own settings.
-    """
-
-    result: Analysis
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.result.name
+class MeasuredRun(Analysis):
+    """The analysis of one run, or of anybody's pools, and what answers share of it."""
 
     @property
     def where(self) -> str:
@@ -54,29 +41,9 @@ class MeasuredRun:
         return ""
 
     @property
-    def pools(self) -> Pools:
-        """Its pools."""
-        return self.result.pools
-
-    @property
-    def curves(self) -> Curves:
-        """What its curves share, as in `mse.csv`."""
-        return self.result.curves
-
-    @property
     def moments(self) -> Moments:
         """Moments of each prompt, (P,)."""
         return self.curves.moments
-
-    @property
-    def level(self) -> float:
-        """Coverage of the intervals."""
-        return self.result.level
-
-    @property
-    def group_sizes(self) -> tuple[int, ...]:
-        """Group sizes of two or more, which all compared estimators are defined for."""
-        return tuple(sorted(size for size in self.result.group_sizes if size > 1))
 
     @cached_property
     def law_only(self) -> bool:
@@ -85,45 +52,47 @@ class MeasuredRun:
 
     @property
     def source(self) -> str:
-        """What `mse` comes from."""
+        """What `mse_of` comes from."""
         return "law" if self.law_only else "replicates"
 
     def explain(self, reason: str) -> str:
         """Add to a reason what it rests on, where that is not the replicates."""
         return f"{reason} {BY_LAW}" if self.law_only else reason
 
-    @cached_property
-    def _estimators(self) -> list[Estimator]:
-        return find_estimators(COMPARED, self.group_sizes)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Group sizes of two or more, which all compared estimators are defined for."""
+        return tuple(sorted(size for size in self.group_sizes if size > 1))
 
     @cached_property
-    def errors(self) -> dict[Key, Floats]:
+    def _compared_estimators(self) -> list[Estimator]:
+        return find_estimators(COMPARED, self.sizes)
+
+    @cached_property
+    def compared_errors(self) -> dict[Key, Floats]:
         """Squared errors of every group of the compared estimators, (P, R)."""
-        return measure_errors(self.pools, self._estimators, self.group_sizes)
+        return measure_errors(self.pools, self._compared_estimators, self.sizes)
 
     @cached_property
     def compared(self) -> dict[Key, Point]:
         """The curves of the compared estimators: measured, and by law."""
-        return measure_curves(self.curves, self._estimators, self.errors)
+        return measure_curves(self.curves, self._compared_estimators, self.compared_errors)
 
     @cached_property
     def _measured(self) -> dict[Key, Statistic]:
-        return {
-            key: measured.statistic()
-            for key, (measured, _) in self.compared.items()
-            if measured is not None
-        }
+        curves = {key: measured for key, (measured, _) in self.compared.items()}
+        return {key: curve.statistic() for key, curve in curves.items() if curve}
 
     @cached_property
     def _laws(self) -> dict[Key, Statistic]:
         return {}
 
-    def mse(self, estimator: str, group_size: int) -> Statistic:
+    def mse_of(self, estimator: str, group_size: int) -> Statistic:
         """Measure the aggregate's MSE: by the law where there are no replicates."""
         found = self._measured.get(Key(estimator, group_size))
-        return found or self.law(estimator, group_size)
+        return found or self.law_of(estimator, group_size)
 
-    def law(self, estimator: str, group_size: int) -> Statistic:
+    def law_of(self, estimator: str, group_size: int) -> Statistic:
         """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""
         key = Key(estimator, group_size)
         if key not in self._laws:
@@ -135,17 +104,17 @@ class MeasuredRun:
     @property
     def oracle_trace(self) -> Statistic:
         """The aggregate's T: (1/P^2) sum_x T(x)."""
-        return self.law("oracle", 1)
+        return self.law_of("oracle", 1)
 
     @property
     def vanilla_trace(self) -> Statistic:
         """The aggregate's A - ||g||^2, G x MSE of vanilla."""
-        return self.law("vanilla", 1)
+        return self.law_of("vanilla", 1)
 
     @cached_property
     def zeta(self) -> Statistic:
         """The aggregate's zeta, the sum over prompts / P^2: at G = 2 half the law's gap."""
-        return (self.law("grpo", 2) - self.law("oracle", 2)) * 2
+        return (self.law_of("grpo", 2) - self.law_of("oracle", 2)) * 2
 
     @cached_property
     def population(self) -> Population:
@@ -209,11 +178,11 @@ class FinishedRun(MeasuredRun):
     @property
     def held(self) -> bool:
         """Whether all of them hold."""
-        return hold(self.checks)
+        return self._judged.ok
 
-    @property
+    @cached_property
     def warnings(self) -> list[str]:
-        """What its reader should know, a sentence each."""
+        """What its reader was told when it was measured, a sentence each."""
         return self._judged.warnings
 
     @cached_property
@@ -228,4 +197,4 @@ def read_run(folder: Path, key: str = "") -> FinishedRun:
     Raises:
         InputError: The folder holds tables only, or nothing, or a damaged file.
     """
-    return FinishedRun(read_result(folder), folder, key)
+    return FinishedRun(**vars(read_result(folder)), folder=folder, key=key)

@@ -39,14 +39,11 @@ def silent_share(rewards_PN: Floats, group_size: int) -> Floats:
     >>> silent_share(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
     array([0.33333333])
     """
-    groups = math.comb(rewards_PN.shape[1], group_size)
-    counts_P = (np.unique(rewards, return_counts=True)[1] for rewards in rewards_PN)
-    return np.array(
-        [
-            sum(math.comb(int(count), group_size) for count in counts) / groups
-            for counts in counts_P
-        ]
-    )
+    groups, shares = math.comb(rewards_PN.shape[1], group_size), []
+    for rewards in rewards_PN:
+        counts = np.unique(rewards, return_counts=True)[1]
+        shares.append(sum(math.comb(int(one), group_size) for one in counts) / groups)
+    return np.array(shares)
 
 
 def _figures_by_kind(pools: Pools) -> Floats:

@@ -20,7 +20,6 @@ errors of groups that do not follow c2/G + c3/(G(G-1)).
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,6 @@ from mse_lab.answers.judgement import Judged, Pair
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import Key
 from mse_lab.probe.streams import stream
 
@@ -49,22 +47,12 @@ WHAT_IS_TESTED = (
 )
 
 
-class _Sets(NamedTuple):
-    """Prompts of SETS aggregates, and what their gradients' spread adds to B x MSE."""
-
-    prompts_SB: NDArray[np.int64]
-    spread_S: Floats
-
-
-def gradient_products(pools: Pools) -> Floats:
-    """<g(x), g(x')>, unbiased everywhere: independent halves on the diagonal, (P, P)."""
-    products_PP = pools.between_PP.copy()
-    np.fill_diagonal(products_PP, pools.reference_product_P)
-    return products_PP
+# Prompts of SETS aggregates (S, B), and what their gradients' spread adds to B x MSE (S,).
+_Sets = tuple[NDArray[np.int64], Floats]
 
 
 def _stream(run: MeasuredRun, *purpose: object) -> np.random.Generator:
-    return stream(run.result.seed, "claims", run.name, *map(str, purpose))
+    return stream(run.seed, "claims", run.name, *map(str, purpose))
 
 
 def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
@@ -72,19 +60,19 @@ def _draw_sets(run: MeasuredRun, batch: int) -> _Sets:
     picks_SB = _stream(run, "prompts", batch).integers(prompts, size=(SETS, batch))
     shares_SP = np.full((SETS, prompts), -1 / prompts)
     np.add.at(shares_SP, (np.arange(SETS)[:, None], picks_SB), 1 / batch)
-    spread_S = ((shares_SP @ gradient_products(run.pools)) * shares_SP).sum(-1)
-    return _Sets(picks_SB, batch * spread_S)
+    spread_S = ((shares_SP @ run.pools.gradient_products_PP) * shares_SP).sum(-1)
+    return picks_SB, batch * spread_S
 
 
 def _measure(run: MeasuredRun, drawn: _Sets, size: int) -> Statistic:
     """B x MSE over the sets, which varies by the replicates and by the sets drawn."""
-    errors_PR = run.errors[Key("grpo", size)]
-    batch = drawn.prompts_SB.shape[1]
+    (prompts_SB, spread_S), errors_PR = drawn, run.compared_errors[Key("grpo", size)]
+    batch = prompts_SB.shape[1]
     rng = _stream(run, "groups", size, batch)
-    picks_SB = rng.integers(errors_PR.shape[1], size=drawn.prompts_SB.shape)
-    total_S = errors_PR[drawn.prompts_SB, picks_SB].mean(-1) + drawn.spread_S
+    groups_SB = rng.integers(errors_PR.shape[1], size=prompts_SB.shape)
+    total_S = errors_PR[prompts_SB, groups_SB].mean(-1) + spread_S
     sets = Statistic(float(total_S.mean()), {f"sets of {batch}": total_S[None]}, {})
-    replicates = run.mse("grpo", size) * run.pools.prompts
+    replicates = run.mse_of("grpo", size) * run.pools.prompts
     return sets + replicates - Statistic(replicates.value, {}, {})
 
 
@@ -92,7 +80,7 @@ def _law(run: MeasuredRun, size: int) -> Statistic:
     """B x MSE by the law; the spread is common to both sides and stays as it is."""
     prompts, between = run.pools.prompts, run.population.constants.between.item()
     spread = Statistic(float(between) * (prompts - 1) / prompts, {}, {})
-    return run.law("grpo", size) * prompts + spread
+    return run.law_of("grpo", size) * prompts + spread
 
 
 def _tell(judged: Sequence[Judged]) -> str:
@@ -115,10 +103,10 @@ def _judge_sets(run: MeasuredRun, between: str) -> list[Claim]:
     prompts = run.pools.prompts
     batches = [batch for batch in BATCHES if batch <= prompts] or [prompts]
     sets = {batch: _draw_sets(run, batch) for batch in batches}
-    laws = {size: _law(run, size) for size in run.group_sizes}
+    laws = {size: _law(run, size) for size in run.sizes}
     pairs = [
         Pair(size, _measure(run, sets[batch], size), laws[size], f"B = {batch}")
-        for size in run.group_sizes
+        for size in run.sizes
         for batch in batches
     ]
     listed = f"{between}B = {', '.join(map(str, batches))}; "

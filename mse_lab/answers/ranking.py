@@ -7,7 +7,7 @@ and is set in proportion to the oracle's, paired.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from mse_lab.mse.curves import Curve, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.streams import stream
-from mse_lab.results.tables import by_prompt_table
 
 # Large enough for every estimator, small enough to be used in training.
 MIDDLE = 16
@@ -76,12 +75,11 @@ def middle_size(run: MeasuredRun) -> int:
 
     Figures of single prompts need two groups in a block of the largest size.
     """
-    below = [size for size in run.group_sizes if size < run.pools.largest_group]
-    return min(below or run.group_sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
+    below = [size for size in run.sizes if size < run.pools.largest_group]
+    return min(below or run.sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
 
 
 def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
-    """Say why an estimator does not apply; empty where it does."""
     if estimator.smallest_group > size:
         return f"needs groups of {estimator.smallest_group} or more"
     if estimator.smallest_batch > run.pools.prompts:
@@ -91,9 +89,8 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
     """Find the built-in estimators and the probe's own variants; say which do not apply."""
-    found, left_out = [], []
-    built_in = list(ESTIMATORS)
-    for entry in [*built_in, *(one for one in run.result.entries if one not in built_in)]:
+    found, left_out, built_in = [], [], list(ESTIMATORS)
+    for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
         try:
             estimator = find_estimator(entry)
         except InputError as error:
@@ -132,8 +129,8 @@ def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
     """Median over prompts; its interval resamples prompts."""
     if not values_P.size:
         return UNKNOWN
-    rng = stream(run.result.seed, "report", name)
-    shape = (run.result.resamples, len(values_P))
+    rng = stream(run.seed, "report", name)
+    shape = (run.resamples, len(values_P))
     draws = np.median(values_P[rng.integers(len(values_P), size=shape)], axis=1)
     tail = (1 - run.level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
@@ -141,21 +138,20 @@ def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
 
 
 def _unranked(
-    estimators: list[Estimator], run: MeasuredRun, errors: dict[Key, Floats]
+    estimators: Sequence[Estimator],
+    run: MeasuredRun,
+    size: int,
+    errors: Mapping[Key, Floats],
 ) -> tuple[Unranked, ...]:
     """Give the estimators without aggregate figures those of the single prompts."""
-    if not estimators:
-        return ()
-    both = [ESTIMATORS[ORACLE], *estimators]
-    table = by_prompt_table(run.result.described["prompt"], run.curves, both, errors)
-    figures = {
-        str(name): rows["scale_free_mse"].to_numpy()
-        for name, rows in table.groupby("estimator", sort=False)
-    }
-    base_P = figures[ORACLE]
-    rows = []
+
+    def scale_free_P(estimator: Estimator) -> Floats:
+        errors_PR = errors[Key(estimator.name, size)]
+        return run.curves.of_prompts(estimator, size, errors_PR).scale_free_mse
+
+    base_P, rows = scale_free_P(ESTIMATORS[ORACLE]), []
     for estimator in estimators:
-        own_P = figures[estimator.name]
+        own_P = scale_free_P(estimator)
         known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
         median = _median(own_P[known] / base_P[known], run, estimator.name)
         rows.append(Unranked(estimator, median, int(known.sum())))
@@ -183,7 +179,7 @@ def rank_estimators(run: MeasuredRun) -> Ranking:
     return Ranking(
         group_size=size,
         ranked=ranked,
-        unranked=_unranked(without, run, errors),
+        unranked=_unranked(without, run, size, errors),
         left_out=tuple(left_out),
         share_without=float(np.mean(np.isnan(oracle.noise.scale_free_mse))),
     )

@@ -17,6 +17,7 @@ from mse_lab.answers.claim import (
     Case,
     Claim,
     Statement,
+    compare,
     describe,
     largest_ratio,
     sum_up,
@@ -67,13 +68,13 @@ def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
         f"{told} of {len(rows)} group sizes; largest ratio, which should be below one, "
         f"{describe(worst.estimate)} at G = {worst.group_size}"
     )
-    return [sum_up(rows, worst, measured, reason), *rows]
+    return sum_up(rows, worst, measured, reason)
 
 
 def _judge_largest(run: MeasuredRun) -> list[Claim]:
     pairs = [
-        Pair(size, run.mse(name, size), run.mse("vanilla", size), f"{name} / vanilla")
-        for size in run.group_sizes
+        compare(run, name, "vanilla", size, f"{name} / vanilla")
+        for size in run.sizes
         for name in ("grpo", "oracle")
     ]
     return _judge_order(LARGEST.about(run), pairs, run.explain(explain_vanilla(run)))
@@ -82,24 +83,24 @@ def _judge_largest(run: MeasuredRun) -> list[Claim]:
 def _judge_near(
     run: MeasuredRun, statement: Statement, wanted: Sequence[int], caveat: str = ""
 ) -> list[Claim]:
-    case, sizes = statement.about(run), [one for one in run.group_sizes if one in wanted]
+    case, sizes = statement.about(run), [one for one in run.sizes if one in wanted]
     if not sizes:
         why = f"The run has no group size {' or '.join(map(str, wanted))}."
         return case.undecided("nothing", why)
     rows = near_oracle(run, case, sizes)
     worst = largest_ratio(rows)
     told = f"at G = {worst.group_size}: {worst.measured}"
-    return [sum_up(rows, worst, told, f"{explain_distance(run)}{caveat}"), *rows]
+    return sum_up(rows, worst, told, f"{explain_distance(run)}{caveat}")
 
 
 def _judge_falls(run: MeasuredRun) -> list[Claim]:
     case = FALLS.about(run)
-    if len(run.group_sizes) < 2:
+    if len(run.sizes) < 2:
         return case.undecided("nothing", "The run has one group size.")
     pairs = []
-    for (small, large), name in product(pairwise(run.group_sizes), CURVES):
+    for (small, large), name in product(pairwise(run.sizes), CURVES):
         label = f"{name} G = {large} / {small}"
-        pairs.append(Pair(large, run.mse(name, large), run.mse(name, small), label))
+        pairs.append(Pair(large, run.mse_of(name, large), run.mse_of(name, small), label))
     reason = (
         "By the laws G x MSE is constant for vanilla and oracle, and falls for GRPO-type."
     )
@@ -117,7 +118,6 @@ def judge_observations(run: MeasuredRun) -> list[Claim]:
 
 
 def _obstacle(runs: Sequence[MeasuredRun], sizes: Sequence[int]) -> str:
-    """Say what stands in the way of a comparison."""
     prompts = [str(run.pools.prompts) for run in runs]
     if len(set(prompts)) > 1:
         return f"The runs have {' and '.join(prompts)} prompts: their aggregates differ."
@@ -141,11 +141,11 @@ def judge_order_of_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
     if len(runs) < 2:
         return []
     case = ORDER.about(*runs)
-    sizes = sorted(set.intersection(*(set(run.group_sizes) for run in runs)))
+    sizes = sorted(set.intersection(*(set(run.sizes) for run in runs)))
     if why := _obstacle(runs, sizes):
         return case.undecided("nothing", why)
     pairs = []
     for size, (old, new), name in product(sizes, pairwise(runs), CURVES):
         label = f"{name} {new.name} / {old.name}"
-        pairs.append(Pair(size, new.mse(name, size), old.mse(name, size), label))
+        pairs.append(Pair(size, new.mse_of(name, size), old.mse_of(name, size), label))
     return _judge_order(case, pairs, _describe_gradients(runs))

@@ -14,6 +14,8 @@ spread of the average takes that into account.
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add, mul
 
 import numpy as np
 
@@ -26,36 +28,31 @@ from mse_lab.mse.intervals import Statistic
 LINE_RESOLUTION = 0.3
 
 LAW = Statement("Theorem 2 (exact law)", "The GRPO-type MSE is T/G + zeta/(G(G-1)).", DRAWS)
-LINE = (
-    Statement(
-        "Theorem 2 (intercept)",
-        "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
-        DRAWS,
-    ),
-    Statement(
-        "Theorem 2 (slope)",
-        "G x MSE against 1/(G-1) has the slope zeta = Var(Z) S + ||g||^2.",
-        DRAWS,
-    ),
+INTERCEPT = Statement(
+    "Theorem 2 (intercept)",
+    "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
+    DRAWS,
+)
+SLOPE = Statement(
+    "Theorem 2 (slope)",
+    "G x MSE against 1/(G-1) has the slope zeta = Var(Z) S + ||g||^2.",
+    DRAWS,
 )
 
 
 def _average(found: Sequence[Statistic]) -> Statistic | None:
     """Average with the inverses of the variances as weights; None where nothing varies."""
     variances = np.array([one.spread.variance for one in found])
-    if not len(found) or (variances <= 0).any():
+    if (variances <= 0).any():
         return None
     weights = 1 / variances / (1 / variances).sum()
-    total = found[0] * weights[0]
-    for one, weight in zip(found[1:], weights[1:], strict=True):
-        total = total + one * weight
-    return total
+    return reduce(add, map(mul, found, weights))
 
 
 def _slope_at(run: MeasuredRun, size: int) -> Statistic:
     """Estimate zeta of the aggregate from the groups of one size."""
     learning = float((run.moments.value_variance * run.moments.norm2).sum())
-    gap = run.mse("grpo", size) - run.mse("oracle", size)
+    gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
     known = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
     return gap * (size * (size - 1)) + known
 
@@ -66,29 +63,26 @@ def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
     Returns:
         Intercept and slope; None where there are too few sizes or nothing varies.
     """
-    sizes = run.group_sizes
-    slope = _average([_slope_at(run, size) for size in sizes])
-    if slope is None or len(sizes) < 2:
+    slope = _average([_slope_at(run, size) for size in run.sizes])
+    if slope is None or len(run.sizes) < 2:
         return None
     intercept = _average(
-        [run.mse("grpo", size) * size - slope * (1 / (size - 1)) for size in sizes]
+        [run.mse_of("grpo", size) * size - slope * (1 / (size - 1)) for size in run.sizes]
     )
     return None if intercept is None else (intercept, slope)
 
 
 def _judge_line(run: MeasuredRun) -> list[Claim]:
-    cases, fitted = [statement.about(run) for statement in LINE], fit_line(run)
+    cases, fitted = [one.about(run) for one in (INTERCEPT, SLOPE)], fit_line(run)
     if fitted is None:
         why = "A line needs two group sizes and rewards that vary."
         return [claim for case in cases for claim in case.undecided("no line", why)]
     pairs = [Pair(0, fitted[0], run.oracle_trace), Pair(0, fitted[1], run.zeta)]
     judged, claims = judge_equal(pairs, run.level, LINE_RESOLUTION), []
     for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
-        fit, law = (
-            describe(one.interval(run.level, positive=True))
-            for one in (pair.first, pair.second)
-        )
-        told = f"fit {fit}, moments {law}, fit / moments {describe(ratio)}"
+        both = (one.interval(run.level, positive=True) for one in (pair.first, pair.second))
+        fit, law, quotient = map(describe, (*both, ratio))
+        told = f"fit {fit}, moments {law}, fit / moments {quotient}"
         reason = explain_equality(verdict, LINE_RESOLUTION)
         claims.append(case.claim(told, verdict, reason, ratio, p_value))
     return claims
@@ -101,12 +95,13 @@ def _judge_law(run: MeasuredRun) -> list[Claim]:
         return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {describe(ratio)}"
 
     pairs = [
-        Pair(size, run.mse("grpo", size), run.law("grpo", size)) for size in run.group_sizes
+        Pair(size, run.mse_of("grpo", size), run.law_of("grpo", size)) for size in run.sizes
     ]
     return LAW.about(run).equal(pairs, tell)
 
 
 def judge_expansion(run: MeasuredRun) -> list[Claim]:
     """Judge Theorem 2: the law at each group size, then the line through all of them."""
-    untested = [one for of in (LAW, *LINE) for one in of.about(run).without_replicates()]
+    statements = (LAW, INTERCEPT, SLOPE)
+    untested = [one for of in statements for one in of.about(run).without_replicates()]
     return untested or [*_judge_law(run), *_judge_line(run)]

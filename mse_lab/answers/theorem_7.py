@@ -16,7 +16,7 @@ import numpy as np
 from mse_lab.answers.claim import DRAWS, FEW_PROMPTS, Claim, Statement, describe
 from mse_lab.answers.judgement import Pair, for_all
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.mse.budget import grpo_mse_times_budget
+from mse_lab.mse.budget import mse_times_budget
 from mse_lab.mse.intervals import Statistic
 
 BEST = Statement(
@@ -35,20 +35,21 @@ BUDGETS = (256, 1024, 4096)
 def _measured(run: MeasuredRun, size: int) -> Statistic:
     """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
     between = float(run.population.constants.between.item())
-    noise = run.mse("grpo", size) * (size * run.pools.prompts)
+    noise = run.mse_of("grpo", size) * (size * run.pools.prompts)
     return noise + Statistic(between * size, {}, {})
 
 
 def _best_measured(run: MeasuredRun, total: int) -> int:
     """Name the size of least measured MSE among those that divide the budget N."""
-    sizes = [size for size in run.group_sizes if total % size == 0]
+    sizes = [size for size in run.sizes if total % size == 0]
     return min(sizes, key=lambda size: _measured(run, size).value)
 
 
 def _best_by_law(run: MeasuredRun) -> int:
     """Name the run's group size that is best by the law."""
-    sizes = np.array(run.group_sizes)
-    return int(sizes[np.argmin(grpo_mse_times_budget(run.population.constants, sizes))])
+    sizes = np.array(run.sizes)
+    cost = mse_times_budget("grpo", run.population.constants, sizes)
+    return int(sizes[np.argmin(cost)])
 
 
 def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
@@ -60,7 +61,7 @@ def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
 
 def _judge_best(run: MeasuredRun) -> list[Claim]:
     """Judge whether another size beats the best by the law; seen only inside the sizes."""
-    case, best, sizes = BEST.about(run), _best_by_law(run), run.group_sizes
+    case, best, sizes = BEST.about(run), _best_by_law(run), run.sizes
     # By the law alone the best size by the law would be set against itself.
     rows = [] if case.untested else _compare_with(run, best)
     verdict = for_all(row.verdict for row in rows)
@@ -83,7 +84,7 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     """Set every other size against the best by the law."""
     least, pairs, shown = _measured(run, best), [], []
-    for size in (one for one in run.group_sizes if one != best):
+    for size in (one for one in run.sizes if one != best):
         own, label = _measured(run, size), f"N x MSE at G = {size} over that at G = {best}:"
         pairs.append(Pair(size, least, own))
         shown.append(Pair(size, own, least, label))
@@ -101,7 +102,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
     paper = np.sqrt(constants.pairs.item() / constants.between.item())
     edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
     return (
-        f"{'' if inside else edge}Of G = {', '.join(map(str, run.group_sizes))} the best "
+        f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
         f"is {_best_by_law(run)} by the law and {_best_measured(run, 0)} as measured; the "
         f"paper's sqrt(c3/c1) is {paper:.2f}."
     )
@@ -109,9 +110,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
 
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
-    totals = [
-        total for total in BUDGETS if any(total % size == 0 for size in run.group_sizes)
-    ]
+    totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
     listed = ", ".join(f"{_best_measured(run, one)} at N = {one}" for one in totals)
     case, known = FREE.about(run), np.isfinite(run.best_group_size.high)
     found = "best G by the law" if case.untested else "best measured G"

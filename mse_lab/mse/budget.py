@@ -66,11 +66,9 @@ def _constants(pools: Pools, moments: Moments, counts_SP: Floats) -> Constants:
     """Evaluate the constants for samples in which prompt x stands counts[x] times."""
     size = counts_SP.sum(-1)
     own = pools.reference_product_P
-    products = pools.between_PP.copy()
-    np.fill_diagonal(products, own)
     mean_own = counts_SP @ own / size
     # Pairs of different draws; two draws of one prompt have the product ||g(x)||^2.
-    pairs = ((counts_SP @ products) * counts_SP).sum(-1) - counts_SP @ own
+    pairs = ((counts_SP @ pools.gradient_products_PP) * counts_SP).sum(-1) - counts_SP @ own
     gradient2 = pairs / (size * (size - 1))
     means = counts_SP / size[:, None]
     return Constants(
@@ -173,12 +171,16 @@ def falling(ratio: Estimate, power: float) -> Estimate:
     return Estimate(*(end**power if end > 0 else math.inf for end in ends))
 
 
-def grpo_mse_times_budget(constants: Constants, group_size: Floats | float) -> Floats:
-    """N x MSE of GRPO-type at a budget of N completions: c1 G + c2 + c3 / (G-1)."""
+def mse_times_budget(
+    estimator: str, constants: Constants, group_size: Floats | float
+) -> Floats:
+    """N x MSE at a budget of N completions; c1, a mean square, is 0 where negative.
+
+    c1 G + c2 + c3 / (G-1) for `grpo`; for `vanilla`, `oracle` and `best-constant` c1 G and
+    the constant of that name.
+    """
     size = np.asarray(group_size, dtype=float)
-    return constants.between * size + constants.oracle + constants.pairs / (size - 1)
-
-
-def vanilla_mse_times_budget(constants: Constants, group_size: Floats | float) -> Floats:
-    """N x MSE of vanilla at a budget of N completions: c1 G + E[A - ||g||^2]."""
-    return constants.between * np.asarray(group_size, dtype=float) + constants.vanilla
+    spread = np.maximum(constants.between, 0.0) * size
+    if estimator == "grpo":
+        return spread + constants.oracle + constants.pairs / (size - 1)
+    return np.asarray(spread + getattr(constants, estimator.replace("-", "_")))

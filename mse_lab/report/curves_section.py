@@ -68,7 +68,5 @@ def _ratios(source: FinishedRun, size: int) -> list[list[Estimate | None]]:
 
 def compare_pairs(sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Work out the ratios: `pairs`, their names; `runs`, (run, group size -> ratios)."""
-    runs = [
-        (one, {size: _ratios(one, size) for size in one.group_sizes}) for one in sources
-    ]
+    runs = [(one, {size: _ratios(one, size) for size in one.sizes}) for one in sources]
     return {"pairs": list(PAIRS), "runs": runs}

@@ -18,10 +18,9 @@ from mse_lab.answers.advice import (
     CURVE_SIZES,
     SIZES,
     beats_vanilla_from,
-    mse_times_budget,
 )
 from mse_lab.errors import InputError
-from mse_lab.mse.budget import Constants, Population, measure_constants
+from mse_lab.mse.budget import Constants, Population, measure_constants, mse_times_budget
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import pool_moments

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from claimed_runs import PROMPTS, draw, evidence_of, make_design, take
-from mse_lab.answers.proposition_3 import gradient_products, judge_random_prompts
+from mse_lab.answers.proposition_3 import judge_random_prompts
 from mse_lab.mse.budget import measure_constants
 
 
 def test_spread_of_random_prompts_is_c1():
     """(1/P) sum_x ||g(x) - gbar||^2 of the finite run is c1 (P-1)/P, exactly."""
     pools = draw("fair").pools
-    products = gradient_products(pools)
+    products = pools.gradient_products_PP
     spread = np.trace(products) / PROMPTS - products.mean()
     expected = measure_constants(pools).between[0] * (PROMPTS - 1) / PROMPTS
     assert spread == pytest.approx(expected, rel=1e-12)

@@ -1,21 +1,26 @@
-"""The ranking of all estimators: complete, in order, blind to factors."""
+"""The ranking: all built-in estimators on the run's own groups."""
 
+import numpy as np
 import pytest
 
-from mse_lab.answers.measured_run import read_run
-from mse_lab.answers.ranking import middle_size, rank_estimators
+from mse_lab.answers.ranking import _place, middle_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
-from written_runs import simulate, write_run
+from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.replicates import Key, measure_errors
+from simulated import analysed, make_design
+
+SIZES = [2, 4, 8, 16, 32]
+
+
+def simulate(prompts=12, sizes=SIZES):
+    """Pools of simulated prompts, two blocks each."""
+    rng = np.random.default_rng(1)
+    return make_design(rng, prompts).draw(rng, 256, 2, max(sizes))
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return [write_run(tmp_path_factory.mktemp("runs") / "first", simulate(1))]
-
-
-@pytest.fixture(scope="module")
-def ranking(folders):
-    return rank_estimators(read_run(folders[0], "run1"))
+def ranking():
+    return rank_estimators(analysed(simulate(), SIZES, resamples=200))
 
 
 def test_every_built_in_estimator_is_accounted_for(ranking):
@@ -35,7 +40,7 @@ def test_ranked_by_scale_free_mse(ranking):
     assert oracle.ratio == (1, 1, 1)
 
 
-def test_a_factor_changes_no_rank(ranking, folders):
+def test_a_factor_changes_no_rank(ranking):
     """Centred is GRPO-type times (G-1)/G: one scale-free MSE, up to noise."""
     rows = {row.estimator.name: row for row in ranking.ranked}
     raw = [float(rows[name].curve.point.mse) for name in ("centred", "grpo")]
@@ -47,8 +52,47 @@ def test_a_factor_changes_no_rank(ranking, folders):
     ("sizes", "expected"),
     [([4, 8, 16, 32, 64], 16), ([4, 16], 4), ([16], 16), ([32, 128], 32), ([1, 2], 2)],
 )
-def test_middle_size(tmp_path, sizes, expected):
-    pools = simulate(prompts=2, sizes=sizes)
-    names = ["vanilla", "oracle"]
-    folder = write_run(tmp_path / "run", pools, sizes=sizes, estimators=names)
-    assert middle_size(read_run(folder, "run1")) == expected
+def test_middle_size(sizes, expected):
+    run = analysed(simulate(2, sizes), sizes, estimators=["vanilla", "oracle"])
+    assert middle_size(run) == expected
+
+
+def test_what_does_not_apply_is_left_out_with_a_reason():
+    """One prompt has no batch; own variants of the probe are ranked beside the built-in."""
+    entries = ["grpo", {"name": "grpo-std", "eps": 1.0}]
+    run = analysed(simulate(1), SIZES, estimators=entries, resamples=50)
+    ranking = rank_estimators(run)
+    named = {row.estimator.name for row in (*ranking.ranked, *ranking.unranked)}
+    assert "grpo-std(eps=1.0)" in named
+    left_out = dict(one.split(": ", 1) for one in ranking.left_out)
+    assert not named & set(left_out)
+    assert named | set(left_out) == {*ESTIMATORS, "grpo-std(eps=1.0)"}
+    assert set(left_out.values()) == {"needs 2 prompts or more"}
+
+
+def test_a_median_over_prompts_by_hand():
+    """Ratios to the oracle, of prompts where both are known and the oracle's positive."""
+    run = analysed(simulate(), SIZES, resamples=200)
+    row = rank_estimators(run).unranked[0]
+    both = [ESTIMATORS["oracle"], row.estimator]
+    errors = measure_errors(run.pools, both, [16])
+    oracle, own = (
+        run.curves.of_prompts(one, 16, errors[Key(one.name, 16)]).scale_free_mse
+        for one in both
+    )
+    ratios = [own[x] / oracle[x] for x in range(12) if oracle[x] > 0 and own[x] == own[x]]
+    assert row.prompts == len(ratios)
+    assert row.ratio.value == pytest.approx(np.median(ratios))
+    assert row.ratio.low < row.ratio.value < row.ratio.high
+
+
+def test_a_place_is_behind_those_shown_to_be_less():
+    """1 and 1.01 +- 0.1 are not told apart; 2 and 3 are, from both."""
+    noise = np.random.default_rng(0).standard_normal((1, 400))
+    one, near, two, three = (
+        Statistic(value, {"a": 2 * np.roll(noise, shift)}, {})
+        for shift, value in enumerate((1.0, 1.01, 2.0, 3.0))
+    )
+    assert _place(one, [near, two, three], 0.05) == (1, 1, 2)
+    assert _place(near, [one, two, three], 0.05) == (2, 1, 2)
+    assert _place(two, [one, near, three], 0.05) == (3, 3, 3)

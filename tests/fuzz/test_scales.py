@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
 from mse_lab.answers.claims import judge_run
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_markdown
 from simulated import analysed, make_design
@@ -42,7 +41,7 @@ def answer(pools):
     for table in result.tables.values():
         assert not np.isinf(table.select_dtypes(float)).any(axis=None)
     assert result.warnings is not None
-    claims_markdown(judge_run(MeasuredRun(result)))
+    claims_markdown(judge_run(result))
     answer_or_one_line(lambda: advice_text(result.advise()))
 
 

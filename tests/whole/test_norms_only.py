@@ -13,12 +13,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import run_mse
-from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts, with_pools
-from mse_lab.answers.advice import advise
+from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.corollary_5 import PROMPT_ONLY, judge_baselines
 from mse_lab.answers.lemma_1 import judge_u_statistic
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.section_5_1 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
@@ -357,9 +355,7 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
 
 def test_advice_needs_no_products():
     pools = sample(blocks=2)[1]
-    whole, found = (
-        advise(MeasuredRun(analysed(one, [4]))) for one in (pools, norms_only(pools))
-    )
+    whole, found = (analysed(one, [4]).advise() for one in (pools, norms_only(pools)))
     assert found == replace(whole, law_only=True)
     assert LAW_ONLY in advice_text(found)
     assert LAW_ONLY not in advice_text(whole)
@@ -372,12 +368,8 @@ def small(kind="fair", seed=1):
     return evidence_of(f"{kind}-{seed}", pools, (4, 8), level=0.99, draws=300)
 
 
-def with_name(evidence, name):
-    return MeasuredRun(replace(evidence.result, name=name))
-
-
 def by_law(evidence):
-    return with_pools(evidence, norms_only(evidence.pools))
+    return replace(evidence, pools=norms_only(evidence.pools))
 
 
 @pytest.mark.parametrize("kind", ["fair", "quiet", "loud", "common"])
@@ -418,14 +410,14 @@ def test_the_best_constant_is_no_better_for_being_fitted():
         refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY.name] == "fails"
         moments = evidence.moments
         least = moments.constant_baseline(moments.best_baseline).sum() / PROMPTS**2
-        best = evidence.law("best-constant", 1)
-        gain = (evidence.law("oracle", 1) - best) + Statistic(best.value - least, {}, {})
+        best = evidence.law_of("best-constant", 1)
+        gain = (evidence.law_of("oracle", 1) - best) + Statistic(best.value - least, {}, {})
         fitted += gain.p_not_zero() < 1 - evidence.level
     assert refused <= 2
     assert fitted >= 8
 
 
 def test_runs_with_and_without_replicates_are_compared():
-    claims = judge_order_of_runs([small(), with_name(by_law(small("small")), "b")])
+    claims = judge_order_of_runs([small(), replace(by_law(small("small")), name="b")])
     assert claims[0].verdict == "holds"
     assert "By the law alone, for want of replicates: b." in claims[0].reason

@@ -184,9 +184,7 @@ def test_the_two_squared_gradients_are_named_apart(doors):
 
 def test_an_interval_of_another_kind_is_seen(doors):
     """Negative control: c2 with the interval of a number that may be negative."""
-    from mse_lab.answers.measured_run import MeasuredRun
-
-    population = MeasuredRun(doors["result"]).population
+    population = doors["result"].population
     signed = population.estimate(lambda one: one.oracle, 0.95)
     places = {"advice.md": read(doors["advice.md"], "c2, completions differ in a prompt")}
     assert signed.value == pytest.approx(doors["advice"].oracle.value)
