@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -157,6 +158,25 @@ def _invariance(bench: Bench, pool: Pool, reference: Reference, block: Scores) -
     )
 
 
+def _look_into(
+    bench: Bench, index: int, pools: list[Pool], reference: Reference, blocks: list[Scores]
+) -> dict[str, Any]:
+    """Describe and check the completions of both pools together."""
+    lines = [line for pool in pools for line in pool.lines(bench.prompts[index])]
+    drawn = concatenate([pool.completions for pool in pools])
+    recomputed = [reference.log_probs_N, *(block.log_probs_N for block in blocks)]
+    recomputed_N = np.concatenate(recomputed)
+    return {
+        "lines": "\n".join(lines),
+        "mean_length": float(drawn.lengths_N.mean()),
+        "truncated": 1 - float(drawn.ended_N.mean()),
+        "given_up": sum(pool.given_up for pool in pools),
+        "law_gap": _law_gap(bench, drawn, recomputed_N),
+        "rivals_R": _rival_ratios(bench, index, drawn, recomputed_N),
+        **describe_tokens(drawn.own_tokens, drawn.ended_N),
+    }
+
+
 class _Clock:
     """Seconds of each stage."""
 
@@ -188,25 +208,8 @@ def measure_prompt(bench: Bench, index: int) -> Shard:
     with clock.on("score"):
         blocks = _score_pool(bench, index, pool, reference)
     with clock.on("rest"):
-        pools = [reference_pool, pool]
-        both = concatenate([one.completions for one in pools])
-        recomputed_N = np.concatenate(
-            [reference.log_probs_N, *(block.log_probs_N for block in blocks)]
-        )
-        found = {
-            "lines": "\n".join(
-                line for one in pools for line in one.lines(bench.prompts[index])
-            ),
-            "mean_length": float(both.lengths_N.mean()),
-            "truncated": 1 - float(both.ended_N.mean()),
-            "given_up": sum(one.given_up for one in pools),
-            "law_gap": _law_gap(bench, both, recomputed_N),
-            "rivals_R": _rival_ratios(bench, index, both, recomputed_N),
-            "invariance": np.nan
-            if index
-            else _invariance(bench, pool, reference, blocks[0]),
-            **describe_tokens(both.own_tokens, both.ended_N),
-        }
+        found = _look_into(bench, index, [reference_pool, pool], reference, blocks)
+        invariance = np.nan if index else _invariance(bench, pool, reference, blocks[0])
     return Shard(
         rewards_N=pool.rewards_N,
         lengths_N=pool.completions.lengths_N,
@@ -222,5 +225,6 @@ def measure_prompt(bench: Bench, index: int) -> Shard:
         seconds_S=clock.seconds_S,
         process=bench.processes.rank,
         retreated=bench.memory.retreated,
+        invariance=invariance,
         **found,
     )

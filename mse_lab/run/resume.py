@@ -41,9 +41,7 @@ def find_finished(
 ) -> Outcome | None:
     """See that the folder is not another configuration's, and whether all is done.
 
-    Args:
-        run: The run.
-        identity: Which checkpoint it is; by default what lies there now.
+    The checkpoint is by default what lies there now.
 
     Raises:
         InputError: It is another's, or damaged beyond mending.
