@@ -13,7 +13,8 @@ python run_mse.py list                 the probes and their results
 
 from __future__ import annotations
 
-# What the commands need beyond this they import themselves: late, and within `conclude`.
+# What the commands need beyond this they import themselves: late, within `conclude`, and
+# torch not before the probes are known to be right, nor where no model is needed.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
@@ -58,9 +59,7 @@ def measure(arguments: argparse.Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
     probes = load_probes(arguments)
     from mse_lab.results.checks import hold
-    from mse_lab.run.run_probe import (
-        run_probe,  # imports torch, which the other commands do without
-    )
+    from mse_lab.run.run_probe import run_probe
 
     held = []
     for name, probe in probes:
@@ -117,7 +116,7 @@ def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4, and its companion where there are further estimators."""
     from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
 
-    folders = [finished(name) for name in arguments.runs or FIGURE_4]
+    folders = arguments.runs or [finished(name) for name in FIGURE_4]
     default = [ROOT / "figures" / f"figure4{suffix}" for suffix in (".png", ".pdf")]
     for output in [arguments.out] if arguments.out else default:
         draw_figure(folders, output)
@@ -133,9 +132,8 @@ def claims(arguments: argparse.Namespace) -> int:
     from mse_lab.answers.measured_run import read_run
     from mse_lab.report.claims_report import claims_markdown, write_claims
 
-    folders = [finished(name) for name in arguments.runs]
-    judged = judge_runs([read_run(folder) for folder in folders])
-    for folder in folders:
+    judged = judge_runs([read_run(folder) for folder in arguments.runs])
+    for folder in arguments.runs:
         write_claims(folder, judged)
     print(claims_markdown(judged))
     return 0
@@ -145,7 +143,7 @@ def advise(arguments: argparse.Namespace) -> int:
     """Say which group size and baseline suit a run's model and prompts."""
     from mse_lab.report.advice_report import advise_run
 
-    print(advise_run(finished(arguments.run)))
+    print(advise_run(arguments.run))
     return 0
 
 
@@ -153,9 +151,8 @@ def report(arguments: argparse.Namespace) -> int:
     """Write one page about the runs."""
     from mse_lab.report.page import write_report
 
-    folders = [finished(name) for name in arguments.runs]
-    output = arguments.out or folders[0] / "report.html"
-    write_report(folders, output)
+    output = arguments.out or arguments.runs[0] / "report.html"
+    write_report(arguments.runs, output)
     print(f"{output} written")
     return 0
 
@@ -165,7 +162,7 @@ def analyse(arguments: argparse.Namespace) -> int:
     from mse_lab.answers.door import reanalyse
     from mse_lab.results.records import Record
 
-    source = finished(arguments.source)
+    source = arguments.source
     result = reanalyse(source, arguments.set)
     beside = source / "analysis" if source.is_dir() else source.with_suffix("")
     folder = arguments.out or beside
@@ -225,11 +222,13 @@ def _take_probes(one: Parser) -> None:
     _take_results(one)
 
 
-def _take_runs(one: Parser, nargs: str, default: str) -> None:
+def _take_run(one: Parser, name: str, nargs: str | None = None) -> None:
     help = "a folder of results, or a probe's name"
-    one.add_argument("runs", nargs=nargs, metavar="RUN", help=help)
-    if default:
-        one.add_argument("--out", type=file_to_write, metavar="FILE", help=default)
+    one.add_argument(name, nargs=nargs, type=finished, metavar="RUN", help=help)
+
+
+def _take_file(one: Parser, help: str) -> None:
+    one.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -256,15 +255,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_probes(one)
     one.add_argument("--json", action="store_true", help="for programs")
     one = command(figure, "figure", "Figure 4 from finished runs")
-    _take_runs(one, "*", ".png, .pdf or .svg")
-    _take_runs(command(claims, "claims", "the paper's statements, put to runs"), "+", "")
-    one = command(advise, "advise", "which group size, which baseline")
-    one.add_argument("run", metavar="RUN", help="a folder of results, or a probe's name")
+    _take_run(one, "runs", "*")
+    _take_file(one, ".png, .pdf or .svg")
+    _take_run(command(claims, "claims", "the paper's statements, put to runs"), "runs", "+")
+    _take_run(command(advise, "advise", "which group size, which baseline"), "run")
     one = command(report, "report", "one page about runs, in HTML")
-    _take_runs(one, "+", "default: RUN/report.html")
+    _take_run(one, "runs", "+")
+    _take_file(one, "default: RUN/report.html")
     text = "the tables of a run, or of anybody's pools, at other settings"
     one = command(analyse, "analyse", text)
-    one.add_argument("source", metavar="RUN|POOLS.npz", help="a run, or a file of pools")
+    help = "a run, or a file of pools"
+    one.add_argument("source", type=finished, metavar="RUN|POOLS.npz", help=help)
     _take_settings(one)
     text = "default: beside the pools"
     one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
@@ -272,15 +273,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def execute(words: Sequence[str]) -> int:
-    """Carry out the command that the words name."""
-    arguments = parse(words)
-    return int(arguments.command(arguments))
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit status."""
-    return conclude(lambda: execute(sys.argv[1:] if words is None else words))
+
+    def command() -> int:
+        arguments = parse(sys.argv[1:] if words is None else words)
+        return int(arguments.command(arguments))
+
+    return conclude(command)
 
 
 def start() -> NoReturn:

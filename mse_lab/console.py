@@ -40,12 +40,7 @@ REMEDIES = {
 
 
 class Ending(NamedTuple):
-    """How a command ends that an error has ended.
-
-    Attributes:
-        status: The exit status.
-        line: What is at fault, and the remedy.
-    """
+    """How a command ends that an error has ended: with which status, saying what."""
 
     status: int
     line: str

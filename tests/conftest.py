@@ -64,3 +64,18 @@ def write_probe(tmp_path, checkpoint):
         return path
 
     return write
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Return a function that runs the command line in process and gives its complaint."""
+
+    def attempt(*words):
+        assert run_mse.main([*map(str, words)]) == 2
+        printed = capsys.readouterr().err.splitlines()
+        lines = [line for line in printed if line.startswith("run_mse.py: ")]
+        assert len(lines) == 1
+        assert "Traceback" not in "".join(printed)
+        return lines[0]
+
+    return attempt

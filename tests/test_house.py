@@ -1,4 +1,4 @@
-"""The laws of the house: imports run downwards, torch and drawing stay in their rooms.
+"""The laws of the house: imports run downwards, torch stays in its rooms, tests mirror.
 
 The order of the folders is that of the data; what a folder may know of the others is said
 here once, and each law is seen red on a file that breaks it.
@@ -36,6 +36,29 @@ MAY_IMPORT["cli"] = set(MAY_IMPORT)
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors"}
 MODEL_SIDE = {"policy", "scores", "run"}
 DRAWING = {"matplotlib", "seaborn", "jinja2"}
+
+
+# What a test file of a folder may be about, other than one module.
+OF_A_FOLDER = {"architectures", "devices", "plain_forward", "precision", "permissions",
+               "identities"}  # fmt: skip
+
+# Lines up to which a module needs no test file of its own.
+SMALL = 45
+
+# Longer modules without one: tested by way of their callers.
+ABSENT = {
+    "answers/claim", "answers/ranking", "answers/reanalysis", "policy/chat_template",
+    "policy/loading", "policy/log_probabilities", "policy/supplied_line",
+    "probe/mathematics", "probe/patterns", "probe/probe_files", "probe/schema",
+    "probe/sources", "probe/streams", "probe/templates", "report/advice_figure",
+    "report/advice_report", "report/claims_report", "report/figure_4_section",
+    "report/probe_list", "report/prompt_scatter", "report/ranking_section",
+    "report/run_facts", "results/analysis", "results/files", "results/finished_run",
+    "results/records", "scores/autograd_rule", "scores/factors", "scores/fused_experts",
+    "scores/invariance", "scores/module_calls", "scores/module_hooks",
+    "scores/output_head", "scores/recomputed_layers", "scores/recorder",
+    "scores/tied_parameters",
+}  # fmt: skip
 
 
 def imports_of(source):
@@ -106,6 +129,51 @@ def test_a_breach_is_seen(folder, source):
 )
 def test_what_is_lawful_is_let_through(folder, source):
     assert not list(breaches(folder, source))
+
+
+def lines_of_modules():
+    """Lines of each module, by its name as its test file has it: `probe/rewards`."""
+    paths = [path for path in modules() if path.name != "__init__.py"]
+    return {"/".join(name_of(path)): len(path.read_text().splitlines()) for path in paths}
+
+
+def names_of_tests():
+    """What each test file of the rooms and of the ground floor is named after."""
+    rooms = {path.parent.name for path in modules()} - {"mse_lab"}
+    for folder in ("", *sorted(rooms)):
+        for path in (ROOT / "tests" / folder).glob("test_*.py"):
+            yield f"{folder}/{path.stem.removeprefix('test_')}".lstrip("/")
+
+
+def broken_mirrors(tests, lines, absent):
+    """Test files that name no module, and modules that have no test file of their name."""
+    named = {name for name in tests if name.rpartition("/")[2] not in OF_A_FOLDER}
+    needed = {name for name, count in lines.items() if count > SMALL} - absent
+    yield from (f"tests/{name}: no such module" for name in sorted(named - {*lines}))
+    yield from (f"{name}: no test file" for name in sorted(needed - named))
+    yield from (
+        f"{name}: is not absent" for name in sorted(absent - {*lines} | absent & named)
+    )
+
+
+def test_tests_mirror_modules():
+    tests = set(names_of_tests()) - {"house"}
+    assert not list(broken_mirrors(tests, lines_of_modules(), ABSENT))
+
+
+@pytest.mark.parametrize(
+    ("tests", "absent", "breach"),
+    [
+        ({"mse/laws", "mse/pools"}, set(), "tests/mse/pools: no such module"),
+        ({"mse/identities"}, set(), "mse/laws: no test file"),
+        ({"laws"}, {"mse/laws"}, "tests/laws: no such module"),
+        ({"mse/laws"}, {"mse/laws"}, "mse/laws: is not absent"),
+        ({"mse/laws"}, {"mse/gone"}, "mse/gone: is not absent"),
+    ],
+)
+def test_a_broken_mirror_is_seen(tests, absent, breach):
+    lines = {"mse/laws": SMALL + 1, "mse/budget": SMALL}
+    assert list(broken_mirrors(tests, lines, absent)) == [breach]
 
 
 def test_the_laws_themselves_run_downwards():

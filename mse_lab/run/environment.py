@@ -59,13 +59,7 @@ def peak_memory_bytes() -> int:
 def describe_environment(
     root: Path, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Describe where a run was made.
-
-    Args:
-        root: The project's folder, for the commit.
-        device: The model's device.
-        seconds: Time the run took, interruptions left out.
-    """
+    """Describe where a run was made, which took so long but for interruptions."""
     on_gpu = device.type == "cuda"
     peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return {

@@ -1,16 +1,12 @@
 """Finish a run: the shards of all prompts -> the files of its result. No model."""
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.pools import Pools
 from mse_lab.policy.other_laws import warn_of_rival
-from mse_lab.policy.policy import Policy
-from mse_lab.policy.supplied import Supplied
-from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.checks import (
     Check,
@@ -25,31 +21,18 @@ from mse_lab.results.shard import Shard, stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.run.environment import describe_environment
-from mse_lab.run.one_prompt import Bench
-from mse_lab.run.prepare import Prepared
+from mse_lab.run.prepare import Bench, Prepared
 from mse_lab.run.resume import Outcome, read_shards
 from mse_lab.scores import sketches
 
 
-class Account(NamedTuple):
-    """What a process adds to `environment.json`.
-
-    Attributes:
-        device: Its device's model.
-        peak_memory_bytes: The most it held in memory.
-    """
-
-    device: str
-    peak_memory_bytes: int
-
-
-def _run_checks(probe: Probe, pools: Pools, shards: list[Shard]) -> list[Check]:
-    dtype = probe.model.dtype
+def _run_checks(run: Prepared, pools: Pools, shards: list[Shard]) -> list[Check]:
+    dtype = run.probe.model.dtype
     gaps = [shard.law_gap for shard in shards if not np.isnan(shard.law_gap)]
     return [
         check_drawn_law(gaps, dtype),
         check_mean_score(pools),
-        *([check_rivals(_rivals(shards))] if probe.completions else []),
+        *([check_rivals(_rivals(shards))] if run.supplied else []),
         check_invariance(shards[0].invariance, dtype),
     ]
 
@@ -58,31 +41,26 @@ def _rivals(shards: list[Shard]) -> Floats:
     return np.stack([shard.rivals_R for shard in shards])
 
 
-def _warn_of_supplied(supplied: Supplied | None, shards: list[Shard]) -> list[str]:
-    if supplied is None:
+def _warn_of_supplied(run: Prepared, shards: list[Shard]) -> list[str]:
+    if run.supplied is None:
         return []
     ratios_PR = _rivals(shards)
     rival = [] if check_rivals(ratios_PR).ok else [warn_of_rival(ratios_PR)]
-    return supplied.warnings() + rival
+    return run.supplied.warnings() + rival
 
 
-def _end_tokens(policy: Policy) -> dict[int, str]:
-    convert = policy.tokenizer.convert_ids_to_tokens
-    return {token: str(convert(token)) for token in policy.end_tokens}
-
-
-def _write_results(
-    run: Prepared, shards: list[Shard], end_tokens: dict[int, str]
-) -> Outcome:
-    probe, record, pools = run.probe, run.record, stack(shards)
+def _write_results(bench: Bench, shards: list[Shard]) -> Outcome:
+    record, policy, pools = bench.record, bench.policy, stack(shards)
     record.mark_incomplete()
     described = describe_prompts(
-        run.prompts,
+        bench.prompts,
         [shard.mean_length for shard in shards],
         [shard.truncated for shard in shards],
     )
-    result = analyse_run(run.name, probe, pools, described)
-    checks = _run_checks(probe, pools, shards)
+    result = analyse_run(bench.name, bench.probe, pools, described)
+    checks = _run_checks(bench, pools, shards)
+    convert = policy.tokenizer.convert_ids_to_tokens
+    end_tokens = {token: str(convert(token)) for token in policy.end_tokens}
     diagnostics = diagnose(pools, shards, end_tokens)
     record.write_completions(shard.lines for shard in shards)
     record.write_pools(pools)
@@ -92,23 +70,23 @@ def _write_results(
         *result.warnings,
         *warn_of_completions(diagnostics),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
-        *_warn_of_supplied(run.supplied, shards),
+        *_warn_of_supplied(bench, shards),
     ]
     record.write_checks(checks, warnings)
     return Outcome(checks, warnings, found=False, diagnostics=diagnostics)
 
 
 def _describe(
-    root: Path, bench: Bench, shards: list[Shard], accounts: list[Account]
+    bench: Bench, shards: list[Shard], devices: list[str], peak_memory: int
 ) -> dict[str, Any]:
     """Describe where and how a run was made, for `environment.json`."""
     ranks, seconds = zip(*((one.process, one.seconds) for one in shards), strict=True)
-    seconds_R = np.bincount(ranks, seconds, len(accounts))
-    return describe_environment(root, bench.policy.device, float(seconds_R.max())) | {
-        "device_model": "; ".join(dict.fromkeys(one.device for one in accounts)),
-        "processes": len(accounts),
+    seconds_R = np.bincount(ranks, seconds, len(devices))
+    return describe_environment(bench.root, bench.policy.device, float(seconds_R.max())) | {
+        "device_model": "; ".join(dict.fromkeys(devices)),
+        "processes": len(devices),
         "process_seconds": seconds_R.round(1).tolist(),
-        "peak_memory_bytes": max(one.peak_memory_bytes for one in accounts),
+        "peak_memory_bytes": peak_memory,
         "prompts": len(shards),
         "parameters": bench.policy.size,
         "checkpoint": dict(bench.policy.identity),
@@ -121,18 +99,18 @@ def _describe(
     }
 
 
-def finish(run: Prepared, bench: Bench, accounts: list[Account]) -> Outcome:
+def finish(bench: Bench, devices: list[str], peak_memory: int) -> Outcome:
     """Write everything that follows from the shards, and remove them.
 
     Args:
-        run: The run.
-        bench: Its bench.
-        accounts: What each process adds.
+        bench: The run.
+        devices: Each process's device's model.
+        peak_memory: Bytes that the largest process held at most.
     """
-    shards, record = read_shards(run), run.record
-    description = _describe(run.root, bench, shards, accounts)
+    shards, record = read_shards(bench), bench.record
+    description = _describe(bench, shards, devices, peak_memory)
     write_json(record.path("environment.json"), description)
-    outcome = _write_results(run, shards, _end_tokens(bench.policy))
+    outcome = _write_results(bench, shards)
     record.write_manifest()
     record.drop_shards()
     return outcome

@@ -5,7 +5,7 @@ for the backward pass. So it is a function of shapes, kernels and precision alon
 on every start and in every process, and no architecture needs a formula.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -81,52 +81,44 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _nbytes(tensors: Iterator[Tensor]) -> int:
+def _nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _factor_bytes(layer: nn.Module, found: list[int]) -> ExitStack:
-    """Add up inputs and outputs of the layer's modules with parameters, until closed."""
-    stack = ExitStack()
-
-    def meet(_: nn.Module, inputs: tuple[object, ...], output: object) -> None:
-        tensors = [one for one in (*inputs, output) if isinstance(one, Tensor)]
-        found.append(4 * sum(tensor.numel() for tensor in tensors))
-
-    for module in layer.modules():
-        if list(module.parameters(recurse=False)):
-            stack.callback(module.register_forward_hook(meet).remove)
-    return stack
 
 
 def _measure_layers(
     policy: Policy, prompt: list[int], trial: Completions
-) -> tuple[int, int, int, int]:
-    """Score the trial; what it keeps in all, inputs of layers, most of one, its factors."""
-    meter, starts = _Meter(policy.model), dict[nn.Module, int]()
-    inputs, kept, factors = [0], [0], [0]
-    layers = decoder_layers(policy.model)
-    with ExitStack() as stack:
-        for layer in layers:
-            found: list[int] = []
+) -> dict[str, int]:
+    """Score the trial: what is kept in all, and the most by a decoder layer."""
+    meter, inputs, kept, factors = _Meter(policy.model), 0, [0], [0]
 
-            def enter(
-                layer: nn.Module, arguments: tuple[Tensor, ...], found: list[int] = found
-            ) -> None:
-                found.clear()
-                starts[layer] = meter.total
-                inputs.append(_nbytes(iter(arguments[:1])))
+    def enter(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        nonlocal inputs
+        inputs += _nbytes(arguments[:1])
+        kept.append(-meter.total)
+        factors.append(0)
 
-            def leave(layer: nn.Module, *_: object, found: list[int] = found) -> None:
-                kept.append(meter.total - starts[layer])
-                factors.append(sum(found))
+    def pass_on(_: nn.Module, arguments: tuple[object, ...], output: object) -> None:
+        tensors = [one for one in (*arguments, output) if isinstance(one, Tensor)]
+        factors[-1] += 4 * sum(tensor.numel() for tensor in tensors)
 
-            stack.callback(layer.register_forward_pre_hook(enter).remove)
-            stack.enter_context(_factor_bytes(layer, found))
-            stack.callback(layer.register_forward_hook(leave).remove)
+    def leave(*_: object) -> None:
+        kept[-1] += meter.total
+
+    with ExitStack() as hooks:
+        for layer in decoder_layers(policy.model):
+            hooks.enter_context(layer.register_forward_pre_hook(enter))
+            for module in layer.modules():
+                if list(module.parameters(recurse=False)):
+                    hooks.enter_context(module.register_forward_hook(pass_on))
+            hooks.enter_context(layer.register_forward_hook(leave))
         with meter.measuring(), policy.differentiable():
             sequence_log_probs(policy, prompt, trial)
-    return meter.total, sum(inputs), max(kept), max(factors)
+    return {
+        "kept": meter.total,
+        "inputs": inputs,
+        "layer": max(kept),
+        "factors": max(factors),
+    }
 
 
 def _can_slice(policy: Policy, prompt: list[int]) -> bool:
@@ -152,13 +144,7 @@ def _can_slice(policy: Policy, prompt: list[int]) -> bool:
 
 
 def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Footprint:
-    """Measure the footprint of a policy on a prompt, by one trial completion.
-
-    Args:
-        policy: The policy.
-        prompt: The longest prompt's token ids.
-        new_tokens: The most tokens of a completion.
-    """
+    """Measure one trial completion, of `new_tokens`, of the longest prompt."""
     trial = Completions(
         np.zeros((1, new_tokens), np.int64),
         np.array([new_tokens]),
@@ -166,28 +152,25 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         np.zeros(1, np.bool_),
     )
     vocabulary = policy.model.get_output_embeddings().weight.shape[0]
-    head = COPIES_OF_LOGITS * 4 * new_tokens * vocabulary
-    total, inputs, layer, factors = _measure_layers(policy, prompt, trial)
-    meter = _Meter(policy.model)
+    logits = COPIES_OF_LOGITS * 4 * vocabulary
+    layers, meter = _measure_layers(policy, prompt, trial), _Meter(policy.model)
     with policy.differentiable():
         with torch.no_grad():
             prefix = SharedPrefix(policy, prompt)
         with meter.measuring():
             completion_log_probs(policy, prefix, trial)
-    keys = _nbytes(iter(prefix.tensors())) / max(1, len(prompt) - 1)
-    # Without a cache every step reads the whole text: no more than a pass that is kept.
-    drawing = (
-        meter.total if prefix.cache is None else int(keys * (len(prompt) + new_tokens))
-    )
+    if prefix.cache is None:
+        # Every step reads the whole text: no more than a pass that is kept.
+        read = meter.total
+    else:
+        keys = _nbytes(prefix.tensors()) / max(1, len(prompt) - 1)
+        read = int(keys * (len(prompt) + new_tokens))
     return Footprint(
-        weights=_nbytes(iter(policy.model.parameters())),
+        weights=_nbytes(policy.model.parameters()),
         gradient=4 * policy.size,
-        kept=total,
-        head=head,
-        inputs=inputs,
-        layer=layer,
-        factors=factors,
-        reference=meter.total + head,
-        drawing=drawing + 2 * COPIES_OF_LOGITS * 4 * vocabulary,
+        head=new_tokens * logits,
+        reference=meter.total + new_tokens * logits,
+        drawing=read + 2 * logits,
         sliceable=_can_slice(policy, prompt),
+        **layers,
     )

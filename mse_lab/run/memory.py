@@ -49,7 +49,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def _host_bytes() -> int:
-    """Memory of the machine, or of the container that the process is in."""
+    # Of the machine, or of the container that the process is in.
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"
@@ -157,7 +157,6 @@ class Memory:
             lambda how: scoring_bytes(one, how),
             left - one.gradient,
         )
-
         self._ladders = (self.drawing, self.reference, self.scoring)
 
     @property

@@ -4,73 +4,28 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.other_laws import rival_ratios
-from mse_lab.policy.policy import Policy
 from mse_lab.policy.sampling import draw
-from mse_lab.policy.supplied import Supplied
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import Reward, reward_completions
-from mse_lab.probe.schema import Probe
+from mse_lab.probe.rewards import reward_completions
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import law_gap
 from mse_lab.results.diagnostics import describe_tokens
 from mse_lab.results.shard import STAGES, Shard
-from mse_lab.run.memory import Memory, attempt
-from mse_lab.scores import sketches
+from mse_lab.run.memory import attempt
+from mse_lab.run.prepare import Bench
 from mse_lab.scores.block import Scores, score_block
 from mse_lab.scores.invariance import score_difference
-from mse_lab.scores.reference import Gradient, Reference, measure_reference
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What stays the same from prompt to prompt.
-
-    Attributes:
-        probe: The configuration.
-        policy: The policy.
-        reward: The reward.
-        prompts: The prompts.
-        tokens: The token ids of each.
-        keep_vectors: Whether reference vectors are kept as they are, not as sketches.
-        memory: How much is done at once.
-        supplied: The completions that are read instead of drawn, if any.
-    """
-
-    probe: Probe
-    policy: Policy
-    reward: Reward
-    prompts: list[Prompt]
-    tokens: list[list[int]]
-    keep_vectors: bool
-    memory: Memory
-    supplied: Supplied | None = None
-
-    def keep(self, gradient: Gradient) -> NDArray[np.float32]:
-        """Give what is kept of a reference vector beyond its prompt."""
-        if self.keep_vectors:
-            # A prompt may leave out parameters that another uses, such as an expert's.
-            whole = {
-                name: gradient.get(name, torch.zeros_like(parameter))
-                for name, parameter in self.policy.parameters.items()
-            }
-            return sketches.flatten(whole)
-        return sketches.sketch(gradient, self.probe.seed)
-
-    def with_batch(self, completions: int) -> Policy:
-        """Give the policy, so many completions in one of its passes."""
-        return replace(self.policy, batch=completions)
+from mse_lab.scores.reference import Reference, measure_reference
 
 
 @dataclass(frozen=True)
@@ -83,7 +38,7 @@ class Pool:
     name: str
     completions: Completions
     texts: list[str]
-    rewards_N: NDArray[np.float64]
+    rewards_N: Floats
     given_up: int = 0
 
     def lines(self, prompt: Prompt) -> list[str]:
@@ -107,11 +62,6 @@ class Pool:
             )
             for text, reward, length, ended, log_prob in zip(*columns, strict=True)
         ]
-
-    def law_gap(self, recomputed_N: Floats) -> float:
-        """Compare the log-probabilities drawn with against recomputed ones."""
-        drawn = self.completions
-        return law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
 
 
 def _draw_pool(bench: Bench, index: int, name: str, size: int) -> Pool:
@@ -158,11 +108,10 @@ def _score(
 
 def _score_pool(bench: Bench, index: int, pool: Pool, reference: Reference) -> list[Scores]:
     """Score the pool, a block of the largest group size at a time."""
-    tokens, size = bench.tokens[index], bench.probe.largest_group
-    blocks = []
+    size, blocks = bench.probe.largest_group, []
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
-        scores = _score(bench, tokens, block, reference)
+        scores = _score(bench, bench.tokens[index], block, reference)
         finite = np.isfinite(scores.gram_NN.diagonal())
         if not finite.all():
             raise InputError(
@@ -174,30 +123,27 @@ def _score_pool(bench: Bench, index: int, pool: Pool, reference: Reference) -> l
     return blocks
 
 
-def _law_gap(bench: Bench, pools: list[Pool], recomputed: list[Floats]) -> float:
+def _law_gap(bench: Bench, completions: Completions, recomputed_N: Floats) -> float:
     """Compare the law drawn from with the differentiated one; NaN if it is not known."""
     if bench.supplied is not None and not bench.supplied.form.log_probs:
         return np.nan
-    pairs = zip(pools, recomputed, strict=True)
-    return max(pool.law_gap(log_probs_N) for pool, log_probs_N in pairs)
+    return law_gap(completions.log_probs_N, recomputed_N, completions.lengths_N)
 
 
 def _rival_ratios(
-    bench: Bench, index: int, pools: list[Pool], recomputed: list[Floats]
+    bench: Bench, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
     """Ask of supplied completions whether another law drew them; empty for others."""
     if bench.supplied is None:
         return np.zeros(0)
-    completions = concatenate([pool.completions for pool in pools])
-    log_probs_N = np.concatenate(recomputed)
-    ratios = rival_ratios(bench.policy, bench.tokens[index], completions, log_probs_N)
-    if not np.isfinite(ratios).all():
+    ratios_R = rival_ratios(bench.policy, bench.tokens[index], completions, recomputed_N)
+    if not np.isfinite(ratios_R).all():
         raise InputError(
             f"prompt {bench.prompts[index].id}: {bench.supplied.path.name} has a "
             "completion that the model gives no probability; check model.path and "
             "sampling.temperature"
         )
-    return ratios
+    return ratios_R
 
 
 def _invariance(bench: Bench, pool: Pool, reference: Reference, block: Scores) -> float:
@@ -210,6 +156,25 @@ def _invariance(bench: Bench, pool: Pool, reference: Reference, block: Scores) -
         block,
         bench.memory.scoring.current,
     )
+
+
+def _look_into(
+    bench: Bench, index: int, pools: list[Pool], reference: Reference, blocks: list[Scores]
+) -> dict[str, Any]:
+    """Describe and check the completions of both pools together."""
+    lines = [line for pool in pools for line in pool.lines(bench.prompts[index])]
+    drawn = concatenate([pool.completions for pool in pools])
+    recomputed = [reference.log_probs_N, *(block.log_probs_N for block in blocks)]
+    recomputed_N = np.concatenate(recomputed)
+    return {
+        "lines": "\n".join(lines),
+        "mean_length": float(drawn.lengths_N.mean()),
+        "truncated": 1 - float(drawn.ended_N.mean()),
+        "given_up": sum(pool.given_up for pool in pools),
+        "law_gap": _law_gap(bench, drawn, recomputed_N),
+        "rivals_R": _rival_ratios(bench, index, drawn, recomputed_N),
+        **describe_tokens(drawn.own_tokens, drawn.ended_N),
+    }
 
 
 class _Clock:
@@ -225,14 +190,10 @@ class _Clock:
         self.seconds_S[STAGES.index(stage)] += time.monotonic() - began
 
 
-def measure_prompt(bench: Bench, index: int, process: int = 0) -> Shard:
+def measure_prompt(bench: Bench, index: int) -> Shard:
     """Draw, reward and score the pools of one prompt.
 
-    Args:
-        bench: What stays the same from prompt to prompt.
-        index: Which prompt; of the first it is also seen that scores are the same alone,
-            padded and batched.
-        process: Which process this is.
+    Of the first it is also seen that scores are the same alone, padded and batched.
 
     Raises:
         InputError: The model yields NaN or the reward fails; prompt and completion named.
@@ -247,17 +208,8 @@ def measure_prompt(bench: Bench, index: int, process: int = 0) -> Shard:
     with clock.on("score"):
         blocks = _score_pool(bench, index, pool, reference)
     with clock.on("rest"):
-        pools = [reference_pool, pool]
-        recomputed_N = np.concatenate([block.log_probs_N for block in blocks])
-        recomputed = [reference.log_probs_N, recomputed_N]
-        found = {
-            "law_gap": _law_gap(bench, pools, recomputed),
-            "rivals_R": _rival_ratios(bench, index, pools, recomputed),
-            "invariance": np.nan
-            if index
-            else _invariance(bench, pool, reference, blocks[0]),
-            **_describe(bench.prompts[index], pools),
-        }
+        found = _look_into(bench, index, [reference_pool, pool], reference, blocks)
+        invariance = np.nan if index else _invariance(bench, pool, reference, blocks[0])
     return Shard(
         rewards_N=pool.rewards_N,
         lengths_N=pool.completions.lengths_N,
@@ -271,20 +223,8 @@ def measure_prompt(bench: Bench, index: int, process: int = 0) -> Shard:
         mean_D=reference.kept_mean,
         difference_D=reference.kept_difference,
         seconds_S=clock.seconds_S,
-        process=process,
+        process=bench.processes.rank,
         retreated=bench.memory.retreated,
+        invariance=invariance,
         **found,
     )
-
-
-def _describe(prompt: Prompt, pools: list[Pool]) -> dict[str, Any]:
-    """Describe the completions of both pools."""
-    ended_N = np.concatenate([pool.completions.ended_N for pool in pools])
-    own_tokens = [own for pool in pools for own in pool.completions.own_tokens]
-    return {
-        "lines": "\n".join(line for pool in pools for line in pool.lines(prompt)),
-        "mean_length": float(np.mean([len(tokens) for tokens in own_tokens])),
-        "truncated": 1 - float(ended_N.mean()),
-        "given_up": sum(pool.given_up for pool in pools),
-        **describe_tokens(own_tokens, ended_N),
-    }

@@ -17,10 +17,9 @@ from mse_lab.probe.streams import stream
 from mse_lab.results.shard import Shard
 from mse_lab.run import plan_text as text
 from mse_lab.run.environment import peak_memory_bytes
-from mse_lab.run.one_prompt import Bench
 from mse_lab.run.plan_costs import Costs, Plan, Row, add_up, analyse_few, spread
 from mse_lab.run.plan_widths import expect_widths
-from mse_lab.run.prepare import Prepared, load, prepare
+from mse_lab.run.prepare import Bench, load, prepare
 from mse_lab.run.resume import claim, find_finished, read_shard
 from mse_lab.run.run_probe import measure_prompts
 
@@ -80,16 +79,14 @@ def _rows(bench: Bench, costs: Costs, loading: float, tables: float) -> list[Row
     return [*rows, Row("total", halves + scored, costs.tokens, peak, seconds)]
 
 
-def _foretell(
-    run: Prepared, bench: Bench, shards: Mapping[int, Shard], loading: float
-) -> Plan:
+def _foretell(bench: Bench, shards: Mapping[int, Shard], loading: float) -> Plan:
     lengths, measured = [len(one) for one in bench.tokens], list(shards.values())
     seconds = {index: shard.seconds for index, shard in shards.items()}
-    (analysis, tables), costs = analyse_few(run, measured), add_up(lengths, shards)
-    widths = expect_widths(analysis, len(lengths), run.probe.interval.width)
+    (analysis, tables), costs = analyse_few(bench, measured), add_up(lengths, shards)
+    widths = expect_widths(analysis, len(lengths), bench.probe.interval.width)
     *rows, total = _rows(bench, costs, loading, tables)
     return Plan(
-        probe=run.name,
+        probe=bench.name,
         heading=text.say_what(bench),
         rows=rows,
         total=total,
@@ -98,8 +95,8 @@ def _foretell(
         seconds_measured=sum(seconds.values()),
         remarks=[
             f"measured: {len(shards)} of {len(lengths)} prompts, kept for the run in "
-            f"{run.record.folder}",
-            text.say_completions(measured, run.probe.sampling.max_new_tokens),
+            f"{bench.record.folder}",
+            text.say_completions(measured, bench.probe.sampling.max_new_tokens),
             text.say_memory(bench),
             text.say_disk(costs),
         ],
@@ -111,11 +108,7 @@ def _foretell(
 def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
     """Measure the first prompts of a probe; say what all will take. Refuses as `run_probe`.
 
-    Args:
-        name: The probe's name.
-        probe: The configuration.
-        folder: Where the results go, and what is measured now.
-        root: The project's folder, which relative paths may start from.
+    What is measured goes to the folder of the results, for the run to find.
     """
     run = prepare(name, probe, folder, root)
     if found := find_finished(run):
@@ -125,11 +118,11 @@ def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
     bench = load(run)
     loading = time.perf_counter() - began
     with run.processes.hold(folder):
-        todo = claim(run, bench, fresh=False)
-        known = len(run.prompts) - len(todo)
+        todo = claim(bench, fresh=False)
+        known = len(bench.prompts) - len(todo)
         order = choose([len(one) for one in bench.tokens], todo, probe.seed)
         chosen = order[: max(1, ENOUGH - known)]
-        measure_prompts(run, bench, _patiently(chosen), known)
-        kept = {index: read_shard(run, index) for index in range(len(run.prompts))}
+        measure_prompts(bench, _patiently(chosen), known)
+        kept = {index: read_shard(bench, index) for index in range(len(bench.prompts))}
         shards = {index: shard for index, shard in kept.items() if shard}
-        return _foretell(run, bench, shards, loading)
+        return _foretell(bench, shards, loading)

@@ -12,9 +12,9 @@ import torch
 from mse_lab.results.shard import Shard
 from mse_lab.run.environment import device_model
 from mse_lab.run.memory import scoring_bytes
-from mse_lab.run.one_prompt import Bench
 from mse_lab.run.plan_costs import Costs, Plan, Row
 from mse_lab.run.plan_widths import Widths
+from mse_lab.run.prepare import Bench
 from mse_lab.words import duration, in_units, share
 
 # Of the terminal.

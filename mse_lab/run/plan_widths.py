@@ -139,6 +139,17 @@ def _factor(points: Sequence[Point], measured: int, prompts: int) -> float:
     return math.exp(reach * math.sqrt(1 - measured / prompts))
 
 
+def _by_estimator(
+    points: Mapping[Key, Point], sizes: Sequence[int], level: float, growth: float
+) -> dict[str, list[float]]:
+    """Half-widths at each group size; NaN where there is no point."""
+    found = {key: point.half_width(level, growth) for key, point in points.items()}
+    names = dict.fromkeys(key.estimator for key in points)
+    return {
+        name: [found.get(Key(name, size), math.nan) for size in sizes] for name in names
+    }
+
+
 def expect_widths(analysis: Analysis, prompts: int, wanted: float) -> Widths:
     """Foretell the intervals of a run of so many prompts by an analysis of the first."""
     pools, level, sizes = analysis.pools, analysis.level, analysis.group_sizes
@@ -148,14 +159,6 @@ def expect_widths(analysis: Analysis, prompts: int, wanted: float) -> Widths:
          if (curve := pair[side])}
         for side in (0, 1)
     )  # fmt: skip
-
-    def by_estimator(points: Mapping[Key, Point]) -> dict[str, list[float]]:
-        names = dict.fromkeys(key.estimator for key in points)
-        found = {key: point.half_width(level, growth) for key, point in points.items()}
-        return {
-            name: [found.get(Key(name, size), math.nan) for size in sizes] for name in names
-        }
-
     known = {key: one for key, one in measured.items() if math.isfinite(one.by_groups)}
     widest = max(
         ((point.half_width(level, growth), *key) for key, point in known.items()),
@@ -165,12 +168,13 @@ def expect_widths(analysis: Analysis, prompts: int, wanted: float) -> Widths:
     if widest[0] > wanted:
         remedies = _larger_pools(known.values(), pools, level, wanted, growth)
         remedies.append(f"{math.ceil(prompts * (widest[0] / wanted) ** 2)} prompts")
+    by_law = _by_estimator(laws, sizes, level, growth)
     return Widths(
         level=level,
         factor=_factor([*measured.values(), *laws.values()], pools.prompts, prompts),
         group_sizes=sizes,
-        mse=by_estimator(measured),
-        law={name: max(widths) for name, widths in by_estimator(laws).items()},
+        mse=_by_estimator(measured, sizes, level, growth),
+        law={name: max(widths) for name, widths in by_law.items()},
         widest=widest,
         wanted=wanted,
         remedies=remedies,

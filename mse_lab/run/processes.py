@@ -76,12 +76,10 @@ class Processes:
 
     Attributes:
         rank: Which one this is, from 0; the first decides, writes and shows.
-        count: How many there are.
         restarted: Whether torchrun has started them anew after one was lost.
     """
 
     rank = 0
-    count = 1
     restarted = False
 
     @property

@@ -8,12 +8,9 @@ from tqdm import tqdm
 
 
 class Tally(NamedTuple):
-    """What has been measured since the start; sums over prompts.
+    """Prompts measured since the start: how many, and sums over them.
 
-    Attributes:
-        prompts: How many.
-        reward: Their mean rewards.
-        truncated: Their shares of completions cut at the token limit.
+    Of their mean rewards, and of their shares of completions cut at the token limit.
     """
 
     prompts: int = 0
@@ -47,15 +44,8 @@ def progress(
 ) -> Iterator[Callable[[Tally], None]]:
     """Show prompts done, completions a second, the time left and what they are like.
 
-    Args:
-        name: The probe's name.
-        prompts: How many there are.
-        done: How many of them earlier starts have measured.
-        size: Completions of a prompt.
-        hidden: Whether another process shows it.
-
     Yields:
-        What shows everybody's tally so far.
+        What shows everybody's tally so far, of prompts of `size` completions each.
     """
     with tqdm(
         total=prompts * size,

@@ -14,8 +14,8 @@ from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.mend import mend
 from mse_lab.results.shard import Shard
-from mse_lab.run.one_prompt import Bench, measure_prompt
-from mse_lab.run.prepare import Prepared
+from mse_lab.run.one_prompt import measure_prompt
+from mse_lab.run.prepare import Bench, Prepared
 from mse_lab.run.processes import PATIENCE, wait_until
 
 
@@ -23,7 +23,6 @@ class Outcome(NamedTuple):
     """What became of a run.
 
     Attributes:
-        checks: The built-in checks, failed or not.
         warnings: What a reader should know before using the numbers, a sentence each.
         found: Whether the run was finished before and left as it is.
         diagnostics: What its completions are like; None if an earlier version made it.
@@ -42,22 +41,17 @@ def find_finished(
 ) -> Outcome | None:
     """See that the folder is not another configuration's, and whether all is done.
 
-    Args:
-        run: The run.
-        identity: Which checkpoint it is; by default what lies there now.
+    The checkpoint is by default what lies there now.
 
     Raises:
         InputError: It is another's, or damaged beyond mending.
     """
-    record = run.record
-    if identity is None:
-        identity = identify_model(run.probe.model, run.root)
+    record, identity = run.record, identity or identify_model(run.probe.model, run.root)
     record.refuse_other(run.probe, run.digest, identity)
     mended = mend(run.name, run.probe, run.prompts, record)
     if not record.is_complete():
         return None
-    damage = record.damage()
-    if damage:
+    if damage := record.damage():
         if not record.finished_prompts():
             raise InputError(damage)
         record.mark_incomplete()
@@ -74,24 +68,18 @@ def read_shard(run: Prepared, index: int) -> Shard | None:
     return None
 
 
-def claim(run: Prepared, bench: Bench, *, fresh: bool) -> list[int]:
-    """Take the folder; say which prompts are to be measured.
-
-    Args:
-        run: The run.
-        bench: Its bench.
-        fresh: Whether to drop what the folder holds of an earlier run.
-    """
-    record, identity = run.record, bench.policy.identity
+def claim(bench: Bench, *, fresh: bool) -> list[int]:
+    """Take the folder, emptied if `fresh`; say which prompts are to be measured."""
+    record, identity = bench.record, bench.policy.identity
     if fresh:
         record.clear()
-    elif find_finished(run, identity):
+    elif find_finished(bench, identity):
         # It was not when this start began to load the model.
         raise InputError(f"{record.folder}: another start has finished it meanwhile")
-    record.claim(run.probe, run.digest, identity)
-    todo = [index for index in range(len(run.prompts)) if read_shard(run, index) is None]
-    again = sum(record.shard(index).exists() for index in todo)
-    if again:
+    record.claim(bench.probe, bench.digest, identity)
+    places = range(len(bench.prompts))
+    todo = [index for index in places if read_shard(bench, index) is None]
+    if again := sum(record.shard(index).exists() for index in todo):
         tqdm.write(
             f"{record.folder}: {again} prompts are measured again: what there is of them "
             "is broken or of another version",
@@ -100,17 +88,17 @@ def claim(run: Prepared, bench: Bench, *, fresh: bool) -> list[int]:
     return todo
 
 
-def measure_and_keep(run: Prepared, bench: Bench, index: int) -> Shard:
+def measure_and_keep(bench: Bench, index: int) -> Shard:
     """Measure a prompt and write its shard, from which a later start goes on."""
-    shard = measure_prompt(bench, index, process=run.processes.rank)
-    for estimator in run.estimators:
+    shard = measure_prompt(bench, index)
+    for estimator in bench.estimators:
         if estimator.binary and not is_binary(shard.rewards_N):
             # Said at the first prompt, not after the last.
             raise InputError(
                 f"estimators: {estimator.name} needs rewards 0 and 1, and prompt "
-                f"{run.prompts[index].id} has others; remove it, or use another reward"
+                f"{bench.prompts[index].id} has others; remove it, or use another reward"
             )
-    shard.save(run.record.shard(index))
+    shard.save(bench.record.shard(index))
     return shard
 
 

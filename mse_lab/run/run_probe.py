@@ -5,28 +5,20 @@ from pathlib import Path
 
 from mse_lab.probe.schema import Probe
 from mse_lab.run.environment import device_model, peak_memory_bytes
-from mse_lab.run.finish import Account, finish
-from mse_lab.run.one_prompt import Bench
-from mse_lab.run.prepare import Prepared, load, prepare
+from mse_lab.run.finish import finish
+from mse_lab.run.prepare import Bench, load, prepare
 from mse_lab.run.processes import ALONE, Processes
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, claim, find_finished, measure_and_keep
 
 
-def measure_prompts(run: Prepared, bench: Bench, dealt: Iterable[int], done: int) -> None:
-    """Measure this process's share of the prompts; wait until all are measured.
-
-    Args:
-        run: The run.
-        bench: Its bench.
-        dealt: The prompts that are this process's, as they come.
-        done: How many are measured already.
-    """
-    size, tally = run.probe.pool.reference + run.probe.pool.replicate, Tally()
-    processes, hidden = run.processes, not run.processes.first
-    with progress(run.name, len(run.prompts), done, size, hidden=hidden) as show:
+def measure_prompts(bench: Bench, dealt: Iterable[int], done: int) -> None:
+    """Measure the prompts dealt to this process; wait until all but those done are."""
+    size, tally = bench.probe.pool.reference + bench.probe.pool.replicate, Tally()
+    processes, hidden = bench.processes, not bench.processes.first
+    with progress(bench.name, len(bench.prompts), done, size, hidden=hidden) as show:
         for index in dealt:
-            shard = measure_and_keep(run, bench, index)
+            shard = measure_and_keep(bench, index)
             tally = add_up([tally, Tally(1, shard.mean_reward, shard.truncated)])
             show(processes.total(tally))
         processes.meet(lambda: show(processes.total(tally)))
@@ -52,9 +44,6 @@ def run_probe(
         fresh: Whether to drop what the folder holds of an earlier run.
         processes: Those that share the prompts; each of them calls this.
 
-    Returns:
-        The built-in checks, failed or not, and what else is to be said.
-
     Raises:
         InputError: Something of the user's is at fault; nothing is lost.
     """
@@ -67,9 +56,8 @@ def run_probe(
     # Only now that everything is known to be usable is anything of an old run dropped.
     processes.meet()
     with processes.hold(folder):
-        todo = processes.agree(lambda: claim(run, bench, fresh=fresh))
-        done = len(run.prompts) - len(todo)
-        measure_prompts(run, bench, processes.deal(todo), done)
-        account = Account(device_model(bench.policy.device), peak_memory_bytes())
-        accounts = processes.gather(account)
-        return processes.agree(lambda: finish(run, bench, accounts))
+        todo = processes.agree(lambda: claim(bench, fresh=fresh))
+        measure_prompts(bench, processes.deal(todo), len(run.prompts) - len(todo))
+        devices = processes.gather(device_model(bench.policy.device))
+        peaks = processes.gather(peak_memory_bytes())
+        return processes.agree(lambda: finish(bench, devices, max(peaks)))

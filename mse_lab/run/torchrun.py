@@ -56,7 +56,7 @@ class Several(Processes):
     """One of `count` processes, which exchange through a store."""
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
-        self.rank, self.count = rank, count
+        self.rank, self._count = rank, count
         self.restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so numbers make the keys agree.
@@ -101,7 +101,7 @@ class Several(Processes):
         key = f"value/{self._meetings}"
         self._set(f"{key}/{self.rank}", value)
         self.meet()
-        return [self._get(f"{key}/{rank}") for rank in range(self.count)]
+        return [self._get(f"{key}/{rank}") for rank in range(self._count)]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
         """Yield what is this process's to do; `todo` has to be the same everywhere."""
@@ -117,7 +117,7 @@ class Several(Processes):
 
     def total(self, tally: Tally) -> Tally:
         """Tell the others this process's tally; the first adds up all, so far as told."""
-        keys = [f"tally/{self._deals}/{rank}" for rank in range(self.count)]
+        keys = [f"tally/{self._deals}/{rank}" for rank in range(self._count)]
         with _noticing_loss():
             self._store.set(keys[self.rank], json.dumps(tally))
             if not self.first:

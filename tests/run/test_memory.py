@@ -1,10 +1,8 @@
 """Memory: passes keep to what is planned for them, and a retreat loses nothing."""
 
 import dataclasses
-import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -12,12 +10,9 @@ from enumerated import as_completions
 from live_memory import LiveMemory
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.probe.probe_files import parse_probe
 from mse_lab.run import memory
-from mse_lab.run import one_prompt as stages
 from mse_lab.run.footprint import measure_footprint
 from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, scoring_bytes
-from mse_lab.run.run_probe import run_probe
 from mse_lab.scores import factors
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.reference import weighted_gradient
@@ -84,32 +79,6 @@ def test_an_estimate_of_one_completion_would_be_seen(policy):
     """Negative control: the bound is one that a larger block breaks."""
     footprint = measure_footprint(policy, PROMPT, NEW)
     assert peak_of_scoring(policy, Scoring(16)) > scoring_bytes(footprint, Scoring(4))
-
-
-def test_the_footprint_is_the_same_every_time(policy):
-    assert measure_footprint(policy, PROMPT, NEW) == measure_footprint(policy, PROMPT, NEW)
-
-
-@pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "gemma2"])
-def test_heads_can_be_sliced(architecture):
-    """Gemma 2 caps its logits after the head: the model's own code is run on slices."""
-    policy = random_policy(architecture)
-    assert measure_footprint(policy, [3, 4, 5], 2).sliceable
-
-
-def test_a_head_that_mixes_logits_is_not_sliced(policy):
-    """Negative control: what is done after the head must be done to each logit alone."""
-    policy = random_policy()
-    whole = policy.model.forward
-
-    def centred(*args, **options):
-        output = whole(*args, **options)
-        output.logits = output.logits - output.logits.amax(-1, keepdim=True) ** 2
-        output.logits = output.logits * output.logits.shape[-1]
-        return output
-
-    policy.model.forward = centred
-    assert not measure_footprint(policy, [3, 4, 5], 2).sliceable
 
 
 @pytest.mark.parametrize(
@@ -182,50 +151,6 @@ def test_other_errors_are_not_caught():
 
     with pytest.raises(RuntimeError, match="shapes differ"):
         attempt(Ladder([1], lambda size: size, 1), fail)
-
-
-def small_run(checkpoint, folder):
-    """A run of two prompts, its aggregates by estimator and group size."""
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text(
-        '{"id": 1, "problem": "1 2", "answer": 2}\n{"id": 2, "problem": "3", "answer": 1}\n'
-    )
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu"},
-        "prompts": {"source": str(prompts), "template": "none"},
-        "pool": {"reference": 16, "replicate": 16},
-        "group_sizes": [2, 8],
-        "interval": {"resamples": 100},
-    }
-    probe = parse_probe(values, "probe")
-    run_probe("probe", probe, folder / "out", folder, fresh=False)
-    environment = json.loads((folder / "out" / "environment.json").read_text())
-    return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
-
-
-def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, checkpoint):
-    """Scoring, drawing and reference each fail once: the numbers are a plain run's."""
-    plain, memory_of_plain = small_run(checkpoint, tmp_path)
-    failed = set()
-
-    def failing(whole, name):
-        def action(*args, **options):
-            if name not in failed:
-                failed.add(name)
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return whole(*args, **options)
-
-        return action
-
-    for name in ("score_block", "draw", "measure_reference"):
-        monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
-    other = tmp_path / "retreat"
-    other.mkdir()
-    retreated, memory_of_retreat = small_run(checkpoint, other)
-    assert failed == {"score_block", "draw", "measure_reference"}
-    np.testing.assert_allclose(plain.mse, retreated.mse, rtol=1e-4)
-    assert memory_of_retreat["retreated"]
-    assert not memory_of_plain["retreated"]
 
 
 def test_low_precision_weights_give_float32_gradients():

@@ -10,18 +10,10 @@ from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.records import Record
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
-from mse_lab.run.memory import Ladder
 from mse_lab.run.plan import choose, plan_probe
-from mse_lab.run.plan_text import plan_json, plan_text
 from mse_lab.run.processes import ALONE
 from mse_lab.run.run_probe import run_probe
-from mse_lab.scores.block import Scoring
-
-
-@pytest.fixture
-def probe(write_probe):
-    """A small probe with completions long enough to differ in length."""
-    return load_probe(write_probe(sampling={"max_new_tokens": 6}))
+from plans import said
 
 
 @pytest.fixture
@@ -40,11 +32,6 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(resume, "measure_prompt", noted)
     return found
-
-
-def said(plan):
-    """The plan in words, however its lines are broken."""
-    return " ".join(plan_text(plan).split())
 
 
 def results(folder):
@@ -145,93 +132,6 @@ def test_one_start_at_a_time(tmp_path, write_probe, capsys):
     assert "another start is measuring there" in capsys.readouterr().err
 
 
-def test_the_terminal(write_probe, tmp_path, capsys):
-    assert run_mse.main(["plan", str(write_probe()), "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("small: 5 prompts of 1 to 4 tokens, 64 + 32 completions each")
-    assert "\ntotal " in printed
-    heads = next(line for line in printed.splitlines() if "share" in line)
-    assert heads.split() == ["completions", "tokens", "memory", "time", "share"]
-    assert max(map(len, printed.splitlines())) <= 80
-
-
-def test_json(write_probe, tmp_path, capsys):
-    path = write_probe()
-    assert run_mse.main(["plan", str(path), "--json", "--out", str(tmp_path / "out")]) == 0
-    (plan,) = json.loads(capsys.readouterr().out)
-    assert plan["probe"] == "small"
-    assert plan["total"]["completions"] == 5 * 96
-    assert plan["rows"][0]["stage"] == "load the model"
-    assert plan["seconds_low"] < plan["total"]["seconds"] < plan["seconds_high"]
-    assert set(plan["half_widths"]["mse"]) == {"oracle", "vanilla", "grpo"}
-
-
-BAD = {
-    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
-    "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
-    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
-    "failing reward": ({"reward": "math:sqrt"}, "failed on prompt p"),
-    "width": ({"interval": {"width": 0}}, "interval.width = 0"),
-}
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.parametrize("case", BAD)
-def test_errors_are_the_run_s(case, command, write_probe, tmp_path, capsys):
-    changes, message = BAD[case]
-    words = [command, str(write_probe(**changes)), "--out", str(tmp_path / "out")]
-    assert run_mse.main(words) == 2
-    # One's own reward fails at the first completion, after the bar that shows progress.
-    *_, line = capsys.readouterr().err.strip().splitlines()
-    assert message in line
-    assert not list((tmp_path / "out").rglob("*.npz"))
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, capsys):
-    """Before anything is measured, whichever prompts are measured first."""
-    lines = ['{"id": "a", "problem": "1 2 3", "answer": 1}\n'] * 9
-    (tmp_path / "prompts.jsonl").write_text(
-        "".join(line.replace("a", f"p{index}", 1) for index, line in enumerate(lines))
-        + '{"id": "last", "problem": "1", "answer": "one"}\n'
-    )
-    words = [command, str(write_probe()), "--out", str(tmp_path / "out")]
-    assert run_mse.main(words) == 2
-    assert "failed on prompt last" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def start_at(how):
-    """Make a ladder start at a way of scoring, if it has it."""
-    begin = Ladder.__init__
-
-    def start(self, ways, takes, room):
-        begin(self, ways, takes, room)
-        if how in ways:
-            self.place = ways.index(how)
-
-    return start
-
-
-def test_norms_only_are_said_to_be(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(4, None, True)))
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
-    assert "norms only: a block of 8 does not fit, only 4 at a time" in said(plan)
-    assert "G = 8" not in said(plan)
-    assert "by the exact law, at any G: vanilla" in said(plan)
-    assert not plan.half_widths.mse
-
-
-def test_recomputed_layers_are_said_to_be(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(8, 4, True)))
-    text = said(plan_probe("small", probe, tmp_path / "out", tmp_path))
-    assert (
-        "a block of 8 is scored at once, each layer once more for 4 completions at a time"
-        in text
-    )
-    assert "MB would keep all activations" in text
-
-
 def test_supplied_completions_are_not_drawn(write_probe, tmp_path, supplied_file):
     probe = load_probe(write_probe(completions=supplied_file))
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
@@ -259,18 +159,6 @@ def test_an_adapter_s_parameters_count_alone(write_probe, tmp_path):
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     # Of 2 layers: q, o and the MLP's three 2 x (8 + 8) each, k and v 2 x (8 + 4).
     assert "416 parameters count" in said(plan)
-
-
-def test_equal_rewards_tell_no_widths(write_probe, tmp_path, monkeypatch):
-    """Of estimators that a common reward leaves without an error."""
-    (tmp_path / "one_reward.py").write_text("def reward(text, prompt):\n    return 1.0\n")
-    monkeypatch.chdir(tmp_path)
-    probe = load_probe(write_probe(reward="one_reward:reward"))
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
-    assert np.isnan(plan.half_widths.mse["oracle"]).all()
-    assert np.isfinite(plan.half_widths.mse["vanilla"]).all()
-    assert "oracle ? ? ?" in said(plan)
-    assert json.loads(plan_json([plan]))[0]["half_widths"]["mse"]["oracle"] == [None] * 3
 
 
 @pytest.mark.parametrize("prompts", [1, 2])

@@ -11,6 +11,8 @@ from mse_lab.estimators import ESTIMATORS
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.intact import read_arrays
 from mse_lab.results.records import Record
+from mse_lab.run.processes import Processes
+from mse_lab.run.run_probe import run_probe
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +118,13 @@ def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
     excess = table.mse_plain - table.mse
     np.testing.assert_allclose(excess, excess.iloc[0], atol=2e-8, rtol=0)
     assert excess.iloc[0] > 1e-4
+
+
+def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
+    probe, out = load_probe(write_probe()), tmp_path / "out"
+    assert not run_probe("small", probe, out, tmp_path, fresh=False).found
+    restarted = Processes()
+    restarted.restarted = True
+    words = ("small", probe, out, tmp_path)
+    assert run_probe(*words, fresh=True, processes=restarted).found
+    assert not run_probe(*words, fresh=True).found

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
-import mse_lab
 from mse_lab.results.records import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,22 +206,6 @@ BAD = {
 }
 
 
-@pytest.fixture
-def refused(tmp_path, capsys):
-    """Return a function that runs the command line in process and gives its complaint."""
-    import run_mse
-
-    def attempt(*words):
-        assert run_mse.main([*map(str, words)]) == 2
-        printed = capsys.readouterr().err.splitlines()
-        lines = [line for line in printed if line.startswith("run_mse.py: ")]
-        assert len(lines) == 1
-        assert "Traceback" not in "".join(printed)
-        return lines[0]
-
-    return attempt
-
-
 @pytest.mark.parametrize("case", BAD)
 def test_bad_probe(case, write_probe, tmp_path, refused):
     changes, message = BAD[case]
@@ -372,43 +355,3 @@ def test_a_run_that_never_began_leaves_the_folder_free(write_probe, tmp_path, re
     path, out = write_probe(), tmp_path / "out"
     assert "cuda" in refused("run", path, "--set", "model.device=cuda:99", "--out", out)
     assert not (out / "small").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["run", "tiny/bse"], "no probe tiny/bse; did you mean tiny/base?"),
-        (["run", "tiny/base", "--set", "seed"], "--set seed: not KEY=VALUE"),
-        (["run", "tiny/base", "--set", "pool.replicat=1"], "unknown key pool.replicat"),
-        (["run", "tiny/base", "--set", "seed=[1"], "not valid YAML"),
-        (["figure", "nowhere"], "nowhere: no finished run"),
-        (["figure", "--out", "f.jpg"], "the suffix must be one of"),
-        (["figure", "nowhere", "--out", "."], "'.' names no file"),
-        (["report", "nowhere", "--out", ""], "'' names no file"),
-        (["list", "--out", ""], "cannot be written to ''"),
-        (["list", "--out", __file__], "cannot be written to"),
-        (["advise", "x" * 5000], "x: File name too long; shorten it"),
-        (["claims", "a\0b"], "holds a NUL byte"),
-        (["draw"], "invalid choice: 'draw'"),
-        ([], "required: COMMAND; see run_mse.py --help"),
-    ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
-)
-def test_bad_words(words, message, refused):
-    assert message in refused(*words)
-
-
-def test_version(capsys):
-    import run_mse
-
-    assert run_mse.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
-
-
-def test_help_imports_nothing_heavy():
-    code = (
-        "import sys, run_mse; run_mse.main(['--help']); "
-        "print([name for name in ('numpy', 'pydantic', 'torch') if name in sys.modules])"
-    )
-    words = [sys.executable, "-c", code]
-    assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")

@@ -1,0 +1,47 @@
+"""The environment of a run: its commit, its device, and nobody's name."""
+
+import json
+import platform
+import subprocess
+
+import torch
+
+from mse_lab.run.environment import describe_environment, device_model, peak_memory_bytes
+
+
+def git(folder, *words):
+    author = ["-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run(["git", "-C", folder, *author, *words], check=True, capture_output=True)
+
+
+def commit_of(folder):
+    return describe_environment(folder, torch.device("cpu"), 1.0)["commit"]
+
+
+def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
+    assert commit_of(tmp_path) is None
+    (tmp_path / "run_mse.py").write_text("")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    clean = commit_of(tmp_path)
+    assert len(clean) == 12
+    # A result that lies there is no change of the code.
+    (tmp_path / "results.csv").write_text("1")
+    assert commit_of(tmp_path) == clean
+    (tmp_path / "run_mse.py").write_text("pass")
+    assert commit_of(tmp_path) == f"{clean}-dirty"
+
+
+def test_what_is_described(tmp_path):
+    found = describe_environment(tmp_path, torch.device("cpu"), 1.26)
+    assert found["seconds"] == 1.3
+    assert found["device_model"] == device_model(torch.device("cpu")) != ""
+    assert found["peak_device_memory_bytes"] is None
+    assert {"mse_lab", "torch", "numpy"} <= set(found["versions"])
+    assert platform.node() not in json.dumps(found)
+
+
+def test_the_peak_is_in_bytes():
+    """Torch alone takes more than 50 MB; no test machine has a PB."""
+    assert 50e6 < peak_memory_bytes() < 1e15

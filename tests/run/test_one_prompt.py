@@ -1,0 +1,82 @@
+"""One prompt: out of memory nothing is lost; a pool's lines say what was drawn."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+
+from enumerated import as_completions
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.prompts import Prompt
+from mse_lab.run import one_prompt as stages
+from mse_lab.run.run_probe import run_probe
+
+
+def small_run(checkpoint, folder):
+    """A run of two prompts, its aggregates by estimator and group size."""
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text(
+        '{"id": 1, "problem": "1 2", "answer": 2}\n{"id": 2, "problem": "3", "answer": 1}\n'
+    )
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu"},
+        "prompts": {"source": str(prompts), "template": "none"},
+        "pool": {"reference": 16, "replicate": 16},
+        "group_sizes": [2, 8],
+        "interval": {"resamples": 100},
+    }
+    probe = parse_probe(values, "probe")
+    run_probe("probe", probe, folder / "out", folder, fresh=False)
+    environment = json.loads((folder / "out" / "environment.json").read_text())
+    return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
+
+
+def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, checkpoint):
+    """Scoring, drawing and reference each fail once: the numbers are a plain run's."""
+    plain, memory_of_plain = small_run(checkpoint, tmp_path)
+    failed = set()
+
+    def failing(whole, name):
+        def action(*args, **options):
+            if name not in failed:
+                failed.add(name)
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return whole(*args, **options)
+
+        return action
+
+    for name in ("score_block", "draw", "measure_reference"):
+        monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
+    other = tmp_path / "retreat"
+    other.mkdir()
+    retreated, memory_of_retreat = small_run(checkpoint, other)
+    assert failed == {"score_block", "draw", "measure_reference"}
+    np.testing.assert_allclose(plain.mse, retreated.mse, rtol=1e-4)
+    assert memory_of_retreat["retreated"]
+    assert not memory_of_plain["retreated"]
+
+
+def test_lines_of_a_pool():
+    """A log-probability that is not known is null: NaN is no JSON."""
+    drawn = replace(
+        as_completions([[3, 1], [3, 4, 5]]),
+        log_probs_N=np.array([-0.12345678, np.nan]),
+        ended_N=np.array([True, False]),
+    )
+    pool = stages.Pool("replicate", drawn, ["ü", "b"], np.array([1.0, 0.5]))
+    first, second = map(json.loads, pool.lines(Prompt("p", "1", "", {})))
+    assert first == {"prompt": "p", "pool": "replicate", "text": "ü", "reward": 1.0,
+                     "length": 2, "truncated": False, "log_prob": -0.123457}  # fmt: skip
+    assert (second["truncated"], second["log_prob"]) == (True, None)
+
+
+def test_the_clock_adds_up_a_stage_that_comes_twice(monkeypatch):
+    times = iter([0.0, 1.0, 5.0, 7.0, 8.0, 12.0])
+    monkeypatch.setattr(stages.time, "monotonic", lambda: next(times))
+    clock = stages._Clock()
+    for stage in ("draw", "score", "draw"):
+        with clock.on(stage):
+            pass
+    assert clock.seconds_S.tolist() == [1 + 4, 0, 2, 0]

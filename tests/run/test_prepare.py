@@ -1,0 +1,51 @@
+"""Prepare: what is at fault is said before anything is measured, by `plan` and `run`."""
+
+import pytest
+
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.run.prepare import prepare
+from mse_lab.run.processes import Processes
+
+BAD = {
+    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
+    "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
+    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
+    "failing reward": ({"reward": "math:sqrt"}, "failed on prompt p"),
+    "width": ({"interval": {"width": 0}}, "interval.width = 0"),
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("case", BAD)
+def test_errors_are_the_run_s(case, command, write_probe, tmp_path, capsys):
+    changes, message = BAD[case]
+    words = [command, str(write_probe(**changes)), "--out", str(tmp_path / "out")]
+    assert run_mse.main(words) == 2
+    # One's own reward fails at the first completion, after the bar that shows progress.
+    *_, line = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    assert not list((tmp_path / "out").rglob("*.npz"))
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, capsys):
+    """Before anything is measured, whichever prompts are measured first."""
+    lines = ['{"id": "a", "problem": "1 2 3", "answer": 1}\n'] * 9
+    (tmp_path / "prompts.jsonl").write_text(
+        "".join(line.replace("a", f"p{index}", 1) for index, line in enumerate(lines))
+        + '{"id": "last", "problem": "1", "answer": "one"}\n'
+    )
+    words = [command, str(write_probe()), "--out", str(tmp_path / "out")]
+    assert run_mse.main(words) == 2
+    assert "failed on prompt last" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_processes_that_are_about_different_things(probe, tmp_path):
+    class Second(Processes):
+        def agree(self, decide):
+            return "what process 0 was given"
+
+    with pytest.raises(InputError, match="not those of process 0"):
+        prepare("small", probe, tmp_path / "out", tmp_path, Second())

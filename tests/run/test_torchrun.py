@@ -1,0 +1,239 @@
+"""Several processes: the same bytes as one, and one line when something is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed
+
+import run_mse
+from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
+from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.run import torchrun as several
+from mse_lab.run.processes import LOCK, lock
+from mse_lab.run.progress import Tally
+from mse_lab.run.torchrun import Several
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# What rank 1 does at its second prompt is told by the environment, not by the probe.
+REWARD = """
+import os, signal, time
+from mse_lab.probe.rewards import integer
+
+seen = []
+
+def reward(text, prompt):
+    if prompt["id"] not in seen:
+        seen.append(prompt["id"])
+    what = os.environ.get("WHAT")
+    if what and os.environ["RANK"] != "1":
+        time.sleep(0.1)
+    elif what == "die" and len(seen) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "fail" and len(seen) == 2:
+        raise ZeroDivisionError("no such thing")
+    return integer(text, prompt)
+"""
+
+
+class Unmet(Several):
+    """Processes on one store that need not wait for each other: here they take turns."""
+
+    def meet(self, watch=lambda: None):
+        self._meetings += 1
+
+
+@pytest.fixture
+def pair():
+    """Two processes of one run, without gloo."""
+    store = distributed.HashStore()
+    return [Unmet(store, rank, 2) for rank in range(2)]
+
+
+def torchrun(*words, folder, **environment):
+    """Run `run_mse.py run` in two processes; they may not hang."""
+    words = ["--standalone", "--nproc-per-node", "2", ROOT / "run_mse.py", "run", *words]
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def ours(done):
+    """The lines that the program, not torchrun, printed on standard error."""
+    lines = done.stderr.splitlines()
+    return [line for line in lines if line.startswith("run_mse.py: ")]
+
+
+@pytest.mark.slow
+def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeypatch):
+    """The first probe is measured whole, the second interrupted; both as by one process."""
+    (tmp_path / "plugin.py").write_text(REWARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [write_probe("one"), write_probe("two", reward="plugin:reward", seed=1)]
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
+
+    words = {"folder": tmp_path}
+    killed = torchrun(*paths, "--out", out, **words, WHAT="die")
+    assert killed.returncode != 0
+    assert killed.stdout.count("results written") == 1
+    left = len(list((out / "two/shards").glob("*.npz")))
+    assert 1 <= left < 5
+    again = torchrun(*paths, "--out", out, **words)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("finished before") == 1
+    assert again.stdout.count("results written") == 1
+    for name in ("one/mse.csv", "one/prompts.csv", "two/mse.csv", "two/prompts.csv"):
+        assert (out / name).read_bytes() == (alone / name).read_bytes()
+
+    environment = json.loads((out / "one/environment.json").read_text())
+    assert (environment["processes"], environment["threads"]) == (2, 1)
+    assert len(environment["process_seconds"]) == 2
+    assert environment["seconds"] == max(environment["process_seconds"])
+    assert not list(out.rglob(LOCK))
+
+
+def test_an_error_of_one_process(write_probe, tmp_path):
+    (tmp_path / "plugin.py").write_text(REWARD)
+    path = write_probe(reward="plugin:reward")
+    done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path, WHAT="fail")
+    assert done.returncode != 0
+    (line,) = ours(done)
+    assert "reward = plugin:reward" in line
+    assert "failed on prompt p" in line
+    assert "ZeroDivisionError: no such thing" in line
+    assert "exitcode  : 2" in done.stderr
+    assert list((tmp_path / "out/small/shards").glob("*.npz"))
+
+
+def test_an_error_of_all_processes(write_probe, tmp_path):
+    path = write_probe(pol={})
+    done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path)
+    assert done.returncode != 0
+    (line,) = ours(done)
+    assert "unknown key pol; did you mean pool?" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("one process needs no group")
+
+    monkeypatch.setattr(distributed, "init_process_group", refuse)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not started_by_torchrun()
+    assert run_mse.main(["run", str(write_probe()), "--out", str(tmp_path / "out")]) == 0
+    # What torchrun starts alone is alone too; a bare RANK in the environment means nothing.
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert not started_by_torchrun()
+
+
+def test_everything_is_dealt_once(pair):
+    todo = list(range(10, 20))
+    shares = [one.deal(todo) for one in pair]
+    first = [next(shares[0]), next(shares[1]), next(shares[0])]
+    rest = [list(shares[1]), list(shares[0])]
+    assert sorted([*first, *rest[0], *rest[1]]) == todo
+    # The next probe is dealt anew.
+    assert list(pair[1].deal([7])) == [7]
+    assert list(pair[0].deal([7])) == []
+
+
+def test_the_first_counts_what_all_have_done(pair):
+    for one in pair:
+        list(one.deal([]))
+    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(1, 0.5, 0.25)
+    assert pair[1].total(Tally(2, 1.5, 0.0)) == Tally(2, 1.5, 0.0)
+    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(3, 2.0, 0.25)
+
+
+def test_the_first_decides(pair):
+    assert pair[0].agree(lambda: {"todo": [1, 2]}) == {"todo": [1, 2]}
+    assert pair[1].agree(lambda: pytest.fail("not asked")) == {"todo": [1, 2]}
+
+
+def test_one_complains_and_all_end(pair, monkeypatch):
+    monkeypatch.setattr(several, "COURTESY", 0.1)
+    said = []
+    pair[1].complain(said.append, Ending(INTERNAL_ERROR, "this is wrong"))
+    pair[0].complain(said.append, Ending(2, "that is wrong"))
+    assert said == ["this is wrong"]
+    with pytest.raises(SystemExit, match="70"):
+        next(pair[0].deal([1]))
+
+
+def test_nobody_foresaw_it_in_one_process(pair, monkeypatch):
+    """The others are told, instead of waiting for what will not come."""
+    monkeypatch.setattr(several, "_connect", lambda: pair[1])
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: None)
+    said = []
+    with pytest.raises(SystemExit, match="70"), several.join(said.append):
+        raise ZeroDivisionError("by zero")
+    (line,) = said
+    assert "internal error: ZeroDivisionError: by zero" in line
+    Path(line.rpartition("details in ")[2]).unlink()
+    with pytest.raises(SystemExit, match="70"):
+        next(pair[0].deal([1]))
+
+
+def test_machines_without_a_shared_folder(pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(several, "PATIENCE", 0.1)
+    with pair[0].hold(tmp_path / "here"):
+        with pair[1].hold(tmp_path / "here"):
+            pass
+        (tmp_path / "there").mkdir()
+        pair[0].agree(lambda: "the mark of here")
+        elsewhere = pair[1].hold(tmp_path / "there")
+        with lock(tmp_path / "there"), pytest.raises(InputError, match="machines share"):
+            elsewhere.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "local", "placed"),
+    [
+        ("auto", 0, 1, "auto"),
+        ("auto", 2, 1, "cuda:1"),
+        ("cuda", 8, 0, "cuda:0"),
+        ("cuda:0", 2, 1, "cuda:0"),
+        ("cpu", 2, 1, "cpu"),
+        ("auto", 1, 1, None),
+    ],
+)
+def test_every_process_has_its_own_gpu(
+    pair, write_probe, monkeypatch, device, gpus, local, placed
+):
+    probe = load_probe(write_probe(), [f"model.device={device}"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setenv("LOCAL_RANK", str(local))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    if placed is None:
+        with pytest.raises(InputError, match=r"--nproc-per-node 2: .* machine: 1;"):
+            pair[1].place(probe)
+    else:
+        assert pair[1].place(probe).model.device == placed
+        assert probe.model.device == device
+
+
+def test_a_model_over_all_gpus_is_measured_by_one_process(pair, write_probe, monkeypatch):
+    probe = load_probe(write_probe(), ["model.device=auto", "model.device_map=auto"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert pair[0].place(probe) == probe
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="takes all GPUs"):
+        pair[0].place(probe)
