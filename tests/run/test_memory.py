@@ -21,7 +21,7 @@ from mse_lab.run.run_probe import run_probe
 from mse_lab.scores import factors
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.reference import weighted_gradient
-from scores.test_block import random_reference
+from plain_scores import random_reference
 
 PROMPT = list(range(3, 43))
 NEW = 12
