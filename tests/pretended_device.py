@@ -138,7 +138,7 @@ def measure(tied, first, second):
     from mse_lab.policy.sampling import draw
     from mse_lab.scores.block import Scoring, score_block
     from mse_lab.scores.reference import weighted_gradient
-    from scores.test_block import (
+    from plain_scores import (
         PROMPT,
         autograd_scores,
         joined,

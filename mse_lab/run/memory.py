@@ -20,6 +20,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.block import Scoring
 from mse_lab.scores.factors import SLICE_BYTES
+from mse_lab.scores.module_calls import is_out_of_memory
 
 T = TypeVar("T")
 Size = TypeVar("Size")
@@ -126,13 +127,6 @@ class Ladder(Generic[Size]):
         return self.ways[self.place]
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    # What PyTorch's allocator of host memory raises.
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
-
-
 class Memory:
     """The sizes of a run's passes.
 
@@ -207,7 +201,7 @@ def attempt(ladder: Ladder[Size], action: Callable[[Size], T]) -> T:
         try:
             return action(ladder.current)
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         # Here the error is gone, and with it the tensors that its frames held.
         gc.collect()

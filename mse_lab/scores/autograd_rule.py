@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_calls import Call, NoExactScore, tensors_in
+from mse_lab.scores.module_calls import Call, NoExactScore, is_out_of_memory, tensors_in
 
 # Gradients of single completions in a module's own parameters, held at once.
 HELD_BYTES = 2**30
@@ -30,6 +30,7 @@ class _Use(NamedTuple):
     name: str
     biased: str | None
     input: Tensor
+    version: int
     counts: Tensor | None
     result: Tensor
 
@@ -62,7 +63,6 @@ class _Uses(TorchFunctionMode):
         self.other = False
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._alive = list(parameters.values())
-        self._kept: list[tuple[Tensor, int]] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -84,10 +84,9 @@ class _Uses(TorchFunctionMode):
     def _meet(
         self, name: str, biased: str | None, x: Tensor, counts: Tensor | None, y: Tensor
     ) -> Tensor:
-        self._kept.append((x, x._version))
         # Part of the graph where a parameter is used twice in a row.
         leaf = y if y.requires_grad else y.requires_grad_()
-        self.met.append(_Use(name, biased, x.detach(), counts, leaf))
+        self.met.append(_Use(name, biased, x.detach(), x._version, counts, leaf))
         return leaf.clone()
 
     def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
@@ -113,15 +112,12 @@ class _Uses(TorchFunctionMode):
         result = nn.functional.embedding(input, weight)
         return self._meet(self._names[id(weight)], None, input, counts, result)
 
-    def names(self) -> list[str]:
-        """Name the parameters of all uses, sorted."""
+    def once_each(self, names: Iterable[str]) -> bool:
+        """Whether these are all used, once and so; no input was written over since."""
         pairs = [(use.name, use.biased) for use in self.met]
-        return sorted(name for pair in pairs for name in pair if name is not None)
-
-    @property
-    def changed(self) -> bool:
-        """Whether an input was written over since its use."""
-        return any(tensor._version != version for tensor, version in self._kept)
+        used = sorted(name for pair in pairs for name in pair if name is not None)
+        changed = any(use.input._version != use.version for use in self.met)
+        return used == sorted(names) and not changed and not self.other
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:
@@ -173,7 +169,7 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     uses = _Uses(values)
     with uses:
         results = call.run(values)
-    if uses.other or uses.changed or sorted(call.own) != uses.names():
+    if not uses.once_each(call.own):
         raise NoExactScore("its parameters are not multiplied with or looked up once each")
     _check_same(results, call.results)
     pulled = _pull_back(results, gradients, [use.result for use in uses.met])
@@ -181,6 +177,17 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     for use, d in zip(uses.met, pulled, strict=True):
         found |= use.factors(call, d, values[use.name].dtype)
     return found
+
+
+def _check_size(call: Call, values: dict[str, Tensor]) -> None:
+    needed = {name: call.batch.rows * value.nbytes for name, value in values.items()}
+    total = sum(needed.values())
+    if total > HELD_BYTES:
+        large = [name for name, size in needed.items() if size > HELD_BYTES / len(needed)]
+        raise NoExactScore(
+            f"{total / 2**30:.1f} GiB of completions' gradients, unfactored",
+            [call.own[name] for name in large],
+        )
 
 
 def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
@@ -197,6 +204,8 @@ def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
         try:
             results = call.run(values, index)
         except (RuntimeError, ValueError, IndexError) as error:
+            if is_out_of_memory(error):
+                raise
             # The module's own: it cannot be run on a part of what it was given.
             reason = str(error).strip().splitlines()[0]
             raise NoExactScore(f"run for one it fails: {reason}") from None
@@ -208,15 +217,3 @@ def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
         rows.append(_pull_back(results, pulled, list(values.values())))
     stacked = (torch.stack(column) for column in zip(*rows, strict=True))
     return {local: Dense(each) for local, each in zip(values, stacked, strict=True)}
-
-
-def _check_size(call: Call, values: dict[str, Tensor]) -> None:
-    """See that the gradients of single completions fit."""
-    needed = {name: call.batch.rows * value.nbytes for name, value in values.items()}
-    total = sum(needed.values())
-    if total > HELD_BYTES:
-        large = [name for name, size in needed.items() if size > HELD_BYTES / len(needed)]
-        raise NoExactScore(
-            f"{total / 2**30:.1f} GiB of completions' gradients, unfactored",
-            [call.own[name] for name in large],
-        )

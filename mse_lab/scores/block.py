@@ -8,8 +8,8 @@ the backward pass has met all uses of the parameter. No score is ever stored, an
 parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -58,20 +58,6 @@ class Scores:
     norms2: dict[str, NDArray[np.float64]]
     log_probs_N: NDArray[np.float64]
 
-    def norms_only(self) -> "Scores":
-        """Forget the products between completions."""
-        diagonal = np.eye(len(self.gram_NN), dtype=bool)
-        return replace(self, gram_NN=np.where(diagonal, self.gram_NN, np.nan))
-
-    def pick(self, place_N: NDArray[np.int64]) -> "Scores":
-        """Give the scores of completions that are at these places of the block."""
-        return Scores(
-            self.gram_NN[np.ix_(place_N, place_N)],
-            self.products_N[place_N],
-            {name: norms2[place_N] for name, norms2 in self.norms2.items()},
-            self.log_probs_N[place_N],
-        )
-
 
 def _score_together(
     policy: Policy,
@@ -81,7 +67,6 @@ def _score_together(
     padding: int,
     how: Scoring,
 ) -> Scores:
-    """Score completions in one forward and backward pass, with all their products."""
     recorder = Recorder(policy, len(completions), reference, shared=len(prompt))
     head = SlicedHead(policy) if how.sliced else None
     with (
@@ -100,20 +85,6 @@ def _score_together(
         products_N=recorder.products.numpy(),
         norms2=recorder.norms2,
         log_probs_N=log_probs.detach().double().cpu().numpy(),
-    )
-
-
-def _side_by_side(parts: list[Scores]) -> Scores:
-    """Join scores of parts of a block, the products between parts unknown."""
-    together = block_diag(*(np.ones_like(part.gram_NN) for part in parts)) == 1
-    return Scores(
-        gram_NN=np.where(together, block_diag(*(part.gram_NN for part in parts)), np.nan),
-        products_N=np.concatenate([part.products_N for part in parts]),
-        norms2={
-            name: np.concatenate([part.norms2[name] for part in parts])
-            for name in parts[0].norms2
-        },
-        log_probs_N=np.concatenate([part.log_probs_N for part in parts]),
     )
 
 
@@ -141,12 +112,26 @@ def score_block(
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()
-    starts = range(0, len(distinct), how.block)
     parts = [
-        _score_together(policy, prompt, part, reference, padding, how)
-        for part in (distinct[at : at + how.block] for at in starts)
+        _score_together(
+            policy, prompt, distinct[at : at + how.block], reference, padding, how
+        )
+        for at in range(0, len(distinct), how.block)
     ]
-    scores = _side_by_side(parts).pick(place_N)
-    # Which products are known must not depend on which completions were drawn, or those
-    # that are known would be no fair sample: all of a block's, or none.
-    return scores if how.block >= len(completions) else scores.norms_only()
+    gram_NN = block_diag(*(part.gram_NN for part in parts))[np.ix_(place_N, place_N)]
+    if how.block < len(completions):
+        # Which products are known must not depend on which completions were drawn, or
+        # those that are known would be no fair sample: all of a block's, or none.
+        gram_NN[~np.eye(len(place_N), dtype=bool)] = np.nan
+
+    def join(parts_N: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return np.concatenate(list(parts_N))[place_N]
+
+    return Scores(
+        gram_NN=gram_NN,
+        products_N=join(part.products_N for part in parts),
+        norms2={
+            name: join(part.norms2[name] for part in parts) for name in parts[0].norms2
+        },
+        log_probs_N=join(part.log_probs_N for part in parts),
+    )

@@ -61,7 +61,9 @@ class OuterProducts(NamedTuple):
 
     @classmethod
     def join(cls, uses: Sequence[Self]) -> "OuterProducts":
-        """Join uses of a matrix, along the tokens: the shared ones are no longer first."""
+        """Join uses of a matrix, along the tokens: shared ones of several are not first."""
+        if len(uses) == 1:
+            return uses[0]
         rows = torch.cat([use.rows_NTR[..., :] for use in uses], 1)
         return cls(rows, torch.cat([use.columns_NTC for use in uses], 1))
 
@@ -87,6 +89,8 @@ class RowSums(NamedTuple):
     @classmethod
     def join(cls, uses: Sequence[Self]) -> "RowSums":
         """Join uses of a table, along the tokens."""
+        if len(uses) == 1:
+            return uses[0]
         return cls(*(torch.cat(each, 1) for each in zip(*uses, strict=True)))
 
 
@@ -124,16 +128,6 @@ class RoutedProducts(NamedTuple):
         """Form the gradients whole, (N, D)."""
         formed = [outer.form() for outer in self.by_expert(shape[0])]
         return torch.stack(formed, 1).flatten(1)
-
-    @classmethod
-    def join(cls, uses: Sequence[Self]) -> "RoutedProducts":
-        """Join uses of the same experts, along the slots, each with entries of its own."""
-
-        def by_slot(each: Tensor, use: Self) -> Tensor:
-            return each.repeat_interleave(use.expert_NS.shape[1] // each.shape[1], 1)
-
-        entries = ([by_slot(each, use) for each in use] for use in uses)
-        return cls(*(torch.cat(each, 1) for each in zip(*entries, strict=True)))
 
 
 class Dense(NamedTuple):

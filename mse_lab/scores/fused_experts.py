@@ -56,7 +56,7 @@ class _Experts:
                 yield expert, token, self.weight.flatten()[slot, None]
 
     def _matrix(self, name: str, expert: int) -> Tensor:
-        """Give an expert's matrix as (output, input)."""
+        # As (output, input).
         matrix = self._parameters[name][expert].detach()
         return matrix.mT if self._transposed else matrix
 
@@ -65,7 +65,6 @@ class _Experts:
         return y if bias is None else y + bias[expert].detach()
 
     def run(self) -> Tensor:
-        """Compute what the experts give."""
         result = torch.zeros_like(self.hidden)
         for expert, token, weight in self._routes():
             act = self._activate(self._apply(self.first, self.hidden[token], expert))

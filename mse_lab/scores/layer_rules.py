@@ -1,17 +1,15 @@
 """Rules: a module's call and the gradients of its results -> its parameters' factors.
 
-The common modules have a rule in closed form, by exact type, and so do norms and others
-whose result is affine in each entry of their parameters, and fused experts
-(`fused_experts.py`). Any other module that owns parameters is run once more and
-differentiated (`autograd_rule.py`). `RULES` lists them all: the first that fits a module in
-the calibration pass is the module's (`scoring_plan.py`). A new kind of layer needs an entry
-in `_CLOSED`, or a rule of its own in `RULES`.
+Common modules have a closed form, by exact type; norms and others are affine in each entry
+of their parameters. Any module that is neither, nor fused experts, is run once more and
+differentiated (`autograd_rule.py`). The first of `RULES` that fits a module is the module's
+(`scoring_plan.py`); a new kind of layer needs an entry in `_CLOSED`, or a rule of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +36,7 @@ class Rule:
     """
 
     name: str
-    factors: Callable[[Call, list[Tensor]], Factors]
+    factors: Callable[[Call, list[Tensor]], Mapping[str, Factor]]
     fits: Callable[[Call], bool] = lambda call: True
     keeps_results: bool = False
 
@@ -99,25 +97,22 @@ def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
     return found
 
 
-def _at(call: Call, weight: float, index: int | None = None) -> Tensor:
-    """Run a module with all entries of its weight the same, and no bias."""
+def _affine(at: float, call: Call, gradients: list[Tensor]) -> dict[str, Dense]:
+    """Result = weight x slope + bias in each entry: the gradient is d x slope, summed.
+
+    The slope is the result where all entries of the weight are `at`, without a bias.
+    """
     values = {
-        local: torch.full_like(parameter, weight if local == "weight" else 0.0)
+        local: torch.full_like(parameter, at if local == "weight" else 0.0)
         for local, parameter in call.module.named_parameters(recurse=False)
     }
-    return call.run(values, index)[0]
-
-
-def _affine(at: float, call: Call, gradients: list[Tensor]) -> Factors:
-    """Result = weight x slope + bias in each entry: the gradient is d x slope, summed."""
-    shape = cast(Tensor, call.module.weight).shape
-    d, slope = gradients[0], _at(call, at)
+    (d,), (slope,) = gradients, call.run(values)
     if not call.common:
         d, slope = call.split(d), call.split(slope)
 
-    def summed(values: Tensor) -> Dense:
-        middle = tuple(range(1, values.dim() - len(shape)))
-        return Dense(values.sum(middle) if middle else values)
+    def summed(each: Tensor) -> Dense:
+        middle = tuple(range(1, each.dim() - values["weight"].dim()))
+        return Dense(each.sum(middle) if middle else each)
 
     return {"weight": summed(d * slope), "bias": summed(d)}
 
@@ -138,21 +133,20 @@ def _may_be_affine(call: Call) -> bool:
 
 
 def _is_affine(at: float, call: Call) -> bool:
-    """Try on a completion whether this weight gives the slope; autograd is the judge.
+    """Try whether this weight gives the slope; autograd is the judge.
 
     A norm that multiplies by its weight gives it at 1, one that adds 1 first at 0.
     """
     if not _may_be_affine(call):
         return False
     values = {local: value.requires_grad_() for local, value in call.values().items()}
-    (result,) = call.run(values, 0)
+    (result,) = call.run(values)
     # Any gradient would do that differs from entry to entry.
-    d = call.batch.part(call.inputs[0], 0).to(result)
+    d = call.inputs[0].to(result)
     expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
-    found = {"weight": d * _at(call, at, 0), "bias": d}
+    found = _affine(at, call, [d])
     return all(
-        gradient is not None
-        and agree(found[local].reshape(-1, *gradient.shape).sum(0), gradient)
+        gradient is not None and agree(found[local].values.sum(0), gradient)
         for local, gradient in zip(values, expected, strict=True)
     )
 

@@ -12,28 +12,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Change every tensor in nested tuples, lists and dictionaries."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        changed = {key: map_tensors(change, one) for key, one in value.items()}
-        return changed if type(value) is dict else type(value)(**changed)
-    if isinstance(value, tuple | list):
-        parts = [map_tensors(change, one) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return tree_map_only(Tensor, change, value)
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Walk the tensors in nested tuples, lists and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict | tuple | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from tensors_in(one)
+def tensors_in(value: Any) -> list[Tensor]:
+    """List the tensors in nested tuples, lists and dictionaries."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def results_in(value: Any) -> list[Tensor]:
@@ -87,6 +76,14 @@ class NoExactScore(Exception):
         self.reason, self.too_large = reason, too_large
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there was too little memory, and nothing of a module."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # What PyTorch's allocator of host memory raises.
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
 @dataclass
 class Call:
     """One call of a module that answers for parameters, its tensors outside any graph.
@@ -105,7 +102,7 @@ class Call:
     def __post_init__(self) -> None:
         detached = map_tensors(Tensor.detach, (self.args, self.kwargs, self.results))
         self.args, self.kwargs, self.results = detached
-        self.inputs = list(tensors_in((self.args, self.kwargs)))
+        self.inputs = tensors_in((self.args, self.kwargs))
         self._versions = [tensor._version for tensor in self.inputs]
 
     @property

@@ -91,7 +91,7 @@ class ModuleHooks:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         # The head in slices runs the model once more, on a single token.
-        self._tokens = self._tokens or next(tensors_in((args, kwargs))).shape[1]
+        self._tokens = self._tokens or tensors_in((args, kwargs))[0].shape[1]
 
     def _forward(
         self,
@@ -106,11 +106,10 @@ class ModuleHooks:
             return None
         batch = Batch(self.rows, self._tokens, self._shared)
         call = Call(owner, module, own, args, kwargs, results_in(output), batch)
-        several = len(call.results) > 1
         if not self.meet_call(call):
             return None
         exposed: list[Tensor] = []
-        output = map_tensors(partial(_expose, call, several, exposed), output)
+        output = map_tensors(partial(_expose, call, len(call.results) > 1, exposed), output)
         back = partial(self._backward, call)
         if len(exposed) == 1:
             exposed[0].register_hook(lambda d: back([d]))
@@ -126,13 +125,8 @@ class ModuleHooks:
             torch.zeros_like(call.results[at]) if d is None else d
             for at, d in enumerate(gradients)
         ]
-        with self._replay():
-            self.meet_gradients(call, found)
-
-    @contextmanager
-    def _replay(self) -> Iterator[None]:
         self.replaying = True
         try:
-            yield
+            self.meet_gradients(call, found)
         finally:
             self.replaying = False

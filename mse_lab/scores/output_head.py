@@ -147,11 +147,8 @@ class _TokenLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
         hidden, tokens, total = ctx.saved_tensors
         rows = _LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
-        weight, pulled, bias = (
-            ctx.head.module.weight,
-            torch.zeros_like(total)[..., None],
-            [],
-        )
+        weight = ctx.head.module.weight
+        pulled, bias = torch.zeros_like(total)[..., None], []
         for part in ctx.head.parts(hidden):
             d = rows[..., part]
             pulled = pulled + d @ weight[part]

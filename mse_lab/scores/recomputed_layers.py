@@ -51,18 +51,15 @@ class _Call(NamedTuple):
             tokens = hidden.shape[1] if tensor.dim() == 3 else tensor.shape[1]
             return len(tensor) == 1 or tensor.shape[:2] == (len(hidden), tokens)
 
-        given = list(tensors_in((self.arguments, self.keywords)))
+        given = tensors_in((self.arguments, self.keywords))
         return not any(tensor.requires_grad for tensor in given) and all(
             tensor.dim() < 3 or is_known(tensor) for tensor in given
         )
 
     def parts(self, count: int) -> Iterator[slice]:
-        """Cut completions into slices of so many."""
-        yield from (slice(at, at + self.step) for at in range(0, count, self.step))
+        return (slice(at, at + self.step) for at in range(0, count, self.step))
 
     def run(self, hidden: Tensor, part: slice, count: int) -> Tensor:
-        """Run the layer on a part of the completions."""
-
         def cut(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(cut(one) for one in value)

@@ -132,7 +132,6 @@ class Recorder(ModuleHooks):
             self.meet(name, found[local])
 
     def _refuse(self, call: Call, reason: str, names: Sequence[str] = ()) -> InputError:
-        """Say that a pass is not as the calibration pass was."""
         return refuse(self._policy, names or list(call.own.values()), reason)
 
     def _reduce(self, name: str) -> None:

@@ -2,11 +2,9 @@
 
 It is made once for a policy, in a calibration pass: a few tokens run forward and backward
 like a block of completions. Each module that owns parameters takes the first of `RULES`
-that fits and whose gradient comes back; where none does (its rows are not the
-completions', or its parameters are used without calling it) the module around it answers,
-and so do those of its like in other layers. What no module can answer for is refused by
-name. What depends on the tokens, such as the expert that one meets, is left to the pass.
-`print(find_plan(policy))` shows it.
+that fits; where none does (its rows are not the completions', or it is not called) the
+module around it answers, in all layers alike. What no module can answer for is refused by
+name. `print(find_plan(policy))` shows the plan.
 """
 
 import re
@@ -32,6 +30,8 @@ ROWS, TOKENS, OWN_TOKENS = 3, 13, 3
 # Where more kinds of parameters are left out already, the patterns are a choice of what to
 # keep, and it is shorter to add to them than to write down what is not kept.
 _SHORT = 8
+
+_UNCALLED = "it is not called"
 
 # Module -> the parameters it answers for: name inside it -> name.
 Owned = dict[str, dict[str, str]]
@@ -104,57 +104,38 @@ def _calibrate(policy: Policy) -> None:
 
 
 class _Survey(ModuleHooks):
-    """A plain pass: the parameters that autograd reaches, and whose rows are whose.
-
-    `told_apart` has the modules that are called, and whether rows are each completion's.
-    """
+    """A plain pass: the parameters that autograd reaches, and modules in doubt."""
 
     def __init__(self, policy: Policy, modules: Iterable[str]) -> None:
         super().__init__(policy.model, ROWS, shared=0)
         self.reached: set[str] = set()
-        self.told_apart: dict[str, bool] = {}
+        self.doubts = dict.fromkeys(modules, _UNCALLED)
         gradients = meeting_gradients(policy, lambda name, _: self.reached.add(name))
         with gradients, self.hooked({name: {} for name in modules}):
             _calibrate(policy)
 
     def meet_call(self, call: Call) -> bool:
         """See whose rows are whose, and leave it at that."""
-        self.told_apart[call.owner] = (
-            self.told_apart.get(call.owner, True) and call.attributed
-        )
+        if not call.attributed:
+            self.doubts[call.owner] = "its batch is not the completions'"
+        elif self.doubts.get(call.owner) == _UNCALLED:
+            del self.doubts[call.owner]
         return False
-
-    def used(self, owned: Owned) -> Owned:
-        """Leave out modules of which autograd reaches no parameter."""
-        return {
-            owner: own
-            for owner, own in owned.items()
-            if self.reached.intersection(own.values())
-        }
-
-    def doubts(self, owned: Owned) -> dict[str, str]:
-        """Say which modules cannot answer, and why."""
-        reasons = {False: "its batch is not the completions'", None: "it is not called"}
-        found = {owner: self.told_apart.get(owner) for owner in self.used(owned)}
-        return {owner: reasons[apart] for owner, apart in found.items() if not apart}
 
 
 class _Trial(ModuleHooks):
-    """A pass like a block's: each module's rule, as its place in `RULES`, or doubts."""
+    """A pass like a block's: each module's rule, as its place in `RULES`, or a doubt."""
 
     def __init__(self, policy: Policy, owned: Owned) -> None:
         super().__init__(policy.model, ROWS, shared=0)
         self.rules: dict[str, int] = {}
+        self.doubts: dict[str, str] = {}
         self._policy = policy
-        self._doubts: dict[str, str] = {}
         self._unanswered: Counter[str] = Counter()
         with self.hooked(owned):
             _calibrate(policy)
-
-    def doubts(self) -> dict[str, str]:
-        """Say which modules cannot answer, and why."""
-        lost = dict.fromkeys(+self._unanswered, "no gradient reaches its result")
-        return lost | self._doubts
+        for owner in +self._unanswered:
+            self.doubts.setdefault(owner, "no gradient reaches its result")
 
     def meet_call(self, call: Call) -> bool:
         """Await the gradient of its results."""
@@ -165,8 +146,8 @@ class _Trial(ModuleHooks):
         """Take the first rule that fits; for several calls, one that fits them all."""
         self._unanswered[call.owner] -= 1
         if call.changed:
-            self._doubts[call.owner] = "its input is changed after the call"
-        if call.owner not in self._doubts:
+            self.doubts[call.owner] = "its input is changed after the call"
+        if call.owner not in self.doubts:
             first = self.rules.get(call.owner, 0)
             self.rules[call.owner] = max(first, self._find_rule(call, gradients))
 
@@ -181,7 +162,7 @@ class _Trial(ModuleHooks):
                 if no.too_large:
                     raise refuse(self._policy, no.too_large, no.reason) from None
                 reason = no.reason
-        self._doubts[call.owner] = reason
+        self.doubts[call.owner] = reason
         return len(RULES)
 
 
@@ -210,26 +191,25 @@ def _make_plan(policy: Policy) -> ScoringPlan:
     owned = {
         name: own for name in modules if (own := own_parameters(policy, modules[name]))
     }
-    whys: dict[str, str] = {}
-    survey = _Survey(policy, modules)
+    survey, whys = _Survey(policy, modules), dict[str, str]()
     while True:
-        if not (doubts := survey.doubts(owned)):
-            trial = _Trial(policy, survey.used(owned))
-            if not (doubts := trial.doubts()):
+        used = {
+            name: own for name, own in owned.items() if survey.reached & {*own.values()}
+        }
+        doubts = {name: survey.doubts[name] for name in used if name in survey.doubts}
+        if not doubts:
+            trial = _Trial(policy, used)
+            if not (doubts := trial.doubts):
                 break
         owned = _hand_up(policy, owned, doubts, whys)
-    return ScoringPlan(
-        {
-            name: Answer(
-                name,
-                owned[name],
-                RULES[trial.rules[name]],
-                whys.get(name, type(modules[name]).__name__),
-            )
-            for name in modules
-            if name in trial.rules
-        }
-    )
+    answers = [
+        Answer(
+            name, owned[name], RULES[place], whys.get(name, type(modules[name]).__name__)
+        )
+        for name in modules
+        if (place := trial.rules.get(name)) is not None
+    ]
+    return ScoringPlan({answer.module: answer for answer in answers})
 
 
 def kind(name: str) -> str:

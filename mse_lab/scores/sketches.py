@@ -43,7 +43,6 @@ def flatten(gradient: Mapping[str, Tensor]) -> NDArray[np.float32]:
 
 
 def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
-    """Draw random bits, a sign each."""
     bits = np.frombuffer(rng.bytes(math.ceil(count / 8)), np.uint8)
     return np.unpackbits(bits, count=count).view(np.bool_)
 

@@ -10,14 +10,12 @@ matrix has cross terms:
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from mse_lab.scores.factors import (
     LOW_PRECISION,
-    Dense,
     Factor,
     OuterProducts,
     RoutedProducts,
@@ -62,27 +60,23 @@ def _reduce_routed(routed: RoutedProducts, reference_ERC: Tensor) -> Reduced:
     return reduce(Reduced.plus, reduced)
 
 
-def _joined(kind: Any, factors: Sequence[Factor]) -> Any:
-    """Join the uses of one kind into one; None where there are none."""
-    uses = [factor for factor in factors if isinstance(factor, kind)]
-    return kind.join(uses) if len(uses) > 1 else next(iter(uses), None)
-
-
 def _reduce(factors: Sequence[Factor], reference: Tensor) -> Reduced:
-    if any(isinstance(factor, Dense) for factor in factors):
+    routed = [factor for factor in factors if isinstance(factor, RoutedProducts)]
+    outer = [factor for factor in factors if isinstance(factor, OuterProducts)]
+    sums = [factor for factor in factors if isinstance(factor, RowSums)]
+    factored = len(routed) + len(outer) + len(sums)
+    if len(routed) > 1 or factored < len(factors):  # by the definition
         whole_ND = torch.stack([one.dense(reference.shape) for one in factors]).sum(0)
         reduced = Reduced.zero(len(whole_ND), whole_ND.device)
         reduced.add(whole_ND, reference)
         return reduced
-    routed, outer, sums = (
-        _joined(kind, factors) for kind in (RoutedProducts, OuterProducts, RowSums)
-    )
-    parts = [
-        routed and _reduce_routed(routed, reference),
-        outer and reduce_outer(outer, reference),
-        sums and _reduce_rows(sums, outer, reference),
-    ]
-    return reduce(Reduced.plus, filter(None, parts))
+    product = OuterProducts.join(outer) if outer else None
+    parts = [_reduce_routed(one, reference) for one in routed]
+    if product is not None:
+        parts.append(reduce_outer(product, reference))
+    if sums:
+        parts.append(_reduce_rows(RowSums.join(sums), product, reference))
+    return reduce(Reduced.plus, parts)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from mse_lab.probe import patterns
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
-from scores.test_block import (
+from plain_scores import (
     PROMPT,
     autograd_scores,
     joined,

@@ -16,7 +16,7 @@ from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, sco
 from mse_lab.scores import factors
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.reference import weighted_gradient
-from scores.test_block import random_reference
+from plain_scores import random_reference
 
 PROMPT = list(range(3, 43))
 NEW = 12

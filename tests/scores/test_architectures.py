@@ -19,7 +19,7 @@ from mse_lab.scores import module_hooks
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.module_calls import Batch
 from mse_lab.scores.reference import weighted_gradient
-from scores.test_block import (
+from plain_scores import (
     PROMPT,
     autograd_scores,
     joined,

@@ -8,59 +8,20 @@ import torch
 
 from enumerated import as_completions
 from models import random_policy
-from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import factors, tied_parameters
+from mse_lab.scores import factors
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.scoring_plan import find_plan
-
-PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
-
-# GPT-2 computes in the model's precision; the others compute norms and softmax in float32
-# whatever the model's precision.
-TOLERANCE = {"gpt2": 1e-10, "qwen2": 1e-5, "llama": 1e-5, "qwen3": 1e-5, "gemma2": 1e-5}
-
-
-def some_completions(policy, count=9):
-    """Take tokens at random: peaked policies draw the same completions again and again."""
-    vocabulary = len(policy.model.get_input_embeddings().weight)
-    tokens_NT = np.random.default_rng(0).integers(vocabulary, size=(8 * count, 6))
-    ends_NT = np.isin(tokens_NT, policy.end_tokens)
-    lengths_N = np.where(ends_NT.any(1), ends_NT.argmax(1) + 1, 6)
-    some = Completions(tokens_NT, lengths_N, np.zeros(8 * count), ends_NT.any(1))
-    some = some.distinct()[0][:count]
-    with torch.no_grad():
-        log_probs = sequence_log_probs(policy, PROMPT, some)
-    return dataclasses.replace(some, log_probs_N=log_probs.double().numpy())
-
-
-def autograd_scores(policy, completions, prompt=PROMPT):
-    """Score each completion alone, by plain autograd, (N, D)."""
-    rows = []
-    for index in range(len(completions)):
-        with torch.enable_grad(), policy.differentiable():
-            sequence_log_probs(
-                policy, prompt, completions[index : index + 1]
-            ).sum().backward()
-            rows.append(torch.cat([p.grad.flatten() for p in policy.parameters.values()]))
-    return torch.stack(rows).double().numpy()
-
-
-def random_reference(policy):
-    generator = torch.Generator().manual_seed(1)
-    return {
-        name: torch.randn(p.shape, generator=generator, dtype=p.dtype)
-        for name, p in policy.parameters.items()
-    }
-
-
-def joined(reference):
-    return torch.cat([part.flatten() for part in reference.values()]).double().numpy()
-
-
-def relative_gap(found, expected):
-    return np.abs(found - expected).max() / np.abs(expected).max()
+from plain_scores import (
+    PROMPT,
+    TOLERANCE,
+    autograd_scores,
+    joined,
+    random_reference,
+    relative_gap,
+    some_completions,
+)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
@@ -133,16 +94,6 @@ def test_memory_changes_no_score(monkeypatch, architecture, way, tied):
         np.testing.assert_allclose(found.norms2[name], norms2, rtol=1e-4, atol=1e-9)
 
 
-def test_layers_are_recomputed_where_no_gradient_enters_them():
-    policy = random_policy()
-    chosen = select_parameters(policy.model, [r"layers\.1\.mlp"])
-    policy = dataclasses.replace(policy, parameters=chosen)
-    completions, reference = some_completions(policy), random_reference(policy)
-    expected = score_block(policy, PROMPT, completions, reference)
-    found = score_block(policy, PROMPT, completions, reference, how=WAYS["parts of layers"])
-    np.testing.assert_allclose(found.gram_NN, expected.gram_NN, rtol=1e-5)
-
-
 def test_norms_alone_where_a_block_does_not_fit():
     policy = random_policy()
     completions, reference = some_completions(policy), random_reference(policy)
@@ -176,21 +127,6 @@ def test_scores_sum_to_the_batch_gradient():
     total = sum(float((part**2).sum()) for part in batch.values())
     np.testing.assert_allclose(found.gram_NN.sum(), total, rtol=1e-5)
     np.testing.assert_allclose(found.products_N.sum(), total, rtol=1e-5)
-
-
-def test_dropped_tied_cross_terms_are_seen(monkeypatch):
-    """Negative control: without the cross terms of both uses the comparison fails."""
-    policy = random_policy("gpt2", tied=True)
-    completions = some_completions(policy)
-    expected = autograd_scores(policy, completions)
-    whole = tied_parameters._reduce_rows
-    monkeypatch.setattr(
-        tied_parameters,
-        "_reduce_rows",
-        lambda sums, outer, reference: whole(sums, None, reference),
-    )
-    found = score_block(policy, PROMPT, completions, random_reference(policy))
-    assert relative_gap(found.gram_NN, expected @ expected.T) > 1e-3
 
 
 def test_padding_changes_nothing():

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from mse_lab.scores import factors
 from mse_lab.scores import outer_products as products
-from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.factors import OuterProducts
 from mse_lab.scores.tied_parameters import reduce_factors
 
 N, T, R, C = 4, 5, 7, 3
@@ -22,51 +21,6 @@ def normal(generator, *shape):
 
 def outer(generator, tokens=T):
     return OuterProducts(normal(generator, N, tokens, R), normal(generator, N, tokens, C))
-
-
-def rows(generator):
-    index = torch.randint(0, R, (N, T), generator=generator)
-    return RowSums(index, normal(generator, N, T, C))
-
-
-def dense(factor):
-    """Form a factor's gradients by the definition, one completion at a time."""
-    whole = torch.zeros(N, R, C, dtype=torch.float64)
-    for completion in range(N):
-        if isinstance(factor, Dense):
-            whole[completion] = factor.values[completion]
-            continue
-        for token in range(factor.columns_NTC.shape[1]):
-            column = factor.columns_NTC[completion, token]
-            if isinstance(factor, OuterProducts):
-                whole[completion] += torch.outer(factor.rows_NTR[completion, token], column)
-            else:
-                whole[completion, factor.index_NT[completion, token]] += column
-    return whole.flatten(1)
-
-
-@pytest.mark.parametrize("cheaper", ["forming", "contracting"])
-@pytest.mark.parametrize("slice_bytes", [1, 2**26], ids=["sliced", "whole"])
-@pytest.mark.parametrize(
-    "uses",
-    [
-        (outer,),
-        (rows,),
-        (outer, rows),
-        (outer, outer, rows, rows),
-        (lambda g: Dense(normal(g, N, R, C)), outer, rows),
-    ],
-    ids=["linear", "embedding", "tied", "used twice", "with dense"],
-)
-def test_reduction_equals_definition(monkeypatch, generator, cheaper, slice_bytes, uses):
-    monkeypatch.setattr(products, "_forming_is_cheaper", lambda _: cheaper == "forming")
-    monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
-    terms = [use(generator) for use in uses]
-    reference = normal(generator, R, C)
-    whole = sum(dense(term) for term in terms)
-    reduced = reduce_factors(terms, reference)
-    torch.testing.assert_close(reduced.gram_NN, whole @ whole.T)
-    torch.testing.assert_close(reduced.products_N, whole @ reference.flatten())
 
 
 def with_shared_columns(generator, tokens, shared, rows, columns):
@@ -110,7 +64,7 @@ def test_split_of_columns_that_differ_would_be_seen(monkeypatch, generator):
     """Negative control: tokens that are not shared must not be declared so."""
     monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
     term = outer(generator)._replace(shared=2)
-    whole = dense(term)
+    whole = (term.rows_NTR.mT @ term.columns_NTC).flatten(1)
     reduced = reduce_factors([term], normal(generator, R, C))
     assert (reduced.gram_NN - whole @ whole.T).abs().max() > 0.1
 
@@ -123,16 +77,3 @@ def test_split_where_the_prompt_is_short_beside_the_matrix(generator):
         with_shared_columns(generator, 64, 60, 32, 32)
     )
     assert not products._splitting_is_cheaper(wide._replace(shared=0))
-
-
-def test_low_precision_is_summed_in_float32(generator):
-    term = outer(generator)
-    low = OuterProducts(term.rows_NTR.bfloat16(), term.columns_NTC.bfloat16())
-    exact = OuterProducts(low.rows_NTR.double(), low.columns_NTC.double())
-    reference = normal(generator, R, C)
-    torch.testing.assert_close(
-        reduce_factors([low], reference.float()).gram_NN,
-        reduce_factors([exact], reference).gram_NN,
-        rtol=1e-5,
-        atol=1e-5,
-    )

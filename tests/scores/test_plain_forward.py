@@ -11,7 +11,7 @@ from enumerated import plain_score
 from models import random_policy
 from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
-from scores.test_block import (
+from plain_scores import (
     PROMPT,
     TOLERANCE,
     random_reference,

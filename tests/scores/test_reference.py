@@ -15,7 +15,7 @@ from mse_lab.scores.reference import (
     measure_reference,
     weighted_gradient,
 )
-from scores.test_block import PROMPT, autograd_scores, some_completions
+from plain_scores import PROMPT, autograd_scores, some_completions
 
 
 def join(gradient, policy):

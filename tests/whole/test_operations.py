@@ -13,7 +13,7 @@ from mse_lab.scores import recorder
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.factors import OuterProducts, RowSums
 from mse_lab.scores.tied_parameters import reduce_factors
-from scores.test_block import PROMPT, random_reference, some_completions
+from plain_scores import PROMPT, random_reference, some_completions
 
 HIDDEN, INNER = SIZES["hidden_size"], SIZES["intermediate_size"]
 HEADS, KEYS = SIZES["num_attention_heads"], SIZES["num_key_value_heads"]

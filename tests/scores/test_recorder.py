@@ -1,0 +1,39 @@
+"""The recorder: what a block does not use has no score, what is unforeseen is refused."""
+
+import pytest
+import torch
+
+from enumerated import as_completions
+from foreign_modules import Unused, assert_exact, linear, policy_with
+from mse_lab.errors import InputError
+from mse_lab.scores.block import score_block
+from plain_scores import PROMPT, random_reference, some_completions
+
+
+def test_what_a_block_does_not_depend_on_has_no_score():
+    """Its module is called, and its reference is not zero."""
+    policy = policy_with(Unused)
+    short = as_completions([[4, 1], [2]])
+    found = score_block(policy, PROMPT, short, random_reference(policy))
+    inner = [name for name in policy.parameters if "inner" in name]
+    assert len(inner) == 2
+    assert all((found.norms2[name] == 0).all() for name in inner)
+    assert_exact(policy, as_completions([[4, 5, 6, 7, 8, 1], [5, 6, 9, 9, 8, 7]]))
+
+
+class Sometimes(torch.nn.Module):
+    """Multiplies by a parameter only where a sequence is longer than the calibration's."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = linear()
+
+    def forward(self, x):
+        return self.inner(x) if x.shape[1] > 20 else x
+
+
+def test_what_the_calibration_did_not_meet_is_refused():
+    policy = policy_with(Sometimes)
+    completions = some_completions(policy, 3)
+    with pytest.raises(InputError, match="the calibration pass did not use it"):
+        score_block(policy, PROMPT * 3, completions, random_reference(policy))
