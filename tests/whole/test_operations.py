@@ -12,6 +12,7 @@ from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores import recorder
 from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.factors import OuterProducts, RowSums
+from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.tied_parameters import reduce_factors
 from plain_scores import PROMPT, random_reference, some_completions
 
@@ -81,6 +82,7 @@ def test_shared_prompt_counts_once(policy):
 def scored(policy, how=None):
     """Operations of scoring a block of six, and tokens read of each."""
     completions, reference = some_completions(policy, 6), random_reference(policy)
+    find_plan(policy)  # made once for a policy, and none of a block
     found = count(lambda: score_block(policy, PROMPT, completions, reference, how=how))
     return found, len(PROMPT) + int(completions.lengths_N.max()) - 1
 
