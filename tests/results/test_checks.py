@@ -1,5 +1,7 @@
 """The checks on the spot, each seen red on what it is there to find."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -65,7 +67,7 @@ def test_top_p_sampling_is_caught(monkeypatch, policy, mass):
 
 
 def test_wrong_temperature_is_caught(policy):
-    warmer = type(policy)(**{**vars(policy), "temperature": 1.0})
+    warmer = replace(policy, temperature=1.0)
     assert not check_drawn_law([gap_of(policy, draw_many(warmer))], "float32").ok
 
 
