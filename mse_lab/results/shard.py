@@ -123,7 +123,6 @@ class Shard:
 
 def stack(shards: Sequence[Shard]) -> Pools:
     """Stack prompts into pools, their products with one another made."""
-
     means, differences = (
         [getattr(shard, name) for shard in shards] for name in ("mean_D", "difference_D")
     )

@@ -12,7 +12,7 @@ from mse_lab.estimators.binary import is_binary
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
-from mse_lab.results.mend import mend
+from mse_lab.results.finished_run import mend
 from mse_lab.results.shard import Shard
 from mse_lab.run.one_prompt import Bench, measure_prompt
 from mse_lab.run.prepare import Prepared
