@@ -73,8 +73,7 @@ def read_tables(folder: Path) -> Tables:
 
 def read_probe(folder: Path) -> Probe:
     """Read the configuration of a run."""
-    record = Record(folder)
-    return parse_probe(record.configuration(), str(record.path("config.yaml")))
+    return parse_probe(Record(folder).configuration(), str(folder / "config.yaml"))
 
 
 def read_finished(folder: Path) -> Finished:

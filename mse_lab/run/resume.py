@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from mse_lab.errors import InputError
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
