@@ -16,7 +16,7 @@ from mse_lab.answers.judgement import decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.arrays import Floats
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = Statement(

@@ -23,7 +23,7 @@ from mse_lab.answers.assumption_2 import (
 from mse_lab.answers.claim import Claim, Statement, compare, describe
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 
 PROMPT_ONLY = Statement(
     "Corollary 5 (prompt-only baselines)",

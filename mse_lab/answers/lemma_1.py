@@ -18,9 +18,9 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
-from mse_lab.mse.grouping import form_groups, group_grams
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.replicates import form_groups, group_grams
 
 # Far above the rounding of sums of at most some thousand float64, far below 1/G.
 ROUNDING = 1e-10

@@ -188,7 +188,7 @@ class FinishedRun(MeasuredRun):
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Where and when it was measured."""
-        return self._record_with("environment.json").read_environment()
+        return self._record_with("environment.json").read("environment.json")
 
 
 def read_run(folder: Path, key: str = "") -> FinishedRun:

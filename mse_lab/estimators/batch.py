@@ -13,7 +13,6 @@ from scipy.special import betaln, xlog1py, xlogy
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.estimators.binary import check_binary
 from mse_lab.estimators.deviations import (
     Ddof,
     NonNegative,
@@ -21,7 +20,7 @@ from mse_lab.estimators.deviations import (
     divide_or_zero,
     spread,
 )
-from mse_lab.estimators.groups import Groups
+from mse_lab.estimators.groups import Groups, check_binary
 from mse_lab.estimators.leave_one_out import grpo
 
 _BATCH = (0, 2)

@@ -1,4 +1,4 @@
-"""Groups: all that an estimator may look at."""
+"""Groups: all that an estimator may look at; whether their rewards are all 0 or 1."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,17 @@ class Groups:
     norms2_PRG: Floats
     value_P: Floats
     best_constant_PR: Floats
+
+
+def is_binary(rewards: Floats) -> bool:
+    """Whether all rewards are 0 or 1."""
+    return bool(np.isin(rewards, (0, 1)).all())
+
+
+def check_binary(rewards: Floats, name: str) -> None:
+    """Refuse, in the name of an estimator, rewards that are neither 0 nor 1."""
+    if not is_binary(rewards):
+        other = rewards[~np.isin(rewards, (0, 1))].flat[0]
+        raise InputError(
+            f"estimators: {name} needs rewards of 0 or 1, not {other:g}; remove it"
+        )

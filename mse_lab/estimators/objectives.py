@@ -14,9 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from mse_lab.arrays import Floats
-from mse_lab.estimators.binary import check_binary
 from mse_lab.estimators.deviations import NonNegative, deviations, divide_or_zero
-from mse_lab.estimators.groups import Groups
+from mse_lab.estimators.groups import Groups, check_binary
 
 Attempts = Annotated[int, Field(ge=1, strict=True)]
 

@@ -10,7 +10,8 @@ of the length dial, which all estimators have:
       - {name: "my_package.weights:clipped", clip: 2, unbiased: false, reward_only: true}
 
 A user's own is a function `weights(groups: Groups, *, param=default) -> weights_PRG`. It
-counts as biased, and as looking at everything, unless its entry says otherwise.
+counts as biased, and as looking at everything, unless its entry says otherwise by
+attributes of `Estimator`.
 """
 
 import inspect
@@ -41,21 +42,17 @@ from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quan
 from mse_lab.probe.foreign_code import guard, load_function
 from mse_lab.probe.schema import EstimatorEntry, Positive
 
-Weights = Callable[[Groups], Floats]
-
 
 @dataclass(frozen=True)
 class Estimator:
     """An estimator as a run uses it.
 
     Attributes:
-        name: As in the probe, with the parameters given there, `pass-at-k(k=4)`; heads its
-            rows and arrays.
+        name: As in the probe, with the parameters given there: `pass-at-k(k=4)`.
         weights: Groups -> weights w_i, (P, R, G).
         source: Where it is defined.
         unbiased: Its mean is the gradient of the mean reward.
-        reward_only: Its weights depend on the group's rewards and the prompt's value alone,
-            so for rewards in {0, 1} its law follows from four numbers.
+        reward_only: Its weights depend on the group's rewards and the prompt's value alone.
         knows_value: Its weights depend on the prompt's value, whose estimate varies.
         learns_baseline: Its weights depend on b*, which is learnt from other groups.
         group_local: It looks at no other prompt, so prompts' errors are independent.
@@ -66,7 +63,7 @@ class Estimator:
     """
 
     name: str
-    weights: Weights
+    weights: Callable[[Groups], Floats]
     source: str = ""
     unbiased: bool = False
     reward_only: bool = False
@@ -79,15 +76,17 @@ class Estimator:
     size_parameter: str | None = None
 
 
-# Flags that many share. The first two say what the weights look at.
 Flags = dict[str, Any]
-_REWARDS: Flags = {"reward_only": True, "group_local": True}
-_GROUP: Flags = {"group_local": True}
 _UNBIASED: Flags = {"unbiased": True}
+# What the weights look at.
+_GROUP: Flags = {"group_local": True}
+_REWARDS: Flags = {"group_local": True, "reward_only": True}
+# What they need.
 _PAIR: Flags = {"smallest_group": 2}
+_BINARY_PAIR: Flags = {"smallest_group": 2, "binary": True}
 _PROMPTS: Flags = {"smallest_batch": 2}
 
-_FROM_THE_GROUP = (
+_LIST = (
     Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
     Estimator(
         "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
@@ -116,29 +115,23 @@ _FROM_THE_GROUP = (
     ),
     Estimator("opo", opo, "arXiv 2505.23585", **_GROUP, **_PAIR),
     Estimator("opo-loo", opo_loo, "after arXiv 2505.23585", **_UNBIASED, **_GROUP, **_PAIR),
-    Estimator("maxrl", maxrl, "arXiv 2602.02710", binary=True, **_REWARDS, **_PAIR),
+    Estimator("maxrl", maxrl, "arXiv 2602.02710", **_REWARDS, **_BINARY_PAIR),
     Estimator(
         "pass-at-k",
         pass_at_k,
         "after arXiv 2505.15201",
-        binary=True,
         size_parameter="k",
         **_REWARDS,
-        **_PAIR,
+        **_BINARY_PAIR,
     ),
-)
-
-_FROM_THE_BATCH = (
     Estimator("global-mean", global_mean, "a control", **_UNBIASED, **_PROMPTS),
     Estimator("reinforce++", reinforce_plus_plus, "arXiv 2501.03262"),
     Estimator("batch-std", batch_std, "arXiv 2508.08221", **_PAIR),
     Estimator("shrinkage", shrinkage, "arXiv 2511.03710", **_UNBIASED, **_PAIR, **_PROMPTS),
-    Estimator("bnpo", bnpo, "arXiv 2506.02864", binary=True, **_PAIR, **_PROMPTS),
+    Estimator("bnpo", bnpo, "arXiv 2506.02864", **_BINARY_PAIR, **_PROMPTS),
 )
 
-ESTIMATORS: dict[str, Estimator] = {
-    estimator.name: estimator for estimator in _FROM_THE_GROUP + _FROM_THE_BATCH
-}
+ESTIMATORS: dict[str, Estimator] = {estimator.name: estimator for estimator in _LIST}
 
 # Characters of a name with its parameters, which heads rows and arrays.
 LONGEST_NAME = 200
@@ -146,35 +139,32 @@ LONGEST_NAME = 200
 # What the entry of a user's own may say of it.
 _DECLARATIONS: dict[str, Any] = {
     "source": str,
-    "unbiased": StrictBool,
-    "reward_only": StrictBool,
-    "group_local": StrictBool,
-    "knows_value": StrictBool,
-    "binary": StrictBool,
-    "smallest_group": Positive,
-    "smallest_batch": Positive,
+    **dict.fromkeys(("unbiased", "reward_only", "group_local"), StrictBool),
+    **dict.fromkeys(("knows_value", "binary"), StrictBool),
+    **dict.fromkeys(("smallest_group", "smallest_batch"), Positive),
 }
 
 
-def _checked(name: str, key: str, value: Any, kind: Any) -> Any:
-    """Validate the value of a parameter against its annotation."""
-    try:
-        return TypeAdapter(kind).validate_python(value)
-    except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
-        raise InputError(f"estimators: {name}: {key} = {shown(value)}: {reason}") from None
-
-
-def _kind(parameter: inspect.Parameter | None) -> Any:
-    """Annotation of a parameter; Any where there is none, or one only as text."""
-    kind = Any if parameter is None else parameter.annotation
-    return Any if kind is inspect.Parameter.empty or isinstance(kind, str) else kind
+def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Flags:
+    """Validate values against annotations; one that has none, or a text, is as it is."""
+    found = dict(given)
+    for key, value in given.items():
+        kind = kinds.get(key, inspect.Parameter.empty)
+        if kind is inspect.Parameter.empty or isinstance(kind, str):
+            continue
+        try:
+            found[key] = TypeAdapter(kind).validate_python(value)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
+            said = f"{name}: {key} = {shown(value)}: {reason}"
+            raise InputError(f"estimators: {said}") from None
+    return found
 
 
 def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
     """See that the estimator takes these parameters, and that none is missing."""
-    # All after the first, the groups.
-    known = dict(list(inspect.signature(estimator.weights).parameters.items())[1:])
+    parameters = list(inspect.signature(estimator.weights).parameters.values())
+    known = {one.name: one for one in parameters[1:]}  # all after the groups
     takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
     for key in given:
         if key not in known and not takes_any:
@@ -184,10 +174,8 @@ def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[st
         variadic = one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
         if one.default is one.empty and key not in given and not variadic:
             raise InputError(f"estimators: {estimator.name} needs {key}; add it")
-    return {
-        key: _checked(estimator.name, key, value, _kind(known.get(key)))
-        for key, value in given.items()
-    }
+    kinds = {key: one.annotation for key, one in known.items()}
+    return _checked(estimator.name, given, kinds)
 
 
 def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimator:
@@ -246,17 +234,11 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
             )
         return found.astype(np.float64)
 
-    said = {
-        key: _checked(name, key, value, _DECLARATIONS[key])
-        for key, value in declared.items()
-    }
-    return Estimator(name, weights, **said)
+    return Estimator(name, weights, **_checked(name, declared, _DECLARATIONS))
 
 
 def find_estimator(entry: EstimatorEntry) -> Estimator:
     """Look up an entry of a probe's `estimators`, a name or a mapping as above.
-
-    That of a user's own may also hold attributes of `Estimator`, `unbiased: true`, say.
 
     Raises:
         InputError: There is no such estimator, or it does not take these parameters.
@@ -265,8 +247,7 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     'pass-at-k(k=4)'
     """
     given = {"name": entry} if isinstance(entry, str) else dict(entry)
-    name = given.pop("name")
-    length = given.pop("length", None)
+    name, length = given.pop("name"), given.pop("length", None)
     if ":" in name:
         declared = {key: given.pop(key) for key in _DECLARATIONS if key in given}
         estimator = _users_own(name, declared)
@@ -280,7 +261,7 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
         raise InputError(f"estimators: unknown {shorten(name)}; {hint}")
     if length is None:
         return estimator
-    return _with_length(estimator, _checked(name, "length", length, Length))
+    return _with_length(estimator, **_checked(name, {"length": length}, {"length": Length}))
 
 
 def _check_sizes(
@@ -303,12 +284,9 @@ def find_estimators(
     group_sizes: Sequence[int],
     prompts: int | None = None,
 ) -> list[Estimator]:
-    """Look up all of a probe's estimators and see that its sizes suit them.
+    """Look up all of a probe's `estimators` and see that its sizes suit them.
 
-    Args:
-        entries: The probe's `estimators`.
-        group_sizes: The probe's `group_sizes`.
-        prompts: P; None leaves it to the estimators themselves to refuse.
+    Where the number of prompts is not given, they themselves refuse too few.
 
     Raises:
         InputError: An entry is unknown, stands twice, or has too few to look at.

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.intervals import LARGEST_LOG, Estimate, Statistic
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import gradient_noise
@@ -88,11 +88,7 @@ def measure_constants(pools: Pools) -> Constants:
 
 @dataclass(frozen=True)
 class Population:
-    """The distribution of prompts that a run's prompts are drawn from.
-
-    Attributes:
-        pools: Pools of three prompts or more.
-    """
+    """The distribution of prompts that a run's prompts, three or more, are drawn from."""
 
     pools: Pools
 
@@ -139,7 +135,7 @@ class Population:
         if min(figure(self.constants).min(), figure(self.without_one).min()) <= 0:
             return self.estimate(figure, level)
         logs = self.estimate(lambda one: np.log(figure(one)), level)
-        return Estimate(*(math.exp(min(end, 700.0)) for end in logs))
+        return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:
         """Give one of the constants its interval."""

@@ -96,10 +96,9 @@ def _add_groups(one: Floats, other: Floats) -> Floats:
 
 
 Parts = Mapping[str, Floats]
-Adding = Callable[[Floats, Floats], Floats]
 
 
-def _sum_by_run(one: Parts, other: Parts, add: Adding) -> Parts:
+def _sum_by_run(one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]) -> Parts:
     """Add what is known of the same run; keep the rest."""
     both = {run: add(one[run], other[run]) for run in one if run in other}
     return {**one, **other, **both}
@@ -202,12 +201,9 @@ class Statistic:
     def interval(
         self, level: float, *, positive: bool = False, most_degrees: float = math.inf
     ) -> Estimate:
-        """Give the value its interval; NaN where there is no value.
+        """Give the value its interval of nominal coverage; NaN where there is no value.
 
-        Args:
-            level: Nominal coverage.
-            positive: Whether what is estimated is positive by nature.
-            most_degrees: A bound on the degrees of freedom from elsewhere.
+        It may be positive by nature; its degrees of freedom may be bounded from elsewhere.
         """
         if not math.isfinite(self.value):
             return UNKNOWN

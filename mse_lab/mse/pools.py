@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import LARGEST, LEAST, Arrays, Floats
 from mse_lab.errors import InputError, nearest
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
@@ -67,11 +67,8 @@ class Pools:
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
         """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
 
-        What is too small to be computed with is taken as zero.
-
-        Args:
-            arrays: By the names of the attributes; the two `kind_*` may be absent.
-            least_blocks: How many blocks K a prompt must have; a bootstrap needs two.
+        The two `kind_*` may be absent. What is too small to be computed with is zero. A
+        spread needs `least_blocks`, of two blocks K.
 
         Raises:
             InputError: One is missing, of another shape than its axes say, or holds what
@@ -80,9 +77,9 @@ class Pools:
         given = _named(arrays, [field.name for field in fields(cls)])
         _see_shapes(given, least_blocks)
         found = {name: _as_numbers(name, array) for name, array in given.items()}
-        shape = found["rewards_PN"].shape
-        none = (np.zeros((*shape, 0)), np.zeros((shape[0], 0)))
-        return cls(**{**dict(zip(KINDS, none, strict=True)), **found})
+        none_PN0 = np.zeros((*found["rewards_PN"].shape, 0))
+        kinds = dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True))
+        return cls(**(kinds | found))
 
     @property
     def prompts(self) -> int:
@@ -195,7 +192,7 @@ def _see_shapes(arrays: Arrays, least_blocks: int) -> None:
 
 
 def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """See that an array holds what can be measured and computed with."""
+    """Refuse what cannot be measured or computed with."""
     if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
         raise InputError(f"{name}: holds {array.dtype}, not numbers of 64 bits or less")
     numbers = array.astype(np.float64, copy=False)
@@ -219,15 +216,7 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
-    """Multiply every vector of one list with every one of another, summed in float64.
-
-    Args:
-        left: P vectors of D numbers.
-        right: Q vectors of D numbers.
-
-    Returns:
-        The inner products (P, Q).
-    """
+    """Inner products (P, Q) of P vectors of D numbers with Q others, summed in float64."""
     size, total = len(left[0]), np.zeros((len(left), len(right)))
     for start in range(0, size, CHUNK):
         first, second = (

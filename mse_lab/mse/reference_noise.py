@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools

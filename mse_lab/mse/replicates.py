@@ -4,7 +4,8 @@
 
 for g_hat = (1/G) sum_i w_i W_i. For an unbiased estimator its mean over everything random
 is the MSE exactly; a single error may be negative. Groups are disjoint, and the same for
-all estimators, so that differences and ratios of their errors are paired.
+all estimators, so that differences and ratios of their errors are paired. All sizes cut the
+same blocks, so small groups come in larger numbers for nothing.
 
 A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
 S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
@@ -19,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.grouping import form_groups, group_grams
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
 
@@ -32,6 +32,37 @@ class Key(NamedTuple):
 
     estimator: str
     group_size: int
+
+
+def _best_constant(pools: Pools, group_size: int) -> Floats:
+    """b* of each group from all other groups of its prompt, (P, R); 0 without noise."""
+    shape = (pools.prompts, -1, group_size)
+    norms2 = pools.norms2_PN.reshape(shape).sum(-1)
+    weighted = (pools.rewards_PN * pools.norms2_PN).reshape(shape).sum(-1)
+    numerator, denominator = (
+        whole.sum(-1, keepdims=True) - whole for whole in (weighted, norms2)
+    )
+    return divide(numerator, denominator)
+
+
+def form_groups(pools: Pools, group_size: int) -> Groups:
+    """Cut the pools into R = N / G disjoint groups a prompt, in the completions' order."""
+    shape = (pools.prompts, -1, group_size)
+    return Groups(
+        rewards_PRG=pools.rewards_PN.reshape(shape),
+        lengths_PRG=pools.lengths_PN.reshape(shape),
+        norms2_PRG=pools.norms2_PN.reshape(shape),
+        value_P=pools.value_P,
+        best_constant_PR=_best_constant(pools, group_size),
+    )
+
+
+def group_grams(pools: Pools, group_size: int) -> Floats:
+    """Cut the Gram blocks into those of the groups, (P, R, G, G)."""
+    prompts, blocks, largest, _ = pools.gram_PKGG.shape
+    parts = largest // group_size
+    split = pools.gram_PKGG.reshape(prompts, blocks, parts, group_size, parts, group_size)
+    return np.einsum("pkagah->pkagh", split).reshape(prompts, -1, group_size, group_size)
 
 
 def squared_errors(
@@ -75,7 +106,6 @@ def _errors_at(
 
 
 def _cost_of_learning(pools: Pools, size: int) -> Floats:
-    """What learning b* from the other groups adds to each prompt's MSE, (P,)."""
     completions = pools.rewards_PN.shape[1]
     share = completions / (completions - size)
     return np.asarray(share * pool_moments(pools).learning / size)
@@ -90,17 +120,14 @@ def measure_errors(
         Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
         between completions are not known.
     """
-    none = dict.fromkeys((one.name for one in estimators), np.empty((pools.prompts, 0)))
-    known = pools.has_cross_products
+    keys = [Key(one.name, size) for one in estimators for size in group_sizes]
+    if not pools.has_cross_products:
+        return dict.fromkeys(keys, np.empty((pools.prompts, 0)))
     by_size = {
-        size: _errors_at(pools, form_groups(pools, size), estimators) if known else none
+        size: _errors_at(pools, form_groups(pools, size), estimators)
         for size in group_sizes
     }
-    return {
-        Key(one.name, size): by_size[size][one.name]
-        for one in estimators
-        for size in group_sizes
-    }
+    return {key: by_size[key.group_size][key.estimator] for key in keys}
 
 
 def measure_mean(

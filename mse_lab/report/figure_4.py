@@ -61,7 +61,7 @@ def _curves(folder: Path, column: str) -> tuple[Tables, pd.DataFrame]:
         named = dict(zip(_columns("law"), _columns(MSE), strict=True))
         table = table.drop(columns=named.values()).rename(columns=named)
     elif tables.law_only:
-        laws = Record(folder).read_table("laws.csv")
+        laws = Record(folder).read("laws.csv")
         table = laws[laws["group_size"].isin(table["group_size"])]
     return tables, table if column == MSE else table.dropna(subset=_columns(column)[:2])
 

@@ -27,12 +27,9 @@ class Analysis:
 
     Attributes:
         name: The run's name; runs of other names are independent of it.
-        pools: The pools.
         entries: The estimators, as in a probe.
-        group_sizes: Group sizes G.
         level: Coverage of intervals; tests are at one less it.
         resamples: Draws of the reference's noise.
-        seed: Of all draws.
         described: Of each prompt what pools do not know: `prompt`, `category`,
             `mean_length`, `truncated`.
     """

@@ -3,7 +3,7 @@
 - `drawn law equals differentiated law`: the log-probability that each completion was drawn
   with, against the one recomputed by the passes that are differentiated.
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
-  differentiated. The products <W_i, W_j>, i != j, of a block sum to zero on average.
+  differentiated.
 - `completions are the policy's`: of completions from elsewhere, no other law is likelier
   than the policy to have drawn the tokens (`policy/other_laws.py`).
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
@@ -56,14 +56,9 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One check's outcome.
+    """One check's outcome: a figure, what it means, and the bound it may not exceed.
 
-    Attributes:
-        name: What was checked.
-        figure: The measured number; None where the check could not be made.
-        bound: What it may not exceed.
-        ok: Whether it holds; None as the figure.
-        meaning: What the figure is, in words.
+    Where the check could not be made, there is no figure, and `ok` is None.
     """
 
     name: str
@@ -99,17 +94,12 @@ def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64])
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:
-    """Compare the law that was drawn from with the one that was differentiated.
-
-    Args:
-        gaps: `law_gap` of each pool; none where those of the draw are not known.
-        dtype: The model's, which sets the bound.
-    """
+    """Judge `law_gap` of each pool by the model's dtype; none where they are not known."""
     return _check(DRAWN_LAW, float(np.max(gaps)) if gaps else None, LAW_BOUNDS[dtype])
 
 
-def _weights(gram_PKGG: Floats) -> Floats:
-    """Weigh each block (P, K) by the scores' size in the prompt's other blocks."""
+def _weights_of_blocks(gram_PKGG: Floats) -> Floats:
+    """Weigh each (P, K) by the scores' size in the prompt's other blocks."""
     norms2_PK = gram_PKGG.diagonal(axis1=-2, axis2=-1).mean(-1)
     others_PK = (norms2_PK.sum(1, keepdims=True) - norms2_PK) / (norms2_PK.shape[1] - 1)
     sizes_PK = others_PK + LEAST_SIZE * np.median(others_PK)
@@ -137,7 +127,7 @@ def check_mean_score(pools: Pools) -> Check:
     both = own[..., rows] + own[..., columns]
     # ||W_i - W_j||^2, zero to the rounding of float32, in which scores are, where equal.
     varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
-    weighted = np.nan_to_num(pairs) * _weights(pools.gram_PKGG)[..., None]
+    weighted = np.nan_to_num(pairs) * _weights_of_blocks(pools.gram_PKGG)[..., None]
     weighted = weighted[varied_PK]
     squares = (weighted**2).sum(-1)
     total = squares.sum()

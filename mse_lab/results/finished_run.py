@@ -1,5 +1,11 @@
-"""A finished run, read back: what every answer is computed from, without the model."""
+"""A finished run, read back and mended: what answers are computed from, without the model.
 
+What is lost of it and follows from its pools is made again. What pools do not know of a
+prompt stands in `prompts.csv`; where that is lost, in the prompts and in
+`completions.jsonl`.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +14,13 @@ import pandas as pd
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.intact import REMEDY
+from mse_lab.results.inventory import FROM_MODEL
 from mse_lab.results.records import Record
+from mse_lab.results.tables import describe_prompts
 
 
 class Finished(NamedTuple):
@@ -58,14 +67,13 @@ def read_tables(folder: Path) -> Tables:
         raise InputError(
             f"{folder}: no finished run; make it with python run_mse.py run PROBE"
         )
-    mse, prompts = (record.read_table(name) for name in ("mse.csv", "prompts.csv"))
+    mse, prompts = (record.read(name) for name in ("mse.csv", "prompts.csv"))
     return Tables(str(mse["probe"].iloc[0]), mse, prompts, record.read_checks().ok)
 
 
 def read_probe(folder: Path) -> Probe:
     """Read the configuration of a run."""
-    record = Record(folder)
-    return parse_probe(record.configuration(), str(record.path("config.yaml")))
+    return parse_probe(Record(folder).configuration(), str(folder / "config.yaml"))
 
 
 def read_finished(folder: Path) -> Finished:
@@ -81,7 +89,7 @@ def read_finished(folder: Path) -> Finished:
             f"{folder}: tables only; measure it again with "
             f"python run_mse.py run {tables.name}"
         )
-    pools = record.read_pools()
+    pools: Pools = record.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
     finished.see_of_one_run(folder)
     return finished
@@ -90,3 +98,37 @@ def read_finished(folder: Path) -> Finished:
 def read_result(folder: Path) -> Analysis:
     """Read a finished run and analyse it, as it was analysed when it was made."""
     return analyse_run(*read_finished(folder))
+
+
+def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> list[str]:
+    """Make again what is damaged or missing and follows from the pools of a run.
+
+    Returns:
+        The files that are made again; none where something else is damaged, too.
+
+    Raises:
+        InputError: `completions.jsonl` is needed and missing, or of another run.
+    """
+    lost = record.lost()
+    if not lost or not record.has("checks.json") or record.damage(FROM_MODEL):
+        return []
+    if "prompts.csv" in lost:
+        described = _describe(probe, prompts, record.read("completions.jsonl"))
+    else:
+        described = record.read("prompts.csv")
+    finished = Finished(name, probe, record.read("pools.npz"), described)
+    finished.see_of_one_run(record.folder)
+    record.write_tables(analyse_run(*finished), lost)
+    record.write_manifest()
+    return lost
+
+
+def _describe(
+    probe: Probe, prompts: Sequence[Prompt], completions: pd.DataFrame
+) -> pd.DataFrame:
+    """Describe the prompts whose completions are all there."""
+    groups = completions.groupby("prompt")[["length", "truncated"]]
+    size, counts = probe.pool.reference + probe.pool.replicate, groups.size()
+    known = [prompt for prompt in prompts if counts.get(prompt.id) == size]
+    means = groups.mean().loc[[prompt.id for prompt in known]]
+    return describe_prompts(known, means["length"].tolist(), means["truncated"].tolist())

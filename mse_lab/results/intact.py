@@ -52,9 +52,8 @@ def _remedy(path: Path) -> str:
 def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """Open a file to parse it, in the body of a `with` that may fail in any way.
 
-    Args:
-        path: The file; if its folder has a manifest that knows it, it must agree.
-        remedy: What to do if it is damaged; by default what a run's files need.
+    A manifest of its folder that knows it must agree. The remedy is what to do if it is
+    damaged, by default what a run's files need.
 
     Raises:
         InputError: It is damaged; the message names it and says in what way.
@@ -68,7 +67,10 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
         with warnings.catch_warnings(), path.open("rb") as file:
             for one in _OF_CONTENT:
                 warnings.simplefilter("error", one)
-            _see_digest(file, digests.get(path.name))
+            expected = digests.get(path.name)
+            if expected is not None and _digest(file) != expected:
+                raise ValueError(f"its checksum is not the one in {MANIFEST}")
+            file.seek(0)
             yield file
     except FileNotFoundError:
         raise InputError(f"{path}: missing; {remedy}") from None
@@ -78,12 +80,6 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     # them: by their own errors, by those of what they are built on, or out of memory.
     except Exception as error:
         raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
-
-
-def _see_digest(file: BinaryIO, expected: str | None) -> None:
-    if expected is not None and _digest(file) != expected:
-        raise ValueError(f"its checksum is not the one in {MANIFEST}")
-    file.seek(0)
 
 
 def _digest(file: BinaryIO) -> str:
@@ -133,9 +129,9 @@ def see_intact(folder: Path, names: Sequence[str]) -> None:
         InputError: One is; the message names it.
     """
     digests = read_manifest(folder)
-    for name in names:
-        if name in digests and is_there(folder / name):
-            with open_intact(folder / name):
+    for path in (folder / name for name in names if is_there(folder / name)):
+        if path.name in digests:
+            with open_intact(path):
                 pass
-        elif is_there(folder / name):
-            read(folder / name)
+        else:
+            read(path)

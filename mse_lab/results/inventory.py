@@ -21,7 +21,9 @@ from mse_lab.arrays import LARGEST
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
-from mse_lab.results.diagnostics import Diagnostics, restore
+from mse_lab.results.diagnostics import restore
+
+Reader = Callable[[BinaryIO], Any]
 
 MANIFEST = "manifest.json"
 
@@ -46,20 +48,12 @@ def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def _pools(file: BinaryIO) -> Pools:
-    return Pools.from_arrays(read_npz(file))
-
-
 def _json(file: BinaryIO, schema: Any) -> Any:
     try:
         return TypeAdapter(schema).validate_json(file.read())
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(" ".join([*map(str, first["loc"]), first["msg"]])) from None
-
-
-def _diagnostics(file: BinaryIO) -> Diagnostics | None:
-    return restore(_json(file, dict[str, Any]))
 
 
 def _environment(file: BinaryIO) -> dict[str, Any]:
@@ -85,10 +79,9 @@ def _configuration(file: BinaryIO) -> dict[str, Any]:
     return values
 
 
-def _table(
-    file: BinaryIO, columns: Sequence[str], later: Sequence[str] = (), rows: int = 1
+def _read_table(
+    file: BinaryIO, columns: Sequence[str], later: Sequence[str], rows: int
 ) -> pd.DataFrame:
-    """Read a table of at least so many rows; columns of `later` versions may be empty."""
     table = pd.read_csv(
         io.StringIO(_text(file)),
         dtype=dict.fromkeys(TEXTS, str),
@@ -103,6 +96,11 @@ def _table(
     for column in table.columns.difference(TEXTS):
         _see_numbers(table[column])
     return table.reindex(columns=table.columns.union(later, sort=False))
+
+
+def _table(columns: Sequence[str], later: Sequence[str] = (), rows: int = 1) -> Reader:
+    """Read a table of at least so many rows; columns of `later` versions may be empty."""
+    return partial(_read_table, columns=columns, later=later, rows=rows)
 
 
 def _see_numbers(column: "pd.Series[float]") -> None:
@@ -139,12 +137,12 @@ class File:
     Attributes:
         made_from: `pools`, without a model; a `model`; or a finished `result`, by another
             command, which no run reads back.
-        read: Reads it.
+        read: How it is read.
         needed: Whether a finished run consists of it.
     """
 
     made_from: Literal["pools", "model", "result"]
-    read: Callable[[BinaryIO], Any] | None = None
+    read: Reader | None = None
     needed: bool = False
 
 
@@ -154,21 +152,17 @@ _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 _NAMES = partial(_json, schema=dict[str, str])
 
 FILES = {
-    "mse.csv": File("pools", partial(_table, columns=_MSE, later=SCALE_FREE), needed=True),
-    "laws.csv": File(
-        "pools", partial(_table, columns=(*_POINT, *_LAW), later=SCALE_FREE, rows=0)
-    ),
-    "prompts.csv": File(
-        "pools", partial(_table, columns=("prompt", "category", "value")), needed=True
-    ),
-    "by_prompt.csv": File("pools", partial(_table, columns=("prompt", *_POINT[1:]))),
+    "mse.csv": File("pools", _table(_MSE, later=SCALE_FREE), needed=True),
+    "laws.csv": File("pools", _table((*_POINT, *_LAW), later=SCALE_FREE, rows=0)),
+    "prompts.csv": File("pools", _table(("prompt", "category", "value")), needed=True),
+    "by_prompt.csv": File("pools", _table(("prompt", *_POINT[1:]))),
     "errors.npz": File("pools", read_npz, needed=True),
-    "pools.npz": File("model", _pools, needed=True),
+    "pools.npz": File("model", lambda file: Pools.from_arrays(read_npz(file)), needed=True),
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", _text),
     "checkpoint.json": File("model", _NAMES),
     "environment.json": File("model", _environment),
-    "diagnostics.json": File("model", _diagnostics),
+    "diagnostics.json": File("model", lambda file: restore(_json(file, dict[str, Any]))),
     "completions.jsonl": File("model", _completions),
     # After the checks only the manifest is written.
     "checks.json": File("model", partial(_json, schema=Checks), needed=True),

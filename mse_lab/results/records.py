@@ -12,8 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
@@ -26,21 +24,8 @@ from mse_lab.results.intact import is_there, make_manifest, read, see_intact
 from mse_lab.results.inventory import FILES, FROM_MODEL, FROM_POOLS, MANIFEST, NEEDED
 
 
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be removed: {error.strerror}; remove it yourself"
-        ) from None
-
-
 class Record:
-    """The folder of one run.
-
-    Attributes:
-        folder: `results/<probe name>`.
-    """
+    """The folder of one run, `results/<probe name>`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,13 +38,28 @@ class Record:
         """Whether there is such a file."""
         return is_there(self.path(name))
 
-    def _read(self, name: str, otherwise: Any) -> Any:
-        return read(self.path(name)) if self.has(name) else otherwise
+    def read(self, name: str, otherwise: Any = ...) -> Any:
+        """Read a file as the inventory says; one that may be missing has an `otherwise`.
+
+        Raises:
+            InputError: It is damaged, or missing and may not be.
+        """
+        if otherwise is ... or self.has(name):
+            return read(self.path(name))
+        return otherwise
+
+    def _remove(self, *names: str) -> None:
+        for path in map(self.path, names):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(
+                    f"{path}: cannot be removed: {error.strerror}; remove it yourself"
+                ) from None
 
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        for name in (*FILES, MANIFEST):
-            _remove(self.path(name))
+        self._remove(*FILES, MANIFEST)
         self.drop_shards()
 
     def refuse_other(
@@ -70,25 +70,26 @@ class Record:
         Args:
             probe: The configuration.
             prompts_digest: Hash of its prompts.
-            identity: Which checkpoint it is, by part; empty where that is not known yet.
+            identity: Which checkpoint it is, by part; what is not known yet is left out.
 
         Raises:
             InputError: It is of another; the message says what differs.
         """
         if not self.is_begun():
             return
-        differences = [self.differences(probe)]
-        if self._read("prompts.sha256", "").strip() not in ("", prompts_digest):
-            also = "" if probe.completions is None else " or the file of completions"
-            differences.append(f"its prompts{also} have changed since")
-        parts = [
+        digest = self.read("prompts.sha256", prompts_digest).strip()
+        also = "" if probe.completions is None else " or the file of completions"
+        parts = ", ".join(
             part
-            for part, there in self._read("checkpoint.json", {}).items()
+            for part, there in self.read("checkpoint.json", {}).items()
             if identity.get(part) and there and identity[part] != there
-        ]
-        if parts:
-            differences.append(f"its checkpoint has changed since: {', '.join(parts)}")
-        for difference in filter(None, differences):
+        )
+        difference = (
+            self.differences(probe)
+            or (digest != prompts_digest and f"its prompts{also} have changed since")
+            or (parts and f"its checkpoint has changed since: {parts}")
+        )
+        if difference:
             raise InputError(
                 f"{self.folder} belongs to another configuration ({difference}); "
                 "use --fresh to start over, or --out for another folder"
@@ -96,14 +97,14 @@ class Record:
 
     def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts and its checkpoint."""
-        _remove(self.path(MANIFEST))
+        self._remove(MANIFEST)
         write_text(self.path("config.yaml"), dump_probe(probe))
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")
         write_json(self.path("checkpoint.json"), dict(identity))
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
-        return dict(self._read("config.yaml", {}))
+        return self.read("config.yaml", {})
 
     def differences(self, probe: Probe) -> str:
         """Say in what the folder's configuration differs from a probe; empty if in nothing.
@@ -114,7 +115,12 @@ class Record:
         # With a key that is gone since, it is compared as it stands.
         with suppress(InputError):
             there = parse_probe(there, str(self.folder)).model_dump(mode="json")
-        return describe_differences(there, probe.model_dump(mode="json"))
+        old, new = flatten(there), flatten(probe.model_dump(mode="json"))
+        return ", ".join(
+            f"{key} is {old.get(key)} there, {new.get(key)} here"
+            for key in {**old, **new}
+            if old.get(key) != new.get(key)
+        )
 
     def is_complete(self) -> bool:
         """Whether the run is finished, its raw errors there."""
@@ -155,25 +161,13 @@ class Record:
         """Remove the shards of a run that is written."""
         shutil.rmtree(self.path("shards"), ignore_errors=True)
 
-    def read_table(self, name: str) -> pd.DataFrame:
-        """Read a table, or the completions, names and ids as texts."""
-        return read(self.path(name))
-
     def read_checks(self) -> Checks:
         """Read the built-in checks and the warnings; none if they are not written."""
-        return self._read("checks.json", Checks(True, []))
+        return self.read("checks.json", Checks(True, []))
 
     def read_diagnostics(self) -> Diagnostics | None:
         """Read what the completions are like; None if an earlier version made the run."""
-        return self._read("diagnostics.json", None)
-
-    def read_environment(self) -> dict[str, Any]:
-        """Read where the run was made."""
-        return read(self.path("environment.json"))
-
-    def read_pools(self) -> Pools:
-        """Read the pools."""
-        return read(self.path("pools.npz"))
+        return self.read("diagnostics.json", None)
 
     def write_tables(self, result: Analysis, names: Sequence[str] = FROM_POOLS) -> None:
         """Write what follows from the pools: tables, and raw squared errors."""
@@ -205,19 +199,4 @@ class Record:
 
     def mark_incomplete(self) -> None:
         """Take away what is written last, before the first file is written anew."""
-        for name in ("checks.json", MANIFEST):
-            _remove(self.path(name))
-
-
-def describe_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Say which keys of two configurations differ, and how.
-
-    >>> describe_differences({"seed": 0}, {"seed": 1})
-    'seed is 0 there, 1 here'
-    """
-    old, new = flatten(there), flatten(here)
-    return ", ".join(
-        f"{key} is {old.get(key)} there, {new.get(key)} here"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key)
-    )
+        self._remove("checks.json", MANIFEST)

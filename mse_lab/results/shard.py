@@ -4,7 +4,7 @@ Torch ends here. What is known of P prompts are their shards, stacked: `Pools`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,16 +30,9 @@ STAGES = ("draw", "reference", "score", "rest")
 class Shard:
     """One prompt, measured: N replicate completions in K blocks of G, 2n of the reference.
 
+    Those not named here are as in `Pools`, without the axis of prompts.
+
     Attributes:
-        rewards_N: Rewards Z of the replicate pool.
-        lengths_N: Tokens of each completion, end token included.
-        gram_KGG: <W_i, W_j> inside each block; NaN where two were not scored together.
-        products_N: <W_i, rbar>.
-        reference_rewards_N: Rewards of the reference pool, half A then half B.
-        reference_product: <r_A, r_B>.
-        reference_distance2: ||r_A - r_B||^2.
-        kind_norms2_NM: ||W_i||^2 in each of M kinds of module.
-        kind_products_M: <r_A, r_B> in each kind of module.
         mean_D: rbar over all D parameters, or a sketch of it.
         difference_D: r_A - r_B, or a sketch of it.
         lines: The completions of both pools as lines of JSON.
@@ -130,25 +123,15 @@ class Shard:
 
 def stack(shards: Sequence[Shard]) -> Pools:
     """Stack prompts into pools, their products with one another made."""
-
-    def all_of(name: str) -> NDArray[Any]:
-        return np.stack([getattr(shard, name) for shard in shards])
-
     means, differences = (
         [getattr(shard, name) for shard in shards] for name in ("mean_D", "difference_D")
     )
     arrays = {
-        "rewards_PN": all_of("rewards_N"),
-        "lengths_PN": all_of("lengths_N"),
-        "gram_PKGG": all_of("gram_KGG"),
-        "products_PN": all_of("products_N"),
-        "reference_rewards_PN": all_of("reference_rewards_N"),
-        "reference_product_P": all_of("reference_product"),
-        "reference_distance2_P": all_of("reference_distance2"),
         "between_PP": inner_products(means, means),
         "halves_PP": inner_products(differences, means),
-        "kind_norms2_PNM": all_of("kind_norms2_NM"),
-        "kind_products_PM": all_of("kind_products_M"),
     }
+    for name in (field.name for field in fields(Pools) if field.name not in arrays):
+        of_one = name.replace("_P", "_").rstrip("_")
+        arrays[name] = np.stack([getattr(shard, of_one) for shard in shards])
     # Where only a plan is asked for, a prompt may have a single block.
     return Pools.from_arrays(arrays, least_blocks=1)

@@ -54,8 +54,7 @@ def mse_table(
         mse = None if measured is None else float(measured.point.mse)
         row: Columns = {
             "probe": name,
-            "estimator": key.estimator,
-            "group_size": key.group_size,
+            **key._asdict(),
             "replicates": errors[key].shape[1],
             **columns_of("mse", _interval(measured, "mse", level)),
             "mse_plain": None if mse is None else mse + excess,
@@ -69,14 +68,11 @@ def mse_table(
 
 
 def _parts(curve: Curve | None, level: float) -> Columns:
-    names = ("bias2", "variance", "slope", "cosine")
-    return {
-        **{
-            name: None if curve is None else float(getattr(curve.point, name))
-            for name in names
-        },
-        **columns_of("scale_free_mse", _interval(curve, "scale_free_mse", level)),
+    parts: Columns = {
+        name: None if curve is None else float(getattr(curve.point, name))
+        for name in ("bias2", "variance", "slope", "cosine")
     }
+    return parts | columns_of("scale_free_mse", _interval(curve, "scale_free_mse", level))
 
 
 def _law_columns(curve: Curve | None, level: float) -> Columns:
@@ -88,16 +84,11 @@ def laws_table(
 ) -> pd.DataFrame:
     """Make `laws.csv`: laws at the probe's group sizes and the powers of two to 1024."""
     rows = [
-        {
-            "probe": name,
-            "estimator": key.estimator,
-            "group_size": key.group_size,
-            **_law_columns(curve, level),
-        }
+        {"probe": name, **key._asdict(), **_law_columns(curve, level)}
         for key, curve in points
     ]
     # The heads stand even where no estimator has a law.
-    heads = ["probe", "estimator", "group_size", *_law_columns(None, level)]
+    heads = ["probe", *Key._fields, *_law_columns(None, level)]
     return pd.DataFrame(rows, columns=heads)
 
 
@@ -120,16 +111,14 @@ def prompts_table(described: pd.DataFrame, pools: Pools) -> pd.DataFrame:
     moments = pool_moments(pools)
     return pd.DataFrame(
         {
-            "prompt": described["prompt"],
-            "category": described["category"],
+            **described[["prompt", "category"]],
             "value": moments.value,
             "score_norm2": moments.norm2,
             "grad_norm2": moments.gradient2,
             "trace_oracle": moments.trace_oracle,
             "zeta": moments.zeta,
             "best_baseline": moments.best_baseline,
-            "mean_length": described["mean_length"],
-            "truncated": described["truncated"],
+            **described[["mean_length", "truncated"]],
         }
     )
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from mse_lab.errors import InputError
-from mse_lab.estimators.binary import is_binary
+from mse_lab.estimators.groups import is_binary
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
-from mse_lab.results.mend import mend
+from mse_lab.results.finished_run import mend
 from mse_lab.results.shard import Shard
 from mse_lab.run.one_prompt import measure_prompt
 from mse_lab.run.prepare import Bench, Prepared

@@ -133,7 +133,7 @@ def test_a_fresh_start_measures_again(project, copy, capsys):
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
     copy.path(MANIFEST).unlink()
-    write_table(copy.path("prompts.csv"), copy.read_table("prompts.csv")[:2])
+    write_table(copy.path("prompts.csv"), copy.read("prompts.csv")[:2])
     assert run_mse.main(["report", str(copy.folder)]) == 2
     assert "are not of one run; restore" in capsys.readouterr().err
 

@@ -24,11 +24,11 @@ def test_names_stay_what_they_are(tmp_path):
 @pytest.mark.parametrize("name", NAMES[:6])
 def test_a_runs_name_stays_what_it_is(copy, name, capsys):
     copy.path(MANIFEST).unlink()
-    table = copy.read_table("mse.csv").assign(probe=name)
+    table = copy.read("mse.csv").assign(probe=name)
     write_table(copy.path("mse.csv"), table)
     assert run_mse.main(["claims", str(copy.folder)]) == 0
     assert f"| statement | kind | {name} |" in capsys.readouterr().out
-    assert copy.read_table("mse.csv")["probe"].unique().tolist() == [name]
+    assert copy.read("mse.csv")["probe"].unique().tolist() == [name]
 
 
 def cell(column, value):
@@ -54,7 +54,7 @@ TABLES = {
 @pytest.mark.parametrize("says", TABLES)
 def test_tables_that_no_run_writes_are_refused(copy, says):
     path = copy.path("mse.csv")
-    write_table(path, TABLES[says](copy.read_table("mse.csv")))
+    write_table(path, TABLES[says](copy.read("mse.csv")))
     copy.path(MANIFEST).unlink()
     with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
         read(path)
@@ -62,9 +62,9 @@ def test_tables_that_no_run_writes_are_refused(copy, says):
 
 def test_tables_of_earlier_versions_lack_columns(copy):
     copy.path(MANIFEST).unlink()
-    table = copy.read_table("mse.csv")
+    table = copy.read("mse.csv")
     write_table(copy.path("mse.csv"), table.drop(columns="scale_free_mse"))
-    assert copy.read_table("mse.csv")["scale_free_mse"].isna().all()
+    assert copy.read("mse.csv")["scale_free_mse"].isna().all()
 
 
 JSON = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.estimators.binary import check_binary, is_binary
+from mse_lab.estimators.groups import check_binary, is_binary
 
 
 def test_binary():
