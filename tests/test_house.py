@@ -47,18 +47,12 @@ SMALL = 45
 
 # Longer modules without one: tested by way of their callers.
 ABSENT = {
-    "answers/claim", "answers/ranking", "answers/reanalysis", "policy/chat_template",
-    "policy/loading", "policy/log_probabilities", "policy/supplied_line",
-    "probe/mathematics", "probe/patterns", "probe/probe_files", "probe/schema",
-    "probe/sources", "probe/streams", "probe/templates", "report/advice_figure",
-    "report/advice_report", "report/claims_report", "report/figure_4_section",
-    "report/probe_list", "report/prompt_scatter", "report/ranking_section",
-    "report/run_facts", "results/analysis", "results/files", "results/finished_run",
-    "results/records", "scores/autograd_rule", "scores/factors", "scores/fused_experts",
-    "scores/invariance", "scores/module_calls", "scores/module_hooks",
-    "scores/output_head", "scores/recomputed_layers", "scores/recorder",
-    "scores/tied_parameters",
-}  # fmt: skip
+    "report/curves_section",
+    "report/probe_list",
+    "results/analysis",
+    "results/files",
+    "results/records",
+}
 
 
 def imports_of(source):
