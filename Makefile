@@ -8,14 +8,16 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requi
 
 # The three tiny configurations measured, then the figure. A finished run is left as it is.
 figure4: $(VENV)/installed
-	$(BIN)/python run_mse.py run tiny/base tiny/instruct tiny/icl
-	$(BIN)/python run_mse.py figure
+	$(BIN)/mse-lab run tiny/base tiny/instruct tiny/icl
+	$(BIN)/mse-lab figure
+	@$(BIN)/python .ci/compare.py
+	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
 
 test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Every door with thousands of damaged inputs; the suite itself tries a few hundred.
 fuzz: $(VENV)/installed-test
@@ -33,7 +35,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(PIP) -e .
+	$(PIP) -e '.[math,data,lora,completion]'
 	touch $@
 
 $(VENV)/installed-test: pyproject.toml requirements.lock | $(VENV)/bin/python

@@ -43,17 +43,17 @@ K blocks of the largest group, T tokens, D parameters.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mse_lab.answers.door import Result, analyse
+    from mse_lab.public_api import Result, analyse, measure
 
-__all__ = ["Result", "__version__", "analyse"]
+__all__ = ["Result", "__version__", "analyse", "measure"]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     """Import the public door when it is used, so that the package is cheap to import."""
-    if name in ("Result", "analyse"):
-        from mse_lab.answers import door
+    if name in ("Result", "analyse", "measure"):
+        from mse_lab import public_api
 
-        return getattr(door, name)
+        return getattr(public_api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

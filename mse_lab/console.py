@@ -13,19 +13,45 @@ import errno
 import io
 import os
 import select
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from mse_lab.errors import InputError, one_line, shorten
 
+
+def typed() -> str:
+    """Say how a command is typed by whoever typed this one."""
+    if Path(sys.argv[0]).name != "mse-lab":
+        return "python run_mse.py"
+    return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
+
+
+# What the next command begins with, and what a complaint does.
+TYPED = typed()
+NAME = Path(TYPED.split()[-1]).name
+
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
 # Seconds in which a screen that is stopped, or that nobody reads, may take the last line.
 COURTESY = 0.5
+
+# What a terminal clears the line by that the cursor stands in.
+CLEAR = "\r\x1b[K"
+
+# Packages that the commands import, and what helps where one is missing.
+REQUIRED = {
+    *("torch", "transformers", "numpy", "statsmodels", "seaborn", "matplotlib", "pandas"),
+    *("scipy", "tqdm", "pydantic", "yaml", "filelock", "jinja2"),
+}
+INSTALL = (
+    "use .venv/bin/mse-lab, which make figure4 sets up, or install what is needed: "
+    "pip install -e . -c requirements.lock"
+)
 
 GO_ON = "interrupted; the same command goes on from here"
 
@@ -73,7 +99,7 @@ class Screen(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write, or drop."""
-        self.mid_line = not text.endswith("\n")
+        self.mid_line = not text.endswith(("\n", CLEAR))
         try:
             super().write(text)
         except OSError as error:
@@ -106,7 +132,7 @@ def _interrupt(*_: object) -> None:
         # Not by way of the stream, in the midst of whose writing this may come.
         with suppress(OSError):
             if select.select([], [2], [], COURTESY)[1]:
-                os.write(2, f"{begin}run_mse.py: {GO_ON}\n".encode())
+                os.write(2, f"{begin}{NAME}: {GO_ON}\n".encode())
     os._exit(INTERRUPTED)
 
 
@@ -118,9 +144,38 @@ def take_over() -> None:
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 
 
+def columns() -> int | None:
+    """Columns of the terminal that standard error is; None where it is none."""
+    # A notebook's stream has the number of a terminal that it does not write to.
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+
+
+def fit(parts: Sequence[str], width: int) -> str:
+    """Put in a line what has room there, leaving out the last parts first.
+
+    >>> fit(["tiny/base 45%", "27/60 prompts", "15 s left"], 30)
+    'tiny/base 45%, 27/60 prompts'
+    """
+    lines = (", ".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((line for line in lines if len(line) <= width), "".join(parts[:1])[:width])
+
+
+def show_status(*parts: str) -> None:
+    """Show how far the work is, on a terminal alone, in place of what the line holds.
+
+    What a narrow terminal has no room for is left out; without parts the line is cleared.
+    """
+    if width := columns():
+        # The last column stays free: some terminals begin a new line behind it.
+        print(CLEAR + fit(parts, width - 1), end="", file=sys.stderr, flush=True)
+
+
 def complain(message: str) -> None:
     """Print one line on standard error."""
-    print(f"run_mse.py: {one_line(message)}", file=sys.stderr)
+    show_status()
+    print(f"{NAME}: {one_line(message)}", file=sys.stderr)
 
 
 def keep_details(error: BaseException) -> str:
@@ -153,6 +208,11 @@ def ending(error: BaseException) -> Ending:
         return Ending(INPUT_ERROR, str(error))
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED, GO_ON)
+    if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
+        # As where the project's own environment is not the one in use.
+        return Ending(
+            INPUT_ERROR, f"no package {error.name} in {sys.executable}; {INSTALL}"
+        )
     if isinstance(error, MemoryError):
         remedy = "lower pool.replicate or prompts.limit, or use a machine with more"
         return Ending(INPUT_ERROR, f"out of memory: {last_words(error)}; {remedy}")

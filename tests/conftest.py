@@ -7,6 +7,7 @@ import yaml
 
 import run_mse
 from models import write_checkpoint
+from populations import alike_prompts, known_run
 
 PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 
@@ -15,6 +16,18 @@ PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 def checkpoint(tmp_path_factory):
     """A random four-token Qwen2 checkpoint, read-only."""
     return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def known():
+    """A population, the pools of a run on it, and its advice."""
+    return known_run()
+
+
+@pytest.fixture(scope="session")
+def alike():
+    """A population whose prompts share the gradient."""
+    return alike_prompts()
 
 
 @pytest.fixture(scope="session")

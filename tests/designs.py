@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.theorem_2 import LAW, judge_expansion
+from mse_lab.answers.theorem_2_mse import LAW, judge_expansion
 from mse_lab.estimators import find_estimator, find_estimators
 from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
 from mse_lab.mse.decomposition import Between, aggregate

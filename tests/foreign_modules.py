@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations
 from enumerated import as_completions
 from models import random_policy
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.scores.block import score_block
+from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, joined, random_reference, relative_gap
 
 H = 16

@@ -136,8 +136,8 @@ def measure(tied, first, second):
 
     from models import random_model, random_policy
     from mse_lab.policy.sampling import draw
-    from mse_lab.scores.block import Scoring, score_block
     from mse_lab.scores.reference import weighted_gradient
+    from mse_lab.scores.score_block import Scoring, score_block
     from plain_scores import (
         PROMPT,
         autograd_scores,

@@ -1,5 +1,7 @@
-"""The words of the command line: understood, or refused in one line."""
+"""The commands as a user types them."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 import mse_lab
 import run_mse
 from mse_lab import cli
-from mse_lab.cli import RESULTS, parse
+from mse_lab.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,35 +40,77 @@ def test_bad_words(words, message, refused):
     assert message in refused(*words)
 
 
+def test_every_command_is_carried_out(refused):
+    """The words that are understood are those that have a function."""
+    *_, choices = refused("draw").partition("choose from ")
+    assert re.findall(r"\w+", choices.partition(")")[0]) == list(COMMANDS)
+
+
 def test_version(capsys):
     assert run_mse.main(["--version"]) == 0
     assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize(
+    ("word", "heavy"),
+    [
+        ("--help", ["numpy", "pydantic", "yaml"]),
+        ("--version", ["numpy", "pydantic", "yaml"]),
+        ("list", ["scipy", "pandas", "torch", "transformers"]),
+    ],
+)
+def test_what_only_looks_imports_nothing_heavy(word, heavy):
+    """The list does where it finds results: those that are committed."""
     code = (
-        "import sys, run_mse; run_mse.main(['--help']); "
-        "print([name for name in ('numpy', 'pydantic', 'torch') if name in sys.modules])"
+        f"import sys, run_mse; run_mse.main([{word!r}]); "
+        f"print([name for name in {heavy} if name in sys.modules])"
     )
     words = [sys.executable, "-c", code]
     assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")
 
 
-def test_settings_and_names_are_taken_in_order():
-    found = parse(["run", "one", "two", "--set", "a=1", "--set", "b=2", "--out", "here"])
-    assert (found.probes, found.set) == (["one", "two"], ["a=1", "b=2"])
-    assert (found.out, found.fresh) == (Path("here"), False)
-    assert parse(["plan", "one"]).out == RESULTS
-    assert parse(["figure"]).runs == []
-
-
-def test_a_run_is_a_folder_or_a_probe_s_name(tmp_path, monkeypatch):
-    """A folder of that name goes before; what is neither is left to be refused."""
+def test_without_any_probe_the_list_says_how_to_write_one(tmp_path, monkeypatch, capsys):
+    """As where the package is installed without the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "RESULTS", tmp_path / "results")
-    (tmp_path / "results/tiny/base").mkdir(parents=True)
-    words = ["claims", "tiny/base", "tiny/none"]
-    assert parse(words).runs == [tmp_path / "results/tiny/base", Path("tiny/none")]
-    (tmp_path / "tiny/base").mkdir(parents=True)
-    assert parse(words).runs[0] == Path("tiny/base")
-    assert parse(["analyse", "pools.npz"]).source == Path("pools.npz")
+    monkeypatch.setattr(cli, "ROOT", tmp_path / "site-packages")
+    assert run_mse.main(["list"]) == 0
+    assert "no probes here; write one: " in capsys.readouterr().out
+
+
+def test_the_help_fits_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in [], *([name] for name in COMMANDS):
+        assert run_mse.main([*words, "--help"]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+OPENMP = """
+import os, sys
+sys.argv[1:] = ["list"]
+from mse_lab import cli
+cli.main = lambda: __import__("torch") and 0
+cli.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, "GOMP_SPINCOUNT = '1000'"),
+        ({"OMP_WAIT_POLICY": "active"}, "OMP_WAIT_POLICY = 'ACTIVE'"),
+        ({"GOMP_SPINCOUNT": "7"}, "GOMP_SPINCOUNT = '7'"),
+    ],
+    ids=["default", "policy", "spins"],
+)
+def test_waiting_threads_sleep_unless_told_otherwise(given, found):
+    """As OpenMP itself says when torch has loaded it."""
+    ours = {name: one for name, one in os.environ.items() if name not in cli.WAITING}
+    done = subprocess.run(
+        [sys.executable, "-c", OPENMP],
+        env=ours | {"OMP_DISPLAY_ENV": "verbose"} | given,
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found in done.stderr

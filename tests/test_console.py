@@ -4,17 +4,19 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import run_mse
-from mse_lab.console import INTERNAL_ERROR, Screen, conclude, ending
+from mse_lab.console import INTERNAL_ERROR, REQUIRED, Screen, conclude, ending, typed
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.report import probe_list as listing
 from mse_lab.results.files import write_bytes
@@ -111,6 +113,41 @@ def test_a_screen_drops_what_it_cannot_take(device):
         assert not screen.mid_line
         screen.flush()
         assert (screen.lost is None) == (device is None)
+
+
+def test_a_package_that_is_missing_is_one_line():
+    """As when the command is started by a Python outside the project's environment."""
+    outside = [sys.executable, "-S", *COMMAND[1:], "list"]
+    environment = {name: one for name, one in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(outside, env=environment, capture_output=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert "run_mse.py: no package yaml in " in line
+    assert "use .venv/bin/mse-lab, which make figure4 sets up, or install " in line
+
+
+def test_what_is_required_is_what_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.match(r"\w+", one)[0] for one in project["dependencies"]}
+    assert names - {"pyyaml"} | {"yaml"} == REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("run_mse.py", "python run_mse.py"),
+        ("bin/mse-lab", "bin/mse-lab"),
+        ("{here}/bin/mse-lab", "mse-lab"),
+        ("/elsewhere/bin/mse-lab", "/elsewhere/bin/mse-lab"),
+    ],
+)
+def test_the_next_command_is_typed_as_this_one(first, expected, tmp_path, monkeypatch):
+    """By its name alone where it is found so, as in an activated environment."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/mse-lab").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "argv", [first.format(here=tmp_path), "list"])
+    assert typed() == expected
 
 
 class Unprintable(BaseException):

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-GROUND = {"errors", "arrays", "console", "words"}
+GROUND = {"errors", "arrays", "console", "wording"}
 
 # What each folder may import, from the ground up.
 MAY_IMPORT = {
     "errors": set(),
     "arrays": set(),
-    "words": set(),
+    "wording": set(),
     "console": {"errors"},
+    "command_line": {"errors", "console", "probe"},
     "probe": GROUND,
     "policy": GROUND | {"probe"},
     "scores": GROUND | {"probe", "policy"},
@@ -29,8 +30,9 @@ MAY_IMPORT = {
     "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers"},
-    "": GROUND | {"answers"},
+    "": GROUND | {"public_api"},
 }
+MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors"}

@@ -5,50 +5,61 @@ For B = N/G prompts drawn at random and G completions of each, by `mse_lab.mse.b
     GRPO-type            N MSE = c1 G + c2 + c3 / (G-1), least at G* = 1 + sqrt(c3/c1)
     constant baseline b  N MSE = c1 G + E[(Z-b)^2 ||W||^2 - ||g||^2], least at G = 1
 
-so GRPO-type beats vanilla from G = 1 + c3 / (c_vanilla - c2) on, or never. Samples are in
-proportion to N MSE: what costs 10 percent more of it needs 10 percent more samples for the
-same MSE. MSE / ||g||^2 is the relative error of a gradient; N times it, the completions at
-which it is one, is the gradient noise scale of arXiv 1812.06162. Here ||g||^2 is that of
-the population's mean gradient, not of the run's fixed prompts.
+so GRPO-type beats vanilla from G = 1 + c3 / (c_vanilla - c2) on, or never. Completions are
+in proportion to N MSE: what has twice as much of it needs twice as many for the same MSE.
+MSE / ||g||^2 is the relative error of a gradient; N times it, the completions at which it
+is one, is the gradient noise scale of arXiv 1812.06162. Here ||g||^2 is that of the
+population's mean gradient, not of the run's fixed prompts.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate
+from mse_lab.results.integrity import open_intact
 
+# Group sizes that are priced unless others are asked for.
 SIZES = tuple(2**power for power in range(1, 9))
+LARGEST = max(SIZES)
 
 # Where the curves are evaluated; every eighth is one of SIZES.
 CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
 
-# Completions of the budget that errors are stated for; every figure else is free of it.
+# Completions of the budget that errors are stated for; nearly every figure is free of it.
 BUDGET = 1024
 
-# Without an upper bound on G*, the smallest group whose MSE exceeds the least by no more.
+# By how much more than the least a group size may cost to be as good as the best.
 TOLERANCE = 0.05
+
+# Prompts that are needed to tell how gradients differ, and of them, with a gradient.
+LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
 
 class GroupSize(NamedTuple):
-    """One group size: the samples that it needs more than the reference size, relative.
+    """One group size: its MSE at the budget, and what it costs.
 
-    `silent_share` is that of groups whose rewards are all equal; None where the pools have
-    fewer completions than the group.
+    `cost` is completions for the same MSE, over those at the recommended size;
+    `silent_share` the share of groups whose rewards are all equal, None where the pools
+    have fewer completions than the group.
     """
 
     group_size: int
-    more_samples: Estimate
+    mse: Estimate
+    cost: Estimate
     silent_share: Estimate | None
 
 
@@ -56,52 +67,54 @@ class GroupSize(NamedTuple):
 class Advice:
     """What a run says about group sizes, every number with its interval over prompts.
 
-    Savings are shares of samples for the same MSE, over GRPO-type at the recommended G if
-    nothing else is said; negative where more are needed.
-
     Attributes:
+        name: The run's.
+        held: Whether its built-in checks hold.
+        warnings: What its reader was told, a sentence each.
+        law_only: Whether no replicate confirms the laws that this rests on.
         between, oracle, pairs, vanilla: c1, c2, c3, c_vanilla.
-        best_constant: As c_vanilla, for the baseline b*.
+        batch_mean, best_constant: As c_vanilla, for the baselines E[Z] and b*.
         gradient2: ||E g(X)||^2 of the population.
         best: G*; infinite above where c1 is not told from zero.
-        reference_size: The G that `more_samples` counts from: G*, or the best of SIZES.
-        recommended: A power of two.
-        curves: Estimator -> MSE at the budget for each of CURVE_SIZES.
+        recommended: Among the sizes `near_best` a power of two, where there is one.
+        near_best: Least and largest whole size that costs at most 5% more than the best.
+        rows: The sizes that were asked for, and the recommended one.
+        alternatives: Other estimators over random prompts, the cheapest first.
+        singles: Estimators of which only single prompts are known.
         beats_vanilla_from: Smallest whole G at which GRPO-type has the smaller error;
             infinite for never.
-        vanilla_saving: Of vanilla at G = 1.
-        best_constant_saving: Of b*, both at the recommended G.
-        best_constant_over_value: Of b* over the value V as the baseline.
         relative_error: MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
-        noise_scale: The budget at which that is one; that of the oracle is at G = 1.
+        noise_scale: The budget at which that is one.
         kinds: Where the noise sits.
-        law_only: Whether no replicate confirms the laws that this rests on.
-        warning: What a reader must know first.
+        curves: Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and
+            not kept.
     """
 
+    name: str
     prompts: int
     level: float
+    budget: int
+    held: bool
+    warnings: tuple[str, ...]
+    law_only: bool
     between: Estimate
     oracle: Estimate
     pairs: Estimate
     vanilla: Estimate
+    batch_mean: Estimate
     best_constant: Estimate
     gradient2: Estimate
     best: Estimate
-    reference_size: float
     recommended: int
+    near_best: tuple[int, int]
     rows: tuple[GroupSize, ...]
-    curves: Mapping[str, tuple[Estimate, ...]]
+    alternatives: tuple[Alternative, ...]
+    singles: tuple[Single, ...]
     beats_vanilla_from: Estimate
-    vanilla_saving: Estimate
-    best_constant_saving: Estimate
-    best_constant_over_value: Estimate
     relative_error: Estimate
     noise_scale: Estimate
-    noise_scale_oracle: Estimate
     kinds: tuple[Kind, ...]
-    warning: str
-    law_only: bool
+    curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
 
     @property
     def unbounded(self) -> bool:
@@ -123,6 +136,37 @@ class Advice:
         """The upper end of the interval of G*; infinite where there is none."""
         return self.best.high
 
+    def row(self, group_size: int) -> GroupSize:
+        """Give the row of a size."""
+        return next(row for row in self.rows if row.group_size == group_size)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the content of `advice.json`: five digits, as value, low, high."""
+        names = [one.name for one in fields(self) if one.name != "curves"]
+        return {name: _plain(getattr(self, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """Turn named tuples into mappings; what is not finite into a word, as JSON has none."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {key: _plain(one) for key, one in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        # So that it is the same where only the rounding of a processor differs.
+        return float(f"{value:.5g}") if math.isfinite(value) else str(value)
+    return value
+
+
+def restore_advice(path: Path) -> Advice:
+    """Read an `advice.json`.
+
+    Raises:
+        InputError: It is damaged, or of another version.
+    """
+    with open_intact(path) as file:
+        return TypeAdapter(Advice).validate_json(file.read())
+
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
     """Smallest whole G above 1 + c3 / (c_vanilla - c2)."""
@@ -134,105 +178,115 @@ def beats_vanilla_from(population: Population, level: float) -> Estimate:
     return Estimate(*(end if math.isinf(end) else math.floor(1 + end) + 1 for end in sizes))
 
 
-Point = tuple[str, float]
-
-
-def _cost(run: MeasuredRun, one: Point, over: Point) -> Estimate:
-    """Samples that one (estimator, G) needs, over those of another."""
+def _cost(run: MeasuredRun, size: int, over: int) -> Estimate:
+    """Completions that one group size needs, over those of another."""
 
     def cost(constants: Constants) -> Floats:
-        return divide(*(mse_times_budget(name, constants, at) for name, at in (one, over)))
+        return divide(*(mse_times_budget("grpo", constants, at) for at in (size, over)))
 
     return run.population.estimate_positive(cost, run.level)
 
 
-def _saving(run: MeasuredRun, one: Point, over: Point) -> Estimate:
-    """Share of samples that one (estimator, G) saves over another."""
-    share = _cost(run, one, over)
-    return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
-
-
-def _noise_scale(run: MeasuredRun, name: str, size: float) -> Estimate:
+def _noise_scale(run: MeasuredRun, size: int) -> Estimate:
     """N MSE / ||g||^2; infinite above where ||g||^2 is not measurably positive."""
 
     def inverse(one: Constants) -> Floats:
-        return divide(one.gradient2, mse_times_budget(name, one, size))
+        return divide(one.gradient2, mse_times_budget("grpo", one, size))
 
     return falling(run.population.estimate(inverse, run.level), -1)
 
 
-def _choose(run: MeasuredRun) -> tuple[float, int]:
-    """Choose the size that costs are counted from, and the power of two to recommend."""
-    best, constants = run.best_group_size, run.population.constants
-    cost = {size: mse_times_budget("grpo", constants, size).item() for size in SIZES}
-    if math.isinf(best.high):
-        least = min(cost, key=cost.__getitem__)
-        limit = (1 + TOLERANCE) * cost[least]
-        return least, min(size for size in SIZES if cost[size] <= limit)
-    inside = [size for size in SIZES if best.low <= size <= best.high]
-    return best.value, min(inside or SIZES, key=cost.__getitem__)
+def _choose(run: MeasuredRun) -> tuple[int, tuple[int, int]]:
+    """Choose a size among those as good as the best: powers of two fit any batch.
+
+    Where G* has no upper bound it is the least of them.
+    """
+    sizes = np.arange(2, LARGEST + 1)
+    cost = mse_times_budget("grpo", run.population.constants, sizes)
+    near = sizes[cost <= (1 + TOLERANCE) * cost.min()].tolist()
+    powers = [size for size in near if size in SIZES] or near
+    open_ended = math.isinf(run.best_group_size.high)
+    best = powers[0] if open_ended else min(powers, key=lambda size: float(cost[size - 2]))
+    return best, (near[0], near[-1])
 
 
-def _rows(run: MeasuredRun, reference_size: float) -> tuple[GroupSize, ...]:
+def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
+    """MSE at a budget."""
+
+    def figure(constants: Constants) -> Floats:
+        return mse_times_budget(name, constants, size) / budget
+
+    return run.population.estimate_positive(figure, run.level)
+
+
+def _silent_share(run: MeasuredRun, size: int) -> Estimate | None:
     both = (run.pools.reference_rewards_PN, run.pools.rewards_PN)
-    rewards_PN, rows = np.concatenate(both, axis=1), []
-    for size in SIZES:
-        cost, silent = _cost(run, ("grpo", size), ("grpo", reference_size)), None
-        if size <= rewards_PN.shape[1]:
-            share_P = silent_share(rewards_PN, size)
-            silent = mean_of_prompts(share_P).interval(run.level)
-        rows.append(GroupSize(size, Estimate(*(end - 1 for end in cost)), silent))
-    return tuple(rows)
+    rewards_PN = np.concatenate(both, axis=1)
+    if size > rewards_PN.shape[1]:
+        return None
+    return mean_of_prompts(silent_share(rewards_PN, size)).interval(run.level)
 
 
-def _curve(run: MeasuredRun, name: str) -> tuple[Estimate, ...]:
-    """MSE at the budget for each of CURVE_SIZES."""
+def _refuse(run: MeasuredRun) -> None:
+    prompts, differ = run.pools.prompts, int((run.pools.reward_variance_P > 0).sum())
+    if prompts < LEAST_PROMPTS:
+        raise InputError(
+            f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+        )
+    if not differ or math.isnan(run.best_group_size.value):
+        raise InputError("the rewards of a prompt are all equal: nothing to advise on")
+    if differ < LEAST_SIGNALS:
+        raise InputError(
+            f"rewards differ within {differ} of {prompts} prompts only: nothing to advise "
+            "on; measure more prompts, or some that the model gets right now and then"
+        )
 
-    def mse_at(size: float) -> Estimate:
-        def figure(constants: Constants) -> Floats:
-            return mse_times_budget(name, constants, size) / BUDGET
 
-        return run.population.estimate_positive(figure, run.level)
-
-    return tuple(map(mse_at, CURVE_SIZES))
-
-
-def advise(run: MeasuredRun) -> Advice:
+def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
     """Work out the advice.
 
     Args:
         run: Of three prompts or more, taken as drawn from a distribution.
+        sizes: Group sizes of two or more to price.
+        budget: Completions N that errors are stated for.
 
     Raises:
-        InputError: There are fewer prompts, or no reward varies within a prompt.
+        InputError: Rewards differ within fewer prompts.
     """
-    if (prompts := run.pools.prompts) < 3:
-        raise InputError(
-            f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+    _refuse(run)
+    recommended, near_best = _choose(run)
+    noise_scale = _noise_scale(run, recommended)
+    alternatives, singles = find_alternatives(Yardstick(run, recommended, budget))
+    rows = (
+        GroupSize(
+            size,
+            _mse(run, "grpo", size, budget),
+            _cost(run, size, recommended),
+            _silent_share(run, size),
         )
-    if math.isnan(run.best_group_size.value):
-        raise InputError("the rewards of a prompt are all equal: nothing to advise on")
-    reference_size, recommended = _choose(run)
-    grpo, value = ("grpo", recommended), ("oracle", recommended)
-    best_constant = ("best-constant", recommended)
-    noise_scale = _noise_scale(run, *grpo)
+        for size in sorted({*sizes, recommended})
+    )
     return Advice(
-        prompts=prompts,
+        name=run.name,
+        prompts=run.pools.prompts,
         level=run.level,
+        budget=budget,
+        held=run.held,
+        warnings=tuple(run.warnings),
+        law_only=run.law_only,
         **run.constants,
         best=run.best_group_size,
-        reference_size=reference_size,
         recommended=recommended,
-        rows=_rows(run, reference_size),
-        curves={name: _curve(run, name) for name in CURVES},
+        near_best=near_best,
+        rows=tuple(rows),
+        alternatives=alternatives,
+        singles=singles,
         beats_vanilla_from=beats_vanilla_from(run.population, run.level),
-        vanilla_saving=_saving(run, ("vanilla", 1), grpo),
-        best_constant_saving=_saving(run, best_constant, grpo),
-        best_constant_over_value=_saving(run, best_constant, value),
-        relative_error=Estimate(*(end / BUDGET for end in noise_scale)),
+        relative_error=Estimate(*(end / budget for end in noise_scale)),
         noise_scale=noise_scale,
-        noise_scale_oracle=_noise_scale(run, "oracle", 1),
         kinds=share_by_kind(run.pools, run.level),
-        warning="",
-        law_only=run.law_only,
+        curves={
+            name: tuple(_mse(run, name, size, budget) for size in CURVE_SIZES)
+            for name in CURVES
+        },
     )

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mse_lab.answers.claim import Claim
-from mse_lab.answers.corollary_4 import judge_oracle_property
-from mse_lab.answers.corollary_5 import judge_baselines
-from mse_lab.answers.lemma_1 import judge_u_statistic
+from mse_lab.answers.corollary_4_oracle import judge_oracle_property
+from mse_lab.answers.corollary_5_baseline import judge_baselines
+from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.proposition_3 import judge_random_prompts
-from mse_lab.answers.section_5_1 import judge_observations, judge_order_of_runs
-from mse_lab.answers.theorem_2 import judge_expansion
-from mse_lab.answers.theorem_7 import judge_best_group_size
+from mse_lab.answers.proposition_3_prompts import judge_random_prompts
+from mse_lab.answers.section_5_1_figure_4 import judge_observations, judge_order_of_runs
+from mse_lab.answers.statement import Claim
+from mse_lab.answers.theorem_2_mse import judge_expansion
+from mse_lab.answers.theorem_7_group_size import judge_best_group_size
 from mse_lab.errors import InputError
 
 # In the order of the paper.

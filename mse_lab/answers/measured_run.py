@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.arrays import Floats
+from mse_lab.console import TYPED
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Constants, Population
@@ -39,6 +40,11 @@ class MeasuredRun(Analysis):
     def where(self) -> str:
         """What a refusal begins with."""
         return ""
+
+    @property
+    def held(self) -> bool:
+        """Whether all built-in checks hold; of bare pools none is known that does not."""
+        return True
 
     @property
     def moments(self) -> Moments:
@@ -162,7 +168,7 @@ class FinishedRun(MeasuredRun):
         if not record.has(name):
             raise InputError(
                 f"{self.where}{name} is missing; measure it again with "
-                f"python run_mse.py run {self.name} --fresh"
+                f"{TYPED} run {self.name} --fresh"
             )
         return record
 

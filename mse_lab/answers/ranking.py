@@ -24,7 +24,8 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.streams import stream
 
-# Large enough for every estimator, small enough to be used in training.
+# Where no group size is recommended: large enough for every estimator, small enough to be
+# used in training.
 MIDDLE = 16
 
 ORACLE = "oracle"
@@ -47,7 +48,7 @@ class Unranked(NamedTuple):
     """A biased estimator whose aggregate has no cheap bias.
 
     `ratio` is the median, over prompts for which both are known, of its scale-free MSE over
-    the oracle's; the interval is over prompts.
+    the oracle's, or another's; the interval is over prompts.
     """
 
     estimator: Estimator
@@ -70,13 +71,13 @@ class Ranking:
     share_without: float
 
 
-def middle_size(run: MeasuredRun) -> int:
-    """Choose the group size nearest to 16 below the largest, where there is one.
+def nearest_size(run: MeasuredRun, wanted: float = MIDDLE) -> int:
+    """Choose the measured group size nearest to one, below the largest if there is any.
 
     Figures of single prompts need two groups in a block of the largest size.
     """
     below = [size for size in run.sizes if size < run.pools.largest_group]
-    return min(below or run.sizes, key=lambda size: abs(math.log2(size / MIDDLE)))
+    return min(below or run.sizes, key=lambda size: abs(math.log2(size / wanted)))
 
 
 def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
@@ -137,11 +138,12 @@ def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
     return Estimate(float(np.median(values_P)), float(low), float(high))
 
 
-def _unranked(
+def compare_prompts(
     estimators: Sequence[Estimator],
     run: MeasuredRun,
     size: int,
     errors: Mapping[Key, Floats],
+    base: str = ORACLE,
 ) -> tuple[Unranked, ...]:
     """Give the estimators without aggregate figures those of the single prompts."""
 
@@ -149,7 +151,7 @@ def _unranked(
         errors_PR = errors[Key(estimator.name, size)]
         return run.curves.of_prompts(estimator, size, errors_PR).scale_free_mse
 
-    base_P, rows = scale_free_P(ESTIMATORS[ORACLE]), []
+    base_P, rows = scale_free_P(ESTIMATORS[base]), []
     for estimator in estimators:
         own_P = scale_free_P(estimator)
         known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
@@ -158,9 +160,8 @@ def _unranked(
     return tuple(sorted(rows, key=lambda row: row.ratio.value))
 
 
-def rank_estimators(run: MeasuredRun) -> Ranking:
-    """Evaluate all estimators that apply at the run's middle group size, and rank them."""
-    size = middle_size(run)
+def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
+    """Evaluate all estimators that apply at a group size of the run, and rank them."""
     estimators, left_out = _applicable(run, size)
     errors = measure_errors(run.pools, estimators, [size])
     points = measure_curves(run.curves, estimators, errors)
@@ -179,7 +180,7 @@ def rank_estimators(run: MeasuredRun) -> Ranking:
     return Ranking(
         group_size=size,
         ranked=ranked,
-        unranked=_unranked(without, run, size, errors),
+        unranked=compare_prompts(without, run, size, errors),
         left_out=tuple(left_out),
         share_without=float(np.mean(np.isnan(oracle.noise.scale_free_mse))),
     )

@@ -1,31 +1,68 @@
-"""Trainers' settings: what a recommended group size is called in each of them."""
+"""Trainers' settings: what computes the estimator that is recommended, in each of them.
+
+That is GRPO-type: weights Z_i minus the mean of the others, scores summed over tokens.
+TRL's mean-centred weights are (G-1)/G times these, and its loss is over the longest
+completion allowed; both are factors, which the learning rate absorbs. At one update a
+batch, where nothing is clipped. As of TRL 1.16, verl 0.7 and the OpenRLHF whose options are
+dotted; before, they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
+"""
 
 from typing import NamedTuple
 
 
 class TrainerSetting(NamedTuple):
-    """A trainer, and where it takes the group size from; `{size}` stands for that."""
+    """A trainer, its settings with `{size}` for the group size, and what differs."""
 
     trainer: str
     setting: str
-    older: str = ""
+    note: str = ""
 
     def at(self, size: int) -> str:
-        """Write the setting for a group size."""
+        """Write the settings for a group size."""
         return self.setting.format(size=size)
 
     def line(self, size: int) -> str:
-        """Write it with the trainer's name, and as older versions call it."""
-        older = f" (older versions: {self.older.format(size=size)})" if self.older else ""
-        return f"{self.trainer}: {self.at(size)}{older}"
+        """Write them with what is not the same."""
+        return f"{self.at(size)} ({self.note})" if self.note else self.at(size)
 
 
 TRAINER_SETTINGS = (
-    TrainerSetting("TRL", "GRPOConfig(num_generations={size})"),
-    TrainerSetting("verl", "actor_rollout_ref.rollout.n={size}"),
+    TrainerSetting(
+        "TRL",
+        'GRPOConfig(num_generations={size}, scale_rewards="none", loss_type="dr_grpo", '
+        "beta=0.0)",
+    ),
+    TrainerSetting(
+        "verl",
+        "actor_rollout_ref.rollout.n={size} algorithm.adv_estimator=rloo "
+        "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",
+    ),
     TrainerSetting(
         "OpenRLHF",
-        "--rollout.n_samples_per_prompt {size}",
-        older="--n_samples_per_prompt {size}",
+        "--rollout.n_samples_per_prompt {size} --algo.advantage.estimator rloo "
+        "--algo.kl.init_coef 0",
+        "its loss is a mean over tokens",
     ),
 )
+
+# What is known of an estimator as such: how it is called, and how to have it.
+CALLED = {
+    "vanilla": "no baseline",
+    "batch-mean": "the batch's mean reward",
+    "best-constant": "bound: best baseline by prompt",
+    "grpo-std(eps=0.0001, length=token-batch)": "TRL's default (grpo-std, dapo)",
+}
+HOW = {
+    "vanilla": (
+        "one completion a prompt, its weight the reward: in verl an advantage of your own "
+        "(register_adv_est); TRL's GRPOTrainer cannot"
+    ),
+    "batch-mean": (
+        "one completion a prompt and REINFORCE++, nearly that: verl "
+        "algorithm.adv_estimator=reinforce_plus_plus, OpenRLHF --algo.advantage.estimator "
+        "reinforce"
+    ),
+    "grpo-std(eps=0.0001, length=token-batch)": (
+        'GRPOConfig(scale_rewards="group", loss_type="dapo")'
+    ),
+}

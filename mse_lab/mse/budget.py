@@ -14,12 +14,21 @@ is 1.
 
 is unbiased: different prompts are independent, so halves are needed on the diagonal only.
 
+For an estimator whose mean is h(x) = slope(x) g(x), which for rewards 0 and 1 is any whose
+weights depend on a group's rewards alone, with hbar = E h(X) and of one group
+
+    E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
+    between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
+
+A factor is a learning rate's, so what counts is min_a E||a g_hat - g||^2 =
+||g||^2 - <hbar, g>^2 / E||g_hat||^2, the scale-free MSE.
+
 Prompts are drawn at random, so every figure of these is a statistic of P independent
 prompts, and its interval comes from leaving them out one at a time (the jackknife).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -29,8 +38,9 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats, divide
+from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import LARGEST_LOG, Estimate, Statistic
-from mse_lab.mse.moments import Moments, pool_moments
+from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import gradient_noise
 
@@ -43,6 +53,7 @@ class Constants(NamedTuple):
         oracle: c2 = E[T].
         pairs: c3 = E[zeta], the price of a baseline from the group.
         vanilla: E[A - ||g||^2], in the place of c2 for vanilla.
+        batch_mean: The same for one baseline E[Z] for all prompts, a large batch's mean.
         best_constant: The same for a baseline b* of each prompt.
         gradient2: ||E g(X)||^2 of the population; that of the run's own prompts is
             `Pools.aggregate_norm2`, larger by c1/P on average.
@@ -52,38 +63,85 @@ class Constants(NamedTuple):
     oracle: Floats
     pairs: Floats
     vanilla: Floats
+    batch_mean: Floats
     best_constant: Floats
     gradient2: Floats
 
 
-Figure = Callable[[Constants], Floats]
+class Direction(NamedTuple):
+    """Where an estimator points over random prompts; arrays over samples of prompts.
+
+    Attributes:
+        mean_norm2: ||hbar||^2.
+        inner: <hbar, E g(X)>.
+        between: E||h(X) - hbar||^2, what only more prompts reduce.
+        within: E[tr Var(g_hat | X)] of one group.
+    """
+
+    mean_norm2: Floats
+    inner: Floats
+    between: Floats
+    within: Floats
+
+    @property
+    def noise(self) -> Floats:
+        """B times the variance of a batch of B groups; a mean square counts as 0 below."""
+        return np.asarray(np.maximum(self.between, 0.0) + self.within)
+
+
+# Of all prompts, floats (1,), and with one left out, (P,).
+Directions = tuple[Direction, Direction]
+
+# A function of the constants, and of the directions that are given besides.
+Figure = Callable[..., Floats]
 
 # The others are squares, too, but estimated without bias as differences of larger ones.
-POSITIVE = ("oracle", "pairs", "vanilla", "best_constant")
+POSITIVE = ("oracle", "pairs", "vanilla", "batch_mean", "best_constant")
 
 
-def _constants(pools: Pools, moments: Moments, counts_SP: Floats) -> Constants:
-    """Evaluate the constants for samples in which prompt x stands counts[x] times."""
-    size = counts_SP.sum(-1)
-    own = pools.reference_product_P
-    mean_own = counts_SP @ own / size
-    # Pairs of different draws; two draws of one prompt have the product ||g(x)||^2.
-    pairs = ((counts_SP @ pools.gradient_products_PP) * counts_SP).sum(-1) - counts_SP @ own
-    gradient2 = pairs / (size * (size - 1))
-    means = counts_SP / size[:, None]
-    return Constants(
-        between=mean_own - gradient2,
-        oracle=means @ moments.trace_oracle,
-        pairs=means @ moments.zeta,
-        vanilla=means @ moments.constant_baseline(0.0),
-        best_constant=means @ moments.trace_best,
+def _means(values_P: Floats) -> Floats:
+    """Mean over all prompts, then over all but each, (1 + P,)."""
+    total, count = values_P.sum(), len(values_P)
+    return np.append(total / count, divide(total - values_P, count - 1))
+
+
+def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
+    """Average left_x <g(x), g(x')> right_x' over pairs x != x', as `_means`, (1 + P,).
+
+    Args:
+        apart_PP: The products, zero on the diagonal.
+        left_P: Factors.
+        right_P: Factors.
+    """
+    count, rows, columns = len(left_P), apart_PP @ right_P, left_P @ apart_PP
+    total = left_P @ rows
+    others = total - left_P * rows - columns * right_P
+    pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
+    return np.append(divide(total, pairs), divide(others, fewer))
+
+
+def _split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Tell what is of all prompts, (1,), from what is of all but each, (P,)."""
+    return tuple(one[:1] for one in found), tuple(one[1:] for one in found)
+
+
+def _constants(pools: Pools, apart_PP: Floats) -> tuple[Constants, Constants]:
+    """Evaluate the constants of all prompts, (1,), and of all but each, (P,)."""
+    moments, ones = pool_moments(pools), np.ones(pools.prompts)
+    gradient2, value = _mean_products(apart_PP, ones, ones), _means(moments.value)
+    vanilla = _means(moments.constant_baseline(0.0))
+    weighted, norm2 = _means(moments.reward_norm2), _means(moments.norm2)
+    found = Constants(
+        between=_means(pools.reference_product_P) - gradient2,
+        oracle=_means(moments.trace_oracle),
+        pairs=_means(moments.zeta),
+        vanilla=vanilla,
+        batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
+        best_constant=_means(moments.trace_best),
         gradient2=gradient2,
     )
-
-
-def measure_constants(pools: Pools) -> Constants:
-    """Estimate the constants, each unbiased, of two prompts or more; floats (1,)."""
-    return _constants(pools, pool_moments(pools), np.ones((1, pools.prompts)))
+    whole, others = _split(found)
+    return Constants(*whole), Constants(*others)
 
 
 @dataclass(frozen=True)
@@ -93,15 +151,23 @@ class Population:
     pools: Pools
 
     @cached_property
+    def _products_PP(self) -> Floats:
+        """<g(x), g(x')> of different prompts; zero on the diagonal."""
+        return without_diagonal(self.pools.gradient_products_PP)
+
+    @cached_property
+    def _both(self) -> tuple[Constants, Constants]:
+        return _constants(self.pools, self._products_PP)
+
+    @cached_property
     def constants(self) -> Constants:
-        """The constants, floats (1,)."""
-        return measure_constants(self.pools)
+        """The constants, each unbiased, of two prompts or more; floats (1,)."""
+        return self._both[0]
 
     @cached_property
     def without_one(self) -> Constants:
         """The constants with one prompt left out, (P,)."""
-        others = 1 - np.eye(self.pools.prompts)
-        return _constants(self.pools, pool_moments(self.pools), others)
+        return self._both[1]
 
     @cached_property
     def effective_prompts(self) -> float:
@@ -116,25 +182,45 @@ class Population:
         counts = (one.sum() ** 2 / (one**2).sum() for one in shares)
         return max(1.0, float(min(counts, default=1.0)))
 
-    def statistic(self, figure: Figure) -> Statistic:
+    def directions(self, slope_P: Floats, within_P: Floats) -> Directions:
+        """Estimate where an estimator points, by its slope and noise on each prompt."""
+        mean_norm2 = _mean_products(self._products_PP, slope_P, slope_P)
+        found = Direction(
+            mean_norm2=mean_norm2,
+            inner=_mean_products(self._products_PP, slope_P, np.ones_like(slope_P)),
+            between=_means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
+            within=_means(within_P),
+        )
+        whole, others = _split(found)
+        return Direction(*whole), Direction(*others)
+
+    def _evaluate(self, figure: Figure, directions: Sequence[Directions]) -> list[Floats]:
+        """Evaluate on all prompts, (1,), and with one left out, (P,)."""
+        both = zip((self.constants, self.without_one), *directions, strict=True)
+        return [figure(*one) for one in both]
+
+    def statistic(self, figure: Figure, *directions: Directions) -> Statistic:
         """Give a function of the constants with what each prompt contributes."""
-        value = float(figure(self.constants).item())
-        apart = (self.pools.prompts - 1) * (value - figure(self.without_one))
+        whole, others = self._evaluate(figure, directions)
+        value = float(whole.item())
+        apart = (self.pools.prompts - 1) * (value - others)
         return Statistic(value, {"prompts": apart[None]}, {})
 
-    def estimate(self, figure: Figure, level: float) -> Estimate:
+    def estimate(self, figure: Figure, level: float, *directions: Directions) -> Estimate:
         """Give a function of the constants its interval, symmetric about it."""
-        found = self.statistic(figure)
+        found = self.statistic(figure, *directions)
         return found.interval(level, most_degrees=self.effective_prompts)
 
-    def estimate_positive(self, figure: Figure, level: float) -> Estimate:
+    def estimate_positive(
+        self, figure: Figure, level: float, *directions: Directions
+    ) -> Estimate:
         """Give one that is positive by nature its interval, symmetric in the logarithm.
 
         Where it, or what is left of it without a prompt, is not positive, as `estimate`.
         """
-        if min(figure(self.constants).min(), figure(self.without_one).min()) <= 0:
-            return self.estimate(figure, level)
-        logs = self.estimate(lambda one: np.log(figure(one)), level)
+        if min(one.min() for one in self._evaluate(figure, directions)) <= 0:
+            return self.estimate(figure, level, *directions)
+        logs = self.estimate(lambda *one: np.log(figure(*one)), level, *directions)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:
@@ -172,11 +258,34 @@ def mse_times_budget(
 ) -> Floats:
     """N x MSE at a budget of N completions; c1, a mean square, is 0 where negative.
 
-    c1 G + c2 + c3 / (G-1) for `grpo`; for `vanilla`, `oracle` and `best-constant` c1 G and
-    the constant of that name.
+    c1 G + c2 + c3 / (G-1) for `grpo`; for `vanilla`, `oracle`, `batch-mean` and
+    `best-constant` c1 G and the constant of that name.
     """
     size = np.asarray(group_size, dtype=float)
     spread = np.maximum(constants.between, 0.0) * size
     if estimator == "grpo":
         return spread + constants.oracle + constants.pairs / (size - 1)
     return np.asarray(spread + getattr(constants, estimator.replace("-", "_")))
+
+
+def efficiency(
+    constants: Constants, direction: Direction, group_size: int, cost: Floats, budget: float
+) -> Floats:
+    """Completions that an unbiased estimator needs, over those that this one needs.
+
+    Both for the scale-free MSE of the unbiased one at the budget. With r its MSE / ||g||^2
+    there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2 (1 + q G / N), that is
+    (c^2 (1 + r) - 1) / (q G / N): the budget cancels where c = 1. Zero or less where
+    nothing but a turn of hbar could do it.
+
+    Args:
+        constants: The constants.
+        direction: Where this estimator points.
+        group_size: Its group size G.
+        cost: N x MSE of the unbiased estimator.
+        budget: N.
+    """
+    norm2, mean_norm2 = constants.gradient2, direction.mean_norm2
+    cosine2 = divide(direction.inner**2, mean_norm2 * norm2)
+    needed = cosine2 * (1 + divide(cost, budget * norm2)) - 1
+    return divide(needed * budget * mean_norm2, group_size * direction.noise)

@@ -79,14 +79,16 @@ class Point(NamedTuple):
 Points = Mapping[Key, Point]
 
 
-def paired_ratio(curve: Curve | None, base: Curve | None, level: float) -> Estimate | None:
-    """Estimate the ratio of the MSE to another curve's, both of the same groups.
+def paired_ratio(
+    curve: Curve | None, base: Curve | None, level: float, part: str = "mse"
+) -> Estimate | None:
+    """Estimate the ratio of a part, such as the MSE, to another curve's of the same groups.
 
     None where either is missing or the base is not measurably positive.
     """
     if curve is None or base is None:
         return None
-    found = curve.statistic().ratio_to(base.statistic(), level)
+    found = curve.statistic(part).ratio_to(base.statistic(part), level)
     return found if np.isfinite(found.value) else None
 
 

@@ -66,7 +66,7 @@ def attach_adapter(
         identity = f"drawn from seed {seed}"
     else:
         model = _attach_saved(model, adapter)
-        _refuse_variants(model, adapter)
+        refuse_variants(model, adapter)
         identity = identify(adapter, SAVED)
     named = model.named_parameters()
     trained = {name: parameter for name, parameter in named if parameter.requires_grad}
@@ -170,7 +170,7 @@ def _fetch(location: Location) -> str:
     return folder
 
 
-def _refuse_variants(model: nn.Module, location: Location) -> None:
+def refuse_variants(model: nn.Module, location: Location) -> None:
     """See that the adapter is plain LoRA beside linear layers, whose scores are exact."""
     from peft.tuners.lora.layer import Embedding, LoraLayer, ParamWrapper
     from peft.tuners.tuners_utils import BaseTunerLayer

@@ -7,7 +7,9 @@ that process: an order as JSON on standard input, each text as a line of JSON.
 """
 
 import json
+import math
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from typing import Any
 
 from mse_lab.errors import InputError, in_short
 
-# Templates take a millisecond a prompt, and the imports before the first about a second.
+# Of the processor, which on a busy machine take many times as long: templates take a
+# millisecond a prompt, and the imports before the first about two seconds.
 SECONDS, SECONDS_A_PROMPT = 20.0, 0.05
 BYTES = 2**31
 # Characters of a rendered prompt, more than any context holds.
@@ -32,22 +35,19 @@ def render_chats(tokenizer: Any, ids: Sequence[str], texts: Sequence[str]) -> li
     template, tokens = tokenizer.chat_template, tokenizer.special_tokens_map
     if isinstance(template, dict):
         template = template.get("default")
+    seconds = math.ceil(SECONDS + SECONDS_A_PROMPT * len(texts))
     order = {"template": template, "tokens": tokens, "texts": list(texts)}
-    seconds = SECONDS + SECONDS_A_PROMPT * len(texts)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", __name__],
-            input=json.dumps(order, default=str).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[2],
-            timeout=seconds,
-        )
-        written, end = done.stdout, "its process died"
-    except subprocess.TimeoutExpired as late:
-        written, end = late.stdout or b"", f"not done after {seconds:.0f} s"
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=json.dumps({**order, "seconds": seconds}, default=str).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    late = done.returncode == -signal.SIGXCPU
+    end = f"not done after {seconds} s of the processor" if late else "its process died"
     # A line that was being written when the process ended is not among them.
-    answers = [json.loads(line) for line in written.split(b"\n")[:-1]]
+    answers = [json.loads(line) for line in done.stdout.split(b"\n")[:-1]]
     rendered = [answer["text"] for answer in answers if "text" in answer]
     if len(rendered) < len(texts):
         reason = answers[-1].get("error", end) if answers else end
@@ -77,6 +77,8 @@ def _answer() -> None:
     """Carry out the order on standard input."""
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     order = json.load(sys.stdin)
+    # The hard limit is the later one: it would kill without saying why.
+    resource.setrlimit(resource.RLIMIT_CPU, (order["seconds"], order["seconds"] + 1))
     try:
         for text in order["texts"]:
             print(json.dumps({"text": _render(order, text)}), flush=True)

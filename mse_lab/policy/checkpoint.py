@@ -97,7 +97,7 @@ def load_model(
             "model.dtype = float64: MPS has none; use float32, or model.device=cpu"
         )
     # Quantised weights cannot be moved once they are loaded.
-    quantised = _is_quantised(location, settings, config)
+    quantised = is_quantised(location, settings, adapted=config.adapter is not None)
     placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}
     if config.device_map is not None:
         load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
@@ -121,13 +121,13 @@ def load_model(
     # transformers goes on without this one where it cannot be read, and end tokens with it.
     check_object(location, "generation_config.json")
     _refuse_random_weights(location, report)
-    _refuse_forward(location, model)
+    refuse_forward(location, model)
     if config.device_map is not None:
         _refuse_scattered(location, model)
     return model.eval().requires_grad_(False)
 
 
-def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
+def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
     """Tell whether weights are quantised, and see that nothing hangs on their gradient."""
     # bitsandbytes' four bits are exact beside an adapter. Its eight bits round activations
     # by a scale that depends on the rest of the batch, so that log pi of a completion is no
@@ -138,7 +138,7 @@ def _is_quantised(location: Location, settings: Any, config: Model) -> bool:
     how = how if isinstance(how, dict) else how.to_dict()
     method = how.get("quant_method")
     name = str(getattr(method, "value", method))
-    if config.adapter is None:
+    if not adapted:
         raise location.refuse(
             f"its weights are quantised ({name}) and have no gradient",
             "set model.adapter to measure an adapter on it, or give it unquantised",
@@ -161,7 +161,8 @@ def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
         )
 
 
-def _refuse_forward(location: Location, model: Any) -> None:
+def refuse_forward(location: Location, model: Any) -> None:
+    """See that a model gives the logits of the last tokens, and is whole."""
     if getattr(model, "_hf_peft_config_loaded", False):
         raise location.refuse(
             "a saved adapter", "name it by model.adapter, and its base by model.path"

@@ -13,6 +13,9 @@ from operator import index
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
+from torch import nn
+
 from mse_lab.policy.hub import Location, look_up
 from mse_lab.probe.schema import Model
 
@@ -23,6 +26,9 @@ TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "schedule
 # larger one so many pieces of so many bytes are hashed, evenly spaced.
 WHOLE_BYTES = 2**28
 PIECES, PIECE_BYTES = 16, 2**12
+
+# Of a parameter in memory at least so many numbers are hashed, evenly spaced.
+NUMBERS = 2**12
 
 Span = tuple[int, int]
 
@@ -100,3 +106,14 @@ def identify_model(config: Model, root: Path) -> dict[str, str]:
         adapter = look_up("model.adapter", config.adapter, config.adapter_revision, root)
         identities["adapter"] = identify(adapter, "adapter_config.json")
     return identities
+
+
+def fingerprint_in_memory(model: nn.Module) -> str:
+    """Hash a model in memory: of every parameter its name, shape and `NUMBERS` numbers."""
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        digest.update(json.dumps([name, str(parameter.dtype), *parameter.shape]).encode())
+        flat = parameter.detach().flatten()
+        some = flat[:: max(1, len(flat) // NUMBERS)].cpu().contiguous()
+        digest.update(some.view(torch.uint8).numpy().tobytes())
+    return f"memory-sha256:{digest.hexdigest()}"

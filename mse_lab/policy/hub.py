@@ -5,6 +5,7 @@ What it refuses becomes one line with its remedy; where it cannot be reached, th
 cache alone is used.
 """
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
-from mse_lab.probe.plain_text import local_path, reading
+from mse_lab.probe.plain_text import STARTS, local_path, reading
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,19 @@ class Location:
         return self.refuse(reason, remedy)
 
 
+class InMemory(Location):
+    """A model that is in memory: it has no files."""
+
+    @classmethod
+    def of(cls, model: object) -> "InMemory":
+        """Stand for a model in messages."""
+        return cls("model", type(model).__name__, os.devnull, None, online=False)
+
+    def damaged(self, file: str, reason: str) -> InputError:
+        """Say what went wrong when it was run; no file is to blame."""
+        return self.refuse(f"cannot be run: {reason}", "see that model(input_ids) works")
+
+
 def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
     """Say whether a name is that of a folder, which may be entered, without the Hub."""
     on_hub = Location(key, name, name, revision, online=True)
@@ -128,7 +142,7 @@ def locate(
             wanted = "a saved adapter is named by model.adapter, and its base by model.path"
         raise location.refuse(f"no {file} in it", wanted)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise location.refuse("no such folder", "give a checkpoint or Hub name")
+        raise location.refuse("no such folder", f"give a checkpoint or Hub name ({STARTS})")
     obstacle = _obstacle(location, file)
     if obstacle and location.file(file) is None:
         raise location.absent(f"no such folder, not in the local cache, and {obstacle}")

@@ -192,6 +192,21 @@ def load_policy(config: Probe, root: Path) -> Policy:
     identity, trained = {"model": identify(location)}, None
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
+    return make_policy(config, model, tokenizer, location, identity, trained)
+
+
+def make_policy(
+    config: Probe,
+    model: Any,
+    tokenizer: Any,
+    location: Location,
+    identity: Mapping[str, str],
+    trained: Mapping[str, nn.Parameter] | None,
+) -> Policy:
+    """Make a policy of a model in evaluation mode, from a location or from memory.
+
+    Of its `trained` parameters, None for all, those count that `config.parameters` picks.
+    """
     policy = Policy(
         model=model,
         tokenizer=tokenizer,

@@ -87,6 +87,10 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
+# Said where none of the places has it; `probe_files.load_probe` sees to the first.
+STARTS = "paths start from the probe's folder, the working folder or the project's"
+
+
 def local_path(name: str, root: Path) -> Path | None:
     """Find a path of a probe: from the working folder, else from the project's."""
     for candidate in (Path(name), root / name):

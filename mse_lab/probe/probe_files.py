@@ -7,6 +7,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from mse_lab.console import TYPED
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.probe.plain_text import (
     fault_of_text,
@@ -15,34 +16,81 @@ from mse_lab.probe.plain_text import (
     reading,
     refuse_unusable,
 )
+from mse_lab.probe.prompt_templates import TEMPLATES
 from mse_lab.probe.schema import Probe
+from mse_lab.probe.sources import is_one_file
+
+SUFFIXES = (".yaml", ".yml")
+
+# Where a probe may name a file or folder.
+_PATHS = (
+    ("model", "path"),
+    ("model", "adapter"),
+    ("prompts", "source"),
+    ("prompts", "template"),
+    ("prompts", "shots", "source"),
+    ("completions",),
+)
+
+
+def _folders(root: Path) -> tuple[Path, Path]:
+    """Give the folders of probes: that of the working folder, and the project's."""
+    return Path("probes"), root / "probes"
+
+
+def _is_probe(path: Path) -> bool:
+    """Whether a YAML file that may be about anything is a probe."""
+    try:
+        values = parse_yaml(read_text(path), str(path)) if path.is_file() else None
+    except InputError:
+        return False
+    return isinstance(values, dict) and {"model", "prompts"} <= values.keys()
 
 
 def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of every probe below `probes/`, in order of the names."""
-    folder = root / "probes"
-    for path in sorted(folder.rglob("*.yaml")):
-        yield path.relative_to(folder).with_suffix("").as_posix(), path
+    """Yield name and file of every probe: those where one works, then the project's.
+
+    They are all below `probes/`, and those in the working folder itself; of two with one
+    name the first counts. Each part is in order of the names.
+    """
+    mine, projects = _folders(root)
+    parts = (
+        (mine, mine.rglob("*.yaml")),
+        (Path(), filter(_is_probe, Path().glob("*.yaml"))),
+        (projects, projects.rglob("*.yaml")),
+    )
+    found: dict[str, Path] = {}
+    for folder, paths in parts:
+        for path in sorted(paths):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            found.setdefault(name, path)
+    yield from found.items()
 
 
 def probe_file(name: str, root: Path) -> Path:
-    """Find a probe: `tiny/base` is `probes/tiny/base.yaml`; `*.yaml` is a path."""
-    is_path = name.endswith((".yaml", ".yml"))
-    path = Path(name) if is_path else root / "probes" / f"{name}.yaml"
-    with reading(path):
-        found = "\0" not in name and path.is_file()
-    if not found:
-        known = [known_name for known_name, _ in probe_files(root)]
-        raise InputError(f"no probe {shorten(name)}; {nearest(name, known)}")
-    return path
+    """Find a probe: `*.yaml` is a path, `tiny/base` is `probes/tiny/base.yaml`.
+
+    A bare name is looked for in `probes/`, in the working folder itself, and in `probes/`
+    of the project.
+    """
+    mine, projects = _folders(root)
+    places = [folder / f"{name}.yaml" for folder in (mine, Path(), projects)]
+    for path in [Path(name)] if name.endswith(SUFFIXES) else places:
+        with reading(path):
+            if "\0" not in name and path.is_file():
+                return path
+    known = [known_name for known_name, _ in probe_files(root)]
+    remedy = nearest(name, known) if known else f"write one: {TYPED} init MODEL PROMPTS"
+    raise InputError(f"no probe {shorten(name)}; {remedy}")
 
 
 def probe_name(path: Path, root: Path) -> str:
     """Name the results folder: the path below `probes/`, else the file's own name."""
-    folder = (root / "probes").resolve()
     resolved, name = path.resolve(), path.stem
-    if resolved.is_relative_to(folder):
-        name = resolved.relative_to(folder).with_suffix("").as_posix()
+    for folder in (one.resolve() for one in _folders(root)):
+        if resolved.is_relative_to(folder):
+            name = resolved.relative_to(folder).with_suffix("").as_posix()
+            break
     if fault := fault_of_text(name):
         raise InputError(f"{path}: the file's name {fault}")
     return name
@@ -109,10 +157,49 @@ def assign(values: dict[str, Any], assignment: str) -> None:
     values[last] = parse_yaml(text, where)
 
 
+def _section(values: Any, *keys: str) -> dict[str, Any]:
+    """Give a section of what a YAML holds; an empty one where there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def _start_beside(path: Path, values: Any) -> None:
+    """Let what a probe's relative paths lead to from its own folder be found there."""
+    folder, here = path.parent.absolute(), Path.cwd()
+    for *sections, key in [] if folder == here else _PATHS:
+        section = _section(values, *sections)
+        name = section.get(key)
+        if isinstance(name, str) and name not in TEMPLATES:
+            with reading(folder / name):
+                there = not Path(name).is_absolute() and (folder / name).exists()
+            if there:
+                inside = folder.is_relative_to(here)
+                start = folder.relative_to(here) if inside else folder
+                section[key] = str(start / name)
+
+
+def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
+    """Drop what said where in the old source the rows are, where a new one is set."""
+    for section in (("prompts",), ("prompts", "shots")):
+        for assignment in assignments:
+            key, _, name = assignment.partition("=")
+            if key.strip() == ".".join((*section, "source")):
+                for part in ("revision", *(("subset", "split") * is_one_file(name))):
+                    _section(values, *section).pop(part, None)
+
+
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
-    """Read a probe's YAML and carry out the `--set` assignments, `dotted.key=value`."""
+    """Read a probe's YAML and carry out the `--set` assignments, `dotted.key=value`.
+
+    A relative path in the YAML starts from its folder where that leads to something, one
+    in an assignment does not. An assigned source is another one: the revision of the old,
+    and for a single file its subset and split, go with it unless they are assigned, too.
+    """
     values = parse_yaml(read_text(path), str(path))
     if isinstance(values, dict):
+        _start_beside(path, values)
+        _forget_old_source(values, assignments)
         for assignment in assignments:
             assign(values, assignment)
     return parse_probe(values, str(path))

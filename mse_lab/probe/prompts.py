@@ -1,16 +1,16 @@
 """Prompts: problems with their reference answers, and the text a model is shown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, shorten, shown
-from mse_lab.probe.plain_text import fault_of_text
+from mse_lab.probe.plain_text import fault_of_text, local_path, reading
+from mse_lab.probe.prompt_templates import Template, load_template
 from mse_lab.probe.schema import Fields, Prompts
 from mse_lab.probe.sources import Row, Source, read_rows
-from mse_lab.probe.templates import load_template
 
 Record = dict[str, Any]
 
@@ -55,13 +55,11 @@ def _category(record: Record) -> str:
     return "" if category is None else str(category)
 
 
-def _make_record(row: Row, fields: Fields, identity: str) -> Record:
+def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
     """Add our names to a row. Where it has one of them for something else, ours wins."""
-    record = row.values | {
-        "id": identity,
-        "problem": _take(row, "problem", fields),
-        "answer": _take(row, "answer", fields),
-    }
+    record = row.values | {"id": identity, "problem": _take(row, "problem", fields)}
+    if answered:
+        record["answer"] = _take(row, "answer", fields)
     if fields.category in row.values:
         record["category"] = row.values[fields.category]
     elif fields.category != "category":
@@ -77,7 +75,9 @@ def _make_record(row: Row, fields: Fields, identity: str) -> Record:
     return record
 
 
-def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Record]:
+def _make_records(
+    rows: Iterable[Row], fields: Fields, name: str, *, answered: bool = True
+) -> Iterator[Record]:
     seen: set[str] = set()
     numbered = False
     for row in rows:
@@ -88,7 +88,7 @@ def _make_records(rows: Iterator[Row], fields: Fields, name: str) -> Iterator[Re
                 f"{row.where}: has an id and the first has none; give one to all or to none"
             )
         identity = f"{name}-{row.number:04d}" if numbered else str(_take(row, "id", fields))
-        record = _make_record(row, fields, identity)
+        record = _make_record(row, fields, identity, answered)
         if identity in seen:
             raise InputError(
                 f"{row.where}: id {shorten(identity)} stands twice; make the ids unique"
@@ -114,14 +114,31 @@ def read_records(config: Prompts, root: Path) -> list[Record]:
     return records
 
 
-def _shots_source(config: Prompts) -> Source:
+def _split_beside(path: Path, split: str) -> Path:
+    """Find the file of another split: its name begins with it, and it lies beside."""
+    with reading(path.parent):
+        beside = [one for one in path.parent.iterdir() if one.suffix == path.suffix]
+    found = [one for one in beside if one.name.startswith(split)]
+    if len(found) == 1:
+        return found[0]
+    there = f"{len(found)} files" if found else "no file"
+    raise InputError(
+        f"prompts.shots.split = {split}: {there} {split}*{path.suffix} beside {path}; "
+        "set prompts.shots.source"
+    )
+
+
+def _shots_source(config: Prompts, root: Path) -> Source:
     """Say where demonstrations come from: what is not said is as for the prompts."""
     shots = config.shots
-    subset, revision = shots.subset, shots.revision
+    subset, split, revision = shots.subset, shots.split, shots.revision
+    name = shots.source or config.source
     if shots.source is None:
         subset, revision = subset or config.subset, revision or config.revision
-    name = shots.source or config.source
-    return Source("prompts.shots", name, subset, shots.split, revision)
+        path = local_path(name, root)
+        if split and path is not None and path.is_file():
+            name, split = str(_split_beside(path, split)), None
+    return Source("prompts.shots", name, subset, split, revision)
 
 
 def _as_compared(problem: Any) -> str:
@@ -135,7 +152,7 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
     They are the first rows of their source whose problem is not among the `records` and
     not shown yet, whatever its case and white space.
     """
-    source = _shots_source(config)
+    source = _shots_source(config, root)
     _, rows = read_rows(source, root, default_split="train")
     taken = {_as_compared(record["problem"]) for record in records}
     shots: list[Record] = []
@@ -167,8 +184,37 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
         )
     records = read_records(config, root)
     shots = read_shots(config, records, root) if config.shots.count else []
+    return _render(records, template, shots)
+
+
+def _render(
+    records: Sequence[Record], template: Template, shots: Sequence[Record]
+) -> list[Prompt]:
     texts = (template.render(str(record["problem"]), shots) for record in records)
     return [
         Prompt(record["id"], text, _category(record), record)
         for text, record in zip(texts, records, strict=True)
     ]
+
+
+def take_prompts(given: Iterable[Any], template: str, *, answered: bool) -> list[Prompt]:
+    """Make prompts of what is in memory: texts, or mappings with `problem`.
+
+    Args:
+        given: As the rows of a prompt set; a text is its problem.
+        template: As in a probe.
+        answered: Whether each must have its `answer`, which a reward of ours reads.
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    rows = list(given) if several else []
+    if not all(isinstance(row, str | Mapping) for row in rows) or not rows:
+        raise InputError(
+            f"prompts = {shown(given)}: give texts, mappings with problem and answer, or a "
+            "data frame of them"
+        )
+    taken = [
+        Row(f"prompts[{at}]", at, {"problem": row} if isinstance(row, str) else dict(row))
+        for at, row in enumerate(rows)
+    ]
+    records = list(_make_records(taken, Fields(), "prompt", answered=answered))
+    return _render(records, load_template(template, Path()), [])

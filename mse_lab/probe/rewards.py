@@ -130,7 +130,7 @@ REWARDS: dict[str, Reward] = {
 def load_reward(name: str) -> Reward:
     """Look up a reward by name, or import `package.module:function`."""
     if ":" in name:
-        return _users_own(name)
+        return guard_reward(*load_function(name, "reward"))
     if name not in REWARDS:
         raise InputError(f"reward = {name}: no such reward; {nearest(name, list(REWARDS))}")
     if name == "math":
@@ -148,9 +148,8 @@ def fault_of_reward(value: float) -> str:
     return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
 
 
-def _users_own(name: str) -> Reward:
-    """Load a user's function, guarded at every call."""
-    function, what = load_function(name, "reward")
+def guard_reward(function: Callable[..., Any], what: str) -> Reward:
+    """Guard a user's function at every call; `what` names it in messages."""
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:

@@ -113,7 +113,9 @@ class Shots(_Section):
     """Demonstrations, shown where the template has its `{shots}` ... `{/shots}`.
 
     They are the first rows of their source that are not measured prompts themselves, the
-    same for every prompt, and their fields are called as those of the prompts.
+    same for every prompt, and their fields are called as those of the prompts. Where the
+    prompts come from one local file, another split is the file beside it whose name begins
+    with it: `train` is `train.jsonl` beside `test.jsonl`.
     """
 
     count: Annotated[int, Field(ge=0, lt=2**31)] = 0  # How many.
@@ -184,8 +186,10 @@ Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 class Probe(_Section):
     """One model configuration and how it is measured: a whole YAML file.
 
-    With `completions`, a JSONL file (`policy/supplied.py`), they are read instead of drawn,
-    and `reward: supplied` takes their rewards from it too.
+    With `completions`, a JSONL file (`policy/supplied_completions.py`), they are read
+    instead of drawn, and `reward: supplied` takes their rewards from it too. A relative
+    path starts from the YAML's folder where that leads to something, else from the working
+    folder, else from the project's.
     """
 
     model: Model

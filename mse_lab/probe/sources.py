@@ -20,13 +20,23 @@ from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError
 from mse_lab.probe.foreign_code import guard, load_extra
-from mse_lab.probe.plain_text import local_path, parse_json, read_text
+from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text
 
 # File suffixes that the library datasets reads, and its names for them.
 _BUILDERS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_SUFFIXES = (".jsonl", ".json", *_BUILDERS)
+
+
+def is_one_file(name: str) -> bool:
+    """Whether a name is that of a single file, not of a folder or of a Hub data set."""
+    return name.endswith(_FILE_SUFFIXES) or Path(name).is_file()
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name that leads to nothing here may be that of something on the Hub."""
+    return bool(_HUB_NAME.fullmatch(name)) and not is_one_file(name)
 
 
 class Row(NamedTuple):
@@ -192,9 +202,9 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
             return name, _lines(path)
     elif path is not None:
         source.refuse_keys(("revision",), "a local folder")
-    elif not _HUB_NAME.fullmatch(source.name) or source.name.endswith(_FILE_SUFFIXES):
+    elif not is_hub_name(source.name):
         raise InputError(
-            f"{source}: no such file; give a JSONL, or a Hub data set owner/name"
+            f"{source}: no such file; give a JSONL, or a Hub data set owner/name ({STARTS})"
         )
     else:
         # Said before anything is fetched: the library, then the data.

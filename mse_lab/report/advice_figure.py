@@ -1,7 +1,7 @@
 """The advice's figure: MSE against group size at a fixed budget of completions.
 
-The band is GRPO-type's interval over prompts; the shaded stretch that of the best group
-size G*, open to the right where the evidence sets no upper bound.
+The band is GRPO-type's interval over prompts; the shaded stretch holds the whole group
+sizes that cost at most 5% more than the best.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.answers.advice import BUDGET, CURVE_SIZES, SIZES, Advice
+from mse_lab.answers.advice import CURVE_SIZES, SIZES, Advice
 from mse_lab.report.drawing import (
     RC,
     STYLES,
@@ -21,13 +21,16 @@ from mse_lab.report.drawing import (
     legend_above,
     name_sizes,
     save_figure,
+    tell,
 )
+from mse_lab.wording import number
 
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.2
 
 _LEGEND: dict[str, Any] = {
     "fontsize": RC["font.size"],
+    "title_fontsize": RC["font.size"],
     "handlelength": 1.4,
     "handletextpad": 0.5,
     "columnspacing": 1.1,
@@ -40,14 +43,17 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
         draw_line(axes, CURVE_SIZES, curve, style, band=name == "grpo")
     values = [advice.curves["grpo"][CURVE_SIZES.index(size)].value for size in SIZES]
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
-    axes.plot(SIZES, values, mark, color=colour, markersize=4, mec="white", mew=0.5)
+    look: dict[str, Any] = {"color": colour, "markersize": 4, "mec": "white", "mew": 0.5}
+    [marks] = axes.plot(SIZES, values, mark, **look)
+    pairs = zip(SIZES, values, strict=True)
+    tell(marks, [f"G = {size}: MSE {number(value)}" for size, value in pairs])
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
 
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
-    """Mark G* and its interval, and write it above the panel."""
+    """Mark G* and the sizes near it, and write its interval above the panel."""
     best, (first, last) = advice.best, axes.get_xlim()
-    low, high = np.clip([best.low, best.high], first, last)
+    low, high = advice.near_best
     axes.axvspan(low, high, color="0.5", alpha=0.18, linewidth=0, zorder=0)
     if advice.unbounded:
         axes.set_title(f"G* at least {best.low:.1f}, no upper bound on this evidence")
@@ -73,7 +79,7 @@ def compose_advice(advice: Advice) -> Figure:
     """Compose the MSE against the group size at a fixed budget."""
     figure = Figure(figsize=(4.2, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.set(xlabel="Group size G", ylabel=f"MSE at N = {BUDGET} completions")
+    axes.set(xlabel="Group size G", ylabel=f"MSE at N = {advice.budget:,} completions")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)
@@ -82,8 +88,8 @@ def compose_advice(advice: Advice) -> Figure:
     if not math.isinf(advice.noise_scale.high):
         _add_relative_scale(axes, advice.gradient2.value)
     name_sizes(axes, SIZES)
-    legend_above(figure, 4, **_LEGEND)
-    if advice.warning:
+    legend_above(figure, 4, title="Exact law, for prompts drawn at random", **_LEGEND)
+    if not advice.held:
         figure.suptitle("A CHECK FAILED")
     return figure
 

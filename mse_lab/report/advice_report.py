@@ -1,33 +1,29 @@
-"""The advice of a run, written: files beside the run, and its section of the page."""
+"""The advice in words, the answer first: a screen, the last lines of a run, a section."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from mse_lab.answers.advice import BUDGET, CURVE_SIZES, CURVES, TOLERANCE, Advice, advise
-from mse_lab.answers.measured_run import FinishedRun, read_run
-from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
+from mse_lab.answers.advice import LARGEST, TOLERANCE, Advice, advise
+from mse_lab.answers.alternatives import BOUND, Alternative
+from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.answers.trainer_settings import CALLED, HOW, TRAINER_SETTINGS
 from mse_lab.errors import InputError
-from mse_lab.mse.intervals import Estimate
-from mse_lab.report.advice_figure import compose_advice, draw_advice
+from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.inline_svg import inline
 from mse_lab.report.layout import lay_out
-from mse_lab.results.files import write_table, write_text
-from mse_lab.results.records import Record
-from mse_lab.results.tables import columns_of
-from mse_lab.words import NONE, plain_with_interval, with_interval
-
-# Said of runs with norms only.
-LAW_ONLY = "Norms only: by the exact law, which no replicates of this run confirm."
+from mse_lab.wording import (
+    NONE,
+    multiple,
+    plain_with_interval,
+    times_with_interval,
+    with_interval,
+)
 
 BOUNDS_ONLY = (
-    "The population's ||g||^2 is not told from zero, for its interval covers zero: only "
-    "bounds follow on what is relative to it."
+    "||g||^2 over random prompts is not told from zero: group sizes can be compared "
+    "without it, errors relative to it and biased estimators cannot."
 )
 
 HOLDS = (
@@ -35,18 +31,46 @@ HOLDS = (
     "summed over tokens, for rewards and prompts like these. Trainers add batch rules."
 )
 
+# Group sizes on the screen, beside the recommended one, unless others are asked for.
+SHOWN = (8, 16, 32)
 
-def _best(advice: Advice) -> str:
-    size = advice.recommended
-    if not advice.unbounded:
-        best = plain_with_interval(advice.best)
-        return f"Best group size of GRPO-type: G* = 1 + sqrt(c3/c1) = {best}; use {size}."
+# The columns of a terminal, and of the trainers' settings in it.
+WIDTH, SETTING = 80, 68
+
+cost_words = times_with_interval
+
+
+def headline(advice: Advice) -> str:
+    """Say in one sentence what to do."""
+    if not advice.held:
+        return "No advice: a built-in check of this run FAILED; find out why first."
+    first, last = advice.near_best
+    size, share = advice.recommended, f"{TOLERANCE:.0%}"
+    if advice.unbounded:
+        return (
+            f"Set num_generations to {size}: larger groups save at most {share} of the "
+            f"completions, and these {advice.prompts} prompts show none to cost more."
+        )
+    if first == last:
+        return f"Set num_generations to {size}; any other size costs over {share} more."
     return (
-        "Best group size of GRPO-type: G* has no upper bound on this evidence, for the "
-        f"interval on c1 covers zero; it is at least {advice.best.low:.1f}. More than "
-        f"these {advice.prompts} prompts would settle it. Until then use {size}: of the "
-        f"sizes below the smallest within {TOLERANCE:.0%} of the best."
+        f"Set num_generations to {size}; between {first} and {last} it costs at most "
+        f"{share} more completions than the best."
     )
+
+
+def _how_sure(advice: Advice) -> str:
+    """Say what else the best size may be, where that is beyond what the headline says."""
+    low, high = advice.best.low, advice.best.high
+    if advice.unbounded:
+        return (
+            f"The best size is at least {low:.1f}, with no upper bound on this evidence; "
+            f"more than these {advice.prompts} prompts would settle it."
+        )
+    first, last = advice.near_best
+    if first <= math.ceil(low) and (math.floor(high) <= last or last == LARGEST):
+        return ""
+    return f"On this evidence the best size may be anything from {low:.1f} to {high:.1f}."
 
 
 def _beats_vanilla(advice: Advice) -> str:
@@ -60,92 +84,86 @@ def _beats_vanilla(advice: Advice) -> str:
     return f"{beats} from G = {value:.0f} on ({low:.0f} to {last})."
 
 
-def _sentences(advice: Advice) -> list[str]:
-    said = {
-        LAW_ONLY: advice.law_only,
-        _best(advice): True,
-        _beats_vanilla(advice): True,
-        BOUNDS_ONLY: math.isinf(advice.noise_scale.high),
-    }
-    return [sentence for sentence, applies in said.items() if applies]
+def called(name: str) -> str:
+    """Call an estimator what a reader knows it as."""
+    return CALLED.get(name, name)
+
+
+def best_usable(advice: Advice) -> Alternative | None:
+    """Find the cheapest estimator that is shown to beat the group's mean, if any is."""
+    usable = (one for one in advice.alternatives if one.estimator != BOUND)
+    return next((one for one in usable if one.cost.high < 1), None)
+
+
+def better(advice: Advice) -> str:
+    """Say what saves most over the group's mean, and how to have it; empty if nothing."""
+    one = best_usable(advice)
+    if one is None:
+        return ""
+    how = HOW.get(one.estimator, "by weights that no trainer has among its settings")
+    return f"Cheapest: {called(one.estimator)}, {how}."
 
 
 def _say(advice: Advice) -> dict[str, Any]:
     """Say the advice in plain words, for the templates of the terminal and of the page."""
     size = advice.recommended
+    known = not math.isinf(advice.noise_scale.high)
     return {
         "advice": advice,
-        "budget": BUDGET,
-        "sentences": _sentences(advice),
+        "headline": headline(advice),
+        "warnings": [*([] if known else [BOUNDS_ONLY]), *advice.warnings],
+        "how_sure": _how_sure(advice),
+        "better": better(advice),
+        "beats_vanilla": _beats_vanilla(advice),
+        "called": called,
+        "shown": {*SHOWN, size},
+        "error": f"MSE/||g||^2 at N = {advice.budget} completions, G = {size}",
         "figures": {
+            "G* = 1 + sqrt(c3/c1) =": advice.best,
             "c1, gradients differ between prompts": advice.between,
             "c2, completions differ in a prompt": advice.oracle,
             "c3, the baseline is the group's mean": advice.pairs,
             "The population's ||g||^2 =": advice.gradient2,
-            f"MSE/||g||^2 at G = {size}, N = {BUDGET}": advice.relative_error,
             "Gradient noise scale, completions": advice.noise_scale,
-            "The same for the oracle at G = 1": advice.noise_scale_oracle,
-        },
-        "origin": f"G = {advice.reference_size:g}" if advice.unbounded else "at G*",
-        "saved": f"Samples saved, for the same MSE as GRPO-type at G = {size}:",
-        "savings": {
-            "vanilla at its best, G = 1": advice.vanilla_saving,
-            "each prompt's best constant baseline": advice.best_constant_saving,
-            "the same over its value V as the baseline": advice.best_constant_over_value,
         },
         "trainers": TRAINER_SETTINGS,
         "holds": HOLDS,
     }
 
 
-def advice_text(advice: Advice) -> str:
-    """Say the advice in words, for a terminal; ends with the trainers' settings."""
-    mse = dict(zip(CURVE_SIZES, advice.curves["grpo"], strict=True))
-    return lay_out("advice.txt", mse=mse, **_say(advice))
+def advice_text(advice: Advice, sizes: Sequence[int] = ()) -> str:
+    """Say the advice on one screen; with the costs of these group sizes, or of SHOWN."""
+    shown = {*(sizes or SHOWN), advice.recommended}
+    rows = [row for row in advice.rows if row.group_size in shown]
+    return lay_out("advice.txt", rows=rows, width=WIDTH, setting=SETTING, **_say(advice))
 
 
-def advice_table(advice: Advice) -> pd.DataFrame:
-    """Make `advice.csv`: a row for each group size, its MSE at the budget.
-
-    Columns: `mse` of GRPO-type; `more_samples_percent`, samples for the same MSE above
-    those of the reference size; `silent_share`, groups whose rewards are all equal;
-    `vanilla_mse`, `oracle_mse` and `best_constant_mse`.
-    """
-    rows = []
-    for size, more, silent in advice.rows:
-        at = {name: advice.curves[name][CURVE_SIZES.index(size)] for name in CURVES}
-        percents = Estimate(*(100 * end for end in more))
-        rows.append(
-            {
-                "group_size": size,
-                "budget": BUDGET,
-                **columns_of("mse", at.pop("grpo")),
-                **columns_of("more_samples_percent", percents),
-                **columns_of("silent_share", silent),
-                **{f"{name.replace('-', '_')}_mse": one.value for name, one in at.items()},
-            }
-        )
-    return pd.DataFrame(rows)
+def advice_page(advice: Advice, sizes: Sequence[int] = ()) -> str:
+    """Say the advice, and what it rests on."""
+    return lay_out("advice.md", screen=advice_text(advice, sizes), **_say(advice))
 
 
-def advise_run(folder: Path) -> str:
-    """Advise from a run; write `advice.md`, `.csv`, `.png` and `.pdf` beside it.
-
-    Raises:
-        InputError: The folder has no pools, or they are too few to advise from.
-    """
-    record, advice = Record(folder), advise_source(read_run(folder))
-    if isinstance(advice, str):
-        raise InputError(f"{folder}: {advice}")
-    if not record.read_checks().ok:
-        failed = "A BUILT-IN CHECK OF THIS RUN FAILED; do not rely on these numbers."
-        advice = replace(advice, warning=failed)
-    text = advice_text(advice)
-    write_text(record.path("advice.md"), f"```text\n{text}```\n")
-    write_table(record.path("advice.csv"), advice_table(advice))
-    for suffix in (".png", ".pdf"):
-        draw_advice(advice, record.path(f"advice{suffix}"))
-    return text
+def answer(advice: Advice) -> Iterator[str]:
+    """Say what the last lines of a run say."""
+    if not advice.held:
+        yield headline(advice)
+        return
+    size, (first, last) = advice.recommended, advice.near_best
+    share = f"{TOLERANCE:.0%}"
+    near = f"{first} to {last} cost at most {share} more than the best"
+    open_ended = f"larger groups save at most {share}, and none is shown to cost more"
+    yield f"group size: {size}; {open_ended if advice.unbounded else near}"
+    costs = [
+        f"G = {row.group_size} takes {multiple(row.cost.value)}"
+        for row in advice.rows
+        if row.group_size in (8, 16) and row.group_size != size
+    ]
+    yield f"instead {', '.join(costs)} times the completions"
+    if one := best_usable(advice):
+        cost = cost_words(one.cost)
+        yield f"{called(one.estimator)}, G = {one.group_size}, takes {cost}"
+    error = plain_with_interval(advice.relative_error)
+    yield f"MSE/||g||^2 at N = {advice.budget}, G = {size}: {error}"
 
 
 def advise_source(source: FinishedRun) -> Advice | str:
@@ -168,7 +186,7 @@ def _show(source: FinishedRun, advice: Advice | str) -> tuple[Any, ...]:
     if isinstance(advice, str):
         return source, advice, None
     alt = (
-        f"MSE against group size at {BUDGET} completions, {source.name}; "
+        f"MSE against group size at {advice.budget} completions, {source.name}; "
         f"G* {best_size(advice)}"
     )
     drawing = inline(partial(compose_advice, advice), f"advice-{source.key}", alt)

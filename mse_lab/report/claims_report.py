@@ -1,19 +1,71 @@
 """The paper's statements, written: files beside the run, and a section of the page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mse_lab.answers.claim import Claim
 from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
+from mse_lab.answers.statement import Claim, describe
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.records import Record
-from mse_lab.words import NONE
+from mse_lab.wording import NONE
+
+
+class Words(NamedTuple):
+    """A statement in plain words: where it stands, what it says, what its number is."""
+
+    place: str
+    plain: str
+    number: str
+
+
+# Up to 38 columns each, so that three runs stand beside them.
+WORDS = {
+    "Assumption 2": Words("Ass. 2", "score norm, reward uncorrelated", "r"),
+    "Corollary 5 (prompt-only baselines)": Words(
+        "Cor. 5", "no fixed baseline is better", "group's/best"
+    ),
+    "Corollary 5 (vanilla)": Words("Cor. 5", "no baseline is worse", "group's/none"),
+    "Section 5.1 (vanilla largest)": Words(
+        "5.1", "no baseline is always worst", "group's/none"
+    ),
+    "Section 5.1 (near the oracle at G = 8)": Words(
+        "5.1", "near the oracle at G = 8", "group's/oracle"
+    ),
+    "Section 5.1 (the oracle's at G = 32 and 64)": Words(
+        "5.1", "near it at G = 32 and 64", "group's/oracle"
+    ),
+    "Section 5.1 (falls from run to run)": Words(
+        "5.1", "errors fall in this order", "ratio"
+    ),
+    "Lemma 1": Words("Lem. 1", "the group's mean makes a U-statistic", "apart"),
+    "Theorem 2 (exact law)": Words("Thm. 2", "MSE = T/G + zeta/(G(G-1))", "measured/law"),
+    "Theorem 2 (intercept)": Words("Thm. 2", "G x MSE has intercept T", "measured/law"),
+    "Theorem 2 (slope)": Words("Thm. 2", "G x MSE has slope zeta", "measured/law"),
+    "Proposition 3": Words("Prop. 3", "random prompts add c1/B", "measured/law"),
+    "Corollary 4": Words("Cor. 4", "the oracle's for large G", "group's/oracle"),
+    "Section 5.1 (falls with G)": Words("5.1", "every error falls with G", "step"),
+    "Theorem 7 (best group size)": Words("Thm. 7", "best G is 1 + sqrt(c3/c1)", "G*"),
+    "Theorem 7 (independent of N)": Words("Thm. 7", "the best G depends on no N", "G*"),
+}
+
+# On the screen, ten columns wide each.
+SHOWN: dict[Verdict, str] = {
+    "holds": "holds",
+    "fails": "FAILS",
+    "premise fails": "no premise",
+    "undecided": "undecided",
+}
+KINDS = {
+    "evidence": "Evidence: another model could decide otherwise",
+    "identity": "Identities: they test the run, not the paper",
+}
+WIDTH, COLUMN, TOGETHER = 80, 11, 4
 
 
 class Statement(NamedTuple):
@@ -37,6 +89,71 @@ def _statements(claims: Sequence[Claim]) -> list[Statement]:
     return statements
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3].rstrip()}..."
+
+
+def _line(claim: Claim) -> str:
+    """Say one verdict with the number that decides, or why nothing is decided."""
+    words, (value, low, _) = WORDS[claim.statement], claim.estimate
+    number = f"{value:.2g}" if math.isnan(low) else describe(claim.estimate)
+    known = claim.verdict != "undecided" and not math.isnan(value)
+    told = f"{words.number} {number}" if known else claim.reason
+    where = f"{SHOWN[claim.verdict]:<{COLUMN}}{words.place:<8}"
+    order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
+    runs = f" ({order})" if len(claim.runs) > 1 else ""
+    return _cut(f"{where}{words.plain}{runs}: {told}")
+
+
+def _row(one: Statement, runs: Sequence[str]) -> str:
+    """Say the verdicts of several runs on one statement."""
+    found = (SHOWN[one.found[run]] if run in one.found else "" for run in runs)
+    words, room = WORDS[one.name], WIDTH - 8 - COLUMN * len(runs)
+    verdicts = "".join(f"{verdict:<{COLUMN}}" for verdict in found)
+    return f"{words.place:<8}{words.plain[: room - 1]:<{room}}{verdicts}".rstrip()
+
+
+def _of_one_run(statements: Sequence[Statement]) -> Iterator[str]:
+    for kind, title in KINDS.items():
+        yield title
+        own = [one for one in statements if one.claims[0].kind == kind]
+        yield from (_line(claim) for one in own for claim in one.whole)
+
+
+def _of_several(statements: Sequence[Statement], runs: Sequence[str]) -> Iterator[str]:
+    """A column a run, as many as fit beside the words."""
+    names = (run.rpartition("/")[2][: COLUMN - 1] for run in runs)
+    columns = "".join(f"{name:<{COLUMN}}" for name in names)
+    yield f"{'':<{WIDTH - COLUMN * len(runs)}}{columns}".rstrip()
+    for kind, title in KINDS.items():
+        yield title
+        own = [one for one in statements if one.claims[0].kind == kind and one.found]
+        yield from (_row(one, runs) for one in own)
+
+
+def claims_screen(claims: Sequence[Claim]) -> str:
+    """Put the verdicts on one screen: a line a statement, a column a run if several."""
+    statements = _statements(claims)
+    runs = list(dict.fromkeys(run for one in statements for run in one.found))
+    lines = [_cut(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
+    if len(runs) == 1:
+        lines += _of_one_run(statements)
+    else:
+        for start in range(0, len(runs), TOGETHER):
+            lines += _of_several(statements, runs[start : start + TOGETHER])
+        across = [one for one in claims if len(one.runs) > 1 and one.group_size is None]
+        lines += [_line(claim) for claim in across]
+    if untested := _untested(claims):
+        lines.append(_cut(f"Norms only, so nothing tests the law: {', '.join(untested)}"))
+    return "\n".join(lines)
+
+
+def _untested(claims: Sequence[Claim]) -> list[str]:
+    """Name the runs without replicates."""
+    found = (", ".join(one.runs) for one in claims if UNTESTED in one.reason)
+    return list(dict.fromkeys(found))
+
+
 def claims_markdown(claims: Sequence[Claim]) -> str:
     """Write the claims as a report: verdicts by statement and run, then the details."""
     untested = [claim for claim in claims if UNTESTED in claim.reason]
@@ -45,7 +162,7 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
         "claims.md",
         statements=statements,
         runs=list(dict.fromkeys(run for one in statements for run in one.found)),
-        untested_runs=list(dict.fromkeys(", ".join(one.runs) for one in untested)),
+        untested_runs=_untested(claims),
         untested=list(dict.fromkeys(claim.statement for claim in untested)),
     )
 
@@ -68,4 +185,5 @@ def _p_value(claim: Claim) -> str:
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, `names`, and what they rest on, by `statements`."""
     names = [source.name for source in sources]
-    return {"statements": _statements(claims), "names": names, "p_value": _p_value}
+    told = {"words": WORDS, "kinds": KINDS, "p_value": _p_value}
+    return {"statements": _statements(claims), "names": names, **told}

@@ -2,22 +2,17 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.mse.curves import paired_ratio
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key
 from mse_lab.report.drawing import STYLES
-from mse_lab.report.figure_4 import draw_panel
-from mse_lab.report.inline_svg import Drawing, inline_panel
-from mse_lab.results.finished_run import read_tables
-from mse_lab.words import number
-
-_LEGEND: dict[str, Any] = {"columnspacing": 1, "handletextpad": 0.3, "handlelength": 1.4}
+from mse_lab.report.figure_4 import compose, scales_of
+from mse_lab.report.inline_svg import Drawing, inline
+from mse_lab.results.finished_run import Tables, read_tables
+from mse_lab.wording import number
 
 PAIRS = {
     "GRPO-type / oracle": ("grpo", "oracle"),
@@ -27,9 +22,8 @@ PAIRS = {
 }
 
 
-def _alt(source: FinishedRun) -> str:
+def _alt(source: FinishedRun, tables: Tables) -> str:
     """Tell each curve by its ends."""
-    tables = read_tables(source.folder)
     column, by_law = ("law", ", by the law") if tables.law_only else ("mse", "")
     told = []
     for name, curve in tables.mse.groupby("estimator", sort=False):
@@ -42,18 +36,13 @@ def _alt(source: FinishedRun) -> str:
     return f"MSE against group size{by_law}, {source.name}: {'; '.join(told)}"
 
 
-def _draw(axes: Axes, folder: Path) -> None:
-    draw_panel(axes, folder)
-    axes.set(xlabel="Group size G", ylabel="MSE of the gradient")
-
-
 def draw_curves(sources: Sequence[FinishedRun]) -> dict[str, list[tuple[str, Drawing]]]:
-    """Draw the curves of every run: `drawings`, (run's name, drawing)."""
-    drawings = []
-    for source in sources:
-        draw = partial(_draw, folder=source.folder)
-        drawing = inline_panel(draw, f"mse-{source.key}", _alt(source), **_LEGEND)
-        drawings.append((source.name, drawing))
+    """Draw the curves of every run, on common scales: `drawings`, (run's name, drawing)."""
+    runs = [read_tables(source.folder) for source in sources]
+    scales, drawings = scales_of(runs), []
+    for source, run in zip(sources, runs, strict=True):
+        draw = partial(compose, [run], scales=scales)
+        drawings.append((source.name, inline(draw, f"mse-{source.key}", _alt(source, run))))
     return {"drawings": drawings}
 
 

@@ -4,7 +4,9 @@ One colour, mark and label an estimator, here and nowhere else.
 """
 
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape, unescape
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +26,10 @@ from mse_lab.errors import InputError
 from mse_lab.results.files import write_bytes
 
 SUFFIXES = (".png", ".pdf", ".svg")
+
+# More dots than that become a picture, or what holds them grows too large for a phone; up
+# to so many tell which prompt they are.
+MOST_DOTS, MOST_TOLD = 1000, 200
 
 RC: dict[Any, Any] = {
     "font.size": 9,
@@ -52,19 +58,29 @@ class Style(NamedTuple):
 # Colours that those who are colour-blind tell apart.
 _PALETTE = sns.color_palette("colorblind").as_hex()
 
-PAPER = {
+STYLES = {
     "vanilla": Style(_PALETTE[0], "o", "Vanilla"),
     "grpo": Style(_PALETTE[1], "s", "GRPO-type"),
     "oracle": Style(_PALETTE[2], "^", "Oracle"),
+    "best-constant": Style("0.35", "d", "Best constant", (0, (4, 1.5))),
 }
-STYLES = PAPER | {"best-constant": Style("0.35", "d", "Best constant", (0, (4, 1.5)))}
 _SPARE_MARKS = "DvP*XpH<>"
+
+# The id of a line whose marks tell something, a line of text each; in an SVG the marks are
+# uses of one path, in a group of their own.
+_TOLD = "told "
+_MARKED = re.compile(rf"<g id=(['\"]){_TOLD}(.*?)\1>(.*?)(?=</g>)", re.DOTALL)
 
 
 def styles_of(names: Iterable[str]) -> dict[str, Style]:
     """Style of each estimator; those without one of their own take what is left."""
     spare = zip(cycle(_PALETTE[3:]), cycle(_SPARE_MARKS), strict=False)
     return {name: STYLES.get(name) or Style(*next(spare), name) for name in names}
+
+
+def colours_of(runs: int) -> list[str]:
+    """Colours of so many runs, dark to light in their order; none is an estimator's."""
+    return list(sns.color_palette("plasma", runs).as_hex())
 
 
 def reach(intervals: Floats) -> Floats:
@@ -79,13 +95,13 @@ def reach(intervals: Floats) -> Floats:
 def draw_line(
     axes: Axes, sizes: ArrayLike, intervals: Floats, style: Style, *, band: bool = True
 ) -> None:
-    """Draw a curve, rows of (value, low, high), as a line in the band of its intervals."""
-    known = ~np.isnan(intervals[:, :2]).any(axis=1)
+    """Draw a curve, rows of (value, low, high), in the band of what it has of intervals."""
+    known = ~np.isnan(intervals[:, 0])
     sizes, (value, low, high) = np.asarray(sizes)[known], intervals[known].T
     if not sizes.size:
         return
     colour, _, label, dashes = style
-    if band:
+    if band and not np.isnan(low).all():
         axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
     # One group size makes neither a line nor a band.
     alone = sizes.size == 1
@@ -104,7 +120,7 @@ def name_sizes(axes: Axes, sizes: Sequence[int]) -> None:
 def label_plainly(axis: Axis, like: Axis | None = None) -> None:
     """Put plain numbers on a logarithmic axis, fewer in a decade the more decades."""
     low, high = (like or axis).get_view_interval()
-    by_decades = {100: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
+    by_decades = {8: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 100: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
     subs = next((subs for most, subs in by_decades.items() if high / low < most), (1.0,))
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -122,19 +138,34 @@ def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
     return found
 
 
+def legend(figure: Figure, further: Mapping[str, Any] | None = None, **look: Any) -> None:
+    """Name what is drawn in all panels, and what further handles stand for."""
+    named = collect_handles(figure.axes) | dict(further or {})
+    figure.legend(list(named.values()), list(named), frameon=False, **look)
+
+
 def legend_above(
     figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
 ) -> None:
-    """Name above all panels what is drawn in them, and what further handles stand for."""
-    named = collect_handles(figure.axes) | dict(further or {})
-    figure.legend(
-        list(named.values()),
-        list(named),
-        loc="outside upper center",
-        ncols=ncols,
-        frameon=False,
-        **look,
-    )
+    """Put the legend of all panels above them."""
+    legend(figure, further, loc="outside upper center", ncols=ncols, **look)
+
+
+def tell(line: Line2D, words: Sequence[str]) -> None:
+    """Say what each mark of a line stands for, to those who point at it in an SVG."""
+    line.set_gid(_TOLD + "\n".join(" ".join(one.split()) for one in words))
+
+
+def _put_words(found: re.Match[str]) -> str:
+    """Give each mark of a group its title; marks outside the panel are not in the file."""
+    words, marks = unescape(found[2]).split("\n"), found[3].split("<use ")
+    if len(words) != len(marks) - 1:
+        return f"<g>{found[3]}"
+    told = [
+        mark.replace("/>", f"><title>{escape(word)}</title></use>", 1)
+        for word, mark in zip(words, marks[1:], strict=True)
+    ]
+    return "<g>" + "<use ".join([marks[0], *told])
 
 
 def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
@@ -147,7 +178,9 @@ def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> b
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     with mpl.rc_context(RC | settings):
         compose().savefig(buffer, format=kind, dpi=300, metadata=dated)
-    return buffer.getvalue()
+    if kind != "svg":
+        return buffer.getvalue()
+    return _MARKED.sub(_put_words, buffer.getvalue().decode()).encode()
 
 
 def save_figure(compose: Callable[[], Figure], output: Path) -> None:

@@ -1,155 +1,279 @@
-"""Figure 4: MSE against group size, a panel for each model configuration; its companion.
+"""Figure 4: MSE against group size, a column for each model configuration; its companion.
 
-A figure is a function of the tables in `results/` only. Points are the replicates' MSE
-with its interval, thin lines the exact law at the pool's moments. A run with norms only
-has no replicates: its laws are drawn as lines with the bands of their intervals.
+A figure is a function of tables only, a run's files or those of a result in memory. Points
+are the replicates' MSE with its interval, thin lines the exact law at the pool's moments.
+Below stands the ratio to the oracle's, paired: both see the same groups, so its intervals
+tell curves apart that coincide above. A run with norms only has no replicates: its laws are
+drawn with the bands of their intervals.
 
 A rescaled estimator has another MSE and the same direction, so estimators that are biased
 or follow another objective are compared by min_a E||a g_hat - g||^2
 (`mse_lab.mse.decomposition`) in a companion figure, with the unbiased ones beside them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mse_lab.report.drawing import (
-    PAPER,
     RC,
     Style,
     collect_handles,
     draw_line,
     label_plainly,
+    legend,
     legend_above,
     name_sizes,
     reach,
     save_figure,
     styles_of,
+    tell,
 )
 from mse_lab.results.finished_run import Tables, read_tables
-from mse_lab.results.records import Record
+from mse_lab.results.tables import BASE, FIGURE_4
+from mse_lab.wording import with_interval
 
-MSE, SCALE_FREE = "mse", "scale_free_mse"
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 
-# Neighbouring estimators of Figure 4 are set apart by this factor on the group-size axis,
-# so that their intervals do not cover one another.
-DODGE = 1.08
+# Inches: a panel's width, what stands beside panels, the rows' heights, what stands above;
+# of the companion's legend, its width and a line of it.
+WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
+LEGEND, LINE = 1.6, 0.2
 
-_LOOKS: dict[str, dict[str, Any]] = {
-    MSE: {"linestyle": "", "markeredgecolor": "white", "markeredgewidth": 0.5,
-          "elinewidth": 1.2, "capsize": 2, "zorder": 3},
-    SCALE_FREE: {"linewidth": 0.8, "elinewidth": 0.8},
+# Of the group-size axis, as a factor on either side.
+MARGIN = 1.15
+
+POINTS: dict[str, Any] = {
+    "linestyle": "", "markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5,
+    "elinewidth": 1.2, "capsize": 2, "zorder": 3,
 }  # fmt: skip
 
 
-def _columns(column: str) -> list[str]:
-    return [column, f"{column}_low", f"{column}_high"]
+class Quantity(NamedTuple):
+    """What a figure shows: its columns in `mse.csv`, in the table of laws, of its ratio."""
+
+    measured: str
+    law: str
+    ratio: str
+    label: str
 
 
-def _curves(folder: Path, column: str) -> tuple[Tables, pd.DataFrame]:
-    """Tables of a run, and its curves: the laws' in their place where it has norms only."""
-    tables = read_tables(folder)
-    table = tables.mse
-    if column == MSE and tables.law_only:
-        named = dict(zip(_columns("law"), _columns(MSE), strict=True))
-        table = table.drop(columns=named.values()).rename(columns=named)
-    elif tables.law_only:
-        laws = Record(folder).read("laws.csv")
-        table = laws[laws["group_size"].isin(table["group_size"])]
-    return tables, table if column == MSE else table.dropna(subset=_columns(column)[:2])
+MSE = Quantity("mse", "law", "ratio", "MSE of the gradient")
+SCALE_FREE = Quantity(
+    "scale_free_mse", "scale_free_mse", "scale_free_ratio", "Scale-free MSE"
+)
 
 
-def _draw_points(
-    axes: Axes, curve: pd.DataFrame, column: str, style: Style, shift: float
-) -> None:
-    intervals = curve[_columns(column)].to_numpy(float)
-    if column == MSE:
-        axes.plot(curve["group_size"], curve["law"], color=style.colour, lw=0.9, zorder=2)
-    axes.errorbar(
-        curve["group_size"] * shift,
-        intervals[:, 0],
-        yerr=reach(intervals),
-        marker=style.mark,
-        color=style.colour,
-        markersize=4,
-        label=style.label,
-        **_LOOKS[column],
+class Row(NamedTuple):
+    """A row of panels: what is drawn as points and as lines; what is said of nothing."""
+
+    points: str
+    law: str
+    nothing: str
+
+
+ROWS = (
+    Row("point", "law", "No error above zero,\nso nothing to draw."),
+    Row("ratio", "law_ratio", "Nothing to set in\nproportion to the oracle."),
+)
+
+
+def _columns(name: str) -> list[str]:
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+def find_curves(run: Tables, quantity: Quantity) -> pd.DataFrame:
+    """Find a quantity at each (estimator, group size) of a run.
+
+    Columns: `point`, `law` and `ratio` with their intervals; `law_ratio`, without one.
+    """
+    keys = ["estimator", "group_size"]
+    table = run.mse.set_index(keys)
+    laws = table if quantity is MSE else run.laws.set_index(keys).reindex(table.index)
+    found = pd.DataFrame(index=table.index)
+    for source, column, name in (
+        (table, quantity.measured, "point"),
+        (laws, quantity.law, "law"),
+        (table, quantity.ratio, "ratio"),
+    ):
+        part = source.reindex(columns=_columns(column))
+        found[_columns(name)] = part.to_numpy(float)
+    base = found["law"][found.index.isin([BASE], level=0)].droplevel(0)
+    by_law = found["law"].div(base.where(base > 0), level=1)
+    # In the tables of an earlier version replicates lack their ratios.
+    return found.assign(law_ratio=by_law.where(found["ratio"].notna() | run.law_only))
+
+
+def _draw_points(axes: Axes, points: pd.DataFrame, style: Style) -> None:
+    intervals = points.to_numpy()
+    look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
+    drawn = axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
+    tell(
+        drawn.lines[0],
+        [
+            f"{style.label}, G = {size}: {with_interval(tuple(interval))}"
+            for size, interval in zip(points.index, intervals, strict=True)
+        ],
     )
 
 
-def draw_panel(
-    axes: Axes, folder: Path, column: str = MSE, styles: Mapping[str, Style] | None = None
+def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
+    """Draw an estimator's points and its law; joined without a law, or this alone."""
+    points = curve[_columns(row.points)].dropna(subset=row.points)
+    law = curve.reindex(columns=_columns(row.law))
+    if points.empty:
+        draw_line(axes, curve.index, law.to_numpy(), style)
+        return
+    line, dashes = (law[row.law].dropna(), "-")
+    if line.empty:
+        line, dashes = points[row.points], ":"
+    axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
+    _draw_points(axes, points, style)
+
+
+def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
+    """Leave the curves of a row, of which a point has a place on a logarithmic axis."""
+    if row.points == "ratio":
+        curves = curves.drop(BASE, level=0, errors="ignore")
+    return curves if (curves[[row.points, row.law]] > 0).any(axis=None) else curves[:0]
+
+
+def _draw_panel(
+    axes: Axes, curves: pd.DataFrame, row: Row, styles: Mapping[str, Style]
 ) -> None:
-    """Draw a quantity of one run against group size, its accuracy in the title.
-
-    Without styles the paper's three are drawn where they were measured, else all there are.
-    """
-    tables, table = _curves(folder, column)
-    present = list(dict.fromkeys(tables.mse["estimator"]))
-    styles = styles or styles_of([name for name in PAPER if name in present] or present)
-    for index, (name, style) in enumerate(styles.items()):
-        curve = table[table["estimator"] == name]
-        if tables.law_only:
-            intervals = curve[_columns(column)].to_numpy(float)
-            draw_line(axes, curve["group_size"], intervals, style)
-        else:
-            places = index - (len(styles) - 1) / 2
-            shift = DODGE**places if column == MSE else 1.0
-            _draw_points(axes, curve, column, style, shift)
-    _finish_panel(axes, tables)
-
-
-def _finish_panel(axes: Axes, tables: Tables) -> None:
-    """Set the scales of a panel and its title."""
+    """Draw a row's curves of one run, or say that there is nothing to draw."""
+    sizes = sorted(set(curves.index.get_level_values(1)))
     axes.set_xscale("log", base=2)
-    # Nothing at or below zero has a place on a logarithmic scale.
-    nothing = -math.inf < axes.dataLim.y1 <= 0
-    if not nothing:
-        axes.set_yscale("log", nonpositive="clip")
-        label_plainly(axes.yaxis)
-    name_sizes(axes, sorted(set(tables.mse["group_size"])))
-    title = TITLES.get(tables.name.rpartition("/")[2], tables.name)
+    axes.set_xlim(sizes[0] / MARGIN, sizes[-1] * MARGIN)
+    name_sizes(axes, sizes)
+    drawable = _drawable(curves, row)
+    if drawable.empty:
+        axes.text(0.5, 0.5, row.nothing, transform=axes.transAxes, ha="center", va="center")
+        return
+    for name in dict.fromkeys(curves.index.get_level_values(0)):
+        if name in drawable.index:
+            _draw_curve(axes, drawable.xs(name), row, styles[name])
+        else:
+            axes.axhline(1, color=styles[name].colour, linewidth=1.1)
+
+
+def _title(run: Tables) -> str:
+    """Name a run, its accuracy, and what a reader of its panel must know."""
+    name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {
-        "law only, no replicates": tables.law_only,
-        "no error above zero": nothing,
-        "A CHECK FAILED": not tables.held,
+        "law only, no replicates": run.law_only,
+        "A CHECK FAILED": not run.held,
     }
-    head = f"{title} (accuracy {tables.prompts['value'].mean():.2f})"
-    axes.set_title("\n".join([head, *(one for one, so in remarks.items() if so)]))
+    head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
+    return "\n".join([head, *(one for one, so in remarks.items() if so)])
 
 
-def _compose(folders: Sequence[Path], size: tuple[float, float], *quantity: Any) -> Figure:
-    """Compose a panel for each run, without a legend."""
+# Where a vertical axis begins and ends.
+Ends = tuple[float, float]
+
+
+def _scale(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
+    """Give a row of panels its common axis, where anything is drawn on it."""
+    drawn = [axes for axes in panels if axes.has_data()]
+    for axes in drawn[:1]:
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set(ylim=ends, ylabel=label)
+        axes.tick_params(labelleft=True)
+        label_plainly(axes.yaxis)
+    for axes in panels:
+        if axes not in drawn:
+            axes.grid(visible=False)
+            axes.spines["left"].set_visible(False)
+            axes.tick_params(axis="y", which="both", left=False, labelleft=False)
+
+
+def _choose(curves: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+    """Choose the paper's three where they were measured; else, and for others, all."""
+    found = curves[curves.index.isin(FIGURE_4, level=0)]
+    return found if len(found) and quantity is MSE else curves
+
+
+def _compose_panels(
+    curves: Sequence[pd.DataFrame], labels: Sequence[str], scales: Sequence[Ends]
+) -> Figure:
+    """Compose a column for each run; the ratios' row is left out where no run has any."""
+    styles = styles_of(dict.fromkeys(name for one in curves for name, _ in one.index))
+    rows = ROWS if any(len(_drawable(one, ROWS[1])) for one in curves) else ROWS[:1]
+    heights = HEIGHTS[: len(rows)]
+    size = (BESIDE + WIDTH * len(curves), ABOVE + sum(heights))
     figure = Figure(figsize=size, layout="constrained")
-    [panels] = figure.subplots(1, len(folders), squeeze=False)
-    for axes, folder in zip(panels, folders, strict=True):
-        draw_panel(axes, folder, *quantity)
+    shape = (len(rows), len(curves))
+    shared: dict[str, Any] = {"sharex": "col", "sharey": "row", "height_ratios": heights}
+    grid = figure.subplots(*shape, squeeze=False, **shared)
+    each = zip(rows, labels, grid, [*scales, None, None], strict=False)
+    for row, label, panels, ends in each:
+        for axes, one in zip(panels, curves, strict=True):
+            _draw_panel(axes, one, row, styles)
+        _scale(panels, label, ends)
     figure.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     return figure
 
 
+def compose(
+    runs: Sequence[Tables], quantity: Quantity = MSE, scales: Sequence[Ends] = ()
+) -> Figure:
+    """Compose a figure with a column for each run.
+
+    Args:
+        runs: What is drawn.
+        quantity: Which quantity of them.
+        scales: Ends of each row's vertical axis; its own where none are given.
+    """
+    curves = [_choose(find_curves(run, quantity), quantity) for run in runs]
+    figure = _compose_panels(curves, (quantity.label, "Ratio to oracle"), scales)
+    for axes, run in zip(figure.axes, runs, strict=False):
+        axes.set_title(_title(run))
+    law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
+    if quantity is MSE:
+        legend_above(figure, max(2, min(2 * len(runs), 4)), law)
+    else:
+        joined = {"no law: joined": Line2D([], [], color="0.3", lw=0.9, linestyle=":")}
+        _legend_beside(figure, law | joined)
+    return figure
+
+
+def show_figure(run: Tables) -> Figure:
+    """Compose a run's figure for somebody who looks at it, in the house style."""
+    with mpl.rc_context(RC):
+        figure = compose([run])
+        # Marks of an axis take their style when they are first drawn.
+        figure.draw_without_rendering()
+    return figure
+
+
+def _legend_beside(figure: Figure, further: Mapping[str, Any]) -> None:
+    """Make room beside the panels for a legend of many lines, and put it there."""
+    width, height = figure.get_size_inches()
+    lines = len(collect_handles(figure.axes)) + len(further) + 1
+    figure.set_size_inches(width + LEGEND, max(height, LINE * lines))
+    legend(figure, further, loc="outside right center")
+
+
+def scales_of(runs: Sequence[Tables]) -> list[Ends]:
+    """Give the scales of the figure of all runs, for those that stand apart."""
+    return [axes.get_ylim() for axes in compose(runs).axes[:: len(runs)]]
+
+
 def draw_figure(folders: Sequence[Path], output: Path) -> None:
-    """Draw Figure 4, a panel a run, into a `.png`, `.pdf` or `.svg` file.
+    """Draw Figure 4, a column a run, into a `.png`, `.pdf` or `.svg` file.
 
     Raises:
         InputError: A run has no tables, or the suffix or the place cannot be used.
     """
-
-    def compose() -> Figure:
-        figure = _compose(folders, (0.4 + 2.25 * len(folders), 2.7))
-        figure.axes[0].set_ylabel("MSE of the gradient")
-        law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
-        legend_above(figure, 2 * len(folders), law)
-        return figure
-
-    save_figure(compose, output)
+    runs = [read_tables(folder) for folder in folders]
+    save_figure(lambda: compose(runs), output)
 
 
 def companion_of(output: Path) -> Path:
@@ -163,18 +287,10 @@ def companion_of(output: Path) -> Path:
 
 def draw_companion(folders: Sequence[Path], output: Path) -> bool:
     """Draw the companion; say whether a run has estimators beyond those of Figure 4."""
-    known = pd.concat([_curves(folder, SCALE_FREE)[1] for folder in folders])
-    styles = styles_of(dict.fromkeys(known["estimator"]))
-    if styles.keys() <= PAPER.keys():
+    runs = [read_tables(folder) for folder in folders]
+    known = pd.concat([find_curves(run, SCALE_FREE) for run in runs])
+    known = known.dropna(how="all", subset=["point", "law"])
+    if set(known.index.get_level_values(0)) <= {*FIGURE_4}:
         return False
-
-    def compose() -> Figure:
-        size = (1.9 + 2.6 * len(folders), 3.2)
-        figure = _compose(folders, size, SCALE_FREE, styles)
-        figure.axes[0].set_ylabel("Scale-free MSE")
-        labels, handles = zip(*collect_handles(figure.axes).items(), strict=True)
-        figure.legend(handles, labels, loc="outside right center", frameon=False)
-        return figure
-
-    save_figure(compose, output)
+    save_figure(lambda: compose(runs, SCALE_FREE), output)
     return True

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from mse_lab import words
+from mse_lab import wording
 
 TEMPLATES = Environment(
     loader=PackageLoader("mse_lab.report"),
@@ -19,7 +19,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.filters |= dict(getmembers(words, isfunction))
+TEMPLATES.filters |= dict(getmembers(wording, isfunction))
 TEMPLATES.tests["unknown"] = math.isnan
 
 

@@ -6,54 +6,65 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from mse_lab.answers.advice import Advice
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
+from mse_lab.answers.ranking import MIDDLE, nearest_size
 from mse_lab.errors import InputError
-from mse_lab.report.advice_report import advise_source, show_advice
+from mse_lab.report.advice_report import advise_source, headline, show_advice
 from mse_lab.report.claims_report import show_claims
 from mse_lab.report.curves_section import compare_pairs, draw_curves
 from mse_lab.report.layout import lay_out
 from mse_lab.report.prompt_scatter import draw_prompts
 from mse_lab.report.ranking_section import show_ranking
-from mse_lab.report.run_facts import show_checks, show_environment, show_overview
+from mse_lab.report.run_facts import show_environment, show_overview
 from mse_lab.results.files import write_text
 
 
 class Section(NamedTuple):
-    """A section of the page: `templates/<key>.html` lays its context out."""
+    """A section of the page, laid out by `templates/<key>.html`; some are folded away."""
 
     key: str
     title: str
     context: Mapping[str, Any] = {}
+    folded: bool = False
 
 
-def _sections(sources: Sequence[FinishedRun]) -> list[Section]:
-    """List the sections, in the order of the page."""
+def _sections(
+    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
+) -> list[Section]:
+    """List the sections, in the order of a reader's questions."""
     claims = judge_runs(sources)
-    advices = [advise_source(source) for source in sources]
+    sizes = [
+        nearest_size(source, MIDDLE if isinstance(advice, str) else advice.recommended)
+        for source, advice in zip(sources, advices, strict=True)
+    ]
     return [
-        Section("overview", "At a glance", show_overview(sources, claims, advices)),
+        Section("advice", "Which group size", show_advice(sources, advices)),
+        Section("overview", "Signal and checks", show_overview(sources, advices)),
         Section("figure4", "Figure 4: MSE and group size", draw_curves(sources)),
-        Section("ratios", "Paired ratios", compare_pairs(sources)),
-        Section("claims", "The paper's statements", show_claims(claims, sources)),
-        Section("estimators", "Estimators, ranked", show_ranking(sources)),
-        Section("advice", "Advice", show_advice(sources, advices)),
-        Section("prompts", "Prompt by prompt", draw_prompts(sources)),
-        Section("checks", "Checks", show_checks(sources)),
-        Section("environment", "Environment", show_environment(sources)),
-        Section("letters", "Letters"),
+        Section("ratios", "The ratios in numbers", compare_pairs(sources), folded=True),
+        Section("estimators", "Estimators, ranked", show_ranking(sources, sizes)),
+        Section("prompts", "Prompt by prompt", draw_prompts(sources, sizes)),
+        Section("claims", "The paper's statements", show_claims(claims, sources), True),
+        Section("environment", "Environment", show_environment(sources), folded=True),
+        Section("notation", "Notation", folded=True),
     ]
 
 
 def compose_page(sources: Sequence[FinishedRun]) -> str:
     """Compose the page of finished runs."""
+    advices = [advise_source(source) for source in sources]
     sections = [
         (one, Markup(lay_out(f"{one.key}.html", sources=sources, **one.context)))
-        for one in _sections(sources)
+        for one in _sections(sources, advices)
     ]
     dates = {str(source.environment.get("date", "")) for source in sources} - {""}
     levels = {f"{source.level:.0%}" for source in sources}
-    told = {"dates": sorted(dates), "levels": sorted(levels)}
+    answers = [
+        f"No advice: {one}" if isinstance(one, str) else headline(one) for one in advices
+    ]
+    told = {"dates": sorted(dates), "levels": sorted(levels), "answers": answers}
     return lay_out("page.html", sources=sources, sections=sections, **told)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mse_lab.console import ending
+from mse_lab.console import TYPED, ending
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
@@ -51,7 +51,9 @@ def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
 
 
 def list_probes(root: Path, results: Path) -> str:
-    """Describe every probe below `probes/`, a line each: name, result, needs."""
+    """Describe every probe, a line each: name, result, needs."""
     rows = [_row(name, path, results) for name, path in probe_files(root)]
+    if not rows:
+        return f"no probes here; write one: {TYPED} init MODEL PROMPTS"
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)

@@ -1,19 +1,20 @@
 """The ranking on the page: a dot and a row for each estimator."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, rank_estimators
 from mse_lab.estimators import Estimator
 from mse_lab.mse.intervals import Estimate
-from mse_lab.report.drawing import STYLES
+from mse_lab.report.drawing import STYLES, tell
 from mse_lab.report.inline_svg import Drawing, inline_panel
-from mse_lab.words import number, power_of_ten, times, with_interval
+from mse_lab.wording import number, power_of_ten, times, with_interval
 
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
@@ -32,6 +33,10 @@ _EXACT: dict[str, str | Estimate] = {"slope": "1", "cosine": "1", "bias2": "0"}
 
 # They are no squares of gradients, so no common power of ten is taken out of them.
 _PURE = ("slope", "cosine")
+
+
+# A slope beyond this factor is explained.
+_ODD = 3
 
 
 def _marked(estimator: Estimator) -> str:
@@ -63,7 +68,8 @@ def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
         colour = STYLES[name].colour if name in STYLES else "0.35"
         axes.plot([low, high], [place, place], color=colour, linewidth=1.4)
         face = colour if row.estimator.unbiased else "white"
-        axes.plot(value, place, "o", color=colour, markersize=5, markerfacecolor=face)
+        [dot] = axes.plot(value, place, "o", color=colour, ms=5, markerfacecolor=face)
+        tell(dot, [f"{name}: {with_interval(row.ratio)}"])
     axes.axvline(1, color="0.45", linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(rows)), [_marked(row.estimator) for row in reversed(rows)])
     axes.tick_params(axis="y", length=0)
@@ -105,8 +111,24 @@ def _why(estimator: Estimator) -> str:
     return "biased; no law for rewards other than 0 and 1"
 
 
-def _stand(source: FinishedRun) -> dict[str, Any]:
-    ranking = rank_estimators(source)
+def _scales(ranking: Ranking) -> str:
+    """Say of estimators on another scale than the gradient that their numbers are right."""
+    found = ((row.estimator.name, row.curve.point.slope) for row in ranking.ranked)
+    slopes = {name: float(slope) for name, slope in found if np.isfinite(slope)}
+    odd = {name: one for name, one in slopes.items() if not 1 / _ODD < abs(one) < _ODD}
+    if not odd:
+        return ""
+    told = " and ".join(f"{name} one {number(one)} times" for name, one in odd.items())
+    return (
+        "No error of this page: some estimators return a gradient on another scale, on "
+        f"average {told} as long as the true one (slope). Bias², variance and raw MSE grow "
+        "with its square. A learning rate tuned for the estimator takes it out, as does "
+        "the scale-free MSE, which the order goes by."
+    )
+
+
+def _stand(source: FinishedRun, size: int) -> dict[str, Any]:
+    ranking = rank_estimators(source, size)
     oracle = next(row.curve for row in ranking.ranked if row.estimator.name == ORACLE)
     best = float(oracle.point.scale_free_mse)
     power = power_of_ten(best)
@@ -116,13 +138,14 @@ def _stand(source: FinishedRun) -> dict[str, Any]:
         "ranking": ranking,
         "known": not math.isnan(best),
         "leaders": _leaders(ranking),
+        "scales": _scales(ranking),
         "drawing": _drawing(source, ranking),
         "heads": [one if key in _PURE else one + unit for key, one in _FIGURES.items()],
         "rows": [(row, _figures(row, source.level, power)) for row in ranking.ranked],
     }
 
 
-def show_ranking(sources: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Rank the estimators of every run: `standings`, and how its table names and places."""
-    standings = [_stand(source) for source in sources]
+def show_ranking(sources: Sequence[FinishedRun], sizes: Iterable[int]) -> dict[str, Any]:
+    """Rank every run's estimators, each at a size: `standings`, and how to write a row."""
+    standings = [_stand(one, size) for one, size in zip(sources, sizes, strict=True)]
     return {"standings": standings, "marked": _marked, "place": _place, "why": _why}

@@ -1,43 +1,51 @@
 """Facts of the runs side by side: the overview, checks, where and how they were made."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.claim import Claim
 from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.mse.intervals import Estimate
 from mse_lab.probe.probe_files import flatten
-from mse_lab.report.advice_report import best_size
-from mse_lab.words import NONE, duration, in_units, number
+from mse_lab.results.checks import Check
+from mse_lab.wording import NONE, duration, in_units, number, percent, with_interval
 
 # Facts by name, told of each run in its turn.
 Facts = dict[str, list[str]]
 
 
-def _counted(claims: Sequence[Claim], run: str) -> str:
-    """Count the verdicts on whole statements about one run."""
-    found = Counter(
-        one.verdict for one in claims if one.runs == (run,) and one.group_size is None
-    )
-    return f"{found['holds']} hold, {found['fails']} fail, {found['undecided']} undecided"
+def _or_bound(figure: Estimate) -> str:
+    """Write a number; of one that may be infinite what it is at least."""
+    bound = math.isinf(figure.value)
+    return f"at least {number(figure.low)}" if bound else with_interval(figure)
 
 
-def _facts(
-    source: FinishedRun, claims: Sequence[Claim], advice: Advice | str
-) -> dict[str, str]:
+def _signal(advice: Advice | str) -> dict[str, str]:
+    """Say how strong the signal of a step is at the recommended group size."""
+    if isinstance(advice, str):
+        return {}
+    size = advice.recommended
+    silent = next(row.silent_share for row in advice.rows if row.group_size == size)
+    return {
+        "Group size": f"{size}",
+        f"MSE / ‖g‖² at {advice.budget:,} completions": _or_bound(advice.relative_error),
+        "Completions at which that is one": _or_bound(advice.noise_scale),
+        "Groups whose rewards are all equal": percent(silent) if silent else NONE,
+    }
+
+
+def _facts(source: FinishedRun, advice: Advice | str) -> dict[str, str]:
     pools, probe = source.pools, source.probe
     by = {"MSE by": "exact law only, no replicates"} if source.law_only else {}
     return {
         "Model": probe.model.path,
         "Prompts": f"{pools.prompts}",
-        "Accuracy": f"{pools.value_P.mean():.2f}",
         "Completions a prompt": f"{probe.pool.reference} + {probe.pool.replicate}",
+        "Accuracy": f"{pools.value_P.mean():.2f}",
         **by,
-        "‖g‖² of the aggregate": number(pools.aggregate_norm2),
-        "Best group size G*": best_size(advice),
-        "Use groups of": NONE if isinstance(advice, str) else str(advice.recommended),
-        "The paper's statements": _counted(claims, source.name),
+        **_signal(advice),
+        "‖g‖² of these prompts": number(pools.aggregate_norm2),
     }
 
 
@@ -48,41 +56,37 @@ def _side_by_side(columns: Sequence[Mapping[str, str]]) -> Facts:
 
 
 def show_overview(
-    sources: Sequence[FinishedRun], claims: Sequence[Claim], advices: Sequence[Advice | str]
+    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
 ) -> dict[str, Any]:
-    """Set the runs side by side, before any detail: `facts`."""
-    columns = [
-        _facts(source, claims, advice)
-        for source, advice in zip(sources, advices, strict=True)
-    ]
-    return {"facts": _side_by_side(columns)}
+    """Set the runs side by side: `facts`, and `checks` as `line_up` has them."""
+    facts = [_facts(*one) for one in zip(sources, advices, strict=True)]
+    return {"facts": _side_by_side(facts), "checks": line_up(sources)}
 
 
-def show_checks(sources: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Show the built-in checks: `checks`, (name, meaning) -> each run's, or None."""
+def line_up(sources: Sequence[FinishedRun]) -> dict[tuple[str, str], list[Check | None]]:
+    """Line the built-in checks up: (name, meaning) -> each run's, or None."""
     columns = [{(one.name, one.meaning): one for one in run.checks} for run in sources]
     names = dict.fromkeys(name for column in columns for name in column)
-    return {"checks": {name: [column.get(name) for column in columns] for name in names}}
+    return {name: [column.get(name) for column in columns] for name in names}
 
 
-def _text(value: Any) -> str:
+def _written(key: str, value: Any) -> str:
+    if value is None:
+        return NONE
+    if key == "seconds":
+        return duration(value)
+    if key.endswith("_bytes"):
+        return in_units(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-_UNITS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "seconds": ("time", duration),
-    "peak_memory_bytes": ("peak memory", in_units),
-    "peak_device_memory_bytes": ("peak device memory", in_units),
-}
-
-
 def _told(values: Mapping[str, Any]) -> dict[str, str]:
-    """Write named values in words."""
-    told = {}
-    for key, value in flatten(values).items():
-        name, write = _UNITS.get(key, (key.replace("_", " "), _text))
-        told[name] = NONE if value is None else write(value)
-    return told
+    """Write named values in words; units belong to the values."""
+    names = {"seconds": "time"}
+    return {
+        names.get(key, key).removesuffix("_bytes").replace("_", " "): _written(key, value)
+        for key, value in flatten(values).items()
+    }
 
 
 def show_environment(sources: Sequence[FinishedRun]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Analysis:
     @cached_property
     def prompts(self) -> pd.DataFrame:
         """The rows of `prompts.csv`."""
-        return tables.prompts_table(self.described, self.pools)
+        return tables.prompts_table(self.described, self.pools, self.level)
 
     @cached_property
     def by_prompt(self) -> pd.DataFrame:

@@ -5,20 +5,22 @@
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated.
 - `completions are the policy's`: of completions from elsewhere, no other law is likelier
-  than the policy to have drawn the tokens (`policy/other_laws.py`).
+  than the policy to have drawn the tokens (`policy/rival_laws.py`).
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
   the same score, in every parameter.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.pools import Pools
+
+if TYPE_CHECKING:
+    from mse_lab.mse.pools import Pools
 
 # Largest tolerated difference of a completion's log-probability, in nats a token. Cached
 # and whole-sequence passes round differently; sampling at top-p 0.99 shows at 0.01.
@@ -106,7 +108,7 @@ def _weights_of_blocks(gram_PKGG: Floats) -> Floats:
     return divide(1, sizes_PK)
 
 
-def check_mean_score(pools: Pools) -> Check:
+def check_mean_score(pools: "Pools") -> Check:
     """Test ||E W||^2 = 0 by the off-diagonal products inside blocks.
 
     With weights w_b and q_b = w_b^2 sum_{i<j} K_ij^2 over block b's pairs the figure is
@@ -121,6 +123,8 @@ def check_mean_score(pools: Pools) -> Check:
     block of one distinct completion has met no rare one and says nothing. Pairs that were
     not scored together are NaN and left out. Where nothing is left, no check is made.
     """
+    from scipy import stats
+
     rows, columns = np.triu_indices(pools.largest_group, 1)
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
     own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
@@ -158,7 +162,9 @@ def check_invariance(difference: float, dtype: str) -> Check:
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """Put the checks in one line for the screen."""
+    """Put the checks in one line for the screen, with figures unless all hold."""
+    if all(check.ok for check in checks):
+        return f"checks: all {len(checks)} hold"
     parts = []
     for check in checks:
         verdict = "ok" if check.ok else "FAILED"

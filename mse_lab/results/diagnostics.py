@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.results.shard import Shard
-from mse_lab.words import share as in_percent
+from mse_lab.wording import share as in_percent
 
 percent = partial(in_percent, digits=3)
 

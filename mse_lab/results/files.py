@@ -4,12 +4,15 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from mse_lab.arrays import Arrays
 from mse_lab.console import writing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -41,7 +44,7 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_table(path: Path, table: "pd.DataFrame") -> None:
     """Write a table as CSV, its numbers with ten digits."""
     write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
 

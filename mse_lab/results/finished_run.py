@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from mse_lab.console import TYPED
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
-from mse_lab.results.intact import REMEDY
+from mse_lab.results.integrity import REMEDY
 from mse_lab.results.inventory import FROM_MODEL
 from mse_lab.results.records import Record
 from mse_lab.results.tables import describe_prompts
@@ -47,8 +48,9 @@ class Tables(NamedTuple):
 
     name: str
     mse: pd.DataFrame
+    laws: pd.DataFrame
     prompts: pd.DataFrame
-    held: bool
+    held: bool = True
 
     @property
     def law_only(self) -> bool:
@@ -64,11 +66,12 @@ def read_tables(folder: Path) -> Tables:
     """
     record = Record(folder)
     if not record.has_tables():
-        raise InputError(
-            f"{folder}: no finished run; make it with python run_mse.py run PROBE"
-        )
+        raise InputError(f"{folder}: no finished run; make it with {TYPED} run PROBE")
     mse, prompts = (record.read(name) for name in ("mse.csv", "prompts.csv"))
-    return Tables(str(mse["probe"].iloc[0]), mse, prompts, record.read_checks().ok)
+    # An earlier version wrote no laws.
+    laws = record.read("laws.csv", mse[:0])
+    name = str(mse["probe"].iloc[0])
+    return Tables(name, mse, laws, prompts, record.read_checks().ok)
 
 
 def read_probe(folder: Path) -> Probe:
@@ -86,8 +89,7 @@ def read_finished(folder: Path) -> Finished:
     tables, record = read_tables(folder), Record(folder)
     if not record.has("pools.npz"):
         raise InputError(
-            f"{folder}: tables only; measure it again with "
-            f"python run_mse.py run {tables.name}"
+            f"{folder}: tables only; measure it again with {TYPED} run {tables.name}"
         )
     pools: Pools = record.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)

@@ -10,18 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mse_lab.errors import InputError
-from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
-from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks, hold
-from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.files import write_arrays, write_json, write_table, write_text
-from mse_lab.results.intact import is_there, make_manifest, read, see_intact
-from mse_lab.results.inventory import FILES, FROM_MODEL, FROM_POOLS, MANIFEST, NEEDED
+from mse_lab.results.integrity import is_there, make_manifest, read, see_intact
+from mse_lab.results.inventory import (
+    FILES,
+    FROM_MODEL,
+    FROM_POOLS,
+    MANIFEST,
+    NEEDED,
+    REPEATABLE,
+)
+
+if TYPE_CHECKING:
+    from mse_lab.mse.pools import Pools
+    from mse_lab.results.analysis import Analysis
+    from mse_lab.results.diagnostics import Diagnostics
 
 
 class Record:
@@ -59,7 +68,7 @@ class Record:
 
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        self._remove(*FILES, MANIFEST)
+        self._remove(*FILES)
         self.drop_shards()
 
     def refuse_other(
@@ -165,11 +174,11 @@ class Record:
         """Read the built-in checks and the warnings; none if they are not written."""
         return self.read("checks.json", Checks(True, []))
 
-    def read_diagnostics(self) -> Diagnostics | None:
+    def read_diagnostics(self) -> "Diagnostics | None":
         """Read what the completions are like; None if an earlier version made the run."""
         return self.read("diagnostics.json", None)
 
-    def write_tables(self, result: Analysis, names: Sequence[str] = FROM_POOLS) -> None:
+    def write_tables(self, result: "Analysis", names: Sequence[str] = FROM_POOLS) -> None:
         """Write what follows from the pools: tables, and raw squared errors."""
         for name, table in result.tables.items():
             if name in names:
@@ -179,7 +188,7 @@ class Record:
             arrays = {f"{name}/{size}": one for (name, size), one in known.items()}
             write_arrays(self.path("errors.npz"), arrays)
 
-    def write_pools(self, pools: Pools) -> None:
+    def write_pools(self, pools: "Pools") -> None:
         """Write the pools, from which all tables follow."""
         write_arrays(self.path("pools.npz"), vars(pools))
 
@@ -194,7 +203,7 @@ class Record:
 
     def write_manifest(self) -> None:
         """Write the checksums of what the run has written."""
-        written = make_manifest(self.folder, FROM_POOLS + FROM_MODEL)
+        written = make_manifest(self.folder, REPEATABLE)
         write_json(self.path(MANIFEST), written)
 
     def mark_incomplete(self) -> None:

@@ -18,7 +18,7 @@ from mse_lab.results.files import write_arrays
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-VERSION = 5
+VERSION = 6
 
 REMEDY = "start again: its prompt is measured again"
 
@@ -51,6 +51,7 @@ class Shard:
             for the first prompt.
         seconds_S: Time spent in each of `STAGES`.
         process: The process that measured it.
+        threads: Threads that the process had.
         retreated: Whether a pass had run out of memory by then.
     """
 
@@ -79,6 +80,7 @@ class Shard:
     invariance: float
     seconds_S: Floats
     process: int = 0
+    threads: int = 1
     retreated: bool = False
 
     @property

@@ -2,20 +2,29 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.mse.curves import Curve, Curves, Point, Points, paired_ratio
 from mse_lab.mse.decomposition import PARTS
-from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
+from mse_lab.mse.regime import measure_norm_ratio
 from mse_lab.mse.replicates import Key
 from mse_lab.probe.prompts import Prompt
 
 BASE = "oracle"
+
+# Columns of `prompts.csv` that the moments follow from, and those of rho.
+MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_baseline")
+RHO = ("rho", "rho_low", "rho_high")
+
+# Those of Figure 4, which is all that a run has unless it is told otherwise.
+FIGURE_4 = ("vanilla", "grpo", BASE)
 
 NOTHING = Point(None, None)
 
@@ -43,11 +52,13 @@ def mse_table(
     oracle's MSE; then the parts of `decomposition.Decomposition`. A number that cannot be
     had is left empty: all but the name and the law where there are no replicates, or a
     biased estimator's weights depend on lengths, norms or other prompts; what divides by
-    ||g||^2 where that is not positive.
+    ||g||^2 where that is not positive. Where there are estimators beyond those of Figure 4,
+    `scale_free_ratio` is the paired ratio to the oracle's scale-free MSE.
     """
     excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     norm2 = pools.aggregate_norm2
     known = norm2 > aggregate_norm2_error(pools)
+    further = {key.estimator for key in points}.difference(FIGURE_4)
     rows = []
     for key, (measured, law) in points.items():
         base = points.get(Key(BASE, key.group_size), NOTHING)
@@ -63,6 +74,9 @@ def mse_table(
             **columns_of("ratio", paired_ratio(measured, base.measured, level)),
             **_parts(measured, level),
         }
+        if further:
+            ratio = paired_ratio(measured, base.measured, level, "scale_free_mse")
+            row |= columns_of("scale_free_ratio", ratio)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -106,8 +120,12 @@ def describe_prompts(
     )
 
 
-def prompts_table(described: pd.DataFrame, pools: Pools) -> pd.DataFrame:
-    """Make `prompts.csv`: one row a prompt, in file order, with what was `described`."""
+def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.DataFrame:
+    """Make `prompts.csv`: one row a prompt, in file order, with what was `described`.
+
+    `rho` with its interval is empty unless all rewards are 0 or 1, and of a prompt whose
+    replicate completions are all right or all wrong.
+    """
     moments = pool_moments(pools)
     return pd.DataFrame(
         {
@@ -119,7 +137,38 @@ def prompts_table(described: pd.DataFrame, pools: Pools) -> pd.DataFrame:
             "zeta": moments.zeta,
             "best_baseline": moments.best_baseline,
             **described[["mean_length", "truncated"]],
+            **_norm_ratios(pools, level),
         }
+    )
+
+
+def _norm_ratios(pools: Pools, level: float) -> dict[str, Floats]:
+    """Measure rho at each prompt, in three columns."""
+    known = pools.binary
+    found = [
+        measure_norm_ratio(norms2_N, rewards_N, level) if known else UNKNOWN
+        for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
+    ]
+    return dict(zip(RHO, np.array(found).T, strict=True))
+
+
+def restore_moments(prompts: pd.DataFrame, reference: int) -> Moments:
+    """Read the moments of each prompt off `prompts.csv`, given the size of its reference.
+
+    What b* cost to learn is not there: `trace_best` is too small by that.
+    """
+    value, norm2, gradient2, trace, zeta, best = prompts[[*MOMENTS]].to_numpy(float).T
+    variance = divide(zeta - gradient2, norm2)
+    value_variance = variance / reference
+    centred = trace + gradient2 + value_variance * norm2
+    return Moments(
+        norm2=norm2,
+        reward_norm2=best * norm2,
+        reward2_norm2=centred + (2 * best - value) * value * norm2,
+        value=value,
+        variance=variance,
+        gradient2=gradient2,
+        value_variance=value_variance,
     )
 
 

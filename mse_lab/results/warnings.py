@@ -26,6 +26,9 @@ MOST, NEARLY_ALL = 0.5, 0.9
 # Standard errors that ||g||^2 has to stand away from zero.
 STANDARD_ERRORS = 2.0
 
+# What helps texts that fill the token limit.
+GIVE_TOKENS = "give tokens, for texts that are tokenised anew may fill it without being cut"
+
 # Of each subject the first that applies is said: when, and what.
 _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ...] = (
     (
@@ -63,13 +66,13 @@ _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ..
         (
             lambda one: not any(end.share for end in one.end_tokens),
             "no completion ever drew an end token (known: {known}): they all were cut at "
-            "sampling.max_new_tokens; raise it, or look at prompts.template and "
+            "sampling.max_new_tokens; {raise_it}, or look at prompts.template and "
             "prompts.chat: after this prompt the model may not know where to stop",
         ),
         (
             lambda one: one.truncated > MOST,
             "{truncated} of the completions were cut at sampling.max_new_tokens: rewards "
-            "and gradient are those of the cut policy; raise it",
+            "and gradient are those of the cut policy; {raise_it}",
         ),
     ),
     (
@@ -103,7 +106,7 @@ _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ..
 _SHARES = ("one_reward", "truncated", "empty", "commonest")
 
 
-def _in_words(found: Diagnostics) -> dict[str, object]:
+def _in_words(found: Diagnostics, *, retokenised: bool) -> dict[str, object]:
     """What the sentences name, shares in percent."""
     ends = ", ".join(f"{one.text} ({one.id})" for one in found.end_tokens)
     graded = found.accuracy is None
@@ -113,16 +116,21 @@ def _in_words(found: Diagnostics) -> dict[str, object]:
         "told": "all rewards are the same" if graded else "V = 0 or 1",
         "rest": round((1 - found.one_reward) * found.prompts),
         "known": ends or "none",
+        "raise_it": GIVE_TOKENS if retokenised else "raise it",
     }
 
 
-def warn_of_completions(found: Diagnostics) -> list[str]:
-    """Say in words what would make the measurement mean little."""
+def warn_of_completions(found: Diagnostics, *, retokenised: bool = False) -> list[str]:
+    """Say in words what would make the measurement mean little.
+
+    Texts that were `retokenised` may have become longer than what was drawn.
+    """
     first = (
         next((sentence for applies, sentence in subject if applies(found)), "")
         for subject in _OF_COMPLETIONS
     )
-    return [sentence.format_map(_in_words(found)) for sentence in first if sentence]
+    words = _in_words(found, retokenised=retokenised)
+    return [sentence.format_map(words) for sentence in first if sentence]
 
 
 def warn_of_unmade(checks: Sequence[Check]) -> list[str]:

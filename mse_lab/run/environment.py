@@ -6,6 +6,7 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,29 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
+    """Describe the threads of a process that the prompts were measured with.
+
+    Args:
+        threads: Of each prompt; not all the same where a run went on in other
+            circumstances.
+    """
+    found = sorted(set(threads))
+    if len(found) > 1:
+        numbers = " and ".join(map(str, found))
+        return {
+            "threads": found,
+            "repeatability": f"some prompts were measured with {numbers} threads each: no "
+            "run gives this mse.csv to the last digit, others are equal statistically",
+        }
+    return {
+        "threads": found[0],
+        "repeatability": "mse.csv is byte-identical for the same configuration, device, "
+        "versions and threads per process, in one process or several, interrupted or not; "
+        "else, and where passes retreated out of memory, it is equal statistically",
+    }
+
+
 def describe_environment(
     root: Path, device: torch.device, seconds: float
 ) -> dict[str, Any]:
@@ -71,11 +95,7 @@ def describe_environment(
         | {name: metadata.version(name) for name in PACKAGES},
         "device": device.type,
         "device_model": device_model(device),
-        "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
         "peak_memory_bytes": peak_memory_bytes(),
         "peak_device_memory_bytes": peak_on_device,
-        "repeatability": "mse.csv is byte-identical for the same configuration, device, "
-        "versions and threads per process, in one process or several, interrupted or not; "
-        "else, and where passes retreated out of memory, it is equal statistically",
     }

@@ -1,13 +1,13 @@
 """Finish a run: the shards of all prompts -> the files of its result. No model."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.pools import Pools
-from mse_lab.policy.other_laws import warn_of_rival
-from mse_lab.results.analysis import analyse_run
+from mse_lab.policy.rival_laws import warn_of_rival
+from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     Check,
     check_drawn_law,
@@ -15,12 +15,12 @@ from mse_lab.results.checks import (
     check_mean_score,
     check_rivals,
 )
-from mse_lab.results.diagnostics import diagnose
+from mse_lab.results.diagnostics import Diagnostics, diagnose
 from mse_lab.results.files import write_json
 from mse_lab.results.shard import Shard, stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
-from mse_lab.run.environment import describe_environment
+from mse_lab.run.environment import describe_environment, describe_threads
 from mse_lab.run.prepare import Bench, Prepared
 from mse_lab.run.resume import Outcome, read_shards
 from mse_lab.scores import sketches
@@ -49,9 +49,18 @@ def _warn_of_supplied(run: Prepared, shards: list[Shard]) -> list[str]:
     return run.supplied.warnings() + rival
 
 
-def _write_results(bench: Bench, shards: list[Shard]) -> Outcome:
-    record, policy, pools = bench.record, bench.policy, stack(shards)
-    record.mark_incomplete()
+class Conclusions(NamedTuple):
+    """What follows from the shards of all prompts."""
+
+    result: Analysis
+    checks: list[Check]
+    warnings: list[str]
+    diagnostics: Diagnostics
+
+
+def conclude(bench: Bench, shards: list[Shard]) -> Conclusions:
+    """Analyse the shards of all prompts, and check them; write nothing."""
+    policy, pools = bench.policy, stack(shards)
     described = describe_prompts(
         bench.prompts,
         [shard.mean_length for shard in shards],
@@ -62,16 +71,24 @@ def _write_results(bench: Bench, shards: list[Shard]) -> Outcome:
     convert = policy.tokenizer.convert_ids_to_tokens
     end_tokens = {token: str(convert(token)) for token in policy.end_tokens}
     diagnostics = diagnose(pools, shards, end_tokens)
-    record.write_completions(shard.lines for shard in shards)
-    record.write_pools(pools)
-    record.write_tables(result)
-    write_json(record.path("diagnostics.json"), diagnostics.as_dict())
+    retokenised = bench.supplied is not None and not bench.supplied.form.tokens
     warnings = [
         *result.warnings,
-        *warn_of_completions(diagnostics),
+        *warn_of_completions(diagnostics, retokenised=retokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
         *_warn_of_supplied(bench, shards),
     ]
+    return Conclusions(result, checks, warnings, diagnostics)
+
+
+def _write_results(bench: Bench, shards: list[Shard]) -> Outcome:
+    record = bench.record
+    record.mark_incomplete()
+    result, checks, warnings, diagnostics = conclude(bench, shards)
+    record.write_completions(shard.lines for shard in shards)
+    record.write_pools(result.pools)
+    record.write_tables(result)
+    write_json(record.path("diagnostics.json"), diagnostics.as_dict())
     record.write_checks(checks, warnings)
     return Outcome(checks, warnings, found=False, diagnostics=diagnostics)
 
@@ -87,6 +104,7 @@ def _describe(
         "processes": len(devices),
         "process_seconds": seconds_R.round(1).tolist(),
         "peak_memory_bytes": peak_memory,
+        **describe_threads(shard.threads for shard in shards),
         "prompts": len(shards),
         "parameters": bench.policy.size,
         "checkpoint": dict(bench.policy.identity),

@@ -18,9 +18,9 @@ from mse_lab.errors import InputError, shown
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
-from mse_lab.scores.block import Scoring
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_calls import is_out_of_memory
+from mse_lab.scores.score_block import Scoring
 
 T = TypeVar("T")
 Size = TypeVar("Size")

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions, concatenate
-from mse_lab.policy.other_laws import rival_ratios
+from mse_lab.policy.rival_laws import rival_ratios
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
@@ -23,9 +24,9 @@ from mse_lab.results.diagnostics import describe_tokens
 from mse_lab.results.shard import STAGES, Shard
 from mse_lab.run.memory import attempt
 from mse_lab.run.prepare import Bench
-from mse_lab.scores.block import Scores, score_block
 from mse_lab.scores.invariance import score_difference
 from mse_lab.scores.reference import Reference, measure_reference
+from mse_lab.scores.score_block import Scores, score_block
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ def measure_prompt(bench: Bench, index: int) -> Shard:
         difference_D=reference.kept_difference,
         seconds_S=clock.seconds_S,
         process=bench.processes.rank,
+        threads=torch.get_num_threads(),
         retreated=bench.memory.retreated,
         invariance=invariance,
         **found,

@@ -61,8 +61,9 @@ class Plan:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Seconds that it may take."""
-        return self.total.seconds / self.factor, self.total.seconds * self.factor
+        """Seconds that it may take, no fewer than are spent."""
+        seconds = self.total.seconds
+        return max(seconds / self.factor, self.seconds_measured), seconds * self.factor
 
 
 class Costs(NamedTuple):

@@ -15,7 +15,7 @@ from mse_lab.run.memory import scoring_bytes
 from mse_lab.run.plan_costs import Costs, Plan, Row
 from mse_lab.run.plan_widths import Widths
 from mse_lab.run.prepare import Bench
-from mse_lab.words import duration, in_units, share
+from mse_lab.wording import duration, in_units, share
 
 # Of the terminal.
 COLUMNS = 80

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
-from mse_lab.policy.supplied import Supplied, find_completions
+from mse_lab.policy.supplied_completions import Supplied, find_completions
 from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import Reward, load_reward, try_reward
@@ -85,8 +85,11 @@ class Bench(Prepared):
         return replace(self.policy, batch=completions)
 
 
-def _digest(prompts: list[Prompt], supplied: Supplied | None) -> str:
-    text = json.dumps([[prompt.text, dict(prompt.record)] for prompt in prompts])
+def digest_of(prompts: list[Prompt], supplied: Supplied | None = None) -> str:
+    """Hash what prompts and supplied completions are."""
+    rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
+    # What is in memory may hold anything.
+    text = json.dumps(rows, default=str)
     if supplied is not None:
         text += supplied.digest
     return hashlib.sha256(text.encode()).hexdigest()
@@ -105,7 +108,7 @@ def prepare(
     reward = load_reward(probe.reward)
     try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root) if probe.completions else None
-    digest = _digest(prompts, supplied)
+    digest = digest_of(prompts, supplied)
     mine = (dump_probe(probe), digest)
     if processes.agree(lambda: mine) != mine:
         raise InputError(
@@ -124,8 +127,16 @@ def load(run: Prepared) -> Bench:
     Raises:
         InputError: They do not, or the model cannot be loaded or measured.
     """
+    return equip(run, load_policy(run.processes.place(run.probe), run.root))
+
+
+def equip(run: Prepared, policy: Policy) -> Bench:
+    """See that prompts and completions fit a policy.
+
+    Raises:
+        InputError: They do not, or the policy cannot be measured.
+    """
     probe, prompts, supplied = run.probe, run.prompts, run.supplied
-    policy = load_policy(run.processes.place(probe), run.root)
     new_tokens = probe.sampling.max_new_tokens
     tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=new_tokens)
     bench = Bench(

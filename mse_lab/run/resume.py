@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tqdm import tqdm
-
+from mse_lab.console import show_status
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.policy.fingerprint import identify_model
@@ -80,7 +79,8 @@ def claim(bench: Bench, *, fresh: bool) -> list[int]:
     places = range(len(bench.prompts))
     todo = [index for index in places if read_shard(bench, index) is None]
     if again := sum(record.shard(index).exists() for index in todo):
-        tqdm.write(
+        show_status()
+        print(
             f"{record.folder}: {again} prompts are measured again: what there is of them "
             "is broken or of another version",
             file=sys.stderr,
@@ -88,8 +88,8 @@ def claim(bench: Bench, *, fresh: bool) -> list[int]:
     return todo
 
 
-def measure_and_keep(bench: Bench, index: int) -> Shard:
-    """Measure a prompt and write its shard, from which a later start goes on."""
+def measure_one(bench: Bench, index: int) -> Shard:
+    """Measure a prompt; refuse rewards that an estimator cannot be measured with."""
     shard = measure_prompt(bench, index)
     for estimator in bench.estimators:
         if estimator.binary and not is_binary(shard.rewards_N):
@@ -98,6 +98,12 @@ def measure_and_keep(bench: Bench, index: int) -> Shard:
                 f"estimators: {estimator.name} needs rewards 0 and 1, and prompt "
                 f"{bench.prompts[index].id} has others; remove it, or use another reward"
             )
+    return shard
+
+
+def measure_and_keep(bench: Bench, index: int) -> Shard:
+    """Measure a prompt and write its shard, from which a later start goes on."""
+    shard = measure_one(bench, index)
     shard.save(bench.record.shard(index))
     return shard
 

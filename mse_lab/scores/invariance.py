@@ -13,8 +13,8 @@ from torch import Tensor
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.block import Scores, Scoring, score_block
 from mse_lab.scores.reference import inner_product, meeting_gradients
+from mse_lab.scores.score_block import Scores, Scoring, score_block
 
 EXTRA_PADDING = 3
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.probe.templates import FEW_SHOT, PLAIN
+from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
 from words import END_OF_TEXT, TURN_END
 
 sys.path.append(str(Path(__file__).parents[1] / "prompts"))

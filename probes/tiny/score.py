@@ -14,8 +14,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
 from mse_lab.probe.rewards import integer
-from mse_lab.probe.templates import FEW_SHOT, PLAIN
 
 HERE = Path(__file__).parent
 PROMPTS = HERE.parent / "prompts" / "arithmetic-tiny.jsonl"

@@ -31,7 +31,7 @@ from corpus import (
     draw_problem,
     draw_worksheet,
 )
-from mse_lab.probe.templates import FEW_SHOT, PLAIN
+from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
 from score import HERE, print_scores, wrap_turn
 from words import END_OF_TEXT, TURN_END, build_tokenizer, check_round_trip
 

@@ -12,7 +12,7 @@ import re
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import Qwen2Tokenizer
 
-from mse_lab.probe.templates import FEW_SHOT, PLAIN
+from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
 
 END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"

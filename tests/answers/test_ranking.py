@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.answers.ranking import _place, middle_size, rank_estimators
+from mse_lab.answers.ranking import _place, nearest_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key, measure_errors
@@ -20,7 +20,7 @@ def simulate(prompts=12, sizes=SIZES):
 
 @pytest.fixture(scope="module")
 def ranking():
-    return rank_estimators(analysed(simulate(), SIZES, resamples=200))
+    return rank_estimators(analysed(simulate(), SIZES, resamples=200), 16)
 
 
 def test_every_built_in_estimator_is_accounted_for(ranking):
@@ -49,19 +49,27 @@ def test_a_factor_changes_no_rank(ranking):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [([4, 8, 16, 32, 64], 16), ([4, 16], 4), ([16], 16), ([32, 128], 32), ([1, 2], 2)],
+    ("sizes", "wanted", "expected"),
+    [
+        ([4, 8, 16, 32, 64], 16, 16),
+        ([4, 8, 16, 32, 64], 5, 4),
+        ([4, 8, 16, 32, 64], 256, 32),
+        ([4, 16], 16, 4),
+        ([16], 4, 16),
+        ([1, 2], 16, 2),
+    ],
 )
-def test_middle_size(sizes, expected):
+def test_nearest_size(sizes, wanted, expected):
+    """Below the largest, whose blocks hold one group of a prompt each."""
     run = analysed(simulate(2, sizes), sizes, estimators=["vanilla", "oracle"])
-    assert middle_size(run) == expected
+    assert nearest_size(run, wanted) == expected
 
 
 def test_what_does_not_apply_is_left_out_with_a_reason():
     """One prompt has no batch; own variants of the probe are ranked beside the built-in."""
     entries = ["grpo", {"name": "grpo-std", "eps": 1.0}]
     run = analysed(simulate(1), SIZES, estimators=entries, resamples=50)
-    ranking = rank_estimators(run)
+    ranking = rank_estimators(run, 16)
     named = {row.estimator.name for row in (*ranking.ranked, *ranking.unranked)}
     assert "grpo-std(eps=1.0)" in named
     left_out = dict(one.split(": ", 1) for one in ranking.left_out)
@@ -73,7 +81,7 @@ def test_what_does_not_apply_is_left_out_with_a_reason():
 def test_a_median_over_prompts_by_hand():
     """Ratios to the oracle, of prompts where both are known and the oracle's positive."""
     run = analysed(simulate(), SIZES, resamples=200)
-    row = rank_estimators(run).unranked[0]
+    row = rank_estimators(run, 16).unranked[0]
     both = [ESTIMATORS["oracle"], row.estimator]
     errors = measure_errors(run.pools, both, [16])
     oracle, own = (

@@ -1,4 +1,4 @@
-"""`make bench`: measure everything, print it, and put it into the log and the README."""
+"""`make bench`: measure everything, print it, and put it into the pages of results."""
 
 import argparse
 import os
@@ -17,8 +17,8 @@ from benchmarks.plan import FULL, QUICK, Plan
 
 RATIOS = "ratios of times: median (smallest to largest)"
 
-# The README shows these; the log has all of them.
-README_SECTIONS = ("runs", "scoring", "precision", "scaling", "needs")
+# results/README.md shows these; the log has all of them.
+SHOWN = ("runs", "scoring", "precision", "scaling", "needs")
 
 
 def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]]]:
@@ -80,8 +80,8 @@ def main() -> None:
     if not arguments.print:
         section = "\n\n".join([title, first, *parts.values()])
         add_section(ROOT / "results/LOG.md", section)
-        shown = [parts[name] for name in README_SECTIONS if name in parts]
-        replace_marked(ROOT / "README.md", "\n\n".join([title[3:] + ".", *shown]))
+        shown = [parts[name] for name in SHOWN if name in parts]
+        replace_marked(ROOT / "results/README.md", "\n\n".join([title[3:] + ".", *shown]))
 
 
 if __name__ == "__main__":

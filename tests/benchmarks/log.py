@@ -1,4 +1,4 @@
-"""Where the tables go: a dated section of `results/LOG.md`, and a part of the README."""
+"""Where the tables go: a dated section of `results/LOG.md`, and of `results/README.md`."""
 
 import re
 from pathlib import Path

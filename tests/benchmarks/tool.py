@@ -19,7 +19,6 @@ from torch import Tensor
 import mse_lab.run.resume
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
-from mse_lab.answers.door import analyse
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
 from mse_lab.policy.completions import Completions
@@ -30,11 +29,12 @@ from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
+from mse_lab.public_api import analyse
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment
 from mse_lab.run.run_probe import run_probe
-from mse_lab.scores.block import Scores, score_block
 from mse_lab.scores.reference import measure_reference
+from mse_lab.scores.score_block import Scores, score_block
 
 Gradient = dict[str, Tensor]
 

@@ -1,6 +1,7 @@
 """The command line, given anything: an answer, or one line and exit status 2."""
 
 import io
+from argparse import ArgumentTypeError
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
-from mse_lab import cli
+from mse_lab.command_line import file_to_write
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.results.files import write_bytes
 
@@ -95,9 +96,9 @@ def test_no_command_at_all(unusable, words):
 def test_a_file_of_any_name_is_written_or_refused(tmp_path_factory, name):
     folder = tmp_path_factory.mktemp("written")
     try:
-        path = cli.file_to_write(f"{folder}/{name.replace('/', '_')}")
+        path = file_to_write(f"{folder}/{name.replace('/', '_')}")
         write_bytes(path, b"whole")
-    except (InputError, OSError, cli.argparse.ArgumentTypeError):
+    except (InputError, OSError, ArgumentTypeError):
         assert not list(folder.iterdir())
     else:
         assert path.read_bytes() == b"whole"

@@ -18,8 +18,8 @@ from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.streams import uniforms
 from mse_lab.run.footprint import measure_footprint
-from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import score_block
 
 FILES = (
     "config.json",

@@ -15,11 +15,11 @@ import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import write_arrays, write_json
-from mse_lab.results.intact import read_arrays
-from mse_lab.results.inventory import MANIFEST, READERS
+from mse_lab.results.integrity import read_arrays
+from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
-FILES = sorted({*READERS, "completions.jsonl", "by_prompt.csv"})
-COMMANDS = ["run", "list", "figure", "claims", "advise", "report"]
+FILES = sorted([*FROM_POOLS, *FROM_MODEL, MANIFEST])
+COMMANDS = ["run", "list", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.
 ARRAYS = {
@@ -104,8 +104,8 @@ def put(command, project, folder):
     if command == "run":
         probe = project / "probes/small.yaml"
         return run_mse.main(["run", str(probe), "--out", str(folder.parent)])
-    out = ["--out", str(folder / "f.svg")] if command == "figure" else []
-    return run_mse.main([command, str(folder), *out])
+    out = ["--out", str(folder / "f.svg")] if "figure" in command else []
+    return run_mse.main([*command.split(), str(folder), *out])
 
 
 @CASES

@@ -11,6 +11,7 @@ from one_line import answer_or_one_line
 from mse_lab.answers.claims import judge_run
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_markdown
+from mse_lab.report.phase_diagram import as_dots
 from simulated import analysed, make_design
 
 ESTIMATORS = ("vanilla", "grpo", "oracle", "grpo-std", "best-constant")
@@ -41,6 +42,9 @@ def answer(pools):
     for table in result.tables.values():
         assert not np.isinf(table.select_dtypes(float)).any(axis=None)
     assert result.warnings is not None
+    dots = as_dots("one", result.prompts, result.moments)
+    assert dots.describe()
+    assert not np.isnan(dots.gain_shares).any()
     claims_markdown(judge_run(result))
     answer_or_one_line(lambda: advice_text(result.advise()))
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse_lab.mse.budget import Population, measure_constants
+from mse_lab.mse.budget import Population
+from mse_lab.mse.moments import pool_moments
 from simulated import make_design
 
 
@@ -29,16 +30,39 @@ def test_spread_between_prompts_by_hand():
     pools = make_population(3, reference=16).pools
     own = pools.reference_product_P.mean()
     pairs = [pools.between_PP[x, y] for x in range(3) for y in range(3) if x != y]
-    found = measure_constants(pools)
+    found = Population(pools).constants
     assert found.between[0] == pytest.approx(own - np.mean(pairs))
     assert found.gradient2[0] == pytest.approx(np.mean(pairs))
+
+
+def test_one_baseline_for_all_prompts_by_hand():
+    """E[(Z - b)^2 ||W||^2] - ||g||^2 with b the mean of V over the prompts."""
+    pools = make_population(3).pools
+    moments = pool_moments(pools)
+    expected = moments.constant_baseline(moments.value.mean()).mean()
+    assert Population(pools).constants.batch_mean[0] == pytest.approx(expected)
+
+
+def test_where_an_estimator_points_by_hand():
+    """Over all pairs of different prompts, and with one of them left out."""
+    pools, pairs = make_population(3).pools, [(0, 1), (0, 2), (1, 2)]
+    slope, within = np.array([2.0, 0.0, 0.5]), np.array([3.0, 1.0, 2.0])
+    gamma, own = pools.between_PP, pools.reference_product_P
+    mean_norm2 = np.mean([slope[x] * slope[y] * gamma[x, y] for x, y in pairs])
+    inner = np.mean([(slope[x] + slope[y]) / 2 * gamma[x, y] for x, y in pairs])
+    found, without_one = Population(pools).directions(slope, within)
+    assert found.mean_norm2[0] == pytest.approx(mean_norm2)
+    assert found.inner[0] == pytest.approx(inner)
+    assert found.between[0] == pytest.approx((slope**2 * own).mean() - mean_norm2)
+    assert (found.within[0], without_one.within[0]) == pytest.approx((2.0, 1.5))
+    assert without_one.mean_norm2[1] == pytest.approx(2.0 * 0.5 * gamma[0, 2])
 
 
 def test_a_prompt_is_left_out_of_everything():
     """As if it had not been there: of 4 prompts, where pairs are 6 of 12."""
     population = make_population(4)
     for prompt in range(4):
-        expected = measure_constants(without(population.pools, prompt))
+        expected = Population(without(population.pools, prompt)).constants
         for name, values in population.without_one._asdict().items():
             assert values[prompt] == pytest.approx(getattr(expected, name)[0]), name
 

@@ -17,8 +17,8 @@ from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe import patterns
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import score_block
 from plain_scores import (
     PROMPT,
     autograd_scores,

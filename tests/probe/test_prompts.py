@@ -6,10 +6,10 @@ import datasets
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.probe.prompt_templates import FEW_SHOT
 from mse_lab.probe.prompts import read_records
 from mse_lab.probe.rewards import gsm8k
 from mse_lab.probe.schema import Prompts
-from mse_lab.probe.templates import FEW_SHOT
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
 
 GSM8K = ROOT.parent / "shared/data/gsm8k"

@@ -7,17 +7,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
-from populations import advise_on, alike_prompts, known_run, sample, with_gradient
-
-
-@pytest.fixture(scope="module")
-def known():
-    return known_run()
-
-
-@pytest.fixture(scope="module")
-def alike():
-    return alike_prompts()
+from populations import advise_on, sample, with_gradient
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])

@@ -1,55 +1,72 @@
-"""The advice as written: its words, its table, the files of a run."""
+"""The advice in words: the screen, the page, the last lines of a run."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
 
-from mse_lab.answers.advice import BUDGET, SIZES
-from mse_lab.errors import InputError
+from mse_lab.answers.advice import advise
+from mse_lab.answers.alternatives import Alternative, Single
 from mse_lab.mse.intervals import Estimate
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.report.advice_report import advice_table, advice_text, advise_run
-from mse_lab.results.checks import Check
-from mse_lab.results.records import Record
-from populations import advise_on, known_run, population, sample
-from simulated import make_design, write_tables
-
-PROBE = {
-    "model": {"path": "none"},
-    "prompts": {"source": "none"},
-    "interval": {"resamples": 100},
-}
+from mse_lab.report.advice_report import (
+    advice_page,
+    advice_text,
+    answer,
+    best_usable,
+    headline,
+)
+from populations import advise_on, population, sample
+from simulated import analysed
 
 
-@pytest.fixture(scope="module")
-def known():
-    return known_run()
+def plain(text):
+    """Undo the breaks between lines."""
+    return " ".join(text.split())
 
 
 def test_sizes_above_the_pools_have_no_share_of_equal_rewards():
     rng = np.random.default_rng(0)
     short = sample(population(rng), rng, reference=64, blocks=2, largest=16)
-    assert "pools too small" in advice_text(advise_on(short))
+    assert "pools too small" in advice_page(advise_on(short))
 
 
-def test_a_bounded_best_size(known):
-    found = known[2]
-    text = advice_text(found)
-    assert "no upper bound" not in text
-    assert f"sqrt(c3/c1) = {found.best_group_size:.3g} (" in text
+@pytest.mark.parametrize(
+    ("near_best", "recommended", "words"),
+    [
+        (
+            (3, 7),
+            4,
+            "Set num_generations to 4; between 3 and 7 it costs at most 5% more "
+            "completions than the best.",
+        ),
+        ((2, 2), 2, "Set num_generations to 2; any other size costs over 5% more."),
+    ],
+)
+def test_the_headline_says_what_to_do(known, near_best, recommended, words):
+    found = replace(known[2], near_best=near_best, recommended=recommended)
+    assert headline(found) == words
+    assert "No advice: a built-in check" in headline(replace(found, held=False))
+
+
+def test_how_sure_the_range_is(known):
+    """Said where the interval of G* reaches beyond it."""
+    inside = replace(known[2], near_best=(3, 7), best=Estimate(4.5, 2.1, 7.8))
+    assert "may be anything" not in advice_text(inside)
+    wide = replace(inside, best=Estimate(4.5, 2.1, 8.2))
+    assert "the best size may be anything from 2.1 to 8.2." in plain(advice_text(wide))
 
 
 def test_no_upper_bound(known):
     best = Estimate(math.inf, 20.0, math.inf)
-    text = " ".join(advice_text(replace(known[2], best=best)).split())
-    assert "no upper bound on this evidence" in text
-    assert "at least 20.0. More than these 60 prompts" in text
-    assert "sqrt(c3/c1) =" not in text
-    assert "inf" not in text
-    assert f"num_generations={known[2].recommended}" in text
+    found = replace(known[2], best=best)
+    text = plain(advice_text(found))
+    assert "larger groups save at most 5% of the completions" in text
+    assert "The best size is at least 20.0, with no upper bound on this evidence" in text
+    assert f"num_generations={found.recommended}" in text
+    assert "| at least 20 |" in advice_page(found)
+    assert not re.search(r"\binf\b", text)
 
 
 @pytest.mark.parametrize(
@@ -62,88 +79,80 @@ def test_no_upper_bound(known):
     ],
 )
 def test_where_grpo_beats_vanilla(known, sizes, words):
-    text = advice_text(replace(known[2], beats_vanilla_from=Estimate(*sizes)))
+    text = plain(advice_page(replace(known[2], beats_vanilla_from=Estimate(*sizes))))
     assert words in text
-    assert "inf" not in text
+    assert not re.search(r"\binf\b", text)
 
 
 def test_an_unmeasurable_gradient_has_bounds_only(known):
     unknown = Estimate(math.inf, 40.0, math.inf)
-    assert "covers zero" not in advice_text(known[2])
-    text = advice_text(replace(known[2], noise_scale=unknown, relative_error=unknown))
-    assert "covers zero" in text
+    assert "not told from zero" not in advice_text(known[2])
+    text = advice_page(replace(known[2], noise_scale=unknown, relative_error=unknown))
+    assert "warning: ||g||^2 over random prompts is not told from zero" in text
     assert text.count("at least 40") == 2
-    assert "inf" not in text
+    assert not re.search(r"\binf\b", text)
 
 
-def test_words(known):
-    found = known[2]
+def test_the_screen(known):
+    """With the files' names 24 lines of 80 columns; warnings first, cut at two lines."""
+    assert len(advice_text(known[2]).splitlines()) <= 22
+    found = replace(known[2], warnings=(f"94.7% were cut: {'raise it ' * 30}", "another"))
     lines = advice_text(found).splitlines()
-    size = found.recommended
-    assert lines[-3] == f"TRL: GRPOConfig(num_generations={size})"
-    assert lines[-2] == f"verl: actor_rollout_ref.rollout.n={size}"
-    assert lines[-1].startswith(f"OpenRLHF: --rollout.n_samples_per_prompt {size} ")
-    assert f"--n_samples_per_prompt {size})" in lines[-1]
-    assert len(lines) <= 37
-    assert max(map(len, lines)) <= 92
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("warning: 94.7% were cut")
+    assert lines[2] == "warning: another"
+    assert lines[3].startswith(f"Set num_generations to {found.recommended}")
+    shown = [int(line.split(" = ")[1].split()[0]) for line in lines if "mean, G" in line]
+    assert shown == sorted({8, 16, 32} - {found.recommended})
+    some = advice_text(advise(analysed(known[1], [4]), [3]), [3])
+    assert some.count("the group's mean, G = 3 ") == some.count("the group's mean, G = ")
 
 
-def write_run(folder, pools, ok=True):
-    record = Record(folder)
-    record.write_pools(pools)
-    values = parse_probe(PROBE, "test").model_dump(mode="json")
-    sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
-    values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
-    values["group_sizes"] = [pools.largest_group]
-    record.path("config.yaml").write_text(yaml.safe_dump(values))
-    record.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
-    write_tables(record, "test", pools.prompts)
-    return record
+@pytest.mark.parametrize(
+    ("trainer", "words"),
+    [
+        ("TRL", 'GRPOConfig(num_generations=4, scale_rewards="none", loss_type="dr_grpo"'),
+        ("verl", "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum"),
+        ("OpenRLHF", "--rollout.n_samples_per_prompt 4 --algo.advantage.estimator rloo"),
+    ],
+)
+def test_settings_are_those_of_what_was_measured(known, trainer, words):
+    text = plain(advice_text(replace(known[2], recommended=4)))
+    assert f"{trainer} " in text
+    assert words in text
 
 
-@pytest.mark.parametrize("ok", [True, False], ids=["checks hold", "a check failed"])
-def test_files(tmp_path, known, ok):
-    record = write_run(tmp_path / "run", known[1], ok)
-    text = advise_run(record.folder)
-    page = record.path("advice.md").read_text(encoding="utf-8")
-    assert page == f"```text\n{text}```\n"
-    assert ("FAILED" in text) == (not ok)
-    rows = record.path("advice.csv").read_text(encoding="utf-8").splitlines()
-    assert len(rows) == 1 + len(SIZES)
-    assert rows[0].startswith("group_size,budget,mse,mse_low,mse_high,more_samples_percent")
-    assert record.path("advice.png").stat().st_size > 5000
-    assert record.path("advice.pdf").stat().st_size > 5000
-    assert advise_run(record.folder) == text
-
-
-def test_table_agrees_with_the_curves(known):
+def test_what_beats_the_group_s_mean(known):
+    """Said where the whole interval is below one, of what training could use."""
     found = known[2]
-    table = advice_table(found)
-    ratio = table["mse"] * BUDGET
-    at_best = ratio / (1 + table["more_samples_percent"] / 100)
-    assert np.allclose(at_best, at_best[0], rtol=1e-9)
-    assert (table["best_constant_mse"] < table["oracle_mse"]).all()
-    assert (table["oracle_mse"] < table["mse"]).all()
+    bound = Alternative("best-constant", 1, Estimate(0.2, 0.1, 0.3))
+    vanilla = Alternative("vanilla", 1, Estimate(0.53, 0.4, 0.7))
+    open_ = Alternative("batch-mean", 1, Estimate(0.5, 0.1, 1.3))
+    some = replace(found, alternatives=(bound, open_, vanilla))
+    assert best_usable(some) == vanilla
+    assert "Cheapest: no baseline, one completion a prompt" in plain(advice_text(some))
+    none = replace(found, alternatives=(bound, open_))
+    assert best_usable(none) is None
+    assert "Cheapest" not in advice_text(none)
+    own = Alternative("mine:weights", 8, Estimate(0.4, 0.3, 0.5))
+    text = plain(advice_text(replace(found, alternatives=(own,))))
+    assert "mine:weights, G = 8 0.40 times (0.30 to 0.50)" in text
 
 
-def test_a_folder_with_tables_only(tmp_path, known):
-    record = write_run(tmp_path, known[1])
-    record.path("pools.npz").unlink()
-    with pytest.raises(InputError) as caught:
-        advise_run(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: tables only; measure it again with python run_mse.py run test"
-    )
+def test_single_prompts_are_said_to_be_that(known):
+    one = Single("mine:weights", 16, Estimate(0.9, 0.8, 1.1), 57)
+    found = replace(known[2], singles=(one,))
+    assert "mine:weights, G = 16 0.90 times (0.80 to 1.10) *" in plain(advice_text(found))
+    assert "its scale-free MSE is 0.90 times (0.80 to 1.10)" in plain(advice_page(found))
 
 
-def test_a_folder_without_a_run(tmp_path):
-    with pytest.raises(InputError, match="no finished run"):
-        advise_run(tmp_path / "none")
-
-
-def test_one_prompt(tmp_path):
-    rng = np.random.default_rng(8)
-    pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
-    record = write_run(tmp_path / "one", pools)
-    with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
-        advise_run(record.folder)
+def test_the_last_lines_of_a_run(known):
+    lines = list(answer(replace(known[2], recommended=4, near_best=(3, 7))))
+    assert len(lines) <= 4
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "group size: 4; 3 to 7 cost at most 5% more than the best"
+    assert lines[1].startswith("instead G = 8 takes ")
+    open_ended = replace(known[2], best=Estimate(math.inf, 20.0, math.inf))
+    assert "larger groups save at most 5%" in next(answer(open_ended))
+    failed = replace(known[2], held=False)
+    assert list(answer(failed)) == [headline(failed)]

@@ -1,13 +1,20 @@
-"""The claims as written: files of a run, and a table that no cell breaks."""
+"""The claims as written: files of a run, one screen, a table that no cell breaks."""
+
+from dataclasses import replace
 
 import pandas as pd
 
-from claimed_runs import write_run
-from mse_lab.answers.claim import Claim
+from claimed_runs import draw, write_run
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import read_run
+from mse_lab.answers.statement import Claim
 from mse_lab.mse.intervals import UNKNOWN
-from mse_lab.report.claims_report import claims_markdown, write_claims
+from mse_lab.report.claims_report import (
+    WORDS,
+    claims_markdown,
+    claims_screen,
+    write_claims,
+)
 
 
 def test_written_claims(tmp_path):
@@ -26,6 +33,46 @@ def test_written_claims(tmp_path):
     first = table.read_bytes()
     write_claims(folders[0], judge_runs([read_run(folder) for folder in folders]))
     assert table.read_bytes() == first
+
+
+def test_one_run_on_one_screen():
+    """A line a statement: evidence first, then identities; verdict, words, number."""
+    claims = judge_runs([draw("quiet", sizes=(4, 8))])
+    lines = claims_screen(claims).splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    whole = [claim for claim in claims if claim.group_size is None]
+    assert len(lines) == len(whole) + 3
+    assert lines.pop(0).startswith("quiet-1: ")
+    middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
+    assert lines[0].startswith("Evidence")
+    assert sum(claim.kind == "evidence" for claim in whole) == middle - 1
+    [line] = [line for line in lines if "score norm" in line]
+    [claim] = [claim for claim in whole if claim.statement == "Assumption 2"]
+    assert line.startswith(f"FAILS      Ass. 2  {WORDS['Assumption 2'].plain}: r -")
+    assert f"{claim.estimate.value:.3g} [" in line
+    unsure = replace(claim, verdict="undecided", reason="Because of this.")
+    assert "uncorrelated: Because of this." in claims_screen([unsure])
+
+
+def test_several_runs_side_by_side():
+    runs = [draw("quiet", sizes=(4, 8)), draw("fair", sizes=(4, 8))]
+    claims = judge_runs(runs)
+    lines = claims_screen(claims).splitlines()
+    assert lines[0].startswith("quiet-1, fair-1: ")
+    assert lines[1].split() == ["quiet-1", "fair-1"]
+    [line] = [line for line in lines if "score norm" in line]
+    found = {one.runs[0]: one.verdict for one in claims if one.statement == "Assumption 2"}
+    assert line.split()[-2:] == ["FAILS", found["fair-1"]]
+    assert sum("errors fall in this order (quiet-1, fair-1)" in line for line in lines) == 1
+    assert max(map(len, lines)) <= 80
+
+
+def test_every_statement_has_its_words():
+    """They leave room for three runs beside them."""
+    two = [draw("quiet", sizes=(4, 8, 32, 64)), draw("fair", sizes=(4, 8, 32, 64))]
+    assert {claim.statement for claim in judge_runs(two)} == {*WORDS}
+    assert max(len(words.plain) for words in WORDS.values()) <= 38
 
 
 def test_bars_do_not_break_the_page():

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.report.drawing import (
-    PAPER,
     STYLES,
     label_plainly,
     reach,
@@ -28,13 +27,14 @@ def test_each_estimator_has_one_look():
     looks = [(style.colour, style.mark) for style in styles.values()]
     assert len(set(looks)) == len(looks)
     assert {name: styles[name] for name in STYLES} == STYLES
-    assert styles_of(["opo", "vanilla"])["vanilla"] == PAPER["vanilla"]
+    assert styles_of(["opo", "vanilla"])["vanilla"] == STYLES["vanilla"]
 
 
 @pytest.mark.parametrize(
     ("ends", "labels"),
     [
         ((0.9, 11), ["1", "2", "5", "10"]),
+        ((0.5, 1.6), ["0.5", "0.7", "1", "1.5"]),
         ((0.9, 200), ["1", "3", "10", "30", "100"]),
         ((0.9, 9000), ["1", "10", "100", "1,000"]),
     ],

@@ -1,37 +1,50 @@
-"""Figures of odd numbers: intervals that miss their points, runs whose errors are zero."""
+"""Figure 4: what its two rows show, on one scale, of odd numbers and of nothing."""
+
+from html import unescape
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.image import imread
 
 import run_mse
+from mse_lab.cli import FIGURE_4, ROOT
+from mse_lab.report.figure_4 import SCALE_FREE, compose, draw_figure, find_curves, scales_of
 from mse_lab.results.files import write_table
+from mse_lab.results.finished_run import Tables
 from mse_lab.results.records import Record
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "centred"]
+QUANTITIES = ["mse", "law", "ratio", "scale_free_mse", "scale_free_ratio"]
+
+
+def make_tables(point=(2, 1, 3), estimators=ESTIMATORS, sizes=SIZES, **columns):
+    """Tables with the same point, (value, low, high), or the columns given, everywhere."""
+    keys = pd.MultiIndex.from_product(
+        [estimators, sizes], names=["estimator", "group_size"]
+    )
+    mse = keys.to_frame(index=False).assign(probe="some", replicates=8)
+    for name in QUANTITIES:
+        mse[[name, f"{name}_low", f"{name}_high"]] = point
+    mse = mse.assign(**columns)
+    prompts = pd.DataFrame({"prompt": ["a"], "category": "", "value": 0.5})
+    return Tables("some", mse, mse[mse["estimator"] != "centred"], prompts)
+
+
+def texts(figure):
+    return [one.get_text() for axes in figure.axes for one in axes.texts]
 
 
 @pytest.fixture
 def draw(tmp_path, capsys):
-    """Return a function that draws runs of given points, and gives the pictures."""
+    """Return a function that draws runs from their files, and gives the pictures."""
 
-    def drawn(*points):
-        folders = [tmp_path / f"run{index}" for index, _ in enumerate(points)]
-        for folder, point in zip(folders, points, strict=True):
-            record, rows = Record(folder), len(SIZES) * len(ESTIMATORS)
-            columns = {
-                "probe": ["some"] * rows,
-                "estimator": np.repeat(ESTIMATORS, len(SIZES)),
-                "group_size": SIZES * len(ESTIMATORS),
-                "replicates": 8,
-            }
-            for name in ("mse", "law", "scale_free_mse"):
-                ends = (name, f"{name}_low", f"{name}_high")
-                columns |= dict(zip(ends, point, strict=True))
-            prompts = {"prompt": ["a"], "category": "", "value": 0.5}
-            write_table(record.path("mse.csv"), pd.DataFrame(columns))
-            write_table(record.path("prompts.csv"), pd.DataFrame(prompts))
+    def drawn(*runs):
+        folders = [tmp_path / f"run{index}" for index, _ in enumerate(runs)]
+        for folder, run in zip(folders, runs, strict=True):
+            write_table(Record(folder).path("mse.csv"), run.mse)
+            write_table(Record(folder).path("prompts.csv"), run.prompts)
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""
@@ -42,11 +55,96 @@ def draw(tmp_path, capsys):
 
 @pytest.mark.parametrize("point", [(1, 2, 3), (3, 1, 2)])
 def test_odd_intervals_are_drawn(draw, point):
-    for picture in draw(point):
-        assert "above zero" not in picture
+    for picture in draw(make_tables(point)):
+        assert "nothing to draw" not in picture
 
 
-@pytest.mark.parametrize("point", [(0, 0, 0), (-1, -2, 0)])
-def test_a_run_without_an_error_is_drawn_and_says_so(draw, point):
-    for picture in draw(point, (1, 0.5, 2)):
-        assert picture.count("<!-- no error above zero") == 1
+@pytest.mark.parametrize("point", [(0, 0, 0), (-1, -2, 0), (np.nan,) * 3])
+def test_nothing_positive_is_said_in_a_sentence(draw, point):
+    """No warning of a library; beside a run with errors, and alone."""
+    nothing = make_tables(point)
+    for picture in draw(nothing, make_tables()):
+        assert picture.count("<!-- so nothing to draw.") == 1
+    for picture in draw(nothing):
+        assert picture.count("<!-- so nothing to draw.") == 1
+
+
+def test_the_ratio_of_laws_is_worked_out_by_size():
+    """Laws of 6 and 8 over the oracle's 2 and 4 are 3 and 2."""
+    run = make_tables(estimators=["grpo", "oracle"], sizes=[4, 8], law=[6, 8, 2, 4])
+    curves = find_curves(run, SCALE_FREE._replace(law="law"))
+    assert curves.xs("grpo")["law_ratio"].tolist() == [3, 2]
+    assert (
+        find_curves(make_tables(law=0), SCALE_FREE._replace(law="law"))["law_ratio"]
+        .isna()
+        .all()
+    )
+
+
+def test_rows_share_their_scale_and_columns_their_sizes():
+    runs = [make_tables(), make_tables((20, 10, 30), sizes=[16, 32])]
+    figure = compose(runs)
+    (above, other), (below, _) = np.reshape(figure.axes, (2, 2))
+    assert above.get_ylim() == other.get_ylim() != below.get_ylim()
+    assert [axes.get_xticks().tolist() for axes in (below, other)] == [SIZES, [16, 32]]
+    apart = compose(runs[:1], scales=scales_of(runs))
+    assert apart.axes[0].get_ylim() == pytest.approx(above.get_ylim())
+    assert compose(runs[:1]).axes[0].get_ylim() != pytest.approx(above.get_ylim())
+
+
+def test_without_the_oracle_there_is_no_row_of_ratios():
+    no_ratio = dict.fromkeys(["ratio", "ratio_low", "ratio_high"], np.nan)
+    without = make_tables(estimators=["grpo"], **no_ratio)
+    assert len(compose([without]).axes) == 1
+    figure = compose([without, make_tables()])
+    assert len(figure.axes) == 4
+    assert texts(figure) == ["Nothing to set in\nproportion to the oracle."]
+
+
+def test_the_companion_has_all_estimators_and_paired_ratios():
+    figure = compose([make_tables()], SCALE_FREE)
+    assert [len(axes.containers) for axes in figure.axes] == [4, 3]
+    # The one without a law has its points joined.
+    dotted = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert len(dotted) == 1
+    assert "exact law" in [one.get_text() for one in figure.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("lost", "rows"), [("scale_free_ratio", 1), ("scale_free_mse", 2)], ids=str
+)
+def test_tables_of_earlier_versions_lack_columns(lost, rows):
+    run = make_tables()
+    lost = [lost, f"{lost}_low", f"{lost}_high"]
+    old = run._replace(mse=run.mse.drop(columns=lost), laws=run.laws.drop(columns=lost))
+    assert len(compose([old], SCALE_FREE).axes) == rows
+
+
+def test_marks_tell_their_values_in_an_svg(draw):
+    picture = unescape(draw(make_tables())[0])
+    assert picture.count("<title>GRPO-type, G = 4: 2.0 [1.0, 3.0]</title>") == 2
+    # Three estimators above, two below, at three sizes.
+    assert picture.count("</title></use>") == 15
+
+
+def test_the_committed_figure_is_that_of_the_committed_tables(tmp_path):
+    """Pixel by pixel, so that nobody finds a changed file after `make figure4`."""
+    folders = [ROOT / "results" / name for name in FIGURE_4]
+    draw_figure(folders, tmp_path / "f.png")
+    both = (tmp_path / "f.png", ROOT / "figures/figure4.png")
+    drawn, committed = (imread(path) for path in both)
+    np.testing.assert_allclose(drawn, committed, atol=0.01)
+
+
+def test_figures_of_one_s_own_lie_beside_the_first_run(tmp_path, capsys, draw):
+    draw(make_tables())
+    assert run_mse.main(["figure", str(tmp_path / "run0")]) == 0
+    told = capsys.readouterr().out.splitlines()
+    names = [
+        "figure4.png",
+        "figure4-scale-free.png",
+        "figure4.pdf",
+        "figure4-scale-free.pdf",
+    ]
+    assert told == [f"{tmp_path / 'run0' / name} written" for name in names]
+    assert all((tmp_path / "run0" / name).stat().st_size > 5000 for name in names)

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from mse_lab.report.inline_svg import cut_out
 
 FILE = (
@@ -19,7 +21,23 @@ def test_drawings_are_cut_out_of_their_files():
     assert drawing.width == 156
     assert '<path id="x-1-a" d="M 1.234 2"/><use href="#x-1-a"/>' in drawing.shapes
     assert "url(#x-1-b)" in drawing.shapes
-    assert not re.search("http|metadata|style>|--", drawing.shapes)
+    assert not re.search("http|metadata|style>|<!--", drawing.shapes)
+
+
+@pytest.mark.parametrize(
+    ("colour", "expected"),
+    [
+        ("#000000", "currentColor"),
+        ("#4c4c4c", "var(--soft)"),
+        ("#e6e6e6", "var(--rule)"),
+        ("#ffffff", "var(--ground)"),
+        ("#0173b2", "var(--blue)"),
+        ("#de8f05", "#de8f05"),
+    ],
+)
+def test_neutral_colours_are_the_page_s(colour, expected):
+    text = FILE.replace('id="a"', f'style="fill: {colour}; stroke: {colour}"')
+    assert f"fill: {expected}; stroke: {expected}" in cut_out(text, "x-1", "alt").shapes
 
 
 def test_texts_keep_their_digits():

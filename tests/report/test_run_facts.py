@@ -1,8 +1,10 @@
 """Facts of runs side by side: what a run has not is left empty, units are written."""
 
+from math import inf
 from types import SimpleNamespace
 
-from mse_lab.report.run_facts import show_checks, show_environment
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.run_facts import _or_bound, line_up, show_environment
 from mse_lab.results.checks import Check
 
 
@@ -13,11 +15,13 @@ def run(environment, *checks):
 
 def test_places_and_settings():
     here = {"seconds": 200, "peak_memory_bytes": 71.4e9, "versions": {"numpy": "2"}}
+    here["memory"] = {"budget_bytes": 763363328}
     shown = show_environment([run(here), run({"device": None, "cards": ["a", "b"]})])
     assert shown["places"] == {
         "time": ["3 min 20 s", ""],
         "peak memory": ["71 GB", ""],
         "versions.numpy": ["2", ""],
+        "memory.budget": ["763 MB", ""],
         "device": ["", "–"],
         "cards": ["", "a, b"],
     }
@@ -26,5 +30,10 @@ def test_places_and_settings():
 
 def test_a_check_that_one_run_has_not():
     both, alone = Check("a", 0.5, 1.0, True, "x"), Check("b", 2.0, 1.0, False, "y")
-    shown = show_checks([run({}, both), run({}, both, alone)])
-    assert shown["checks"] == {("a", "x"): [both, both], ("b", "y"): [None, alone]}
+    found = line_up([run({}, both), run({}, both, alone)])
+    assert found == {("a", "x"): [both, both], ("b", "y"): [None, alone]}
+
+
+def test_of_a_number_that_may_be_infinite_the_bound_is_told():
+    assert _or_bound(Estimate(inf, 1510.7, inf)) == "at least 1,510"
+    assert _or_bound(Estimate(300.0, 230.0, 420.0)) == "300 [230, 420]"

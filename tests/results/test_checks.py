@@ -21,7 +21,7 @@ from mse_lab.results.checks import (
     summary,
 )
 from mse_lab.results.warnings import warn_of_unmade
-from mse_lab.scores.block import score_block
+from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference
 
 COUNT = 2048

@@ -7,7 +7,7 @@ from mse_lab.report.probe_list import list_probes
 from mse_lab.results.inventory import FROM_POOLS, MANIFEST
 from mse_lab.results.records import Record
 from mse_lab.run import prepare, resume
-from results.test_intact import DAMAGES, put
+from results.test_integrity import DAMAGES, put
 
 
 @pytest.mark.parametrize("manifest", [True, False], ids=["manifest", "no manifest"])

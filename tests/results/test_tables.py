@@ -1,10 +1,15 @@
 """Columns, made again from the arrays of `errors.npz` and `pools.npz` alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mse_lab.estimators import find_estimators
+from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.regime import oracle_gain
 from mse_lab.mse.replicates import measure_errors
+from mse_lab.results.tables import restore_moments
 from simulated import analysed, make_design
 
 NAMES, SIZES = ["vanilla", "grpo", "oracle"], [4, 32]
@@ -64,6 +69,19 @@ def test_ratios_are_paired(table):
     assert row.ratio_high - row.ratio_low < 0.3 * row.ratio * alone
 
 
+def test_scale_free_ratios_are_paired(pools, table):
+    """Of ||g||^2 - <u, g>^2 / E||g_hat||^2, where there is more than Figure 4's three."""
+    assert "scale_free_ratio" not in table
+    both = analysed(pools, SIZES, estimators=[*NAMES, "centred"], resamples=1000).mse
+    both = both.set_index(["estimator", "group_size"])
+    top, base = both.loc["centred", 32], both.loc["oracle", 32]
+    ratio = top.scale_free_mse / base.scale_free_mse
+    assert top.scale_free_ratio == pytest.approx(ratio)
+    width = (top.scale_free_mse_high - top.scale_free_mse_low) / top.scale_free_mse
+    paired = (top.scale_free_ratio_high - top.scale_free_ratio_low) / ratio
+    assert paired < 0.3 * width
+
+
 def test_moments_take_the_whole_reference(pools):
     """V and Var(Z) from all its rewards, norms from the replicates."""
     found = analysed(pools, SIZES, estimators=NAMES).prompts
@@ -72,3 +90,25 @@ def test_moments_take_the_whole_reference(pools):
     np.testing.assert_allclose(found.score_norm2, norms2, rtol=1e-12)
     zeta = rewards.var(-1, ddof=1) * norms2 + pools.reference_product_P
     np.testing.assert_allclose(found.zeta, zeta, rtol=1e-9)
+
+
+def test_moments_come_back_from_the_table_of_prompts(pools):
+    """All but what b* cost to learn."""
+    table, expected = analysed(pools, SIZES).prompts, pool_moments(pools)
+    found = restore_moments(table, pools.reference_rewards_PN.shape[1])
+    for name in ("trace_oracle", "zeta", "best_baseline", "value_variance"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9)
+    traces = (one.constant_baseline(0.0) for one in (found, expected))
+    np.testing.assert_allclose(*traces, rtol=1e-9)
+    np.testing.assert_allclose(oracle_gain(found), oracle_gain(expected), rtol=1e-7)
+
+
+def test_rho_stands_in_the_table_where_rewards_are_0_and_1(pools):
+    table = analysed(pools, SIZES).prompts
+    right = pools.rewards_PN == 1
+    for x, row in table.iterrows():
+        means = [pools.norms2_PN[x][kind[x]].mean() for kind in (right, ~right)]
+        assert row.rho == pytest.approx(means[0] / means[1])
+        assert row.rho_low < row.rho < row.rho_high
+    graded = analysed(replace(pools, rewards_PN=pools.rewards_PN / 2), SIZES).prompts
+    assert graded[["rho", "rho_low", "rho_high"]].isna().all(axis=None)

@@ -58,6 +58,20 @@ def test_no_warning_of_a_healthy_run():
     assert warn_of_completions(HEALTHY) == []
 
 
+@pytest.mark.parametrize(
+    "changes", [{"truncated": 0.6}, {"truncated": 1.0, "end_tokens": ()}]
+)
+def test_texts_that_fill_the_limit_need_not_be_cut(changes):
+    """They may have become longer when they were tokenised anew."""
+    found = replace(HEALTHY, **changes)
+    for retokenised in False, True:
+        (told,) = warn_of_completions(found, retokenised=retokenised)
+        assert ("; raise it" in told, "; give tokens" in told) == (
+            not retokenised,
+            retokenised,
+        )
+
+
 @pytest.mark.parametrize("name", ["grpo", "grpo-std"])
 def test_agreement_and_its_failure(name):
     """No warning on honest pools of 20 runs; one when the Gram blocks are off by 15%."""

@@ -6,7 +6,12 @@ import subprocess
 
 import torch
 
-from mse_lab.run.environment import describe_environment, device_model, peak_memory_bytes
+from mse_lab.run.environment import (
+    describe_environment,
+    describe_threads,
+    device_model,
+    peak_memory_bytes,
+)
 
 
 def git(folder, *words):
@@ -40,6 +45,15 @@ def test_what_is_described(tmp_path):
     assert found["peak_device_memory_bytes"] is None
     assert {"mse_lab", "torch", "numpy"} <= set(found["versions"])
     assert platform.node() not in json.dumps(found)
+
+
+def test_what_was_measured_with_other_threads_is_told():
+    """As by a start that went on elsewhere: then no other run gives these very digits."""
+    same, mixed = describe_threads([2, 2, 2]), describe_threads([2, 1, 2])
+    assert (same["threads"], mixed["threads"]) == (2, [1, 2])
+    assert "byte-identical" in same["repeatability"]
+    assert "byte-identical" not in mixed["repeatability"]
+    assert "measured with 1 and 2 threads each" in mixed["repeatability"]
 
 
 def test_the_peak_is_in_bytes():

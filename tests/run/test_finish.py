@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from mse_lab.run.finish import finish
 from mse_lab.run.prepare import load, prepare
@@ -26,7 +27,8 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     for index in claim(bench, fresh=False):
         rank = index % 2
         shard = measure_and_keep([bench, second][rank], index)
-        slow = replace(shard, seconds_S=shard.seconds_S + 10 * rank)
+        seconds_S = shard.seconds_S + 10 * rank
+        slow = replace(shard, seconds_S=seconds_S, threads=shard.threads + rank)
         slow.save(bench.record.shard(index))
         seconds[rank] += slow.seconds
     outcome = finish(bench, ["A", "B", "A"], peak_memory=7)
@@ -34,6 +36,8 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert found["process_seconds"] == pytest.approx(seconds, abs=0.051)
     assert found["seconds"] == pytest.approx(seconds[1], abs=0.051)
     assert (found["device_model"], found["processes"]) == ("A; B", 3)
+    threads = torch.get_num_threads()
+    assert found["threads"] == [threads, threads + 1]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
     assert not outcome.found
     assert bench.record.is_complete()

@@ -14,8 +14,8 @@ from mse_lab.run import memory
 from mse_lab.run.footprint import measure_footprint
 from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, scoring_bytes
 from mse_lab.scores import factors
-from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import Scoring, score_block
 from plain_scores import random_reference
 
 PROMPT = list(range(3, 43))

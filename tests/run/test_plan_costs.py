@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.run.plan_costs import LEAST, UNLIKE, extrapolate, spread
+from mse_lab.run.plan_costs import LEAST, UNLIKE, Plan, Row, extrapolate, spread
 
 
 def test_what_is_measured_is_kept():
@@ -49,3 +49,10 @@ def test_sums_are_within_their_spread(scale):
         factor = spread(lengths, measured)
         held += found / factor <= times.sum() <= found * factor
     assert held / 400 >= (0.95 if scale < 1 else 0.85) - 0.044
+
+
+def test_a_run_takes_no_less_than_is_spent():
+    whole = Row("total", 60, 300.0, None, 30.0)
+    for spent, least in (5.0, 15.0), (25.0, 25.0):
+        plan = Plan("small", [], total=whole, factor=2.0, seconds_measured=spent)
+        assert plan.range == (least, 60.0)

@@ -1,20 +1,141 @@
-"""Progress: the bar starts where an earlier start stopped."""
+"""Progress: one line that fits the terminal, or a few where there is none."""
 
-from mse_lab.run.progress import Tally, progress
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+from mse_lab.run import progress as shown_progress
+from mse_lab.run.progress import Tally, describe, note_load, progress
+
+LONGEST = Tally(57, 28.5, 14.25)
+REST = ["40 s left", "mean reward 0.50", "25% cut"]
 
 
-def test_the_bar_counts_from_what_is_done(capsys):
-    with progress("small", 5, 2, 10, hidden=False) as show:
-        show(Tally(1, 0.5, 0.25))
-    shown = capsys.readouterr().err
-    first, last = shown.split("\r")[1], shown.split("\r")[-1]
-    assert "small: sampling and scoring" in last
-    assert "20/50" in first
-    assert "30/50" in last
-    assert "prompts 3/5, mean reward 0.50, truncated 25%" in last
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch):
+    """What else this machine does is no business of these tests."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    note_load.cache_clear()
+    yield
+    note_load.cache_clear()
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Return a function that sets a terminal's columns, and one that reads its screen."""
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    stream = os.fdopen(theirs, "w")
+    monkeypatch.setenv("TERM", "xterm")
+
+    def resize(columns):
+        # Not before the test itself: pytest sets its own in between.
+        monkeypatch.setattr(sys, "stderr", stream)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+
+    def read():
+        stream.flush()
+        found = b""
+        with suppress(BlockingIOError):
+            while True:
+                found += os.read(ours, 10**6)
+        return found.decode()
+
+    yield resize, read
+    stream.close()
+    os.close(ours)
+
+
+def drawn(text):
+    """Give what the line held in turn, each beginning where it is cleared."""
+    first, *others = text.split("\r\x1b[K")
+    assert not first
+    return others
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [(200, 5), (80, 5), (60, 4), (40, 3), (0, 5)],
+    ids=["wide", "usual", "narrower", "narrow", "unknown"],
+)
+def test_the_line_fits_the_terminal(columns, parts, terminal, monkeypatch):
+    """A terminal that does not know its columns counts as one of 80."""
+    resize, read = terminal
+    monkeypatch.setattr(shown_progress.time, "monotonic", count(step=1140).__next__)
+    resize(columns)
+    with progress("tiny/base", 60, 2, hidden=False) as show:
+        show(LONGEST)
+    first, last = drawn(read())
+    told = last.rstrip().split(", ")
+    assert first == "tiny/base 3%, 2/60 prompts"
+    assert last.endswith("\r\n")
+    assert len(last.rstrip()) < (columns or 80)
+    assert told == ["tiny/base 98%", "59/60 prompts", *REST][:parts]
+
+
+def test_a_terminal_may_be_resized(terminal):
+    resize, read = terminal
+    resize(80)
+    with progress("tiny/base", 60, 2, hidden=False) as show:
+        show(LONGEST)
+        resize(10)
+        show(LONGEST)
+    *_, wide, narrow = drawn(read())
+    assert len(wide) > 60
+    assert narrow.rstrip() == "tiny/base"
+
+
+def test_without_a_terminal_lines_are_few(capsys):
+    with progress("small", 100, 20, hidden=False) as show:
+        for prompts in range(1, 81):
+            show(Tally(prompts, 0.5 * prompts, 0.25 * prompts))
+        show(Tally(80, 40.0, 20.0))
+    lines = capsys.readouterr().err.splitlines()
+    starts = ["small 25%, 25/100", "small 50%, 50/100", "small 75%, 75/100", "small 100%,"]
+    assert [line.startswith(one) for line, one in zip(lines, starts, strict=True)] == [
+        True
+    ] * 4
+    assert lines[-1].endswith("mean reward 0.50, 25% cut")
+    assert all(line.isprintable() for line in lines)
+
+
+def test_without_a_terminal_a_long_run_tells_every_minute(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(shown_progress.time, "monotonic", lambda: now)
+    with progress("small", 1000, 0, hidden=False) as show:
+        for prompts in range(1, 101):
+            now = 7.0 * prompts
+            show(Tally(prompts))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 700 // 63
+    assert lines[0].startswith("small 0%, 9/1000 prompts, 1 h 56 min left")
 
 
 def test_another_process_shows_nothing(capsys):
-    with progress("small", 5, 2, 10, hidden=True) as show:
+    with progress("small", 5, 2, hidden=True) as show:
         show(Tally(1, 0.5, 0.25))
     assert not capsys.readouterr().err
+
+
+def test_all_is_said_once_it_is_done():
+    assert describe(3, 1, Tally(2, 1.0, 0.0), 7.0)[2] == "in 7 s"
+    assert describe(3, 1, Tally(), 7.0) == ["33%", "1/3 prompts"]
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.5, 0), (1.5, 1)])
+def test_a_machine_that_others_use(load, told, monkeypatch, capsys):
+    """Said once a command, before its first prompt."""
+    cores = os.cpu_count()
+    monkeypatch.setattr(os, "getloadavg", lambda: (load * cores, 0.0, 0.0))
+    for name in ("one", "two"):
+        with progress(name, 1, 0, hidden=False) as show:
+            show(Tally(1))
+    said = capsys.readouterr().err
+    assert said.count(f"load is {load * cores:.1f}, and it has {cores} cores") == told

@@ -6,7 +6,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.results import shard
 from mse_lab.results.files import write_arrays
-from mse_lab.results.intact import read_arrays
+from mse_lab.results.integrity import read_arrays
 from mse_lab.run import resume
 from mse_lab.run.prepare import prepare
 

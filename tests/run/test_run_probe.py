@@ -9,7 +9,7 @@ import pytest
 from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.results.intact import read_arrays
+from mse_lab.results.integrity import read_arrays
 from mse_lab.results.records import Record
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import run_probe

@@ -16,9 +16,9 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores import autograd_rule as replays
 from mse_lab.scores import module_hooks
-from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.module_calls import Batch
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import Scoring, score_block
 from plain_scores import (
     PROMPT,
     autograd_scores,

@@ -7,7 +7,7 @@ import pytest
 from enumerated import as_completions
 from models import random_policy
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores.block import score_block
+from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import PROMPT, autograd_scores, random_reference, relative_gap
 

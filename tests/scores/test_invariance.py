@@ -5,9 +5,9 @@ import torch
 
 from models import random_policy
 from mse_lab.scores import layer_rules
-from mse_lab.scores.block import score_block
 from mse_lab.scores.factors import Dense
 from mse_lab.scores.invariance import score_difference
+from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference, some_completions
 
 

@@ -16,7 +16,7 @@ from foreign_modules import (
     policy_with,
 )
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores.block import Scoring
+from mse_lab.scores.score_block import Scoring
 from mse_lab.scores.scoring_plan import find_plan
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from enumerated import plain_score
 from models import random_policy
-from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import score_block
 from plain_scores import (
     PROMPT,
     TOLERANCE,

@@ -11,8 +11,8 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores.block import score_block
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
+from mse_lab.scores.score_block import score_block
 
 ROOT = Path(__file__).parents[2]
 

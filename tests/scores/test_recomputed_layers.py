@@ -7,7 +7,7 @@ import numpy as np
 from foreign_modules import Positions, assert_exact, policy_with
 from models import random_policy
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores.block import Scoring, score_block
+from mse_lab.scores.score_block import Scoring, score_block
 from plain_scores import PROMPT, random_reference, some_completions
 
 

@@ -6,7 +6,7 @@ import torch
 from enumerated import as_completions
 from foreign_modules import Unused, assert_exact, linear, policy_with
 from mse_lab.errors import InputError
-from mse_lab.scores.block import score_block
+from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference, some_completions
 
 

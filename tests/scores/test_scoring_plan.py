@@ -11,7 +11,7 @@ from models import random_policy, write_adapter, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.scores.block import score_block
+from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import PROMPT, random_reference, some_completions
 

@@ -6,8 +6,8 @@ import torch
 from models import random_policy
 from mse_lab.scores import factors, tied_parameters
 from mse_lab.scores import outer_products as products
-from mse_lab.scores.block import score_block
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.score_block import score_block
 from mse_lab.scores.tied_parameters import reduce_factors
 from plain_scores import (
     PROMPT,

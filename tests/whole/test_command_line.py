@@ -107,8 +107,20 @@ def test_answers_need_more_than_tables(refused):
     folder = ROOT / "results/tiny/base"
     if (folder / "pools.npz").exists():
         pytest.skip("the raw results are there: make figure4 was run in this checkout")
-    for word in ("claims", "advise", "report"):
+    for word in ("claims", "report"):
         assert "tables only; measure it again" in refused(word, folder)
+    with_at = refused("advise", folder, "--at", "5")
+    assert "without pools.npz nothing is known but --at 2,4,8" in with_at
+
+
+def test_advice_from_tables_that_are_committed(tmp_path):
+    for name in ("base", "instruct", "icl"):
+        shutil.copytree(ROOT / "results/tiny" / name, tmp_path / name)
+        (tmp_path / name / "pools.npz").unlink(missing_ok=True)
+        done = execute("advise", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        assert "Set num_generations to 4; between " in done.stdout
+        assert "advice.md" in done.stdout
 
 
 def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):

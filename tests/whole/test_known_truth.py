@@ -25,17 +25,17 @@ NAMES = ["vanilla", "grpo", "oracle", "centred", "best-constant", "opo"]
 BINARY = ["grpo-std", "maxrl", "quantile", "pass-at-k"]
 LAW_SIZES = [2, 4, 8, 32]
 
-ENDS = ("mse", "law", "ratio", "scale_free_mse")
+ENDS = ("mse", "law", "ratio", "scale_free_mse", "scale_free_ratio", "rho")
 INTERVALS = {f"{name}_{end}" for name in ENDS for end in ("low", "high")}
 LABELS = {"probe", "estimator", "group_size", "replicates", "prompt", "category"}
 LABELS |= {"truncated"}  # which pools do not know
 PARTS = {"mse", "bias2", "variance", "slope", "cosine", "scale_free_mse", "law"}
 COLUMNS = {
-    "mse": PARTS | {"mse_plain", "relative_mse", "ratio"},
+    "mse": PARTS | {"mse_plain", "relative_mse", "ratio", "scale_free_ratio"},
     "laws": PARTS - {"mse"},
     "by_prompt": PARTS,
     "prompts": {"value", "score_norm2", "grad_norm2", "trace_oracle", "zeta"}
-    | {"best_baseline", "mean_length"},
+    | {"best_baseline", "mean_length", "rho"},
 }
 
 
@@ -81,6 +81,14 @@ def reference_noise(prompt, half):
     return (trace / half + zeta / (half * (half - 1))) / 2
 
 
+def norm_ratio(prompt):
+    """Give rho: the mean ||W||^2 of right completions over that of wrong ones."""
+    weights, right = prompt.probabilities, prompt.rewards == 1
+    norms2 = np.diag(prompt.gram)
+    means = (np.average(norms2[one], weights=weights[one]) for one in (right, ~right))
+    return next(means) / next(means)
+
+
 def parts(mse, mean, gradient, second):
     """Take a mean square apart; `second` is E||g_hat||^2."""
     norm2, inner = gradient @ gradient, mean @ gradient
@@ -123,8 +131,7 @@ def truths(kind, names, reference):
         return [excess(one, name, size, reference) for one in prompts]
 
     oracle = {
-        size: aggregate(prompts, "oracle", size, added("oracle", size))["mse"]
-        for size in SIZES
+        size: aggregate(prompts, "oracle", size, added("oracle", size)) for size in SIZES
     }
     for name in names:
         has_law = name != "opo"
@@ -143,7 +150,10 @@ def truths(kind, names, reference):
                 row["law"] = aggregate(prompts, name, size)["mse"]
                 row["mse_plain"] = row["mse"] + plain
                 row["relative_mse"] = row["mse"] / (gradient @ gradient)
-                row["ratio"] = row["mse"] / oracle[size]
+                row["ratio"] = row["mse"] / oracle[size]["mse"]
+                row["scale_free_ratio"] = (
+                    row["scale_free_mse"] / oracle[size]["scale_free_mse"]
+                )
                 found |= {("mse", (name, size), key): one for key, one in row.items()}
         for size in LAW_SIZES if has_law else ():
             row = aggregate(prompts, name, size)
@@ -160,6 +170,8 @@ def truths(kind, names, reference):
             "best_baseline": moments.best_baseline[0],
             "mean_length": 1.0,
         }
+        if kind == "binary":
+            row["rho"] = norm_ratio(one)
         found |= {("prompts", str(x), key): value for key, value in row.items()}
     return found
 
@@ -205,7 +217,7 @@ UNBIASED = {
     "mse": {"mse", "mse_plain", "law", "bias2", "variance"},
     "laws": {"law", "bias2", "variance"},
     "by_prompt": {"mse", "law", "bias2", "variance"},
-    "prompts": COLUMNS["prompts"] - {"best_baseline"},
+    "prompts": COLUMNS["prompts"] - {"best_baseline", "rho"},
 }
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,24 +15,25 @@ from scipy import stats
 import run_mse
 from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
 from mse_lab.answers.claims import judge_run
-from mse_lab.answers.corollary_5 import PROMPT_ONLY, judge_baselines
-from mse_lab.answers.lemma_1 import judge_u_statistic
-from mse_lab.answers.section_5_1 import judge_order_of_runs
+from mse_lab.answers.corollary_5_baseline import PROMPT_ONLY, judge_baselines
+from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
+from mse_lab.answers.section_5_1_figure_4 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
 from mse_lab.mse.curves import Curves, measure_curves
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.mse.replicates import measure_errors
-from mse_lab.report.advice_report import LAW_ONLY, advice_text
-from mse_lab.report.drawing import Style, collect_handles, draw_line, styles_of
-from mse_lab.report.figure_4 import SCALE_FREE, draw_companion, draw_panel
-from mse_lab.results.intact import read_arrays
+from mse_lab.report.advice_report import advice_text
+from mse_lab.report.drawing import Style, collect_handles, draw_line
+from mse_lab.report.figure_4 import MSE, SCALE_FREE, compose, draw_companion
+from mse_lab.results.finished_run import read_tables
+from mse_lab.results.integrity import read_arrays
 from mse_lab.results.records import Record
 from mse_lab.results.warnings import warn_of_norms_only
 from mse_lab.run import memory
 from mse_lab.run import one_prompt as measure
-from mse_lab.scores.block import Scoring, score_block
+from mse_lab.scores.score_block import Scoring, score_block
 from simulated import analysed, make_design
 
 NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]
@@ -190,12 +191,14 @@ def test_answers_by_the_law(folders, capsys):
     for word in ("claims", "advise"):
         assert run_mse.main([word, str(folder)]) == 0
     printed = capsys.readouterr().out
-    [line] = [one for one in printed.splitlines() if one.startswith("Norms only, no rep")]
-    assert all(statement in line for statement in UNTESTED)
+    assert "Norms only, so nothing tests the law: small" in printed
     texts = {name: (folder / name).read_text() for name in ("claims.md", "advice.md")}
-    assert line in texts["claims.md"]
-    assert texts["advice.md"].count(LAW_ONLY) == 1
-    assert not re.search(r"\b(nan|NaN|None)\b", "".join(texts.values()))
+    [line] = [
+        one for one in texts["claims.md"].splitlines() if one.startswith("Norms only")
+    ]
+    assert all(statement in line for statement in UNTESTED)
+    assert texts["advice.md"].count("warning: norms only: on") == 1
+    assert not re.search(r"\b(nan|NaN|None)\b", printed + "".join(texts.values()))
 
 
 def test_the_page_by_the_law(folders, tmp_path):
@@ -208,39 +211,30 @@ def test_the_page_by_the_law(folders, tmp_path):
         "law only, no replicates",
         "what stands here is the exact law",
         "opo: no law, and there are no replicates",
-        LAW_ONLY,
+        "norms only: on",
     ):
         assert words in page, words
 
 
-@pytest.fixture
-def panel():
-    return Figure().add_subplot()
+@pytest.mark.parametrize("quantity", [MSE, SCALE_FREE], ids=["figure", "companion"])
+def test_laws_are_drawn_as_lines_with_bands(folders, quantity):
+    above, below = compose([read_tables(folders["none"])], quantity).axes
+    curves = 3 if quantity is MSE else 4
+    assert "law only" in above.get_title()
+    assert (len(above.collections), len(below.collections)) == (curves, 0)
+    # Below the oracle's is the line at one.
+    for panel, count in ((above, curves), (below, curves - 1)):
+        assert not [one for one in panel.containers if isinstance(one, ErrorbarContainer)]
+        lines = [one for one in panel.lines if len(one.get_xdata()) == 3]
+        assert len(lines) == count
+        assert all(line.get_marker() == "None" for line in lines)
 
 
-DRAWN = {
-    "figure": draw_panel,
-    "companion": partial(
-        draw_panel, column=SCALE_FREE, styles=styles_of(["grpo", "oracle", "grpo-std"])
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", DRAWN)
-def test_laws_are_drawn_as_lines_with_bands(folders, panel, kind):
-    DRAWN[kind](panel, folders["none"])
-    assert "law only" in panel.get_title()
-    assert not [one for one in panel.containers if isinstance(one, ErrorbarContainer)]
-    lines = [one for one in panel.lines if len(one.get_xdata()) == 3]
-    assert len(lines) == len(panel.collections) == 3
-    assert all(line.get_marker() == "None" for line in lines)
-
-
-def test_points_are_drawn_where_there_are_replicates(folders, panel):
+def test_points_are_drawn_where_there_are_replicates(folders):
     """Negative control."""
-    draw_panel(panel, folders["whole"])
-    assert "law only" not in panel.get_title()
-    assert len(panel.containers) == 3
+    above, below = compose([read_tables(folders["whole"])]).axes
+    assert "law only" not in above.get_title()
+    assert (len(above.containers), len(below.containers)) == (3, 2)
 
 
 def test_a_figure_of_both_kinds(folders, tmp_path):
@@ -248,12 +242,15 @@ def test_a_figure_of_both_kinds(folders, tmp_path):
     runs = [str(folders[kind]) for kind in ("none", "whole")]
     assert run_mse.main(["figure", *runs, "--out", str(tmp_path / "f.svg")]) == 0
     assert (tmp_path / "f-scale-free.svg").stat().st_size > 5000
-    axes = Figure().subplots(1, 2)
-    for one, kind in zip(axes, ("none", "whole"), strict=True):
-        draw_panel(one, folders[kind])
-    named = collect_handles(axes)
+    figure = compose([read_tables(folders[kind]) for kind in ("none", "whole")])
+    named = collect_handles(figure.axes)
     assert list(named) == ["Vanilla", "GRPO-type", "Oracle"]
     assert all(isinstance(handle, ErrorbarContainer) for handle in named.values())
+
+
+@pytest.fixture
+def panel():
+    return Figure().add_subplot()
 
 
 def test_one_group_size_is_seen(panel):
@@ -356,9 +353,11 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
 def test_advice_needs_no_products():
     pools = sample(blocks=2)[1]
     whole, found = (analysed(one, [4]).advise() for one in (pools, norms_only(pools)))
-    assert found == replace(whole, law_only=True)
-    assert LAW_ONLY in advice_text(found)
-    assert LAW_ONLY not in advice_text(whole)
+    by_law = [one for one in whole.alternatives if one.estimator != "best-constant-loo"]
+    other = {"law_only": True, "warnings": found.warnings, "alternatives": tuple(by_law)}
+    assert found == replace(whole, **other)
+    assert "warning: norms only" in advice_text(found)
+    assert "warning: norms only" not in advice_text(whole)
 
 
 @cache

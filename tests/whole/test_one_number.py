@@ -17,7 +17,7 @@ import pytest
 
 import mse_lab
 import run_mse
-from mse_lab.words import typeset
+from mse_lab.wording import typeset
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "best-constant"]
@@ -33,6 +33,11 @@ def numbers(found):
         one.replace(",", "").replace("−", "-").replace("∞", "inf") for one in (value, *ends)
     )
     return [Decimal(one).scaleb(int((power or "0").translate(POWERS))) for one in plain]
+
+
+def cells(page):
+    """Undo what a table in Markdown puts between and into its cells."""
+    return page.replace("\\|", "!").replace("|", " ").replace("!", "|")
 
 
 def read(text, lead):
@@ -108,6 +113,7 @@ def doors(run):
         "screen": screen,
         "page": plain((folder / "report.html").read_text(encoding="utf-8")),
         "advice.md": (folder / "advice.md").read_text(encoding="utf-8"),
+        "advice.json": (folder / "advice.json").read_text(encoding="utf-8"),
         "claims.md": (folder / "claims.md").read_text(encoding="utf-8"),
         "claims.csv": pd.read_csv(folder / "claims.csv"),
         "mse.csv": pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"]),
@@ -134,14 +140,12 @@ def test_c1_to_c3_and_the_best_group_size(doors):
     for name, (exact, in_words) in leads.items():
         places = {
             "claims.csv": read(row["measured"], name),
-            "claims on the screen": read(doors["screen"], f"{name} "),
-            "advice.md": read(doors["advice.md"], in_words),
-            "advice on the screen": read(doors["screen"], in_words),
+            "claims.md": read(doors["claims.md"], f"{name} "),
+            "advice.md": read(cells(doors["advice.md"]), in_words),
             "page, advice": read(doors["page"], typeset(in_words)),
             "page, claims": read(doors["page"], typeset(name) + " "),
         }
         assert not apart(places, exact), name
-    assert not apart({"overview": read(doors["page"], "Best group size G*")}, advice.best)
     assert not apart({"Prop. 3": read(doors["claims.md"], "c1 =")}, advice.between)
 
 
@@ -170,22 +174,37 @@ def test_the_two_squared_gradients_are_named_apart(doors):
         doors["advice"].gradient2,
     )
     assert fixed != pytest.approx(population.value, rel=0.1)
-    shown = re.search(r"‖g‖² of the aggregate " + NUMBER, doors["page"])[1]
+    shown = re.search(r"‖g‖² of these prompts " + NUMBER, doors["page"])[1]
     relative = doors["mse.csv"]["mse"] / doors["mse.csv"]["relative_mse"]
     assert agrees(Decimal(shown), fixed)
     assert relative.to_numpy() == pytest.approx(fixed, rel=1e-6)
     places = {
-        "advice.md": read(doors["advice.md"], "The population's ||g||^2 ="),
-        "screen": read(doors["screen"], "The population's ||g||^2 ="),
+        "advice.md": read(cells(doors["advice.md"]), "The population's ||g||^2 ="),
         "page": read(doors["page"], "The population's ‖g‖² ="),
     }
     assert not apart(places, population)
+
+
+def test_what_advice_costs_and_how_far_off_it_is(doors):
+    """The end of the run, the screen of `advise`, its page and its data."""
+    advice, screen = doors["advice"], doors["screen"]
+    size, told = advice.recommended, json.loads(doors["advice.json"])
+    lead = f"MSE/||g||^2 at N = {advice.budget}"
+    ends = [f"{lead}, G = {size}:", f"{lead} completions, G = {size}:"]
+    if np.isfinite(advice.relative_error.high):
+        assert not apart({end: read(screen, end) for end in ends}, advice.relative_error)
+    assert told["relative_error"]["low"] == pytest.approx(advice.relative_error.low, 1e-4)
+    other = next(row for row in advice.rows if row.group_size == 8)
+    shown = re.search(rf"the group's mean, G = 8 +{NUMBER} times \({NUMBER} to", screen)
+    found = [Decimal(one) for one in shown.groups()]
+    assert all(agrees(one, of) for one, of in zip(found, other.cost, strict=False))
 
 
 def test_an_interval_of_another_kind_is_seen(doors):
     """Negative control: c2 with the interval of a number that may be negative."""
     population = doors["result"].population
     signed = population.estimate(lambda one: one.oracle, 0.95)
-    places = {"advice.md": read(doors["advice.md"], "c2, completions differ in a prompt")}
+    lead = "c2, completions differ in a prompt"
+    places = {"advice.md": read(cells(doors["advice.md"]), lead)}
     assert signed.value == pytest.approx(doors["advice"].oracle.value)
     assert apart(places, signed) == ["advice.md"]

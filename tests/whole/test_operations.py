@@ -10,8 +10,8 @@ from models import SIZES, random_policy
 from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores import recorder
-from mse_lab.scores.block import Scoring, score_block
 from mse_lab.scores.factors import OuterProducts, RowSums
+from mse_lab.scores.score_block import Scoring, score_block
 from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.tied_parameters import reduce_factors
 from plain_scores import PROMPT, random_reference, some_completions

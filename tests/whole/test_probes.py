@@ -5,12 +5,16 @@ import re
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
+import pandas as pd
 import pytest
 
+from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward, try_reward
+from probes.phase.rewards import parity, within_two
 
 ROOT = Path(__file__).resolve().parents[2]
 QWEN = ["base", "instruct", "icl"]
@@ -58,8 +62,8 @@ def test_the_configurations_of_figure_4_differ_in_model_and_prompt_alone():
     assert qwen("instruct").model == qwen("icl").model
 
 
-def test_gsm8k_from_local_files(tmp_path):
-    """With the settings that the probe's own comment gives, on files of GSM8K's form."""
+def test_gsm8k_from_local_files_with_one_setting(tmp_path):
+    """The one that the probe's own comment gives, on files of GSM8K's form."""
     for split in ("train", "test"):
         rows = [
             {"question": f"{split} {index}?", "answer": f"so\n#### {index:,}"}
@@ -67,11 +71,8 @@ def test_gsm8k_from_local_files(tmp_path):
         ]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / f"{split}.jsonl").write_text(lines)
-    settings = re.findall(r"--set (\S+)", GSM8K.read_text())
-    assert len(settings) == 6
-    probe = load_probe(
-        GSM8K, [one.replace("=t", f"={tmp_path}/t").rstrip("\\") for one in settings]
-    )
+    [setting] = re.findall(r"--set (\S+)", GSM8K.read_text())
+    probe = load_probe(GSM8K, [setting.replace("=t", f"={tmp_path}/t")])
     prompts = load_prompts(probe.prompts, ROOT)
     reward = load_reward(probe.reward)
     assert len(prompts) == 100
@@ -80,6 +81,9 @@ def test_gsm8k_from_local_files(tmp_path):
     assert prompts[7].text.endswith("Problem: test 2007?\nSolution:")
     assert reward("It is 2007.00", prompts[7].record) == 1
     assert reward("It is 2008", prompts[7].record) == 0
+    (tmp_path / "train-more.jsonl").write_text("")
+    with pytest.raises(InputError, match=r"2 files train\*.jsonl beside .*shots.source"):
+        load_prompts(probe.prompts, ROOT)
 
 
 @pytest.fixture
@@ -115,3 +119,23 @@ def test_one_line_says_which_model_to_download(refused):
     line = refused("qwen/base")
     assert "model.path = Qwen/Qwen2.5-0.5B: " in line
     assert "hf download Qwen/Qwen2.5-0.5B" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "near", "even"),
+    [("8", "6", 1, 1), ("9", "6", 0, 0), ("4 or -5", "-6", 1, 0), ("none", "0", 0, 0)],
+)
+def test_lenient_rewards(text, answer, near, even):
+    assert within_two(text, {"answer": answer}) == near
+    assert parity(text, {"answer": answer}) == even
+
+
+def test_the_committed_grid_of_phases_agrees_with_its_line():
+    """A configuration is above b* = V/2, and rho above its line, where vanilla is worse."""
+    table = pd.read_csv(ROOT / "results/phase/table.csv")
+    assert len(table) == 24
+    worse, value = table["vanilla_to_oracle"] > 1, table["value"]
+    assert (worse == (table["best_baseline"] > value / 2)).all()
+    assert (worse == (table["rho"] > (1 - value) / (2 - value))).all()
+    assert (worse == np.isfinite(table["grpo_better_above"])).all()
+    assert set(worse[table["temperature"] == 1]) == {True, False}

@@ -1,0 +1,201 @@
+"""Alternatives: what other estimators need for the error of the recommended one.
+
+All are judged over random prompts, by the scale-free MSE at the budget, so that a factor,
+which a learning rate would absorb, does not count. What is told is a number of completions
+over the budget; for an unbiased estimator it holds at any budget.
+
+- A baseline that is one number a prompt, or one for all, has its best G at 1, by a law.
+- Estimators of the group's rewards alone are judged by their exact laws, rewards being 0
+  and 1, at their own best G. A normalisation by the tokens of a batch is left out: it is
+  one factor a batch, which hardly varies where the batch is large.
+- Other unbiased estimators are judged by the run's replicates, at the best of its sizes.
+- Of the rest, whose mean no law gives, single prompts say something: the median ratio.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.ranking import compare_prompts, nearest_size
+from mse_lab.arrays import Floats, divide
+from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
+from mse_lab.mse.budget import (
+    Constants,
+    Direction,
+    Directions,
+    efficiency,
+    falling,
+    mse_times_budget,
+)
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.probe.schema import EstimatorEntry
+
+# What TRL and verl compute unless told otherwise: the group's spread divides, the mean is
+# over the tokens of the batch.
+TRAINERS_DEFAULT = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
+
+# Of each prompt one number for a baseline, or one for all, at their best G.
+CONSTANT = ("vanilla", "batch-mean", "best-constant")
+
+# No training knows the best constant of a prompt; it bounds what a baseline could save.
+BOUND = "best-constant"
+
+# In a probe's list they are what the others are compared with.
+_COMPARED = ("vanilla", "grpo", "oracle", "centred", "best-constant")
+
+# Group sizes at which laws are evaluated.
+LAW_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+class Alternative(NamedTuple):
+    """Another estimator at its best group size.
+
+    `cost` is completions for the scale-free MSE of the recommended estimator at the budget,
+    over the budget; infinite where no number will do, unknown where ||g||^2 is not told
+    from zero and it is biased.
+    """
+
+    estimator: str
+    group_size: int
+    cost: Estimate
+
+
+class Single(NamedTuple):
+    """An estimator that only single prompts judge.
+
+    `ratio` is the median over `prompts` of its scale-free MSE over that of `grpo`.
+    """
+
+    estimator: str
+    group_size: int
+    ratio: Estimate
+    prompts: int
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """The recommended estimator: GRPO-type at one group size, at one budget."""
+
+    run: MeasuredRun
+    group_size: int
+    budget: float
+
+    def cost(self, one: Constants) -> Floats:
+        """Its N x MSE."""
+        return mse_times_budget("grpo", one, self.group_size)
+
+    def of_constant(self, name: str) -> Alternative:
+        """Judge a baseline that is constant on each prompt, at G = 1."""
+
+        def share(one: Constants) -> Floats:
+            return divide(mse_times_budget(name, one, 1), self.cost(one))
+
+        run = self.run
+        return Alternative(name, 1, run.population.estimate_positive(share, run.level))
+
+    def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
+        """Its efficiency at a group size; of an unbiased one ||g||^2 cancels."""
+
+        def unbiased(one: Constants, direction: Direction) -> Floats:
+            return divide(self.cost(one), size * direction.noise)
+
+        def biased(one: Constants, direction: Direction) -> Floats:
+            return efficiency(one, direction, size, self.cost(one), self.budget)
+
+        return unbiased if estimator.unbiased else biased
+
+    def of_directions(
+        self, estimator: Estimator, found: Mapping[int, Directions]
+    ) -> Alternative:
+        """Judge an estimator by where it points at some group sizes."""
+        known, level = self.run.population, self.run.level
+        if not estimator.unbiased and self.run.constants["gradient2"].low <= 0:
+            return Alternative(estimator.name, self.group_size, UNKNOWN)
+        value = {
+            size: float(self._efficiency(estimator, size)(known.constants, whole).item())
+            for size, (whole, _) in found.items()
+        }
+        best = max(value, key=value.__getitem__)
+        figure = self._efficiency(estimator, best)
+        share = known.estimate_positive(figure, level, found[best])
+        return Alternative(estimator.name, best, falling(share, -1))
+
+
+def _law_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Directions]:
+    """Where an estimator of rewards 0 and 1 points, by its laws; empty without one."""
+    found = {}
+    for size in LAW_SIZES:
+        law = run.curves.find_law(estimator, size)
+        if law is not None and size >= estimator.smallest_group:
+            second, slope = law(run.moments)
+            within = second - slope**2 * run.moments.gradient2
+            found[size] = run.population.directions(slope, within)
+    return found
+
+
+def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Directions]:
+    """Where an unbiased estimator points, by the run's groups; empty without replicates."""
+    sizes = [size for size in run.sizes if size >= estimator.smallest_group]
+    if not estimator.unbiased or run.law_only:
+        return {}
+    errors, ones = measure_errors(run.pools, [estimator], sizes), np.ones(run.pools.prompts)
+    return {
+        size: run.population.directions(ones, errors[Key(estimator.name, size)].mean(-1))
+        for size in sizes
+    }
+
+
+def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
+    if isinstance(entry, str) or entry.get("length") != "token-batch":
+        return entry
+    return {key: value for key, value in entry.items() if key != "length"}
+
+
+def _others(run: MeasuredRun) -> Iterator[tuple[str, EstimatorEntry]]:
+    """Name the estimators that are judged: the trainers', one of ours, and the probe's."""
+    entries: list[Any] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
+    named = {find_estimator(entry).name: entry for entry in entries}
+    yield from ((name, one) for name, one in named.items() if name not in _COMPARED)
+
+
+def _applies(estimator: Estimator, run: MeasuredRun) -> bool:
+    """Whether training could use it, and the run has what it needs."""
+    enough = estimator.smallest_batch <= run.pools.prompts
+    fits = run.curves.binary or not estimator.binary
+    return enough and fits and not estimator.knows_value
+
+
+def _on_single_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
+    """Compare it with GRPO-type on each prompt; nothing where no size will do."""
+    sizes = [
+        size for size in (nearest_size(run), *run.sizes) if size >= estimator.smallest_group
+    ]
+    if run.law_only or not sizes:
+        return []
+    both = [estimator, ESTIMATORS["grpo"]]
+    errors = measure_errors(run.pools, both, sizes[:1])
+    rows = compare_prompts(both[:1], run, sizes[0], errors, "grpo")
+    return [Single(estimator.name, sizes[0], row.ratio, row.prompts) for row in rows]
+
+
+def find_alternatives(
+    yardstick: Yardstick,
+) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
+    """Judge other estimators: over random prompts, the cheapest first; then the rest."""
+    run = yardstick.run
+    found, singles = [yardstick.of_constant(name) for name in CONSTANT], list[Single]()
+    for name, entry in _others(run):
+        estimator = find_estimator(_without_batch_tokens(entry))
+        if not _applies(estimator, run):
+            continue
+        if at := _law_directions(estimator, run) or _measured_directions(estimator, run):
+            found.append(yardstick.of_directions(estimator, at)._replace(estimator=name))
+        else:
+            singles += _on_single_prompts(find_estimator(entry), run)
+    found.sort(key=lambda one: np.nan_to_num(one.cost.value, nan=math.inf))
+    return tuple(found), tuple(singles)

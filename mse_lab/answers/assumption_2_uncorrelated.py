@@ -1,0 +1,108 @@
+"""Assumption 2: given the prompt, ||W||^2 and Z are uncorrelated. Then b* = V.
+
+The assumption is about every prompt, so it is tested twice. With r_h the covariance in one
+half of a prompt's completions over the scale sd(||W||^2) sd(Z) in the other half,
+
+    (r_0 + r_1)/2   has mean zero where the correlation is zero, however unlike the spread
+                    of ||W||^2 among right and wrong completions is: the mean over prompts,
+    r_0 r_1         has mean zero there, and is positive on average wherever it is not zero,
+                    also where prompts of opposite sign cancel in the mean.
+"""
+
+import numpy as np
+
+from mse_lab.answers.judgement import decide, holm
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.prompt_means import mean_of_prompts
+from mse_lab.answers.statement import Claim, Statement, describe
+from mse_lab.arrays import Floats
+from mse_lab.estimators.groups import is_binary
+from mse_lab.mse.pools import Pools
+
+ASSUMPTION = Statement(
+    "Assumption 2", "Given the prompt, ||W||^2 and the reward are uncorrelated."
+)
+
+# A correlation that explains one hundredth of the variance.
+SMALL_CORRELATION = 0.1
+
+# Said where a correlation looks like an error.
+BEYOND_ONE = " (one half's covariance over the other's scale: it may pass one)"
+
+
+def _halves(pools: Pools) -> tuple[Floats, Floats]:
+    """Covariance and scale of ||W||^2 and Z in both halves of each prompt, (P, 2)."""
+    half = pools.rewards_PN.shape[1] // 2
+    shape = (pools.prompts, 2, half)
+    norms2, rewards = (
+        values_PN[:, : 2 * half].reshape(shape)
+        for values_PN in (pools.norms2_PN, pools.rewards_PN)
+    )
+    apart = [values - values.mean(-1, keepdims=True) for values in (norms2, rewards)]
+    # Norms that differ by the rounding of float32 alone, in which scores are, do not vary.
+    varies = np.ptp(norms2, axis=-1) > 1e-6 * np.abs(norms2).max(-1)
+    scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1)) * varies
+    return (apart[0] * apart[1]).sum(-1), scale
+
+
+def correlations(pools: Pools) -> Floats:
+    """Correlate ||W||^2 with Z in each prompt by halves, (P', 2) where both vary in both.
+
+    The covariance of one half over the scale of the other, which is independent of it.
+    """
+    covariance, scale = _halves(pools)
+    varied = (scale > 0).all(-1)
+    return np.asarray(covariance[varied] / scale[varied][:, ::-1])
+
+
+def weighted_mean(run: MeasuredRun, values_P: Floats) -> float:
+    """Mean over prompts weighted by E||W||^2, which is how the aggregate sees them."""
+    weights_P = run.moments.norm2
+    total = float(weights_P.sum())
+    return float(values_P @ weights_P) / total if total > 0 else float("nan")
+
+
+def describe_baselines(run: MeasuredRun) -> str:
+    """Say where the best baseline lies, means over prompts weighted by E||W||^2."""
+    best, value = (
+        weighted_mean(run, one) for one in (run.moments.best_baseline, run.moments.value)
+    )
+    return f"the best baseline b* is {best:.2f} and the value V {value:.2f}"
+
+
+def _describe_norms(pools: Pools) -> str:
+    varied = np.ptp(pools.rewards_PN, axis=-1) > 0
+    if not is_binary(pools.rewards_PN) or not varied.any():
+        return ""
+    norms2, is_right = pools.norms2_PN[varied], pools.rewards_PN[varied] == 1
+    right, wrong = (
+        float(((norms2 * chosen).sum(-1) / chosen.sum(-1)).mean())
+        for chosen in (is_right, ~is_right)
+    )
+    return f"E[||W||^2 | Z=1] / E[||W||^2 | Z=0] = {right / wrong:.2f}; " if wrong else ""
+
+
+def judge_correlation(run: MeasuredRun) -> Claim:
+    """Judge Assumption 2 by the mean over prompts, and by the products of halves.
+
+    It holds where the largest root mean square that is not ruled out is small.
+    """
+    case, found = ASSUMPTION.about(run), correlations(run.pools)
+    if len(found) < 2:
+        why = "Fewer than two prompts have rewards and score norms that vary."
+        return case.undecided("no correlation", why)[0]
+    mean, square = mean_of_prompts(found.mean(-1)), mean_of_prompts(found.prod(-1))
+    p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
+    estimate = mean.interval(run.level)
+    typical, largest = (
+        np.sqrt(max(one, 0.0)) for one in (square.value, square.interval(run.level).high)
+    )
+    beyond = BEYOND_ONE if max(abs(estimate.low), abs(estimate.high)) > 1 else ""
+    return case.claim(
+        f"mean correlation within prompts {describe(estimate)}{beyond}, root mean square "
+        f"{typical:.3g}, at most {largest:.3g}; {len(found)} prompts",
+        decide(p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
+        f"{_describe_norms(run.pools)}{describe_baselines(run)}.",
+        estimate,
+        p_value,
+    )

@@ -1,0 +1,92 @@
+"""Lemma 1: the GRPO-type estimator is a second-order U-statistic.
+
+    (1/G) sum_i w_i W_i = 2/(G(G-1)) sum_{i<j} (W_i - W_j)(Z_i - Z_j) / 2
+
+Both sides are sums of scores, so their difference is sum_i d_i W_i with d_i = w_i/G - c_i
+and c_i = (1/(G(G-1))) sum_{j != i} (Z_i - Z_j); its squared norm is d'Kd. An identity:
+rounding alone may separate the two, whatever the data. Where products in K are unknown it
+is bounded by (sum_i |d_i| ||W_i||)^2.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mse_lab.answers.judgement import Verdict
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import Claim, Statement, sum_up
+from mse_lab.arrays import Floats, divide
+from mse_lab.estimators.groups import Groups
+from mse_lab.estimators.leave_one_out import grpo
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.pools import Pools
+from mse_lab.mse.replicates import form_groups, group_grams
+
+# Far above the rounding of sums of at most some thousand float64, far below 1/G.
+ROUNDING = 1e-10
+
+LEMMA = Statement(
+    "Lemma 1",
+    "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2.",
+    would_fail="other weights than those of the leave-one-out mean",
+)
+
+
+def _pairwise_coefficients(rewards_PRG: Floats) -> Floats:
+    size = rewards_PRG.shape[-1]
+    pairs_PRGG = rewards_PRG[..., :, None] - rewards_PRG[..., None, :]
+    return pairs_PRGG.sum(-1) / (size * (size - 1))
+
+
+def largest_difference(
+    pools: Pools, group_size: int, weights: Callable[[Groups], Floats] = grpo
+) -> tuple[float, bool]:
+    """Find the largest distance between an estimator and the pairwise form.
+
+    Relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed: unlike
+    ||g_hat||, it cannot vanish by cancellation.
+
+    Args:
+        pools: The pools.
+        group_size: G.
+        weights: The estimator; another than GRPO-type shows what the test can see.
+
+    Returns:
+        The distance, and whether it is exact: else a bound, for want of products.
+    """
+    groups = form_groups(pools, group_size)
+    weights_PRG = weights(groups) / group_size
+    apart_PRG = weights_PRG - _pairwise_coefficients(groups.rewards_PRG)
+    norms_PRG = np.sqrt(groups.norms2_PRG)
+    pulled = (apart_PRG[:, :, None, :] @ group_grams(pools, group_size))[:, :, 0]
+    exact = np.sqrt(np.abs((pulled * apart_PRG).sum(-1)))
+    bound = (np.abs(apart_PRG) * norms_PRG).sum(-1)
+    distance = np.where(np.isnan(exact), bound, exact)
+    length = (np.abs(weights_PRG) * norms_PRG).sum(-1)
+    return float(divide(distance, length).max()), not np.isnan(exact).any()
+
+
+def _judge(difference: float, exact: bool) -> tuple[str, Verdict, str]:
+    told = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
+    if difference < ROUNDING:
+        return told, "holds", "Rounding alone."
+    if exact:
+        return told, "fails", "More than rounding."
+    return told, "undecided", "The bound allows more than rounding."
+
+
+def judge_u_statistic(
+    run: MeasuredRun, weights: Callable[[Groups], Floats] = grpo
+) -> list[Claim]:
+    """Compare the estimator with the pairwise form in every group of every size."""
+    case, rows = LEMMA.about(run), []
+    for size in run.sizes:
+        found = largest_difference(run.pools, size, weights)
+        estimate = Estimate(found[0], np.nan, np.nan)
+        rows.append(case.claim(*_judge(*found), estimate, size=size))
+    worst = max(rows, key=lambda row: row.estimate.value)
+    reason = (
+        "An identity in the rewards: it holds to rounding on any data, "
+        f"and {ROUNDING:g} is the bound on rounding."
+    )
+    return sum_up(rows, worst, f"{worst.measured}, over all groups", reason)

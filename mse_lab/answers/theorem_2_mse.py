@@ -1,0 +1,107 @@
+"""Theorem 2: MSE = tr Sigma_oracle / G + O(1/G^2), here with the O() made exact.
+
+    G x MSE(G) = T + zeta / (G-1)
+
+A line in 1/(G-1): intercept T, slope zeta, both of the aggregate. The oracle sees the same
+groups, and its MSE is T/G and what not knowing V exactly adds, so that each group size has
+an estimate of the slope that is far more precise than a fit to GRPO-type's errors alone,
+
+    zeta = G (G-1) (MSE_GRPO - MSE_oracle) + (G-1) E[Var(V_hat) S],
+
+and G x MSE - zeta/(G-1) one of the intercept. Those of all sizes are averaged with the
+inverses of their variances as weights; group sizes share their completions, and the
+spread of the average takes that into account.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add, mul
+
+import numpy as np
+
+from mse_lab.answers.judgement import Judged, Pair, judge_equal
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import DRAWS, Claim, Statement, describe, explain_equality
+from mse_lab.mse.intervals import Statistic
+
+# Three tenths of a coefficient missing, or as much again, would have been seen.
+LINE_RESOLUTION = 0.3
+
+LAW = Statement("Theorem 2 (exact law)", "The GRPO-type MSE is T/G + zeta/(G(G-1)).", DRAWS)
+INTERCEPT = Statement(
+    "Theorem 2 (intercept)",
+    "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
+    DRAWS,
+)
+SLOPE = Statement(
+    "Theorem 2 (slope)",
+    "G x MSE against 1/(G-1) has the slope zeta = Var(Z) S + ||g||^2.",
+    DRAWS,
+)
+
+
+def _average(found: Sequence[Statistic]) -> Statistic | None:
+    """Average with the inverses of the variances as weights; None where nothing varies."""
+    variances = np.array([one.spread.variance for one in found])
+    if (variances <= 0).any():
+        return None
+    weights = 1 / variances / (1 / variances).sum()
+    return reduce(add, map(mul, found, weights))
+
+
+def _slope_at(run: MeasuredRun, size: int) -> Statistic:
+    """Estimate zeta of the aggregate from the groups of one size."""
+    learning = float((run.moments.value_variance * run.moments.norm2).sum())
+    gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
+    known = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
+    return gap * (size * (size - 1)) + known
+
+
+def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
+    """Fit G x MSE against 1/(G-1).
+
+    Returns:
+        Intercept and slope; None where there are too few sizes or nothing varies.
+    """
+    slope = _average([_slope_at(run, size) for size in run.sizes])
+    if slope is None or len(run.sizes) < 2:
+        return None
+    intercept = _average(
+        [run.mse_of("grpo", size) * size - slope * (1 / (size - 1)) for size in run.sizes]
+    )
+    return None if intercept is None else (intercept, slope)
+
+
+def _judge_line(run: MeasuredRun) -> list[Claim]:
+    cases, fitted = [one.about(run) for one in (INTERCEPT, SLOPE)], fit_line(run)
+    if fitted is None:
+        why = "A line needs two group sizes and rewards that vary."
+        return [claim for case in cases for claim in case.undecided("no line", why)]
+    pairs = [Pair(0, fitted[0], run.oracle_trace), Pair(0, fitted[1], run.zeta)]
+    judged, claims = judge_equal(pairs, run.level, LINE_RESOLUTION), []
+    for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
+        both = (one.interval(run.level, positive=True) for one in (pair.first, pair.second))
+        fit, law, quotient = map(describe, (*both, ratio))
+        told = f"fit {fit}, moments {law}, fit / moments {quotient}"
+        reason = explain_equality(verdict, LINE_RESOLUTION)
+        claims.append(case.claim(told, verdict, reason, ratio, p_value))
+    return claims
+
+
+def _judge_law(run: MeasuredRun) -> list[Claim]:
+    def tell(judged: Sequence[Judged]) -> str:
+        [(pair, _, _, ratio)] = judged
+        mse = describe(pair.first.interval(run.level, positive=True))
+        return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {describe(ratio)}"
+
+    pairs = [
+        Pair(size, run.mse_of("grpo", size), run.law_of("grpo", size)) for size in run.sizes
+    ]
+    return LAW.about(run).equal(pairs, tell)
+
+
+def judge_expansion(run: MeasuredRun) -> list[Claim]:
+    """Judge Theorem 2: the law at each group size, then the line through all of them."""
+    statements = (LAW, INTERCEPT, SLOPE)
+    untested = [one for of in statements for one in of.about(run).without_replicates()]
+    return untested or [*_judge_law(run), *_judge_line(run)]

@@ -1,0 +1,124 @@
+"""Theorem 7: at a budget N = B G the best group size is free of N.
+
+    N x MSE = c1 G + c2 + c3/(G-1),  least at G* = 1 + sqrt(c3/c1)
+
+The paper's sqrt(c3/c1) is the form for large G. c1 comes from the reference gradients; the
+other two terms are measured by the replicates as G times their mean MSE, and the size that
+is best by the law is set against every other size of the run. c1 is common to both sides
+and held at its estimate; its own interval over prompts is that of G*.
+
+That N does not appear is a property of the formula, once Proposition 3 holds. No curve at a
+fixed policy can be evidence for or against it; what could tie the best G to N is training.
+"""
+
+import numpy as np
+
+from mse_lab.answers.judgement import Pair, for_all
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.mse.budget import mse_times_budget
+from mse_lab.mse.intervals import Statistic
+
+BEST = Statement(
+    "Theorem 7 (best group size)",
+    "At a fixed budget N = BG the best group size is G* = 1 + sqrt(c3/c1).",
+    DRAWS,
+)
+FREE = Statement(
+    "Theorem 7 (independent of N)",
+    "G* does not depend on N.",
+    "nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
+)
+BUDGETS = (256, 1024, 4096)
+
+
+def _measured(run: MeasuredRun, size: int) -> Statistic:
+    """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
+    between = float(run.population.constants.between.item())
+    noise = run.mse_of("grpo", size) * (size * run.pools.prompts)
+    return noise + Statistic(between * size, {}, {})
+
+
+def _best_measured(run: MeasuredRun, total: int) -> int:
+    """Name the size of least measured MSE among those that divide the budget N."""
+    sizes = [size for size in run.sizes if total % size == 0]
+    return min(sizes, key=lambda size: _measured(run, size).value)
+
+
+def _best_by_law(run: MeasuredRun) -> int:
+    """Name the run's group size that is best by the law."""
+    sizes = np.array(run.sizes)
+    cost = mse_times_budget("grpo", run.population.constants, sizes)
+    return int(sizes[np.argmin(cost)])
+
+
+def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
+    """Judge Theorem 7: the measured optimum, then what is to be said of N."""
+    if run.pools.prompts < 3:
+        return [one for of in (BEST, FREE) for one in of.about(run).undecided(*FEW_PROMPTS)]
+    return [*_judge_best(run), _judge_independence(run)]
+
+
+def _judge_best(run: MeasuredRun) -> list[Claim]:
+    """Judge whether another size beats the best by the law; seen only inside the sizes."""
+    case, best, sizes = BEST.about(run), _best_by_law(run), run.sizes
+    # By the law alone the best size by the law would be set against itself.
+    rows = [] if case.untested else _compare_with(run, best)
+    verdict = for_all(row.verdict for row in rows)
+    inside = min(sizes) < best < max(sizes)
+    seen = np.isfinite(run.best_group_size.high) and inside
+    constants = ", ".join(
+        f"{letter} {describe(run.constants[name])}"
+        for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs"))
+    )
+    whole = case.claim(
+        f"{constants}; G* {describe(run.best_group_size)}",
+        verdict if seen or verdict == "fails" else "undecided",
+        _explain(run, case.untested, inside),
+        run.best_group_size,
+        max((row.p_value or 0.0 for row in rows), default=None),
+    )
+    return [whole, *rows]
+
+
+def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
+    """Set every other size against the best by the law."""
+    least, pairs, shown = _measured(run, best), [], []
+    for size in (one for one in run.sizes if one != best):
+        own, label = _measured(run, size), f"N x MSE at G = {size} over that at G = {best}:"
+        pairs.append(Pair(size, least, own))
+        shown.append(Pair(size, own, least, label))
+    reason = f"G = {best} is the run's best size by the law; this one must not beat it."
+    return BEST.about(run).not_larger(pairs, shown, reason)
+
+
+def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
+    if not np.isfinite(run.best_group_size.high):
+        unbounded = "c1 is not told from zero: G* has no upper bound on this evidence."
+        return f"{unbounded} {untested}".rstrip()
+    if untested:
+        return untested
+    constants = run.population.constants
+    paper = np.sqrt(constants.pairs.item() / constants.between.item())
+    edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
+    return (
+        f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
+        f"is {_best_by_law(run)} by the law and {_best_measured(run, 0)} as measured; the "
+        f"paper's sqrt(c3/c1) is {paper:.2f}."
+    )
+
+
+def _judge_independence(run: MeasuredRun) -> Claim:
+    """Report the best measured size at each N, and that it could not have differed."""
+    totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
+    listed = ", ".join(f"{_best_measured(run, one)} at N = {one}" for one in totals)
+    case, known = FREE.about(run), np.isfinite(run.best_group_size.high)
+    found = "best G by the law" if case.untested else "best measured G"
+    return case.claim(
+        f"{found} {listed}" if listed else "no group size divides these budgets",
+        "holds" if known else "undecided",
+        "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
+        if known
+        else "c1 is not told from zero, so there may be no G* to depend on N.",
+        run.best_group_size,
+    )

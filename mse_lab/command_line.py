@@ -1,0 +1,197 @@
+"""The words of the command line: read, or refused in one line.
+
+What a command does is not known here: `cli` has a function of its name.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mse_lab import __version__
+from mse_lab.console import NAME
+from mse_lab.errors import InputError, shorten
+
+# The project, whose probes and results are found after those of the working folder.
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path("results")
+
+# Group sizes, and completions of a budget, that make sense.
+LARGEST_SIZE, LARGEST_BUDGET = 4096, 10**12
+
+DESCRIPTION = (
+    "Measure how far policy-gradient estimates are from the true gradient of a model."
+)
+EXAMPLES = """\
+examples:
+  mse-lab init MODEL PROMPTS   write a probe of one's own
+  mse-lab run tiny/base        one measurement
+  mse-lab plan tiny/base       what that will take, before it is spent
+  mse-lab advise tiny/base     which group size, which baseline
+  mse-lab report tiny/base     all of it on one page
+  mse-lab figure               Figure 4 from finished runs; --phase: why so
+  mse-lab claims tiny/base     the paper's statements, put to a run
+  mse-lab analyse POOLS.npz    the tables again, at other settings
+  mse-lab list                 the probes and their results
+  torchrun --nproc-per-node 8 run_mse.py run PROBE
+                               one measurement, by eight processes
+"""
+
+
+def finished(name: str) -> Path:
+    """Find a run: a folder, or what `run NAME` wrote here; else one of the project's.
+
+    The name is a probe's, or its file's.
+    """
+    if name.endswith((".yaml", ".yml")):
+        from mse_lab.probe.probe_files import probe_name
+
+        name = probe_name(Path(name), ROOT)
+    places = [Path(name), RESULTS / name, ROOT / "results" / name]
+    there = [place for place in places if place.is_dir()]
+    # A checkpoint may have the name of its probe, and lie where one works.
+    runs = (place for place in there if (place / "config.yaml").is_file())
+    return next(runs, (there or places)[0])
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
+
+
+def folder_to_write(text: str) -> Path:
+    """Read the name of a folder, which need not exist."""
+    if not text or Path(text).is_file():
+        raise argparse.ArgumentTypeError(
+            f"results cannot be written to {text!r}; name a folder"
+        )
+    return Path(text)
+
+
+def file_to_write(text: str) -> Path:
+    """Read the name of a file, which need not exist."""
+    if not text or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file; name one")
+    return Path(text)
+
+
+def group_sizes(text: str) -> list[int]:
+    """Read group sizes as they are typed: 8,16."""
+    found = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    if not all(2 <= size <= LARGEST_SIZE for size in found):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of group sizes from 2 to {LARGEST_SIZE}, such as 8,16"
+        )
+    return found
+
+
+def whole_number(text: str) -> int:
+    """Read a budget of completions."""
+    if not text.isdecimal() or not 0 < int(text) <= LARGEST_BUDGET:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of completions; give one such as 1024"
+        )
+    return int(text)
+
+
+def _complete_names(action: argparse.Action) -> None:
+    """Let argcomplete complete the names of probes, which are those of their results."""
+
+    def names(**_: object) -> list[str]:
+        from mse_lab.probe.probe_files import probe_files
+
+        return [name for name, _ in probe_files(ROOT)]
+
+    action.completer = names  # type: ignore[attr-defined]
+
+
+def _take_settings(one: Parser) -> None:
+    help = "change a setting: interval.level=0.9"
+    one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=help)
+
+
+def _take_results(one: Parser) -> None:
+    kind, help = folder_to_write, "instead of results/"
+    one.add_argument("--out", type=kind, default=RESULTS, metavar="DIR", help=help)
+
+
+def _take_probes(one: Parser) -> None:
+    help = "tiny/base, or a .yaml file"
+    _complete_names(one.add_argument("probes", nargs="+", metavar="PROBE", help=help))
+    _take_settings(one)
+    _take_results(one)
+
+
+def _take_run(one: Parser, name: str, nargs: str | None = None) -> None:
+    help = "a folder of results, or a probe's name or file"
+    run = one.add_argument(name, nargs=nargs, type=finished, metavar="RUN", help=help)
+    _complete_names(run)
+
+
+def _take_file(one: Parser, help: str) -> None:
+    one.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    if any("\0" in word for word in words):
+        raise InputError("the command line holds a NUL byte; remove it")
+    parser = Parser(
+        prog=NAME,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mse_lab {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, help: str) -> Parser:
+        one: Parser = commands.add_parser(name, help=help)
+        return one
+
+    one = command("init", "write a probe for a model and prompts of yours")
+    one.add_argument("model", metavar="MODEL", help="a checkpoint's folder, or a Hub name")
+    help = "JSONL, a problem and its answer a line; CSV, Parquet, or a Hub data set"
+    one.add_argument("prompts", metavar="PROMPTS", help=help)
+    _take_file(one, "the probe; default: MODEL's name, .yaml")
+    one = command("run", "one measurement per probe")
+    _take_probes(one)
+    one.add_argument("--fresh", action="store_true", help="start over")
+    one = command(
+        "plan", "what a run will take: completions, tokens, memory, time, intervals"
+    )
+    _take_probes(one)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one = command("figure", "Figure 4 from finished runs")
+    _take_run(one, "runs", "*")
+    _take_file(one, ".png, .pdf or .svg")
+    text = "instead of Figure 4, on which prompts a baseline near the value helps"
+    one.add_argument("--phase", action="store_true", help=text)
+    _take_run(command("claims", "the paper's statements, put to runs"), "runs", "+")
+    one = command("advise", "which group size, which baseline")
+    _take_run(one, "run")
+    text = "group sizes to price, such as 8,16"
+    one.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=text)
+    text = "completions N that errors are stated for, by default 1024"
+    one.add_argument("--budget", type=whole_number, default=1024, metavar="N", help=text)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one = command("report", "one page about runs, in HTML")
+    _take_run(one, "runs", "+")
+    _take_file(one, "default: RUN/report.html")
+    text = "the tables of a run, or of anybody's pools, at other settings"
+    one = command("analyse", text)
+    help = "a run, or a file of pools"
+    one.add_argument("source", type=finished, metavar="RUN|POOLS.npz", help=help)
+    _take_settings(one)
+    text = "default: beside the pools"
+    one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
+    _take_results(command("list", "the probes, and whether their results stand"))
+    if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    return parser.parse_args(words)

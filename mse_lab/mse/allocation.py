@@ -1,0 +1,165 @@
+"""Allocation: how many of N completions each of P prompts gets.
+
+With G_x completions for prompt x, GRPO-type's MSE of the aggregate is
+
+    (1/P^2) sum_x f_x(G_x),    f_x(G) = T_x / G + zeta_x / (G (G-1)),    sum_x G_x = N,
+
+letters as in `moments.py`. Each f_x falls and is convex, so giving each completion to the
+prompt whose f falls most is optimal (Fox 1966). A constant baseline has no zeta and may
+have G_x = 1. No prompt is left out: that would leave the gradient of the others as the
+target, and their MSE is no smaller error of the same thing.
+
+Allocations are planned on one half of a run's completions and judged on the other, with
+its reference, and the other way round: the same completions would flatter what follows
+their noise. Over random prompts a prompt adds f_x(G_x) + m (G_x - N/P), for what it takes
+of the budget the others lack; m is by how much f falls on average for one more completion
+a prompt.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.moments import Moments, pool_moments
+from mse_lab.mse.pools import Pools
+
+Sizes = NDArray[np.int64]
+
+# What a budget is allocated by: moments and N -> G_x.
+Rule = Callable[[Moments, int], Sizes]
+
+# Least and largest value of a prompt that an accuracy filter keeps.
+FILTER = (0.2, 0.8)
+
+
+def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Sizes:
+    """Allocate a budget so that sum_x T_x/G_x + zeta_x/(G_x (G_x-1)) is least.
+
+    Args:
+        trace: T of each prompt; estimates below zero count as zero.
+        zeta: The same of zeta.
+        budget: N, completions in all.
+        least: The least G_x; may be 1 where all zeta are 0.
+
+    Raises:
+        InputError: The budget does not go round.
+
+    >>> best_sizes(np.array([1.0, 4.0]), np.zeros(2), 12).tolist()
+    [4, 8]
+    """
+    count = len(trace)
+    if budget < least * count:
+        raise InputError(
+            f"a budget of {budget} completions is less than {least} for each of {count} "
+            f"prompts; give {least * count} or more"
+        )
+    terms = np.maximum([trace, zeta], 0).T.tolist()
+
+    def next_fall(prompt: int, size: int) -> tuple[float, int, int]:
+        """By how much one more completion lowers a prompt's term, negated for the heap."""
+        trace, zeta = terms[prompt]
+        pairs = 2 * zeta / (size - 1) if zeta else 0.0
+        return -(trace + pairs) / (size * (size + 1)), size, prompt
+
+    sizes = np.full(count, least)
+    heap = [next_fall(prompt, least) for prompt in range(count)]
+    heapq.heapify(heap)
+    for _ in range(budget - least * count):
+        _, size, prompt = heap[0]
+        sizes[prompt] = size + 1
+        heapq.heapreplace(heap, next_fall(prompt, size + 1))
+    return sizes
+
+
+def _uniform(moments: Moments, budget: int) -> Sizes:
+    ones = np.ones_like(moments.value)
+    return best_sizes(ones, 0 * ones, budget)
+
+
+def _filtered(moments: Moments, budget: int) -> Sizes:
+    """Two for a prompt outside the filter, and the rest for the others alike."""
+    inside = (moments.value >= FILTER[0]) & (moments.value <= FILTER[1])
+    kept = np.asarray(inside if inside.any() else ~inside, dtype=np.float64)
+    return best_sizes(kept, 0 * kept, budget)
+
+
+RULES: Mapping[str, Rule] = {
+    "uniform": _uniform,
+    "best": lambda one, budget: best_sizes(one.trace_oracle, one.zeta, budget),
+    # The best if all score norms were one: T and zeta are Var(Z) then, f = p(1-p)/(G-1)
+    # (Neyman allocation; VIP, arXiv 2602.01601).
+    "reward variance": lambda one, budget: best_sizes(one.variance, one.variance, budget),
+    "accuracy filter": _filtered,
+}
+
+
+def prompt_mse(moments: Moments, sizes: Sizes) -> Floats:
+    """MSE of each prompt with G_x completions, (P,)."""
+    return moments.trace_oracle / sizes + moments.zeta / (sizes * (sizes - 1))
+
+
+def _norm_moments(norms2_PN: Floats, rewards_PN: Floats) -> dict[str, Floats]:
+    """S, B and A, by their names in `Moments`."""
+    names = ("norm2", "reward_norm2", "reward2_norm2")
+    return {
+        name: (rewards_PN**power * norms2_PN).mean(-1) for power, name in enumerate(names)
+    }
+
+
+def _plan(norms2_PN: Floats, rewards_PN: Floats) -> Moments:
+    """Moments of completions alone; ||g||^2, small beside the others, is left out."""
+    variance = rewards_PN.var(-1, ddof=1)
+    return Moments(
+        **_norm_moments(norms2_PN, rewards_PN),
+        value=rewards_PN.mean(-1),
+        variance=variance,
+        gradient2=0 * variance,
+        value_variance=variance / rewards_PN.shape[-1],
+    )
+
+
+def _judge(rule: Rule, plan: Moments, judged: Moments, budget: int) -> Floats:
+    """What each prompt adds to the mean MSE of a prompt, as one of a random sample."""
+    prompts = len(plan.value)
+    sizes, more = rule(plan, budget), rule(plan, budget + prompts)
+    mse = prompt_mse(judged, sizes)
+    fall = (mse - prompt_mse(judged, more)).mean()
+    return np.asarray(mse + fall * (sizes - budget / prompts))
+
+
+def judge_rules(pools: Pools, budget: int) -> dict[str, Statistic]:
+    """Measure the mean MSE of a prompt by each rule, on completions it has not seen.
+
+    Its independent groups are the prompts; ratios of two rules stay paired.
+
+    Raises:
+        InputError: The budget does not go round.
+    """
+    count = pools.rewards_PN.shape[1] // 2
+    halves = [
+        (pools.norms2_PN[:, part], pools.rewards_PN[:, part])
+        for part in (slice(count), slice(count, None))
+    ]
+    whole = pool_moments(pools)
+    found = {name: np.zeros(pools.prompts) for name in RULES}
+    for seen, unseen in (halves, halves[::-1]):
+        plan, judged = _plan(*seen), replace(whole, **_norm_moments(*unseen))
+        for name, rule in RULES.items():
+            found[name] += _judge(rule, plan, judged, budget) / 2
+    return {
+        name: Statistic(float(each_P.mean()), {"prompts": each_P[None]}, {})
+        for name, each_P in found.items()
+    }
+
+
+def measure_ratios(pools: Pools, budget: int, level: float) -> dict[str, Estimate]:
+    """Measure the MSE of each rule's allocation over that of the uniform one."""
+    found = judge_rules(pools, budget)
+    uniform = found.pop("uniform")
+    return {name: one.ratio_to(uniform, level) for name, one in found.items()}

@@ -1,0 +1,123 @@
+"""Regimes: on which prompts a baseline near the value helps, and on which it hurts.
+
+With letters as in `moments.py`, a constant baseline b has
+
+    G MSE = S ((b - b*)^2 - b*^2) + A - gamma,
+
+so what counts is how far it lies from b*. Vanilla has b = 0, the oracle b = V:
+
+    G (MSE_vanilla - MSE_oracle) = V S (2 b* - V),
+
+positive where b* is nearer to V than to 0. GRPO-type pays zeta / (G-1) for its estimate of
+V, so it is better than vanilla above the crossing
+
+    G = 1 + zeta / (V S (2 b* - V)),
+
+or nowhere. All of this holds for any rewards. For rewards 0 and 1, with the mean squared
+score norms S_1 = b* S / V of right and S_0 = (1-b*) S / (1-V) of wrong completions,
+
+    V S (2 b* - V) = V^2 ((2-V) S_1 - (1-V) S_0) > 0   <=>   rho > (1-V)/(2-V),
+
+rho = S_1/S_0 = odds(b*)/odds(V), odds(p) = p/(1-p). Assumption 2 of arXiv 2603.01162,
+score norm and reward uncorrelated, is b* = V: for rewards 0 and 1 rho = 1.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import LARGEST, Floats, divide
+from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.moments import Moments
+
+
+def oracle_gain(moments: Moments) -> Floats:
+    """G (MSE_vanilla - MSE_oracle) of each prompt, whatever G: V S (2 b* - V)."""
+    return moments.constant_baseline(0.0) - moments.trace_oracle
+
+
+def crossing_size(gain: Floats | float, zeta: Floats | float) -> Floats:
+    """The group size above which GRPO-type is better than vanilla; infinite for never.
+
+    Of a prompt, or of an aggregate with the sums over its prompts.
+
+    >>> crossing_size([2.0, 0.0], [3.0, 3.0]).tolist()
+    [2.5, inf]
+    """
+    return 1 + divide(zeta, gain, otherwise=math.inf)
+
+
+def norm_ratio(baseline: Floats, value: Floats) -> Floats:
+    """Rho at the best baseline b*, for rewards 0 and 1; NaN where V is 0 or 1.
+
+    >>> norm_ratio(np.array([0.25, 0.5, 1.0]), np.full(3, 0.5)).round(3).tolist()
+    [0.333, 1.0, inf]
+    """
+    right, wrong = baseline * (1 - value), (1 - baseline) * value
+    varies = (value > 0) & (value < 1)
+    return np.where(varies, divide(right, wrong, otherwise=math.inf), math.nan)
+
+
+def baseline_at(ratio: Floats, value: Floats) -> Floats:
+    """The best baseline b* at rho, for rewards 0 and 1: `norm_ratio` turned round.
+
+    >>> baseline_at(np.array([1 / 3, 1.0, np.inf, np.nan]), np.full(4, 0.5)).tolist()
+    [0.25, 0.5, 1.0, nan]
+    """
+    wrong = divide(1 - value, ratio, otherwise=math.inf)
+    return np.where(np.isnan(ratio), math.nan, divide(value, value + wrong))
+
+
+def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
+    """The b* at which vanilla and GRPO-type at G have one MSE, for rewards 0 and 1.
+
+    V/2 + (1-V)/(2(G-1)), where ||g||^2 is small beside S, as it is with many parameters:
+    it adds ||g||^2 / (2 V S (G-1)). For infinite G GRPO-type is the oracle, and
+    `norm_ratio` of it is (1-V)/(2-V).
+
+    >>> equal_baseline(np.array([0.5]), 3).tolist()
+    [0.375]
+    """
+    return value / 2 + (1 - value) / (2 * (group_size - 1))
+
+
+class Place(NamedTuple):
+    """V and b* of an aggregate, on that side of b* = V/2 on which its ordering is.
+
+    With means over prompts weighted by S, V is the root of the mean V^2, and b* the mean
+    V b* over that root: so the mean of V S (2 b* - V) is its value at these and mean S.
+    """
+
+    value: float
+    best_baseline: float
+
+
+def aggregate_place(moments: Moments) -> Place:
+    """Place an aggregate of prompts; NaN where none has a value and a score."""
+    squares = (moments.value**2 - moments.value_variance) @ moments.norm2
+    if squares <= 0:
+        return Place(math.nan, math.nan)
+    value = math.sqrt(squares / moments.norm2.sum())
+    return Place(value, float(value * (moments.value @ moments.reward_norm2) / squares))
+
+
+def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:
+    """Measure rho of a prompt on its own completions, rewards 0 and 1.
+
+    The interval is Welch's, in the logarithm. Its ends are unknown where there is a single
+    right or wrong completion, for nobody can tell how unlike it others are, or where no end
+    is in sight; rho itself without any of one kind, and where wrong ones have no score.
+    """
+    parts = {str(kind): norms2_N[rewards_N == kind] for kind in (0, 1)}
+    fewest = min(map(len, parts.values()))
+    if not fewest or not parts["0"].any():
+        return UNKNOWN
+    wrong, right = (
+        Statistic(float(part.mean()), {kind: part[None]}, {})
+        for kind, part in parts.items()
+    )
+    found = right.ratio_to(wrong, level) if fewest > 1 else UNKNOWN
+    low, high = max(found.low, 0.0), found.high
+    ends = (low, high) if high < LARGEST**2 else (math.nan, math.nan)
+    return Estimate(right.value / wrong.value, *ends)

@@ -1,0 +1,114 @@
+"""Templates: the text around a problem, with a place for demonstrations.
+
+`plain` and `few-shot` are those of arXiv 2603.01162, appendix C, for the base and instruct
+models and for in-context learning; the demonstrations of `few-shot` are part of it.
+
+Every template holds `{problem}`. The part between `{shots}` and `{/shots}`, if there is
+one, is written once for each demonstration, with `{problem}` and `{answer}` of it, and
+vanishes without demonstrations.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mse_lab.errors import InputError, nearest
+from mse_lab.probe.plain_text import STARTS, local_path, read_text
+
+PLAIN = "Solve the arithmetic problem. Return ONLY the final integer.\n{problem}"
+
+FEW_SHOT = """\
+You are a calculator. Solve the arithmetic problem and return ONLY the final integer.
+
+Examples:
+Problem: 15 + 25 =
+Answer: 40
+Problem: 20 + 30 - 15 =
+Answer: 35
+Problem: 3 * 4 =
+Answer: 12
+Problem: 24 / 6 =
+Answer: 4
+Problem: 25 - (10 + 5) =
+Answer: 10
+
+Now solve:
+Problem: {problem}"""
+
+_SOLVED = """
+
+{shots}
+Problem: {problem}
+Solution: {answer}
+
+{/shots}
+Problem: {problem}
+Solution:"""
+
+_STEPS = "Solve the problem step by step."
+
+TEMPLATES = {
+    "plain": PLAIN,
+    "few-shot": FEW_SHOT,
+    "word-problem": f"{_STEPS} End with a line that holds #### and the final number."
+    + _SOLVED,
+    "boxed": rf"{_STEPS} Put the final answer in \boxed{{}}.{_SOLVED}",
+    "none": "{problem}",
+}
+
+# The line break after a mark belongs to the mark.
+_SHOTS = re.compile(r"\{shots\}\n?(.*?)\{/shots\}\n?", re.DOTALL)
+
+
+def _fill(text: str, values: Mapping[str, Any]) -> str:
+    """Put values in their places, all at once: a problem may itself hold `{problem}`."""
+    return re.sub(r"\{(problem|answer)\}", lambda at: str(values.get(at[1], at[0])), text)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template, taken apart: `shot` is empty where it has no place for demonstrations."""
+
+    before: str
+    shot: str
+    after: str
+
+    def render(self, problem: str, shots: Sequence[Mapping[str, Any]] = ()) -> str:
+        """Write what a model is shown; demonstrations have a `problem` and an `answer`."""
+        asked = {"problem": problem}
+        shown = [_fill(self.shot, shot) for shot in shots]
+        return "".join([_fill(self.before, asked), *shown, _fill(self.after, asked)])
+
+
+def parse_template(text: str, name: str) -> Template:
+    """Take a template apart; `name` is for messages."""
+    parts = _SHOTS.split(text)
+    before, shot, after = parts if len(parts) == 3 else (text, "", "")
+    fault, around = "", before + after
+    if len(parts) > 3 or "{shots}" in around or "{/shots}" in around:
+        fault = "{shots} and {/shots} must stand once each, in this order"
+    elif "{problem}" not in around:
+        fault = "the text has no {problem}; add it"
+    elif shot and not ("{problem}" in shot and "{answer}" in shot):
+        fault = (
+            "a demonstration needs {problem} and {answer}; "
+            "add them between {shots} and {/shots}"
+        )
+    if fault:
+        raise InputError(f"prompts.template = {name}: {fault}")
+    return Template(before, shot, after)
+
+
+def load_template(name: str, root: Path) -> Template:
+    """Look up a template by name, or read it from a UTF-8 text file of that path."""
+    if name in TEMPLATES:
+        return parse_template(TEMPLATES[name], name)
+    path = local_path(name, root)
+    if path is None or not path.is_file():
+        hint = nearest(name, list(TEMPLATES))
+        raise InputError(
+            f"prompts.template = {name}: neither a template nor a file; {hint} ({STARTS})"
+        )
+    return parse_template(read_text(path), name)

@@ -1,0 +1,113 @@
+"""The advice of a run in its folder: worked out, kept as data, written, told at the end."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from mse_lab.answers.advice import BUDGET, SIZES, Advice, advise, restore_advice
+from mse_lab.answers.measured_run import FinishedRun, read_run
+from mse_lab.console import TYPED
+from mse_lab.errors import InputError, shorten
+from mse_lab.report.advice_figure import draw_advice
+from mse_lab.report.advice_report import WIDTH, advice_page, advice_text, answer, headline
+from mse_lab.results.files import write_json, write_table, write_text
+from mse_lab.results.records import Record
+from mse_lab.results.tables import columns_of
+
+
+def advice_table(advice: Advice) -> pd.DataFrame:
+    """Make `advice.csv`: a row for each group size, its MSE at the budget.
+
+    Columns: `mse` of GRPO-type; `cost`, completions for the same MSE over those at the
+    recommended size; `silent_share`, groups whose rewards are all equal.
+    """
+    rows = [
+        {
+            "group_size": row.group_size,
+            "budget": advice.budget,
+            **columns_of("mse", row.mse),
+            **columns_of("cost", row.cost),
+            **columns_of("silent_share", row.silent_share),
+        }
+        for row in advice.rows
+    ]
+    return pd.DataFrame(rows)
+
+
+def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
+    """Work the advice out; without pools read what was worked out when they were there."""
+    record = Record(folder)
+    if record.has("pools.npz") or not record.has("advice.json"):
+        return _advise(read_run(folder), sizes or SIZES, budget)
+    advice = restore_advice(record.path("advice.json"))
+    there = {row.group_size for row in advice.rows}
+    if not there.issuperset(sizes) or budget != advice.budget:
+        raise InputError(
+            f"{folder}: without pools.npz nothing is known but --at "
+            f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; make it with "
+            f"{TYPED} run {advice.name}"
+        )
+    return advice
+
+
+def _advise(run: FinishedRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
+    try:
+        return advise(run, sizes, budget)
+    except InputError as error:
+        raise InputError(f"{run.where}{error}") from None
+
+
+def keep_advice(folder: Path) -> Advice:
+    """Work out the advice of a run that is just made, and keep it as `advice.json`.
+
+    Raises:
+        InputError: There are too few prompts, or no reward varies.
+    """
+    advice, record = _advise(read_run(folder)), Record(folder)
+    write_json(record.path("advice.json"), advice.as_dict())
+    record.write_manifest()
+    return advice
+
+
+def _write(folder: Path, advice: Advice, sizes: Sequence[int]) -> list[str]:
+    """Write the advice beside the run; name the files. Without pools there is no curve."""
+    record = Record(folder)
+    write_text(record.path("advice.md"), advice_page(advice, sizes))
+    write_table(record.path("advice.csv"), advice_table(advice))
+    drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
+    for name in drawings:
+        draw_advice(advice, record.path(name))
+    return ["advice.md (what this rests on)", "advice.csv", *drawings]
+
+
+def advise_run(
+    folder: Path, sizes: Sequence[int] = (), budget: int = BUDGET, *, as_json: bool = False
+) -> str:
+    """Advise from a run; write `advice.md` and what belongs to it beside the run.
+
+    Args:
+        folder: The run's.
+        sizes: Group sizes to price instead of powers of two.
+        budget: Completions N that errors are stated for.
+        as_json: Give the numbers for programs, and write nothing.
+
+    Raises:
+        InputError: The folder holds neither pools nor advice, or too little to advise from.
+    """
+    advice = _find_advice(folder, sizes, budget)
+    if as_json:
+        return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
+    written = ", ".join(_write(folder, advice, sizes))
+    return f"{advice_text(advice, sizes)}Written to {folder}:\n  {written}"
+
+
+def answer_lines(folder: Path) -> list[str]:
+    """Say the answer of a run in four lines of 80 columns at most; keep it if it is new."""
+    there = Record(folder).has("advice.json")
+    try:
+        advice = restore_advice(folder / "advice.json") if there else keep_advice(folder)
+    except InputError as error:
+        return [shorten(f"no advice: {str(error).removeprefix(f'{folder}: ')}", WIDTH)]
+    return [shorten(line, WIDTH) for line in answer(advice)]

@@ -1,0 +1,219 @@
+"""The phase diagram: on which side of vanilla each prompt is, and each run.
+
+A dot a prompt: its value V across, its best constant baseline b* upward. Vanilla's baseline
+is 0 and the oracle's V, so vanilla has the larger MSE where b* is nearer to V: above the
+line b* = V/2, whatever the rewards. For rewards 0 and 1 GRPO-type at G meets vanilla on a
+straight line, too. A dot's area is what the prompt adds to the difference of the run's two
+MSEs, in units of their sum: the areas above the line less those below are the difference
+itself, and the run's cross lies on that side of the line.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mse_lab.arrays import Floats, divide
+from mse_lab.errors import InputError, shorten
+from mse_lab.mse.moments import Moments
+from mse_lab.mse.regime import (
+    aggregate_place,
+    baseline_at,
+    crossing_size,
+    equal_baseline,
+    oracle_gain,
+)
+from mse_lab.report.drawing import (
+    MOST_DOTS,
+    MOST_TOLD,
+    colours_of,
+    legend_above,
+    save_figure,
+    tell,
+)
+from mse_lab.report.figure_4 import TITLES
+from mse_lab.results.finished_run import Tables, read_probe, read_tables
+from mse_lab.results.records import Record
+from mse_lab.results.tables import MOMENTS, RHO, restore_moments
+
+# Group sizes at which GRPO-type meets vanilla; from 64 on that is the oracle's line.
+MEETING_SIZES = (4, 8)
+
+# Square points of a dot that is the whole difference, and of the least dot.
+_AREA, _LEAST_AREA = 7000.0, 3.0
+
+_CAPTION = (
+    "A dot is a prompt, its area its part in vanilla's MSE less the oracle's; "
+    "a cross is a run"
+)
+
+_LONGEST_LABEL = 40
+
+
+Point = tuple[float, float]
+
+
+class Dots(NamedTuple):
+    """The prompts of a run.
+
+    Attributes:
+        label: Names the run.
+        names: Names the prompts.
+        moments: Moments of each prompt.
+        baselines: b* with its interval, rows of (value, low, high); NaN where unknown.
+    """
+
+    label: str
+    names: Sequence[str]
+    moments: Moments
+    baselines: Floats
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1: for values in between E[Z^2] is less than V."""
+        one = self.moments
+        mean_square = one.variance - one.value_variance + one.value**2
+        return bool(np.allclose(mean_square, one.value, rtol=1e-6, atol=1e-9))
+
+    @property
+    def gain_shares(self) -> Floats:
+        """What each prompt adds to the run's (vanilla - oracle) / (vanilla + oracle)."""
+        gain, oracle = oracle_gain(self.moments), self.moments.trace_oracle
+        return divide(gain, (gain + 2 * oracle).sum())
+
+    def describe(self) -> str:
+        """Say the run's own ordering of MSEs, which is that of the sums over prompts."""
+        one = self.moments
+        gain, oracle = float(oracle_gain(one).sum()), float(one.trace_oracle.sum())
+        if oracle <= 0:
+            return "the oracle has no measurable noise"
+        start = crossing_size(gain, one.zeta.sum())
+        where = "at no G" if math.isinf(start) else f"from G = {start:.1f} on"
+        return f"vanilla {1 + gain / oracle:.2f} × oracle, above GRPO-type {where}"
+
+
+def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
+    """Take the prompts of a run from its table, and their moments."""
+    measured = baseline_at(prompts[[*RHO]].to_numpy(float), moments.value[:, None])
+    # Where rho is unknown b* has no interval.
+    otherwise = moments.best_baseline[:, None] * [1, math.nan, math.nan]
+    baselines = np.where(np.isnan(measured), otherwise, measured)
+    return Dots(label, prompts["prompt"].tolist(), moments, baselines)
+
+
+def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
+    columns = ["prompt", *MOMENTS, *RHO]
+    prompts = run.prompts.reindex(columns=columns).dropna(subset=MOMENTS)
+    if prompts.empty:
+        raise InputError(
+            f"{folder}: prompts.csv lacks what every run measures; make it again with "
+            f"mse-lab run {run.name} --fresh"
+        )
+    if not Record(folder).has("config.yaml"):
+        raise InputError(f"{folder}: config.yaml is missing; name the folder of a run")
+    moments = restore_moments(prompts, read_probe(folder).pool.reference)
+    return as_dots(label, prompts, moments)
+
+
+def read_dots(folders: Sequence[Path]) -> list[Dots]:
+    """Read the prompts of runs off their tables.
+
+    Runs of one name are told apart by the folder that they lie in.
+
+    Raises:
+        InputError: A run has no tables, or they lack what the diagram needs.
+    """
+    runs = [read_tables(folder) for folder in folders]
+    names = [run.name for run in runs]
+    found = []
+    for folder, run in zip(folders, runs, strict=True):
+        title = TITLES.get(run.name.rpartition("/")[2], run.name)
+        place = str(folder).removesuffix(run.name).rstrip("/").rpartition("/")[2]
+        label = title if names.count(run.name) == 1 else f"{title}, {place}"
+        found.append(_read_prompts(folder, run, shorten(label, _LONGEST_LABEL)))
+    return found
+
+
+def _draw_lines(axes: Axes, ends: Floats) -> None:
+    """Draw where vanilla and the oracle have one MSE, and where V is the best baseline."""
+    axes.plot(ends, ends, color="0.45", lw=0.8, ls=(0, (4, 2)), zorder=1)
+    axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
+
+
+def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
+    value, (best, low, high) = dots.moments.value, dots.baselines.T
+    areas = _AREA * abs(dots.gain_shares) + _LEAST_AREA
+    axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
+    drawn = axes.scatter(
+        value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor="white", zorder=3,
+        clip_on=False,
+    )  # fmt: skip
+    drawn.set_rasterized(len(value) > MOST_DOTS)
+    if len(value) <= MOST_TOLD:
+        # Dots of unlike areas cannot be told apart in an SVG, equal ones can.
+        [line] = axes.plot(value, best, "o", ms=5, alpha=0)
+        places = (f"V = {x:.2f}, b* = {y:.2f}" for x, y in zip(value, best, strict=True))
+        tell(line, list(map("{}: {}".format, dots.names, places)))
+    place = aggregate_place(dots.moments)
+    axes.plot(*place, "P", color=colour, ms=9, mec="black", zorder=5, ls="",
+              label=label)  # fmt: skip
+
+
+def _write(axes: Axes, place: Point, text: str, slope: float = 0.0, **look: Any) -> None:
+    """Write into the unit square, along a line of a slope, legibly above dots."""
+    look |= {"fontsize": 7.5, "color": "0.15", "rotation": math.degrees(math.atan(slope))}
+    behind = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.4}
+    axes.annotate(text, place, (0, 2), textcoords="offset points", rotation_mode="anchor",
+                  bbox=behind, zorder=6, annotation_clip=False, **look)  # fmt: skip
+
+
+def draw_unit_square(axes: Axes) -> None:
+    """Draw the lines of rewards 0 and 1, and say in words what they part."""
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    _draw_lines(axes, np.array([0.0, 1.0]))
+    words = "vanilla has the largest MSE:\nthe paper's picture"
+    _write(axes, (0.02, 0.97), words, va="top")
+    _write(axes, (0.99, 0.01), "vanilla has the smallest MSE", ha="right")
+    _write(axes, (0.44, 0.44), "b* = V (ρ = 1): Assumption 2", 1.0)
+    _write(axes, (1.01, 0.43), "b* = V/2:\nvanilla =\noracle;\ndotted:\nGRPO-type")
+    for size in MEETING_SIZES:
+        left, right = equal_baseline(np.array([0.0, 1.0]), size)
+        axes.plot([0, 1], [left, right], color="0.15", lw=0.7, ls=":", zorder=1)
+        _write(axes, (0.01, left), f"G = {size}", right - left)
+
+
+def draw_panel(axes: Axes, runs: Sequence[Dots], labels: Sequence[str]) -> None:
+    """Draw the runs, in the order of their colours, under labels for a legend."""
+    if all(dots.binary for dots in runs):
+        draw_unit_square(axes)
+    else:
+        values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
+        _draw_lines(axes, np.array([values.min(), values.max()]))
+    for dots, colour, label in zip(runs, colours_of(len(runs)), labels, strict=True):
+        _draw_dots(axes, dots, colour, label)
+    axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
+
+
+def compose_phase(runs: Sequence[Dots]) -> Figure:
+    """Compose the diagram, with each run's own ordering in the legend."""
+    figure = Figure(figsize=(5, 4.7 + 0.17 * len(runs)), layout="constrained")
+    labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
+    draw_panel(figure.subplots(), runs, labels)
+    figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
+    legend_above(figure, 1, fontsize=8, title="MSE of a run", title_fontsize=8)
+    return figure
+
+
+def draw_phase(folders: Sequence[Path], output: Path) -> None:
+    """Draw the diagram of finished runs into a `.png`, `.pdf` or `.svg` file.
+
+    Raises:
+        InputError: A run has no tables, or the suffix or the place cannot be used.
+    """
+    runs = read_dots(folders)
+    save_figure(lambda: compose_phase(runs), output)

@@ -1,0 +1,103 @@
+"""Readers of the tables and arrays of a result; those of short texts: `inventory`."""
+
+import io
+import warnings
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.errors import DtypeWarning, ParserWarning
+from pydantic import TypeAdapter
+
+from mse_lab.arrays import LARGEST
+from mse_lab.mse.pools import Pools
+from mse_lab.results.diagnostics import restore
+from mse_lab.results.inventory import Reader, read_json, read_text
+
+# Columns that stay texts, even where they look like numbers or like missing ones.
+TEXTS = ("probe", "estimator", "prompt", "category")
+
+# Columns of whole numbers, and the least of each.
+COUNTS = {"group_size": 1, "replicates": 0}
+
+
+def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Read all arrays, and thereby the checksum that is kept of each."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError("no .npz file of arrays")  # NumPy would advise to unpickle it
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFrame:
+    # As the door does with what it knows of without pandas.
+    for one in (DtypeWarning, ParserWarning):
+        warnings.simplefilter("error", one)
+    table = pd.read_csv(
+        io.StringIO(read_text(file)),
+        dtype=dict.fromkeys(TEXTS, str),
+        # A number may be missing; a text may be empty.
+        keep_default_na=False,
+        na_values=[""],
+        index_col=False,
+    ).fillna(dict.fromkeys(TEXTS, ""))
+    missing = [column for column in columns if column not in table]
+    if missing or len(table) < rows:
+        raise ValueError(f"no column {missing[0]}" if missing else "no rows")
+    for column in table.columns.difference(TEXTS):
+        _see_numbers(table[column])
+    return table
+
+
+def _table(columns: Sequence[str], rows: int = 1) -> Reader:
+    """Read a table of at least so many rows."""
+    return partial(_read_table, columns=columns, rows=rows)
+
+
+def _see_numbers(column: "pd.Series[float]") -> None:
+    """See that a column holds numbers that can be drawn and computed with."""
+    if column.empty:
+        return
+    least = COUNTS.get(str(column.name))
+    kinds = "if" if least is None else "i"
+    if column.dtype.kind not in kinds or (least is not None and column.min() < least):
+        raise ValueError(f"column {column.name} holds what is no such number")
+    # Squared errors are products of three numbers of the pools.
+    if column.abs().max() > LARGEST**3:
+        raise ValueError(f"column {column.name} holds {column.abs().max():.3g}")
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """What is read of a line of `completions.jsonl`; earlier versions lack `truncated`."""
+
+    prompt: str
+    length: int
+    truncated: bool | None = None
+
+
+def _completions(file: BinaryIO) -> pd.DataFrame:
+    line = TypeAdapter(_Completion)
+    return pd.DataFrame(map(line.validate_json, file)).astype({"truncated": float})
+
+
+_POINT = ("probe", "estimator", "group_size")
+_LAW = ("law", "law_low", "law_high")
+_MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
+
+READERS: dict[str, Reader] = {
+    "mse.csv": _table(_MSE),
+    "laws.csv": _table((*_POINT, *_LAW), rows=0),
+    "prompts.csv": _table(("prompt", "category", "value")),
+    "by_prompt.csv": _table(("prompt", *_POINT[1:])),
+    "errors.npz": read_npz,
+    "pools.npz": lambda file: Pools.from_arrays(read_npz(file)),
+    "diagnostics.json": lambda file: restore(read_json(file, dict[str, Any])),
+    "completions.jsonl": _completions,
+}

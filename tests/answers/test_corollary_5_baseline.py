@@ -1,0 +1,26 @@
+"""Corollary 5: it holds under its assumption, and else its premise fails."""
+
+import numpy as np
+
+from claimed_runs import DESIGNS, draw, evidence_of, verdicts
+from mse_lab.answers.corollary_5_baseline import judge_baselines
+
+
+def test_assumption_2_and_corollary_5():
+    """Where the assumption fails, a corollary that is not true had no chance."""
+    fair, quiet = (verdicts(judge_baselines(draw(kind))) for kind in ("fair", "quiet"))
+    assert len(fair) == 3
+    assert set(fair.values()) == {"holds"}
+    assert quiet.pop("Assumption 2") == "fails"
+    assert set(quiet.values()) == {"premise fails"}
+
+
+def test_prompt_only_baselines_are_set_against_the_limit():
+    """Under Assumption 2 the best constant is the oracle, and zeta/(G(G-1)) is no loss."""
+    pools = DESIGNS["fair"].draw(np.random.default_rng(4), 1024, 32, 16)
+    claims = judge_baselines(evidence_of("many", pools, (4, 8, 16)))
+    rows = [one for one in claims if "prompt-only" in one.statement]
+    assert [(one.group_size, one.verdict) for one in rows] == [
+        (None, "holds"), (4, "holds"), (8, "holds"), (16, "holds")
+    ]  # fmt: skip
+    assert rows[1].estimate.low > 1.2

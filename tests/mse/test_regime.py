@@ -1,0 +1,204 @@
+"""Regimes: each inequality on enumerated policies, on both sides of its line."""
+
+from dataclasses import replace
+from math import ceil, floor, isinf, isnan
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from enumerated import random_enumerated
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse import regime
+from mse_lab.mse.laws import LAWS
+from mse_lab.mse.moments import Moments
+from simulated import make_design
+
+BINARY, GRADED = (1.0, 0.0, 1.0, 0.0), (0.9, -0.4, 0.2, -0.1)
+SIZE, LARGE = 3, 12
+
+
+def policies(rewards, count=12):
+    """Policies whose scores of right completions are shrunk, more and more."""
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        one = random_enumerated(rng, rewards=rewards)
+        scale = np.where(one.rewards > 0, 0.2 + seed / count, 1.0)[:, None]
+        scores = scale * one.scores
+        centred = scores - one.probabilities @ scores
+        yield replace(one, scores=centred)
+
+
+def mse(policy, name, size=SIZE):
+    return policy.mse(ESTIMATORS[name], size)
+
+
+def norms2_given(policy, reward):
+    chosen = policy.rewards == reward
+    norms2 = np.diag(policy.gram)
+    return (policy.probabilities * norms2)[chosen].sum() / policy.probabilities[
+        chosen
+    ].sum()
+
+
+def test_rho_says_on_which_side_of_vanilla_the_oracle_is():
+    sides = []
+    for policy in policies(BINARY):
+        value, moments = policy.value, policy.moments()
+        right, wrong = (norms2_given(policy, reward) for reward in (1, 0))
+        lost = SIZE * (mse(policy, "vanilla") - mse(policy, "oracle"))
+        bracket = value**2 * ((2 - value) * right - (1 - value) * wrong)
+        assert bracket == pytest.approx(lost, rel=1e-9)
+        assert regime.oracle_gain(moments) == pytest.approx(lost, rel=1e-9)
+        rho = regime.norm_ratio(moments.best_baseline, moments.value)
+        assert rho == pytest.approx(right / wrong, rel=1e-9)
+        line = regime.norm_ratio(regime.equal_baseline(moments.value), moments.value)
+        assert line == pytest.approx((1 - value) / (2 - value), rel=1e-9)
+        sides.append(lost > 0)
+        assert (right / wrong > line) == sides[-1]
+    assert 0 < sum(sides) < len(sides)
+
+
+def test_for_any_rewards_it_is_whether_the_best_baseline_is_nearer_to_the_value():
+    sides = []
+    for policy in policies(GRADED, 40):
+        value, best = policy.value, policy.moments().best_baseline
+        sides.append(mse(policy, "vanilla") > mse(policy, "oracle"))
+        assert (abs(best - value) < abs(best)) == sides[-1]
+        assert (best / value > 1 / 2) == sides[-1]
+        assert (regime.oracle_gain(policy.moments()) > 0) == sides[-1]
+    assert 0 < sum(sides) < len(sides)
+
+
+@pytest.mark.parametrize("rewards", [BINARY, GRADED], ids=["binary", "graded"])
+def test_grpo_is_better_above_the_crossing_and_worse_below(rewards):
+    crossings = []
+    for policy in policies(rewards):
+        moments = policy.moments()
+        gain = regime.oracle_gain(moments)
+        [crossing] = regime.crossing_size(gain, moments.zeta)
+        crossings.append(crossing)
+        if isinf(crossing):
+            assert mse(policy, "vanilla", LARGE) <= mse(policy, "grpo", LARGE)
+            continue
+        np.testing.assert_allclose(
+            LAWS["vanilla"](moments, crossing), LAWS["grpo"](moments, crossing), rtol=1e-9
+        )
+        below, above = max(floor(crossing), 2), ceil(crossing + 1e-9)
+        for size in {below, above} & {2, 3, 4, 5, 6, LARGE}:
+            better = mse(policy, "grpo", size) < mse(policy, "vanilla", size)
+            assert better == (size > crossing)
+    assert sum(2 < one < 12 for one in crossings) > 1
+    assert any(map(isinf, crossings))
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 64])
+def test_on_the_line_of_a_group_size_vanilla_and_grpo_are_equal(size):
+    """Where ||g||^2 is left out: with S = 1."""
+    value = np.linspace(0.1, 0.9, 9)
+    best, one = regime.equal_baseline(value, size), np.ones(9)
+    moments = Moments(one, best, best, value, value * (1 - value), 0 * one)
+    np.testing.assert_allclose(
+        LAWS["vanilla"](moments, size), LAWS["grpo"](moments, size), rtol=1e-12
+    )
+
+
+def test_rho_and_the_best_baseline_give_each_other():
+    value, best = np.full(4, 0.3), np.array([0.0, 0.1, 0.3, 1.0])
+    rho = regime.norm_ratio(best, value)
+    assert rho[2] == pytest.approx(1)
+    np.testing.assert_allclose(regime.baseline_at(rho, value), best, atol=1e-15)
+    certain = np.array([0.0, 1.0])
+    assert np.isnan(regime.norm_ratio(certain, certain)).all()
+
+
+def test_an_aggregate_lies_on_the_side_of_its_sum():
+    """V S (2 b* - V) there is the mean of the prompts' gains, V's noise included."""
+    rng = np.random.default_rng(0)
+    moments = make_design(rng, 30).moments()
+    moments = replace(moments, value_variance=0.01 * moments.variance)
+    value, best = regime.aggregate_place(moments)
+    mean_norm2 = moments.norm2.mean()
+    np.testing.assert_allclose(
+        value * mean_norm2 * (2 * best - value), regime.oracle_gain(moments).mean()
+    )
+    nothing = Moments(*np.zeros((6, 3)))
+    assert all(map(isnan, regime.aggregate_place(nothing)))
+
+
+def log_linear(parameters, features_PCD, rewards_PC):
+    """Value and moments of a softmax over fixed features: W = features - their mean."""
+    logits = features_PCD @ parameters
+    chance_PC = np.exp(logits - logits.max(1, keepdims=True))
+    chance_PC /= chance_PC.sum(1, keepdims=True)
+    scores = features_PCD - np.einsum("pc,pcd->pd", chance_PC, features_PCD)[:, None]
+    norms2 = (scores**2).sum(-1)
+    value, norm2, reward_norm2 = (
+        (chance_PC * one).sum(1) for one in (rewards_PC, norms2, rewards_PC * norms2)
+    )
+    return value, norm2, reward_norm2
+
+
+def test_at_a_maximum_the_best_baselines_lie_below_the_values_on_average():
+    """E[S (b* - V)] = tr Hess J, which is negative there: right answers' scores shrink."""
+    rng = np.random.default_rng(4)
+    features, rewards = rng.standard_normal((6, 4, 2)), np.eye(4)[rng.integers(0, 4, 6)]
+
+    def value(parameters):
+        return log_linear(parameters, features, rewards)[0].mean()
+
+    found = optimize.minimize(lambda one: -value(one), np.zeros(2), tol=1e-12)
+    assert abs(found.jac).max() < 1e-6
+    assert abs(found.x).max() < 10
+    around = [value(found.x + step) for step in 1e-3 * np.vstack([np.eye(2), -np.eye(2)])]
+    trace = (sum(around) - 4 * value(found.x)) / 1e-6
+    values, norm2, reward_norm2 = log_linear(found.x, features, rewards)
+    assert trace < -0.01
+    np.testing.assert_allclose((reward_norm2 - values * norm2).mean(), trace, rtol=1e-4)
+
+
+def test_the_interval_of_rho_covers_at_its_level():
+    """Binomial at 0.999; where five or more are right and five or more wrong."""
+    rng, hits = np.random.default_rng(3), []
+    for _ in range(10):
+        design = make_design(rng, 60, (0.05, 0.95))
+        moments = design.moments()
+        true = regime.norm_ratio(moments.best_baseline, moments.value)
+        scores, rewards = design._pick(rng, 128)
+        norms2, few = (scores**2).sum(-1), np.minimum(rewards.sum(1), 128 - rewards.sum(1))
+        for x in np.flatnonzero(few >= 5):
+            found = regime.measure_norm_ratio(norms2[x], rewards[x], 0.9)
+            hits.append(found.low <= true[x] <= found.high)
+    assert len(hits) > 500
+    assert stats.binomtest(sum(hits), len(hits), 0.9).pvalue > 0.001
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ([0, 0, 0, 0], (np.nan, np.nan, np.nan)),
+        ([1, 1, 1, 1], (np.nan, np.nan, np.nan)),
+        ([1, 0, 0, 0], (1 / 3, np.nan, np.nan)),
+        ([1, 1, 1, 0], (1 / 2, np.nan, np.nan)),
+    ],
+    ids=["none right", "none wrong", "one right", "one wrong"],
+)
+def test_too_few_right_or_wrong_completions(rewards, expected):
+    found = regime.measure_norm_ratio(np.array([1.0, 2, 3, 4]), np.array(rewards), 0.95)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_wrong_completions_without_a_score_give_no_rho():
+    norms2, rewards = np.array([[1.0, 2, 0, 0], [1, 1, 0, 0]])
+    assert np.isnan(regime.measure_norm_ratio(norms2, rewards, 0.95)).all()
+
+
+def test_an_end_that_no_table_can_hold_is_unknown():
+    """Student's tail at one degree and 0.9995 is 1273 standard errors."""
+    norms2, rewards = np.array([[1.0, 9, 4, 4.1], [1, 1, 0, 0]])
+    known, unknown = (
+        regime.measure_norm_ratio(norms2, rewards, level) for level in (0.9, 0.9995)
+    )
+    assert 0 < known.low < known.value < known.high
+    assert unknown.value == known.value == pytest.approx(5 / 4.05)
+    assert np.isnan(unknown[1:]).all()

@@ -1,0 +1,110 @@
+"""A model that is lent: measured in evaluation mode, and given back as it was."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from models import random_model
+from mse_lab.errors import InputError
+from mse_lab.policy.fingerprint import fingerprint_in_memory
+from mse_lab.policy.lent_model import lend_policy
+from mse_lab.probe.probe_files import parse_probe
+
+LEAST = {"model": {"path": "x"}, "prompts": {"source": "y"}}
+
+
+class Tokenizer:
+    eos_token_id = 2
+
+
+@pytest.fixture
+def probe():
+    return parse_probe(LEAST, "test")
+
+
+@pytest.fixture
+def model():
+    """In the midst of training: a part of it in evaluation mode, a part frozen."""
+    model = random_model("qwen2").train().requires_grad_(True)
+    model.model.layers[0].eval()
+    model.model.embed_tokens.requires_grad_(False)
+    model.model.norm.weight.grad = torch.ones_like(model.model.norm.weight)
+    return model
+
+
+def state_of(model):
+    """All that a trainer rests on, but for the weights."""
+    return (
+        [module.training for module in model.modules()],
+        [(one.requires_grad, one.grad is None) for one in model.parameters()],
+        [(one.dtype, one.device) for one in model.parameters()],
+        [len(module._forward_hooks) for module in model.modules()],
+        [len(module._forward_pre_hooks) for module in model.modules()],
+    )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_model_comes_back_as_it_was(model, probe, fails):
+    before, weights = state_of(model), copy.deepcopy(model.state_dict())
+    gradient = model.model.norm.weight.grad
+    caller = pytest.raises(ZeroDivisionError) if fails else torch.no_grad()
+    with caller, lend_policy(probe, model, Tokenizer()) as policy:
+        assert not any(module.training for module in model.modules())
+        assert not any(one.requires_grad for one in model.parameters())
+        with policy.differentiable():
+            policy.logits(torch.tensor([[3, 4]]), kept=1).sum().backward()
+        1 / (not fails)
+    assert state_of(model) == before
+    assert model.model.norm.weight.grad is gradient
+    assert (gradient == 1).all()
+    assert all(torch.equal(weights[name], one) for name, one in model.state_dict().items())
+
+
+def test_what_is_frozen_does_not_count(model, probe):
+    with lend_policy(probe, model, Tokenizer()) as policy:
+        trained = set(policy.parameters)
+    assert "model.embed_tokens.weight" not in trained
+    assert len(trained) == len(list(model.parameters())) - 1
+    with lend_policy(probe, model.requires_grad_(False), Tokenizer()) as policy:
+        assert len(policy.parameters) == len(list(model.parameters()))
+
+
+def test_end_tokens_are_the_model_s_and_the_tokenizer_s(model, probe):
+    with lend_policy(probe, model, Tokenizer()) as policy:
+        assert policy.end_tokens == (1, 2)
+
+
+def test_any_change_of_the_weights_is_seen_in_the_fingerprint(model):
+    before = fingerprint_in_memory(model)
+    assert fingerprint_in_memory(copy.deepcopy(model)) == before
+    for parameter in (model.model.norm.weight, model.lm_head.weight):
+        with torch.no_grad():
+            parameter.flatten()[-1] += 1
+        assert fingerprint_in_memory(model) != before
+        before = fingerprint_in_memory(model)
+
+
+class Wrapper(nn.Module):
+    """What a trainer may put around a model."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.module = model
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Wrapper, "model = Wrapper: no model of transformers; give one, without what"),
+        (lambda model: transformers.BertModel(transformers.BertConfig(
+            hidden_size=8, num_attention_heads=2, num_hidden_layers=1, vocab_size=9,
+            intermediate_size=8)), "BertModel takes no logits_to_keep"),
+    ],
+    ids=["wrapped", "encoder"],
+)  # fmt: skip
+def test_what_cannot_be_measured_is_refused(model, probe, make, message):
+    with pytest.raises(InputError, match=message), lend_policy(probe, make(model), None):
+        pass

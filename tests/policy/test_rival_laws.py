@@ -1,0 +1,202 @@
+"""Rival laws: never likelier than the policy where it draws, likelier where it does not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from enumerated import enumerate_policy
+from models import random_policy
+from mse_lab.policy import rival_laws as rivals
+from mse_lab.policy import sampling as drawing
+from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.rival_laws import (
+    REPEATS,
+    RIVALS,
+    copying,
+    rival_ratios,
+    tilted,
+    warn_of_rival,
+)
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.streams import uniforms
+from mse_lab.results.checks import check_rivals
+from results.test_checks import top_p
+
+PROMPT, OTHER = [3, 4, 5, 6], [3, 7, 5, 6]
+COUNT = 2048
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return random_policy(batch=COUNT)
+
+
+def draw_many(policy, prompt=PROMPT, count=COUNT, seed=0):
+    return draw(policy, prompt, uniforms(seed, "a", "replicate", range(count), 6), "a")
+
+
+def ratios_of(policy, drawn, prompt=PROMPT):
+    log_probs_N = sequence_log_probs(policy, prompt, drawn).numpy()
+    return rival_ratios(policy, prompt, drawn, log_probs_N)
+
+
+def holds(policy, drawn):
+    return check_rivals(ratios_of(policy, drawn)[None]).ok
+
+
+def one_completion(tokens, positions):
+    """Pad the tokens of one completion."""
+    row = np.zeros((1, positions), dtype=np.int64)
+    row[0, : len(tokens)] = tokens
+    return Completions(row, np.array([len(tokens)]), np.zeros(1), np.array([True]))
+
+
+def test_every_ratio_is_one_on_average():
+    """Over all completions of two tokens, weighted by their exact probabilities."""
+    policy = random_policy(vocabulary=5, ends=(1,))
+    exact = enumerate_policy(policy, PROMPT[:2], 5, 2, reward=lambda tokens: 0)
+    means = np.zeros(len(RIVALS))
+    for tokens, probability in zip(exact.completions, exact.probabilities, strict=True):
+        ratios = ratios_of(policy, one_completion(tokens, 2), PROMPT[:2])
+        means += probability * np.exp(ratios)
+    np.testing.assert_allclose(means, 1, rtol=1e-10)
+
+
+def test_copying_is_one_on_average_after_what_came_before():
+    policy = random_policy(vocabulary=5, ends=(1,))
+    exact = enumerate_policy(policy, PROMPT[:2], 5, 2, reward=lambda tokens: 0)
+    log_probs = np.log(exact.probabilities)
+    types = [one_completion(tokens, 2) for tokens in exact.completions]
+    before = [0, 3, 0]
+    for share in REPEATS:
+        earlier = concatenate([types[index] for index in before])
+        start = copying(earlier, log_probs[before], share)
+        mean = 0.0
+        for index, one in enumerate(types):
+            ratio = copying(concatenate([earlier, one]), log_probs[[*before, index]], share)
+            mean += exact.probabilities[index] * np.exp(ratio - start)
+        np.testing.assert_allclose(mean, 1, rtol=1e-10)
+
+
+def test_copying_by_hand():
+    """Of two equal completions of probability 1/4: 0.7 + 0.3 * 1/1 / 0.25 = 1.9."""
+    one = one_completion([2, 1], 2)
+    both = concatenate([one, one])
+    ratio = copying(both, np.log([0.25, 0.25]), 0.3)
+    np.testing.assert_allclose(np.exp(ratio), 1.9)
+
+
+def test_a_tilt_by_hand():
+    """Half the temperature squares probabilities: q = (9, 1)/10 of pi = (3, 1)/4."""
+    log_probs = torch.tensor([[[0.75, 0.25]]], dtype=torch.float64).log()
+    ratios = tilted(log_probs, torch.tensor([[0]]), (1,)).exp()
+    half = RIVALS.index("0.5 times the temperature")
+    np.testing.assert_allclose(ratios[half], 0.9 / 0.75)
+    # End tokens four times as often: 3/(3 + 4) of token 0, over 3/4.
+    often = RIVALS.index("end tokens 4.0 times as often")
+    np.testing.assert_allclose(ratios[often], (3 / 7) / (3 / 4))
+
+
+def test_batches_change_nothing(monkeypatch, policy):
+    drawn = draw_many(policy)
+    whole = ratios_of(policy, drawn)
+    monkeypatch.setattr(rivals, "LOGITS", 500)
+    np.testing.assert_allclose(ratios_of(policy, drawn), whole, rtol=1e-9)
+
+
+def test_only_some_tokens_are_examined_but_all_copies(monkeypatch, policy):
+    drawn = draw_many(policy)
+    whole = ratios_of(policy, drawn)
+    monkeypatch.setattr(rivals, "EXAMINED", 1000)
+    some = ratios_of(policy, drawn)
+    tilts = len(RIVALS) - len(REPEATS)
+    assert not np.allclose(some[:tilts], whole[:tilts])
+    np.testing.assert_array_equal(some[tilts:], whole[tilts:])
+
+
+def test_honest_sampling_passes(policy):
+    assert holds(policy, draw_many(policy))
+
+
+def test_false_alarms_are_as_rare_as_promised(policy):
+    """Of 200 honest samples, a mean ratio of 20 in one of twenty at most.
+
+    So many that the binomial law with 1/20 exceeds them with probability 1e-6 are allowed.
+    """
+    drawn = draw_many(policy, count=200 * 32)
+    alarms = 0
+    for start in range(0, len(drawn), 32):
+        ratios = ratios_of(policy, drawn[start : start + 32])
+        alarms += np.logaddexp.reduce(ratios) - np.log(len(ratios)) >= np.log(20)
+    assert alarms <= stats.binom.isf(1e-6, 200, 1 / 20)
+
+
+def top_k(log_probs, count):
+    lowest = log_probs.topk(count).values[:, -1:]
+    return torch.log_softmax(log_probs.masked_fill(log_probs < lowest, -torch.inf), -1)
+
+
+def never_ending(log_probs):
+    kept = log_probs.clone()
+    kept[:, [1, 2]] = -torch.inf
+    return torch.log_softmax(kept, dim=-1)
+
+
+WARPED = {
+    "top-p 0.9": lambda log_probs: top_p(log_probs, 0.9),
+    "top-p 0.95": lambda log_probs: top_p(log_probs, 0.95),
+    "top-k 5": lambda log_probs: top_k(log_probs, 5),
+    "temperature 0.7": lambda log_probs: torch.log_softmax(log_probs / 0.7, dim=-1),
+    "temperature 1.3": lambda log_probs: torch.log_softmax(log_probs / 1.3, dim=-1),
+    "ends ignored": never_ending,
+}
+
+
+@pytest.mark.parametrize("warp", WARPED)
+def test_another_law_is_caught(monkeypatch, policy, warp):
+    honest = drawing.next_log_probabilities
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            drawing,
+            "next_log_probabilities",
+            lambda *given: WARPED[warp](honest(*given)),
+        )
+        drawn = draw_many(policy)
+    assert not holds(policy, drawn)
+
+
+def test_another_prompt_is_caught(policy):
+    assert not holds(policy, draw_many(policy, OTHER))
+
+
+def test_another_model_is_caught(policy):
+    other = random_policy(batch=COUNT, tied=False)
+    assert not holds(policy, draw_many(other))
+
+
+def test_the_same_draws_twice_are_caught(policy):
+    """As a sampler gives them that is called twice with one seed; completions are long."""
+    long = replace(policy, end_tokens=(1,), temperature=2.0)
+    drawn = draw_many(long, count=32)
+    assert holds(long, drawn)
+    assert not holds(long, concatenate([drawn, drawn]))
+
+
+def test_choosing_by_length_is_caught(policy):
+    """As where a trainer leaves out the completions that were cut."""
+    drawn = draw_many(policy)
+    kept = np.flatnonzero(drawn.ended_N)
+    ended = concatenate([drawn[row : row + 1] for row in kept])
+    assert not holds(policy, ended)
+
+
+def test_the_warning_names_the_rival():
+    ratios_PR = np.zeros((2, len(RIVALS)))
+    ratios_PR[:, 2] = 20
+    words = warn_of_rival(ratios_PR)
+    assert RIVALS[2] in words
+    assert "e^40" in words

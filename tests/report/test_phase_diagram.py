@@ -1,0 +1,152 @@
+"""The phase diagram: what is read off the tables, and the command that draws it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import run_mse
+from mse_lab.answers.measured_run import read_run
+from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.regime import aggregate_place, oracle_gain
+from mse_lab.report.phase_diagram import MEETING_SIZES, compose_phase, read_dots
+from mse_lab.results.files import write_table
+from mse_lab.results.records import Record
+from written_runs import simulate, write_run
+
+
+@pytest.fixture(scope="module")
+def pools():
+    """Prompts on both sides of the line, one of which is never right."""
+    found = simulate(prompts=20, values=(0.2, 0.95))
+    for rewards in (found.rewards_PN, found.reference_rewards_PN):
+        rewards[0] = 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(pools, tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("phase") / "one", pools, "tiny/base")
+
+
+def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
+    [dots] = read_dots([folder])
+    law = read_run(folder).mse.set_index(["estimator", "group_size"])["law"]
+    vanilla, oracle = law["vanilla", 4], law["oracle", 4]
+    expected = (vanilla - oracle) / (vanilla + oracle)
+    assert dots.gain_shares.sum() == pytest.approx(expected, rel=1e-8)
+    gains = oracle_gain(pool_moments(pools))
+    np.testing.assert_array_equal(np.sign(dots.gain_shares), np.sign(gains))
+    assert len(set(np.sign(gains[1:]))) == 2
+
+
+def test_the_legend_says_the_run_s_own_ordering(folder):
+    """At that crossing the laws are equal, by the tables of whole group sizes."""
+    [dots] = read_dots([folder])
+    law = read_run(folder).laws.set_index(["group_size", "estimator"])["law"].unstack()
+    words = dots.describe()
+    ratio = law["vanilla"][4] / law["oracle"][4]
+    assert words.startswith(f"vanilla {ratio:.2f} × oracle, ")
+    better = law["grpo"] < law["vanilla"]
+    start = float(words.split("G = ")[1].split()[0])
+    assert better[~better].index.max() < start < better[better].index.min()
+    none = dots._replace(moments=replace(dots.moments, value=3 * dots.moments.value))
+    assert none.describe().endswith("above GRPO-type at no G")
+
+
+def test_baselines_follow_from_rho_where_it_is_known(folder):
+    [dots], table = read_dots([folder]), Record(folder).read("prompts.csv")
+    value, (best, low, high) = table["value"], dots.baselines.T
+    rho = best / (1 - best) * (1 - value) / value
+    np.testing.assert_allclose(rho[1:], table["rho"][1:])
+    assert (low[1:] < best[1:]).all()
+    assert (best[1:] < high[1:]).all()
+    assert best[0] == 0
+    assert math.isnan(low[0])
+
+
+def drawn_lines(figure):
+    return [line for line in figure.axes[0].lines if line.get_marker() == "None"]
+
+
+def test_a_cross_lies_on_the_side_of_its_run(folder):
+    [dots] = read_dots([folder])
+    [axes] = compose_phase([dots]).axes
+    crosses = [line for line in axes.lines if line.get_marker() == "P"]
+    [(value, best)] = [line.get_xydata()[0] for line in crosses]
+    assert (value, best) == aggregate_place(dots.moments)
+    assert (best > value / 2) == (dots.gain_shares.sum() > 0)
+
+
+def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_path):
+    graded = replace(
+        pools,
+        rewards_PN=2 * pools.rewards_PN - 1,
+        reference_rewards_PN=2 * pools.reference_rewards_PN - 1,
+    )
+    [dots] = read_dots([write_run(tmp_path / "graded", graded)])
+    [binary] = read_dots([folder])
+    assert (dots.binary, binary.binary) == (False, True)
+    assert len(drawn_lines(compose_phase([dots]))) == 2
+    assert len(drawn_lines(compose_phase([binary]))) == 2 + len(MEETING_SIZES)
+    np.testing.assert_array_equal(dots.baselines[:, 0], dots.moments.best_baseline)
+
+
+def test_tables_without_rho_have_dots_and_no_intervals(folder, tmp_path):
+    prompts, kept = Record(folder).read("prompts.csv"), tmp_path / "old"
+    write_table(kept / "prompts.csv", prompts.drop(columns=["rho", "rho_low", "rho_high"]))
+    for name in ("mse.csv", "config.yaml"):
+        (kept / name).write_bytes((folder / name).read_bytes())
+    [dots] = read_dots([kept])
+    np.testing.assert_allclose(dots.baselines[:, 0], prompts["best_baseline"])
+    assert np.isnan(dots.baselines[:, 1:]).all()
+
+
+def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
+    for name in ("mse.csv", "prompts.csv"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    told = refused("figure", "--phase", tmp_path)
+    assert told.endswith("config.yaml is missing; name the folder of a run")
+
+
+def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
+    other = write_run(folder.parent / "two", pools, "tiny/base")
+    assert run_mse.main(["figure", "--phase", str(folder), str(other)]) == 0
+    written = [folder / "phase.png", folder / "phase.pdf"]
+    assert capsys.readouterr().out.splitlines() == [f"{one} written" for one in written]
+    assert all(one.stat().st_size > 5000 for one in written)
+    [first, second] = read_dots([folder, other])
+    assert (first.label, second.label) == ("Base, one", "Base, two")
+
+
+def test_the_same_tables_give_the_same_bytes(folder, tmp_path):
+    for suffix in ("pdf", "svg"):
+        paths = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
+        for path in paths:
+            run_mse.main(["figure", "--phase", str(folder), "--out", str(path)])
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
+    record, numbers = Record(tmp_path), ["mse", "mse_low", "mse_high", "law", "law_low",
+                                         "law_high"]  # fmt: skip
+    point = {"probe": ["some"], "estimator": "grpo", "group_size": 4, "replicates": 2}
+    write_table(
+        record.path("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+    )
+    prompts = {"prompt": ["a"], "category": "", "value": 0.5}
+    write_table(record.path("prompts.csv"), pd.DataFrame(prompts))
+    assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
+
+
+def test_a_run_without_noise_is_drawn(pools, tmp_path):
+    """All completions of all prompts are wrong: nothing to compare, and no place."""
+    nothing = replace(
+        pools,
+        rewards_PN=0 * pools.rewards_PN,
+        reference_rewards_PN=0 * pools.reference_rewards_PN,
+    )
+    folder = write_run(tmp_path / "none", nothing)
+    assert run_mse.main(["figure", "--phase", str(folder)]) == 0

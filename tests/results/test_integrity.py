@@ -1,0 +1,182 @@
+"""A damaged file of a result is named in one line, whoever reads it and whatever it is."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.report.probe_list import list_probes
+from mse_lab.results.files import write_arrays, write_json, write_table
+from mse_lab.results.integrity import is_there, read, read_arrays
+from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
+
+
+def in_its_place(path):
+    path.unlink()
+    path.mkdir()
+
+
+def pipe_in_its_place(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def cut(content):
+    """Cut near the middle, but not between two rows, which only a manifest tells."""
+    return content[: len(content) // 2].removesuffix(b"\n")
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(cut(path.read_bytes())),
+    "binary": lambda path: path.write_bytes(bytes(range(256))),
+    "a folder": in_its_place,
+    "a pipe": pipe_in_its_place,
+}
+
+
+@pytest.mark.parametrize("manifest", [True, False], ids=["manifest", "no manifest"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", [*FROM_POOLS, *FROM_MODEL, MANIFEST])
+def test_whatever_is_damaged_is_named(copy, name, damage, manifest):
+    if not manifest:
+        copy.path(MANIFEST).unlink()
+        if name == MANIFEST:
+            return
+    DAMAGES[damage](copy.path(name))
+    says = copy.damage()
+    assert says.startswith(f"{copy.path(name)}: damaged (")
+    if name in FROM_POOLS:
+        remedy = "python run_mse.py run PROBE makes it again from pools.npz"
+    else:
+        remedy = "restore it, or measure again with python run_mse.py run PROBE --fresh"
+    assert says.endswith(f"; {remedy}")
+    assert "\n" not in says
+
+
+def test_a_manifest_tells_a_single_digit(copy):
+    path = copy.path("mse.csv")
+    text = path.read_text()
+    path.write_text(text[:-2] + ("1" if text[-2] != "1" else "2") + "\n")
+    assert "its checksum is not the one in manifest.json" in copy.damage()
+    copy.path(MANIFEST).unlink()
+    assert not copy.damage()
+
+
+def test_the_manifest_knows_every_file_and_what_is_absent_is_no_damage(copy):
+    """All but what no repetition gives again."""
+    written = {path.name for path in copy.folder.iterdir()}
+    known = set(json.loads(copy.path(MANIFEST).read_text()))
+    assert known == set(REPEATABLE) == written - {MANIFEST, "environment.json"}
+    for name in ("pools.npz", "errors.npz", "completions.jsonl"):
+        copy.path(name).unlink()
+    assert not copy.damage()
+    output = copy.folder.parent / "f.svg"
+    assert run_mse.main(["figure", str(copy.folder), "--out", str(output)]) == 0
+
+
+COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
+
+
+def put(command, project, copy):
+    """Put a run to a command."""
+    if command in ("run", "plan"):
+        probe = project / "probes/small.yaml"
+        return run_mse.main([command, str(probe), "--out", str(copy.folder.parent)])
+    out = ["--out", str(copy.folder / "f.svg")] if command == "figure" else []
+    return run_mse.main([command, str(copy.folder), *out])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_reads_a_whole_run(command, project, copy, capsys):
+    assert put(command, project, copy) == 0
+    assert "damaged" not in str(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *((command, "mse.csv") for command in COMMANDS if command not in ("run", "plan")),
+        *(
+            (command, "pools.npz")
+            for command in ("run", "plan", "claims", "advise", "report")
+        ),
+        ("run", "completions.jsonl"),
+        ("run", "diagnostics.json"),
+        ("plan", "config.yaml"),
+        ("figure", "checks.json"),
+        ("report", "environment.json"),
+    ],
+)
+def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
+    DAMAGES["cut"](copy.path(name))
+    assert put(command, project, copy) == 2
+    said = capsys.readouterr().err
+    assert f"{copy.path(name)}: damaged" in said
+    assert said.count("\n") == 1
+
+
+def test_the_list_says_so_and_goes_on(project, copy):
+    assert " finished " in list_probes(project, copy.folder.parent)
+    DAMAGES["cut"](copy.path("errors.npz"))
+    assert "  damaged  " in list_probes(project, copy.folder.parent)
+
+
+def test_a_fresh_start_measures_again(project, copy, capsys):
+    expected = copy.path("mse.csv").read_bytes()
+    DAMAGES["cut"](copy.path("mse.csv"))
+    DAMAGES["cut"](copy.path("config.yaml"))
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    assert run_mse.main([*words, "--fresh"]) == 0
+    assert copy.path("mse.csv").read_bytes() == expected
+    assert not copy.damage()
+    in_its_place(copy.path("mse.csv"))
+    assert run_mse.main([*words, "--fresh"]) == 2
+    assert "mse.csv: cannot be removed: Is a directory" in capsys.readouterr().err
+
+
+def test_parts_of_two_runs_are_told_apart(copy, capsys):
+    copy.path(MANIFEST).unlink()
+    write_table(copy.path("prompts.csv"), copy.read("prompts.csv")[:2])
+    assert run_mse.main(["report", str(copy.folder)]) == 2
+    assert "are not of one run; restore" in capsys.readouterr().err
+
+
+def test_wide_rewards_are_refused_in_a_sentence(copy, capsys):
+    copy.path(MANIFEST).unlink()
+    arrays = read_arrays(copy.path("pools.npz"))
+    write_arrays(
+        copy.path("pools.npz"), {**arrays, "rewards_PN": arrays["rewards_PN"] + 1e300}
+    )
+    for command in ("claims", "advise", "report"):
+        assert run_mse.main([command, str(copy.folder)]) == 2
+        said = capsys.readouterr().err
+        assert "rewards_PN: holds 1e+300" in said
+        assert said.count("\n") == 1
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """Root may read everything, so it is refused by hand."""
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    write_json(tmp_path / "checks.json", {})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"checks\.json: may not be read; allow it"):
+        read(tmp_path / "checks.json")
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(
+        InputError, match=r"checks\.json: cannot be read: Permission denied"
+    ):
+        is_there(tmp_path / "checks.json")
+
+
+def test_a_missing_file_is_called_missing(copy):
+    assert not is_there(copy.folder / "none")
+    assert not is_there(copy.path("mse.csv") / "none")
+    with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
+        read(copy.folder / "none/laws.csv")

@@ -1,0 +1,60 @@
+"""Tables of a result hold what a run writes, or are refused; names stay texts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.results.files import write_table
+from mse_lab.results.integrity import read
+from mse_lab.results.inventory import MANIFEST
+
+NAMES = ["NA", "nan", "001", "true", "1e5", "none", "", "NULL", "a,b", '"', "-1", " x"]
+
+
+def test_names_stay_what_they_are(tmp_path):
+    prompts = pd.DataFrame({"prompt": NAMES, "category": NAMES[::-1], "value": 0.5})
+    write_table(tmp_path / "prompts.csv", prompts)
+    found = read(tmp_path / "prompts.csv")
+    assert found["prompt"].tolist() == NAMES
+    assert found["category"].tolist() == NAMES[::-1]
+
+
+@pytest.mark.parametrize("name", NAMES[:6])
+def test_a_runs_name_stays_what_it_is(copy, name, capsys):
+    copy.path(MANIFEST).unlink()
+    table = copy.read("mse.csv").assign(probe=name)
+    write_table(copy.path("mse.csv"), table)
+    assert run_mse.main(["claims", str(copy.folder)]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: ")
+    assert copy.read("mse.csv")["probe"].unique().tolist() == [name]
+
+
+def cell(column, value):
+    """Put a value at the top of a column of `mse.csv`."""
+
+    def change(table):
+        return table.assign(**{column: [value, *table[column][1:]]})
+
+    return change
+
+
+TABLES = {
+    "no column law_low": lambda table: table.drop(columns="law_low"),
+    "no rows": lambda table: table[:0],
+    "column mse holds what is no such number": cell("mse", "many"),
+    "column group_size holds what is no such number": cell("group_size", 2.5),
+    "column replicates holds what is no such number": cell("replicates", -1),
+    "column law holds inf": cell("law", np.inf),
+    "column mse_low holds 1e\\+300": cell("mse_low", 1e300),
+}
+
+
+@pytest.mark.parametrize("says", TABLES)
+def test_tables_that_no_run_writes_are_refused(copy, says):
+    path = copy.path("mse.csv")
+    write_table(path, TABLES[says](copy.read("mse.csv")))
+    copy.path(MANIFEST).unlink()
+    with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
+        read(path)

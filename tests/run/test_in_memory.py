@@ -1,0 +1,220 @@
+"""A model in memory: measured as the command measures its checkpoint."""
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import pandas as pd
+import pytest
+import torch
+import transformers
+
+import mse_lab
+import run_mse
+from models import random_model, write_adapter
+from mse_lab import public_api
+from mse_lab.errors import InputError
+from mse_lab.results.files import write_table
+
+ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
+SETTINGS = {
+    "group_sizes": [2, 4],
+    "sampling": {"max_new_tokens": 2},
+    "pool": {"reference": 16, "replicate": 8},
+    "interval": {"resamples": 100},
+    "progress": False,
+}
+
+
+@pytest.fixture(scope="module")
+def parts(checkpoint):
+    """The model and the tokenizer of the fixture `project`."""
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    return [one.from_pretrained(checkpoint) for one in classes]
+
+
+def measure(parts, prompts=ROWS, reward="integer", **changes):
+    return mse_lab.measure(*parts, prompts, reward, **(SETTINGS | changes))
+
+
+@pytest.fixture(scope="module")
+def result(parts):
+    return measure(parts, name="small")
+
+
+def same(table, path, folder):
+    write_table(folder / "table.csv", table)
+    return (folder / "table.csv").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv"])
+def test_the_same_as_the_command_on_the_checkpoint(name, result, project, tmp_path):
+    assert same(result.tables[name], project / "results/small" / name, tmp_path)
+
+
+def test_checks_and_warnings_are_those_of_the_command(result, project):
+    from mse_lab.results.records import Record
+
+    written = Record(project / "results/small").read_checks()
+    assert [vars(one) for one in result.checks] == [vars(one) for one in written.checks]
+    assert result.warnings == written.warnings
+    assert result.warnings
+
+
+def test_a_probe_s_result_in_memory(tmp_path):
+    """tiny/base, its first three prompts, in the template of the probe."""
+    root, tiny = Path(run_mse.__file__).parent, "probes/tiny/base"
+    rows = pd.read_json(root / "probes/prompts/arithmetic-tiny.jsonl", lines=True)[:3]
+    pool, words = {"reference": 32, "replicate": 128}, ["--set", "prompts.limit=3"]
+    for key, size in pool.items():
+        words += ["--set", f"pool.{key}={size}"]
+    assert run_mse.main(["run", "tiny/base", *words, "--out", str(tmp_path)]) == 0
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    parts = [one.from_pretrained(root / tiny) for one in classes]
+    found = mse_lab.measure(
+        *parts, rows, "integer", template="plain", pool=pool, name="tiny/base"
+    )
+    assert same(found.mse, tmp_path / "tiny/base/mse.csv", tmp_path)
+
+
+def test_nothing_is_written_and_nothing_shown(parts, result, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert measure(parts, name="small").mse.equals(result.mse)
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_folder_holds_a_finished_run(parts, result, project, tmp_path):
+    """Which is gone on with, found when it is done, and not taken for another model's."""
+    out, measured, stop = tmp_path / "step-100", [], {"3"}
+
+    def reward(text, prompt):
+        measured.append(prompt["id"])
+        if prompt["id"] in stop:
+            raise KeyboardInterrupt
+        return float(text.strip() == "2")
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(parts, reward=reward, out=out)
+    stop.clear()
+    measured.clear()
+    found = measure(parts, reward=reward, out=str(out))
+    assert set(measured) == {"3"}
+    written = {path.name for path in (project / "results/small").iterdir()}
+    assert {path.name for path in out.iterdir()} == written - {"advice.json"}
+    measured.clear()
+    again = measure(parts, reward=reward, out=out)
+    assert not measured
+    assert again.mse.equals(found.mse)
+    assert again.warnings == found.warnings
+    assert run_mse.main(["claims", str(out)]) == 0
+    other = random_model("qwen2", vocabulary=4, eos_token_id=0)
+    other.name_or_path = parts[0].name_or_path
+    with pytest.raises(InputError, match="its checkpoint has changed since: model"):
+        measure([other, parts[1]], reward=reward, out=out)
+
+
+def reward_of_parity(text, prompt):
+    return len(text) % 2
+
+
+def test_texts_need_no_answers(parts, result):
+    """With a function as the reward; their ids are their places."""
+    texts = [row["problem"] for row in ROWS]
+    found = measure(parts, texts, reward_of_parity, name="small")
+    assert list(found.prompts["prompt"]) == ["prompt-0000", "prompt-0001", "prompt-0002"]
+    rows = pd.DataFrame({"id": found.prompts["prompt"], "problem": texts})
+    assert measure(parts, rows, reward_of_parity, name="small").mse.equals(found.mse)
+
+
+def test_frozen_parameters_are_left_out_as_by_patterns(parts):
+    model = parts[0]
+    by_pattern = measure(parts, parameters=["mlp"])
+    try:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("mlp" in name)
+        frozen = measure(parts)
+        assert [one.requires_grad for _, one in model.named_parameters()].count(True) == 6
+    finally:
+        model.requires_grad_(True)
+    assert frozen.mse.equals(by_pattern.mse)
+
+
+def test_an_adapter_of_peft_is_that_of_the_command(parts, project, checkpoint, tmp_path):
+    adapter = write_adapter(checkpoint, tmp_path / "adapter")
+    words = ["--set", f"model.adapter={adapter}", "--out", str(tmp_path)]
+    assert run_mse.main(["run", str(project / "probes/small.yaml"), *words]) == 0
+    import peft
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
+    with warnings.catch_warnings(action="ignore"):
+        model = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True)
+    found = measure([model, parts[1]], name="small")
+    assert same(found.mse, tmp_path / "small/mse.csv", tmp_path)
+
+
+def test_a_model_in_training_comes_back_as_it_was(parts, result):
+    model = parts[0].train()
+    gradients = {name: torch.ones_like(one) for name, one in model.named_parameters()}
+    for name, one in model.named_parameters():
+        one.grad = gradients[name]
+    with torch.no_grad():
+        found = measure(parts, name="small")
+    assert model.training
+    assert all(one.requires_grad for one in model.parameters())
+    assert all(one.grad is gradients[name] for name, one in model.named_parameters())
+    assert found.mse.equals(result.mse)
+
+
+def fails(text, prompt):
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompts": "1 2"}, r"prompts = '1 2': give texts, mappings"),
+        ({"prompts": None}, r"prompts = None: give texts"),
+        ({"prompts": []}, r"prompts = \[\]: give texts"),
+        ({"prompts": [3]}, r"prompts = \[3\]: give texts"),
+        ({"prompts": ["1 2"]}, r"prompts\[0\]: answer is missing or empty"),
+        ({"prompts": [{"question": "1"}]}, r"prompts\[0\]: problem is missing"),
+        ({"prompts": ROWS * 2}, r"prompts\[3\]: id 1 stands twice"),
+        ({"reward": "intger"}, "reward = intger: no such reward; did you mean integer"),
+        ({"reward": fails}, "reward = .*:fails: failed on prompt 1: ZeroDivisionError"),
+        ({"reward": 3}, "reward = 3: give a name or a function"),
+        ({"pool": {"replicat": 8}}, r"measure: unknown key pool.replicat; did you mean"),
+        ({"group_sizes": [3]}, "measure: pool.replicate = 8: must be a multiple"),
+        ({"template": "plan"}, "prompts.template = plan: neither a template nor a file"),
+        ({"estimators": ["grop"]}, "unknown grop; did you mean grpo"),
+        ({"parameters": ["none"]}, "'none' matches none"),
+        ({"chat": True}, "the tokenizer has no chat template"),
+    ],
+    # Not a function's own name, which is another one in every process.
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_used_is_one_line(parts, changes, message):
+    with pytest.raises(InputError, match=message):
+        measure(parts, **changes)
+
+
+def test_what_follows_is_there(result):
+    assert result.advice is result.advise()
+    assert {"statement", "verdict"} <= set(result.claims().columns)
+    above, below = result.plot().axes
+    assert (above.get_ylabel(), below.get_ylabel()) == (
+        "MSE of the gradient", "Ratio to oracle",
+    )  # fmt: skip
+    failed = replace(result, checks=(replace(result.checks[0], ok=False),))
+    assert "A CHECK FAILED" in failed.plot().axes[0].get_title()
+
+
+def test_the_lines_that_are_shown(parts, tmp_path, monkeypatch):
+    """Those of the module's docstring, on a model that is there."""
+    monkeypatch.chdir(tmp_path)
+    lines = re.search(r"(    .+\n)+", public_api.__doc__)[0]
+    names = dict(zip(("model", "tokenizer"), parts, strict=True))
+    exec(dedent(lines), names | {"prompts": ["1", "2 1", "3"], "reward": reward_of_parity})
+    assert (tmp_path / "mse.png").stat().st_size > 5000

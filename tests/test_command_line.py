@@ -1,0 +1,96 @@
+"""The words of the command line: understood as they are meant."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mse_lab import command_line
+from mse_lab.command_line import RESULTS, ROOT, parse
+from mse_lab.errors import InputError
+
+
+def test_settings_and_names_are_taken_in_order():
+    found = parse(["run", "one", "two", "--set", "a=1", "--set", "b=2", "--out", "here"])
+    assert (found.probes, found.set) == (["one", "two"], ["a=1", "b=2"])
+    assert (found.out, found.fresh) == (Path("here"), False)
+    assert parse(["plan", "one"]).out == RESULTS
+    assert parse(["figure"]).runs == []
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The folder of a project, and another one where one works."""
+    monkeypatch.setattr(command_line, "ROOT", tmp_path / "project")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "project"
+
+
+def make_folders(*folders, run=False):
+    for folder in map(Path, folders):
+        folder.mkdir(parents=True, exist_ok=True)
+        if run:
+            (folder / "config.yaml").touch()
+
+
+def test_a_run_is_a_folder_or_a_probe_s_name_or_file(project):
+    """What holds a run goes before what does not; what is neither is left to be refused."""
+    make_folders("results/tiny/base", "results/mine", "mine")
+    words = ["claims", "tiny/base", "probes/tiny/base.yaml", "mine.yaml", "tiny/none"]
+    mine, base = Path("results/mine"), Path("results/tiny/base")
+    assert parse(words).runs == [base, base, Path("mine"), Path("tiny/none")]
+    make_folders(mine, run=True)
+    assert parse(["claims", "mine", "mine.yaml"]).runs == [mine, mine]
+    make_folders("mine", run=True)
+    assert parse(["claims", "mine"]).runs == [Path("mine")]
+    assert parse(["analyse", "pools.npz"]).source == Path("pools.npz")
+
+
+def test_the_project_s_runs_are_found_from_anywhere(project):
+    """After those of the working folder."""
+    there, here = project / "results/tiny/base", Path("results/tiny/base")
+    make_folders(there, run=True)
+    assert parse(["advise", "tiny/base"]).run == there
+    make_folders(here, run=True)
+    assert parse(["advise", "tiny/base"]).run == here
+
+
+def test_what_advice_is_asked_for():
+    found = parse(["advise", "tiny/base", "--at", "8, 16", "--budget", "4096"])
+    assert (found.at, found.budget, found.json) == ([8, 16], 4096, False)
+    assert parse(["advise", "tiny/base"]).at == []
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [("--at", "8,x"), ("--at", "1"), ("--at", ""), ("--at", "9" * 5000), ("--budget", "0")],
+)
+def test_sizes_and_budgets_that_make_no_sense(option, text):
+    with pytest.raises(InputError, match=rf"argument {option}: .*see .* --help"):
+        parse(["advise", "tiny/base", option, text])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("mse-lab ad", ["advise "]),
+        ("mse-lab run tiny/i", ["tiny/icl", "tiny/instruct"]),
+        ("mse-lab report qwen/ba", ["qwen/base "]),
+        ("mse-lab run tiny/base --fr", ["--fresh "]),
+    ],
+)
+def test_a_shell_completes_commands_and_names(line, expected, tmp_path):
+    """As the functions do that argcomplete gives to a shell."""
+    pytest.importorskip("argcomplete")
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_TYPE": "9"}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    answer = tmp_path / "answer"
+    subprocess.run(
+        [sys.executable, str(ROOT / "run_mse.py")],
+        env=os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer)},
+        check=True,
+    )
+    assert sorted(answer.read_text().split("\n")) == expected

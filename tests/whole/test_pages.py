@@ -1,0 +1,165 @@
+"""What the pages show works as it stands."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import run_mse
+from mse_lab.answers.advice import restore_advice
+from mse_lab.command_line import parse
+from mse_lab.estimators import ESTIMATORS, find_estimator
+from mse_lab.estimators.groups import Groups
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.report.advice_report import advice_text
+from simulated import make_design
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def page(folder):
+    return (ROOT / folder / "README.md").read_text(encoding="utf-8")
+
+
+README, PROBES, RESULTS = page(""), page("probes"), page("results")
+ESTIMATORS_PAGE = page("mse_lab/estimators")
+PAGES = [README, PROBES, RESULTS, ESTIMATORS_PAGE, page("mse_lab"), page("tests")]
+
+# A command as it is typed, at the beginning of an indented or fenced line.
+COMMAND = r"^(?:    )?(?:\$ )?(?:torchrun .* run_mse\.py|python run_mse\.py|mse-lab) (.*)"
+
+# What has no default.
+MUST = (("model", "path"), ("prompts", "source"))
+
+
+def block(language, text=README):
+    return re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1]
+
+
+def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
+    """Rewards 1, 0, 0, 0: leave-one-out 1, -1/3, -1/3, -1/3, clipped at 1/2."""
+    (tmp_path / "clipped.py").write_text(block("python", ESTIMATORS_PAGE))
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = yaml.safe_load(re.search(r"'estimators=(.*)'", ESTIMATORS_PAGE)[1])[-1]
+    rewards = np.array([[[1.0, 0, 0, 0]]])
+    groups = Groups(rewards, rewards, rewards, np.zeros(1), np.zeros((1, 1)))
+    weights = find_estimator(entry).weights(groups)
+    np.testing.assert_allclose(weights, [[[1 / 2, -1 / 3, -1 / 3, -1 / 3]]])
+
+
+def test_the_probe_is_a_probe():
+    parse_probe(yaml.safe_load(block("yaml")), "README.md")
+
+
+def test_every_key_of_a_probe_is_listed_with_its_default():
+    written = yaml.safe_load(block("yaml", PROBES))
+    model, prompts = ({key: written[name][key]} for name, key in MUST)
+    default = parse_probe({"model": model, "prompts": prompts}, "probes/README.md")
+    assert written == default.model_dump()
+
+
+def test_every_estimator_is_named():
+    named = set(re.findall(r"`([a-z0-9+-]+)`", ESTIMATORS_PAGE))
+    assert set(ESTIMATORS) <= named
+
+
+COMMANDS = [
+    words
+    for text in PAGES
+    for line in re.findall(COMMAND, text.replace("\\\n", ""), re.MULTILINE)
+    if (words := shlex.split(line, comments=True))
+]
+
+# Of a model that is fetched, and by several processes, which another test starts.
+ONLY_READ = ("qwen/instruct", "gsm8k/qwen-instruct", "PROBE")
+
+# What makes them short.
+SETTINGS = [
+    f"--set={setting}"
+    for setting in (
+        "prompts.limit=3",
+        "pool.reference=64",
+        "pool.replicate=128",
+        "sampling.max_new_tokens=2",
+        "interval.resamples=100",
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory, checkpoint):
+    """A folder with a model and prompts of somebody's, and the estimator of the page."""
+    folder = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(checkpoint, folder / "my-org/my-model")
+    rows = [f'{{"id": "{n}", "problem": "1 {n}", "answer": {n}}}\n' for n in (1, 2, 3)]
+    (folder / "my-prompts.jsonl").write_text("".join(rows))
+    (folder / "clipped.py").write_text(block("python", ESTIMATORS_PAGE))
+    # As `make figure4` leaves it.
+    words = ["run", "tiny/base", "--out", str(folder / "results")]
+    assert run_mse.main(words + SETTINGS) == 0
+    return folder
+
+
+def order(words):
+    """First a probe, then its run, then what reads that."""
+    first = ("init", "plan", "run")
+    return first.index(words[0]) if words[0] in first else len(first)
+
+
+def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
+    """In the order in which one would type them, on few prompts."""
+    monkeypatch.chdir(workplace)
+    monkeypatch.syspath_prepend(workplace)
+    for words in sorted(COMMANDS, key=order):
+        if any(name in words for name in ONLY_READ):
+            assert parse(words)
+            continue
+        assert run_mse.main(words + SETTINGS * (words[0] in ("plan", "run"))) == 0, words
+        assert capsys.readouterr().out, words
+
+
+def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
+    shown = re.search(r"\$ mse-lab advise tiny/base\n((?:    .*\n)+)", README)[1]
+    lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+    advice = restore_advice(ROOT / "results/tiny/base/advice.json")
+    printed = advice_text(advice).splitlines()
+    assert len(lines) > 10
+    assert [line for line in printed if line in lines] == lines
+
+
+def test_the_commands_are_found():
+    found = {words[0] for words in COMMANDS}
+    assert found >= {"init", "plan", "run", "advise", "report", "claims", "analyse"}
+
+
+def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
+    """Its lines; the prompts have a chat template only where the page's model has one."""
+    lines = block("python").replace("chat=True", "progress=False, pool=POOL")
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "model": AutoModelForCausalLM.from_pretrained(checkpoint),
+        "tokenizer": AutoTokenizer.from_pretrained(checkpoint),
+        "prompts": [{"problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
+        "POOL": {"reference": 64, "replicate": 128},
+    }
+    exec(lines.replace("64", "2", 1), names)
+    assert (tmp_path / "mse.png").stat().st_size > 10_000
+
+
+def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
+    """Its lines, on pools of somebody's in the working folder."""
+    lines = re.search(r"    import mse_lab, numpy as np\n(?:    .*\n)+", RESULTS)[0]
+    pools = make_design(np.random.default_rng(0), prompts=6).draw(
+        np.random.default_rng(1), 64, 2, 16
+    )
+    np.savez(tmp_path / "pools.npz", **vars(pools))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(dedent(lines), names)
+    assert set(names["result"].mse["group_size"]) == {4, 8, 16}
