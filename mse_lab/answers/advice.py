@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
+from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
@@ -83,6 +84,7 @@ class Advice:
         singles: Estimators of which only single prompts are known.
         beats_vanilla_from: Smallest whole G at which GRPO-type has the smaller error;
             infinite for never.
+        regime: Why so: where the run and its prompts are.
         relative_error: MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
         noise_scale: The budget at which that is one.
         kinds: Where the noise sits.
@@ -111,6 +113,7 @@ class Advice:
     alternatives: tuple[Alternative, ...]
     singles: tuple[Single, ...]
     beats_vanilla_from: Estimate
+    regime: Regime
     relative_error: Estimate
     noise_scale: Estimate
     kinds: tuple[Kind, ...]
@@ -282,6 +285,7 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
         alternatives=alternatives,
         singles=singles,
         beats_vanilla_from=beats_vanilla_from(run.population, run.level),
+        regime=run.regime,
         relative_error=Estimate(*(end / budget for end in noise_scale)),
         noise_scale=noise_scale,
         kinds=share_by_kind(run.pools, run.level),

@@ -57,12 +57,13 @@ class Alternative(NamedTuple):
 
     `cost` is completions for the scale-free MSE of the recommended estimator at the budget,
     over the budget; infinite where no number will do, unknown where ||g||^2 is not told
-    from zero and it is biased.
+    from zero and it is not `unbiased`.
     """
 
     estimator: str
     group_size: int
     cost: Estimate
+    unbiased: bool = False
 
 
 class Single(NamedTuple):
@@ -95,8 +96,8 @@ class Yardstick:
         def share(one: Constants) -> Floats:
             return divide(mse_times_budget(name, one, 1), self.cost(one))
 
-        run = self.run
-        return Alternative(name, 1, run.population.estimate_positive(share, run.level))
+        cost = self.run.population.estimate_positive(share, self.run.level)
+        return Alternative(name, 1, cost, unbiased=True)
 
     def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
         """Its efficiency at a group size; of an unbiased one ||g||^2 cancels."""
@@ -123,7 +124,7 @@ class Yardstick:
         best = max(value, key=value.__getitem__)
         figure = self._efficiency(estimator, best)
         share = known.estimate_positive(figure, level, found[best])
-        return Alternative(estimator.name, best, falling(share, -1))
+        return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
 
 
 def _law_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Directions]:
@@ -194,7 +195,9 @@ def find_alternatives(
         if not _applies(estimator, run):
             continue
         if at := _law_directions(estimator, run) or _measured_directions(estimator, run):
-            found.append(yardstick.of_directions(estimator, at)._replace(estimator=name))
+            one = yardstick.of_directions(estimator, at)
+            unbiased = find_estimator(entry).unbiased
+            found.append(one._replace(estimator=name, unbiased=unbiased))
         else:
             singles += _on_single_prompts(find_estimator(entry), run)
     found.sort(key=lambda one: np.nan_to_num(one.cost.value, nan=math.inf))

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.console import TYPED
 from mse_lab.errors import InputError
@@ -18,6 +19,7 @@ from mse_lab.mse.budget import Constants, Population
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
@@ -139,6 +141,17 @@ class MeasuredRun(Analysis):
         if self.population.constants.pairs.item() <= 0:
             return UNKNOWN
         return self.population.best_group_size(self.level)
+
+    @cached_property
+    def norm_ratios(self) -> Floats:
+        """Rho of each prompt, as in `prompts.csv`, rows of (value, low, high)."""
+        return measure_norm_ratios(self.pools, self.level)
+
+    @cached_property
+    def regime(self) -> Regime:
+        """On which side of vanilla it is; of three prompts or more."""
+        rho_P, most = self.norm_ratios[:, 0], self.population.effective_prompts
+        return find_regime(self.moments, rho_P, self.pools.binary, self.level, most)
 
 
 @dataclass(frozen=True)

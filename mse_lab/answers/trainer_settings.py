@@ -3,8 +3,10 @@
 That is GRPO-type: weights Z_i minus the mean of the others, scores summed over tokens.
 TRL's mean-centred weights are (G-1)/G times these, and its loss is over the longest
 completion allowed; both are factors, which the learning rate absorbs. At one update a
-batch, where nothing is clipped. As of TRL 1.16, verl 0.7 and the OpenRLHF whose options are
-dotted; before, they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
+batch, where nothing is clipped. With one completion a prompt verl's rloo subtracts nothing
+and OpenRLHF's reinforce the batch's mean; TRL refuses it. As of TRL 1.16, verl 0.7 and the
+OpenRLHF whose options are dotted; before, they were --n_samples_per_prompt,
+--advantage_estimator, --init_kl_coef.
 """
 
 from typing import NamedTuple
@@ -54,13 +56,17 @@ CALLED = {
 }
 HOW = {
     "vanilla": (
-        "one completion a prompt, its weight the reward: in verl an advantage of your own "
-        "(register_adv_est); TRL's GRPOTrainer cannot"
+        "verl actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo, which leaves the "
+        "reward as it is; TRL and OpenRLHF cannot"
     ),
     "batch-mean": (
         "one completion a prompt and REINFORCE++, nearly that: verl "
         "algorithm.adv_estimator=reinforce_plus_plus, OpenRLHF --algo.advantage.estimator "
         "reinforce"
+    ),
+    "best-constant-loo": (
+        "by every completion's score norm, which no trainer has; verl "
+        "algorithm.adv_estimator=opo takes lengths in their place"
     ),
     "grpo-std(eps=0.0001, length=token-batch)": (
         'GRPOConfig(scale_rewards="group", loss_type="dapo")'

@@ -30,6 +30,7 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.pools import Pools
 
 
 def oracle_gain(moments: Moments) -> Floats:
@@ -121,3 +122,13 @@ def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Est
     low, high = max(found.low, 0.0), found.high
     ends = (low, high) if high < LARGEST**2 else (math.nan, math.nan)
     return Estimate(right.value / wrong.value, *ends)
+
+
+def measure_norm_ratios(pools: Pools, level: float) -> Floats:
+    """Measure rho of each prompt, rows of (value, low, high); NaN unless all are 0 or 1."""
+    known = pools.binary
+    found = [
+        measure_norm_ratio(norms2_N, rewards_N, level) if known else UNKNOWN
+        for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
+    ]
+    return np.array(found)

@@ -16,6 +16,8 @@ from mse_lab.report.layout import lay_out
 from mse_lab.wording import (
     NONE,
     multiple,
+    plain,
+    plain_percent,
     plain_with_interval,
     times_with_interval,
     with_interval,
@@ -76,7 +78,7 @@ def _how_sure(advice: Advice) -> str:
 def _beats_vanilla(advice: Advice) -> str:
     value, low, high = advice.beats_vanilla_from
     if math.isinf(low):
-        return "GRPO-type never beats vanilla (no baseline) here, whatever the group size."
+        return "GRPO-type never beats vanilla (no baseline)."
     beats = "GRPO-type beats vanilla (no baseline)"
     if math.isinf(value):
         return f"{beats} at no G; the interval is from {low:.0f} on, to never."
@@ -84,24 +86,64 @@ def _beats_vanilla(advice: Advice) -> str:
     return f"{beats} from G = {value:.0f} on ({low:.0f} to {last})."
 
 
+# What it means for a baseline near the value V to be on a side of the line.
+_SIDES = {
+    "above": "above {line}: a baseline near V pays",
+    "below": "below {line}: a baseline near V costs",
+    "undecided": "not told from {line}, where a baseline near V does nothing",
+}
+
+
+def say_regime(advice: Advice) -> str:
+    """Say on which side of vanilla the run is and why, and how many of its prompts."""
+    one = advice.regime
+    where, line, half = one.best_baseline, "V/2", one.value / 2
+    name, median = "The best constant baseline", ""
+    if one.binary:
+        where, line, half = one.rho, "(1-V)/(2-V)", one.line
+        name = "rho, right over wrong completions' squared score norm,"
+        median = f", median rho {plain(one.median_rho)}"
+    if math.isnan(where.value):
+        return ""
+    side = _SIDES[one.side].format(line=f"{line} = {plain(half)}")
+    return (
+        f"{name} is {plain_with_interval(where)}, {side}; {one.vanilla_worse} of "
+        f"{one.prompts} prompts are above{median}. {_beats_vanilla(advice)}"
+    )
+
+
 def called(name: str) -> str:
     """Call an estimator what a reader knows it as."""
     return CALLED.get(name, name)
 
 
-def best_usable(advice: Advice) -> Alternative | None:
+def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None:
     """Find the cheapest estimator that is shown to beat the group's mean, if any is."""
-    usable = (one for one in advice.alternatives if one.estimator != BOUND)
+    usable = (
+        one
+        for one in advice.alternatives
+        if one.estimator != BOUND and one.unbiased >= unbiased
+    )
     return next((one for one in usable if one.cost.high < 1), None)
 
 
-def better(advice: Advice) -> str:
-    """Say what saves most over the group's mean, and how to have it; empty if nothing."""
-    one = best_usable(advice)
-    if one is None:
-        return ""
+def _have(one: Alternative) -> str:
+    """Say what an estimator saves over the group's mean, and how to have it."""
+    value, low, high = one.cost
+    saved = plain_percent((1 - value, 1 - high, 1 - low))
     how = HOW.get(one.estimator, "by weights that no trainer has among its settings")
-    return f"Cheapest: {called(one.estimator)}, {how}."
+    return f"{called(one.estimator)} saves {saved} of the completions: {how}."
+
+
+def better(advice: Advice) -> str:
+    """Say what saves most over the group's mean, and most of what is unbiased."""
+    one, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
+    if one is None:
+        return "No other usable estimator is shown to save completions."
+    if unbiased is None:
+        return f"Cheapest, and biased: {_have(one)}"
+    biased = "" if one == unbiased else f"Cheapest, and biased: {_have(one)} "
+    return f"{biased}Cheapest unbiased: {_have(unbiased)}"
 
 
 def _say(advice: Advice) -> dict[str, Any]:
@@ -114,7 +156,7 @@ def _say(advice: Advice) -> dict[str, Any]:
         "warnings": [*([] if known else [BOUNDS_ONLY]), *advice.warnings],
         "how_sure": _how_sure(advice),
         "better": better(advice),
-        "beats_vanilla": _beats_vanilla(advice),
+        "regime": say_regime(advice),
         "called": called,
         "shown": {*SHOWN, size},
         "error": f"MSE/||g||^2 at N = {advice.budget} completions, G = {size}",

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.mse.curves import Curve, Curves, Point, Points, paired_ratio
 from mse_lab.mse.decomposition import PARTS
-from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-from mse_lab.mse.regime import measure_norm_ratio
+from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.replicates import Key
 from mse_lab.probe.prompts import Prompt
 
@@ -137,19 +136,9 @@ def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.Dat
             "zeta": moments.zeta,
             "best_baseline": moments.best_baseline,
             **described[["mean_length", "truncated"]],
-            **_norm_ratios(pools, level),
+            **dict(zip(RHO, measure_norm_ratios(pools, level).T, strict=True)),
         }
     )
-
-
-def _norm_ratios(pools: Pools, level: float) -> dict[str, Floats]:
-    """Measure rho at each prompt, in three columns."""
-    known = pools.binary
-    found = [
-        measure_norm_ratio(norms2_N, rewards_N, level) if known else UNKNOWN
-        for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
-    ]
-    return dict(zip(RHO, np.array(found).T, strict=True))
 
 
 def restore_moments(prompts: pd.DataFrame, reference: int) -> Moments:

@@ -13,6 +13,7 @@ from scipy import optimize
 
 from enumerated import random_enumerated
 from mse_lab.answers.alternatives import (
+    CONSTANT,
     TRAINERS_DEFAULT,
     Yardstick,
     _law_directions,
@@ -149,6 +150,17 @@ def test_constant_baselines_by_hand(known, judged):
         one = judged[1][name.replace("_", "-")]
         cost = (found.between.value + getattr(found, name).value) / grpo
         assert (one.group_size, one.cost.value) == (1, pytest.approx(cost))
+
+
+def test_which_are_unbiased(judged):
+    """As the registry has them; a constant baseline is, whoever may know it."""
+    found = {name: one.unbiased for name, one in judged[1].items()}
+    standardised, expected = find_estimator(TRAINERS_DEFAULT).name, {*CONSTANT}
+    assert not found[standardised]
+    assert {name for name, unbiased in found.items() if unbiased} == expected | {
+        "best-constant-loo",
+        "opo-loo",
+    }
 
 
 def test_the_cheapest_comes_first_and_the_rest_apart(judged):

@@ -9,7 +9,8 @@ import pytest
 
 from mse_lab.answers.advice import advise
 from mse_lab.answers.alternatives import Alternative, Single
-from mse_lab.mse.intervals import Estimate
+from mse_lab.answers.run_regime import Regime
+from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.report.advice_report import (
     advice_page,
     advice_text,
@@ -75,7 +76,7 @@ def test_no_upper_bound(known):
         ((5, 4, 9), "beats vanilla (no baseline) from G = 5 on (4 to 9)."),
         ((5, 4, math.inf), "beats vanilla (no baseline) from G = 5 on (4 to never)."),
         ((math.inf, 4, math.inf), "at no G; the interval is from 4 on, to never."),
-        ((math.inf,) * 3, "never beats vanilla (no baseline) here"),
+        ((math.inf,) * 3, "GRPO-type never beats vanilla (no baseline)."),
     ],
 )
 def test_where_grpo_beats_vanilla(known, sizes, words):
@@ -94,8 +95,8 @@ def test_an_unmeasurable_gradient_has_bounds_only(known):
 
 
 def test_the_screen(known):
-    """With the files' names 24 lines of 80 columns; warnings first, cut at two lines."""
-    assert len(advice_text(known[2]).splitlines()) <= 22
+    """With the files' names 29 lines of 80 columns; warnings first, cut at two lines."""
+    assert len(advice_text(known[2]).splitlines()) <= 27
     found = replace(known[2], warnings=(f"94.7% were cut: {'raise it ' * 30}", "another"))
     lines = advice_text(found).splitlines()
     assert max(map(len, lines)) <= 80
@@ -126,17 +127,48 @@ def test_what_beats_the_group_s_mean(known):
     """Said where the whole interval is below one, of what training could use."""
     found = known[2]
     bound = Alternative("best-constant", 1, Estimate(0.2, 0.1, 0.3))
-    vanilla = Alternative("vanilla", 1, Estimate(0.53, 0.4, 0.7))
+    vanilla = Alternative("vanilla", 1, Estimate(0.53, 0.4, 0.7), unbiased=True)
     open_ = Alternative("batch-mean", 1, Estimate(0.5, 0.1, 1.3))
     some = replace(found, alternatives=(bound, open_, vanilla))
     assert best_usable(some) == vanilla
-    assert "Cheapest: no baseline, one completion a prompt" in plain(advice_text(some))
+    words = "Cheapest unbiased: no baseline saves 47 % (30 to 60) of the completions: verl"
+    assert words in plain(advice_text(some))
     none = replace(found, alternatives=(bound, open_))
     assert best_usable(none) is None
-    assert "Cheapest" not in advice_text(none)
+    assert "No other usable estimator is shown to save" in advice_text(none)
     own = Alternative("mine:weights", 8, Estimate(0.4, 0.3, 0.5))
     text = plain(advice_text(replace(found, alternatives=(own,))))
     assert "mine:weights, G = 8 0.40 times (0.30 to 0.50)" in text
+    assert "Cheapest, and biased: mine:weights saves 60 % (50 to 70)" in text
+    assert "unbiased" not in text
+    both = plain(advice_text(replace(found, alternatives=(own, vanilla))))
+    assert (
+        best_usable(replace(found, alternatives=(own, vanilla)), unbiased=True) == vanilla
+    )
+    assert both.index("and biased: mine:weights") < both.index("unbiased: no baseline")
+
+
+@pytest.mark.parametrize(
+    ("side", "words"),
+    [
+        ("above", "above (1-V)/(2-V) = 0.4: a baseline near V pays; 12 of 60 prompts"),
+        ("below", "below (1-V)/(2-V) = 0.4: a baseline near V costs; 12 of 60 prompts"),
+        ("undecided", "is 0.3 (0.2 to 0.5), not told from (1-V)/(2-V) = 0.4, where a"),
+    ],
+)
+def test_the_regime(known, side, words):
+    rho, best = Estimate(0.3, 0.2, 0.5), Estimate(0.4, 0.35, 0.45)
+    one = Regime(side, True, 1.0, best, rho, 0.4, 0.25, 58, 12, 60)
+    text = plain(advice_text(replace(known[2], regime=one)))
+    assert words in text
+    assert "prompts are above, median rho 0.25. GRPO-type beats vanilla" in text
+    graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
+    text = plain(advice_text(replace(known[2], regime=graded)))
+    assert "The best constant baseline is 0.4 (0.35 to 0.45), " in text
+    assert "V/2 = 0.5" in text
+    assert "rho" not in text
+    nowhere = graded._replace(best_baseline=UNKNOWN)
+    assert "V/2" not in advice_text(replace(known[2], regime=nowhere))
 
 
 def test_single_prompts_are_said_to_be_that(known):

@@ -1,0 +1,101 @@
+"""A run's regime: on which side of vanilla a baseline near the value is, and how far.
+
+By `mse_lab.mse.regime`, for prompts drawn at random and letters as there: at the place
+(V, b*) of the aggregate b* = q V with
+
+    q = E[V B] / E[V^2 S],
+
+and the oracle has the smaller MSE than vanilla where q > 1/2, so b* > V/2. For rewards 0
+and 1 that is rho = odds(b*) / odds(V) > (1-V)/(2-V). rho grows with q, so its interval, at
+the place's V, misses the line exactly where that of b* misses V/2.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mse_lab.answers.prompt_means import mean_of_prompts
+from mse_lab.arrays import Floats
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.moments import Moments
+from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
+
+# Of the line on which vanilla and the oracle have one MSE: above it vanilla's is larger.
+Side = Literal["above", "below", "undecided"]
+
+
+class Regime(NamedTuple):
+    """Where a run and its prompts are, intervals over prompts.
+
+    Attributes:
+        side: Of the aggregate: undecided where the interval of b* holds V/2.
+        binary: Whether rewards are 0 and 1; else nothing is known of rho.
+        value: V of the aggregate's place.
+        best_baseline: b* there.
+        rho: E[||W||^2 | right] / E[||W||^2 | wrong] there.
+        line: The rho at which vanilla and the oracle have one MSE there, (1-V)/(2-V).
+        median_rho: Median over the prompts that have right and wrong completions.
+        prompts_with_rho: How many these are.
+        vanilla_worse: Prompts on which vanilla's MSE is above the oracle's, by the moments.
+        prompts: Prompts on which the two differ.
+    """
+
+    side: Side
+    binary: bool
+    value: float
+    best_baseline: Estimate
+    rho: Estimate
+    line: float
+    median_rho: float
+    prompts_with_rho: int
+    vanilla_worse: int
+    prompts: int
+
+
+def _side(best: Estimate, middle: float) -> Side:
+    if best.low > middle:
+        return "above"
+    return "below" if best.high < middle else "undecided"
+
+
+def _best_baseline(moments: Moments, value: float, level: float, most: float) -> Estimate:
+    """b* = q V at the place's V; unknown where no prompt has a value and a score."""
+    squares = (moments.value**2 - moments.value_variance) * moments.norm2
+    share = mean_of_prompts(moments.value * moments.reward_norm2) / mean_of_prompts(squares)
+    found = share.interval(level, positive=True, most_degrees=most)
+    return Estimate(*(value * end for end in found))
+
+
+def _rho(baseline: Floats | float, value: float) -> list[float]:
+    within = np.clip(np.atleast_1d(baseline), 0, 1)
+    return [float(one) for one in norm_ratio(within, np.full(within.shape, value))]
+
+
+def find_regime(
+    moments: Moments, rho_P: Floats, binary: bool, level: float, most: float = math.inf
+) -> Regime:
+    """Find the regime of a run.
+
+    Args:
+        moments: Of two prompts or more.
+        rho_P: rho of each prompt, NaN where it has no right or no wrong completions.
+        binary: Whether rewards are 0 and 1.
+        level: Coverage of intervals.
+        most: Degrees of freedom that are had at most, as `Population.effective_prompts`.
+    """
+    value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
+    best = _best_baseline(moments, value, level, most)
+    known = rho_P[np.isfinite(rho_P)]
+    return Regime(
+        side=_side(best, value / 2),
+        binary=binary,
+        value=value,
+        best_baseline=best,
+        rho=Estimate(*_rho(np.array(best), value)) if binary else UNKNOWN,
+        line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
+        median_rho=float(np.median(known)) if known.size else math.nan,
+        prompts_with_rho=int(known.size),
+        vanilla_worse=int((gain_P > 0).sum()),
+        prompts=int((gain_P != 0).sum()),
+    )
