@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from mse_lab.answers.arguments import judge_arguments
+from mse_lab.answers.assumption_2_norm_ratio import judge_norm_ratio
 from mse_lab.answers.corollary_4_oracle import judge_oracle_property
 from mse_lab.answers.corollary_5_baseline import judge_baselines
+from mse_lab.answers.corollary_10_learned_policy import judge_learned_policy
 from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.proposition_3_prompts import judge_random_prompts
@@ -15,15 +18,18 @@ from mse_lab.answers.theorem_2_mse import judge_expansion
 from mse_lab.answers.theorem_7_group_size import judge_best_group_size
 from mse_lab.errors import InputError
 
-# In the order of the paper.
+# In the order of the paper, but for what no run measures.
 STATEMENTS = (
     judge_u_statistic,
     judge_expansion,
     judge_random_prompts,
     judge_oracle_property,
     judge_baselines,
+    judge_norm_ratio,
     judge_observations,
     judge_best_group_size,
+    judge_learned_policy,
+    judge_arguments,
 )
 
 

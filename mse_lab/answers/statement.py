@@ -21,7 +21,8 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate
 
 # An identity follows from algebra and from how completions are drawn and differentiated: it
 # says that the bookkeeping is right. Evidence could have been otherwise on another model.
-Kind = Literal["identity", "evidence"]
+# An argument is on paper, and no run's.
+Kind = Literal["identity", "evidence", "argument"]
 
 # What makes statements fail that are identities for independent draws.
 DRAWS = (
@@ -48,6 +49,7 @@ class Claim:
         estimate: The number that decides.
         p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
         would_fail: What would make an identity fail; empty for evidence.
+        argued: Whether it is an argument, which no run measures.
     """
 
     statement: str
@@ -60,10 +62,13 @@ class Claim:
     estimate: Estimate = UNKNOWN
     p_value: float | None = None
     would_fail: str = ""
+    argued: bool = False
 
     @property
     def kind(self) -> Kind:
-        """Whether data could have decided otherwise."""
+        """Whether data have decided, and could have decided otherwise."""
+        if self.argued:
+            return "argument"
         return "identity" if self.would_fail else "evidence"
 
 
@@ -112,11 +117,15 @@ def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says: its number there, a sentence, what would make it fail."""
+    """What the paper says: its number there, a sentence, what would make it fail.
+
+    It may be `argued`, on paper.
+    """
 
     name: str
     says: str
     would_fail: str = ""
+    argued: bool = False
 
     def about(self, *runs: MeasuredRun) -> "Case":
         """Put it to runs."""
@@ -158,6 +167,7 @@ class Case:
             estimate,
             p_value,
             self.statement.would_fail,
+            self.statement.argued,
         )
 
     def undecided(self, measured: str, why: str) -> list[Claim]:

@@ -27,6 +27,7 @@ class Words(NamedTuple):
 # Up to 38 columns each, so that three runs stand beside them.
 WORDS = {
     "Assumption 2": Words("Ass. 2", "score norm, reward uncorrelated", "r"),
+    "Assumption 2 (rho = 1)": Words("Ass. 2", "rho = 1; needed: (1-V)/(2-V)", "rho"),
     "Corollary 5 (prompt-only baselines)": Words(
         "Cor. 5", "no fixed baseline is better", "group's/best"
     ),
@@ -52,6 +53,11 @@ WORDS = {
     "Section 5.1 (falls with G)": Words("5.1", "every error falls with G", "step"),
     "Theorem 7 (best group size)": Words("Thm. 7", "best G is 1 + sqrt(c3/c1)", "G*"),
     "Theorem 7 (independent of N)": Words("Thm. 7", "the best G depends on no N", "G*"),
+    "Corollary 10": Words("Cor. 10", "no baseline leads further", "b* - V"),
+    "Theorem 8 (covariance)": Words("Thm. 8", "the limit's covariance", ""),
+    "Assumption 5 (steps beta/i)": Words("Ass. 5", "steps beta/i from the first on", ""),
+    "Appendix A (K3 gradient)": Words("App. A", "the gradient of K3", ""),
+    "Table 2 (the best G moves with N)": Words("Table 2", "why the best G grows", ""),
 }
 
 # On the screen, ten columns wide each.
@@ -64,6 +70,7 @@ SHOWN: dict[Verdict, str] = {
 KINDS = {
     "evidence": "Evidence: another model could decide otherwise",
     "identity": "Identities: they test the run, not the paper",
+    "argument": "Arguments: slips of the paper, shown on paper and by no run",
 }
 WIDTH, COLUMN, TOGETHER = 80, 11, 4
 
@@ -113,10 +120,22 @@ def _row(one: Statement, runs: Sequence[str]) -> str:
     return f"{words.place:<8}{words.plain[: room - 1]:<{room}}{verdicts}".rstrip()
 
 
+def _by_kind(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
+    """Give what a run decides by kind, with the title of each."""
+    for kind in ("evidence", "identity"):
+        yield KINDS[kind], [one for one in statements if one.claims[0].kind == kind]
+
+
+def _arguments(statements: Sequence[Statement]) -> str:
+    """Name what no run decides in one line."""
+    own = [one.name for one in statements if one.claims[0].kind == "argument"]
+    places = ", ".join(WORDS[name].place for name in own)
+    return f"Arguments, measured by no run, in claims.md: {places}"
+
+
 def _of_one_run(statements: Sequence[Statement]) -> Iterator[str]:
-    for kind, title in KINDS.items():
+    for title, own in _by_kind(statements):
         yield title
-        own = [one for one in statements if one.claims[0].kind == kind]
         yield from (_line(claim) for one in own for claim in one.whole)
 
 
@@ -125,10 +144,9 @@ def _of_several(statements: Sequence[Statement], runs: Sequence[str]) -> Iterato
     names = (run.rpartition("/")[2][: COLUMN - 1] for run in runs)
     columns = "".join(f"{name:<{COLUMN}}" for name in names)
     yield f"{'':<{WIDTH - COLUMN * len(runs)}}{columns}".rstrip()
-    for kind, title in KINDS.items():
+    for title, own in _by_kind(statements):
         yield title
-        own = [one for one in statements if one.claims[0].kind == kind and one.found]
-        yield from (_row(one, runs) for one in own)
+        yield from (_row(one, runs) for one in own if one.found)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
@@ -143,6 +161,7 @@ def claims_screen(claims: Sequence[Claim]) -> str:
             lines += _of_several(statements, runs[start : start + TOGETHER])
         across = [one for one in claims if len(one.runs) > 1 and one.group_size is None]
         lines += [_line(claim) for claim in across]
+    lines.append(_arguments(statements))
     if untested := _untested(claims):
         lines.append(_cut(f"Norms only, so nothing tests the law: {', '.join(untested)}"))
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 """Claims made of judged pairs: each size by its worst pair, the whole by its worst size."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,8 @@ def test_evidence_is_what_nothing_makes_fail():
     identity = Case(Statement("S", "says", "other weights"), ("run",), 0.95)
     assert CASE.claim("m", "holds", "why").kind == "evidence"
     assert identity.claim("m", "holds", "why").kind == "identity"
+    argued = replace(CASE, statement=replace(CASE.statement, argued=True))
+    assert argued.claim("m", "fails", "why").kind == "argument"
 
 
 def test_without_replicates_all_is_undecided_and_with_them_nothing_is_said():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from claimed_runs import draw, write_run
+from mse_lab.answers.arguments import ARGUMENTS
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.statement import Claim
@@ -26,7 +27,10 @@ def test_written_claims(tmp_path):
     written = pd.read_csv(table)
     assert set(written["run"]) == {"quiet", "quiet, small"}
     assert set(written["verdict"]) == {"holds", "fails", "premise fails", "undecided"}
-    assert written["group_size"].isna().sum() == 16
+    assert written["group_size"].isna().sum() == 22
+    argued = written[written["kind"] == "argument"]
+    assert set(argued["statement"]) == {one.name for one in ARGUMENTS}
+    assert argued["p_value"].isna().all()
     assert (written["would_fail"].notna() == (written["kind"] == "identity")).all()
     assert written["says"].notna().all()
     assert "| Assumption 2 | evidence | **FAILS** |" in page.read_text()
@@ -42,7 +46,8 @@ def test_one_run_on_one_screen():
     assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
     whole = [claim for claim in claims if claim.group_size is None]
-    assert len(lines) == len(whole) + 3
+    assert len(lines) == len(whole) - len(ARGUMENTS) + 4
+    assert "by no run, in claims.md: Thm. 8, Ass. 5, App. A, Table 2" in lines[-1]
     assert lines.pop(0).startswith("quiet-1: ")
     middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
     assert lines[0].startswith("Evidence")

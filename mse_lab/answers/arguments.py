@@ -1,0 +1,89 @@
+"""Arguments: slips of the paper that are shown on paper, and by no run.
+
+Each is a row of its own kind, so that nobody takes it for a measurement.
+
+Theorem 8. With steps beta/i the iterates' covariance Sigma/n solves, to first order in 1/n,
+beta (Lambda Sigma + Sigma Lambda) - Sigma = beta^2 Gamma: the noise comes in times beta/i.
+
+Assumption 5. mu <= L, so beta > 1/(2 mu) makes the first step beta/1 larger than 1/(2 L).
+
+Appendix A. K3 = r - 1 - log r with r = pi_ref/pi, and grad r = -r W: grad K3 = W (1 - r).
+
+Table 2. The mean of B of P prompts, without replacement, has the variance
+c1 (P-B)/((P-1) B) = (P/(P-1)) c1/B - c1/(P-1): the second term holds no G, so at a budget
+N = B G the best size is 1 + sqrt(c3/c1 (P-1)/P), whatever N.
+"""
+
+import math
+from collections.abc import Mapping
+
+from mse_lab.answers.judgement import Verdict
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import Claim, Statement
+
+NOT_MEASURED = "an argument, not measured on this run"
+
+COVARIANCE = Statement(
+    "Theorem 8 (covariance)",
+    "The limit's covariance is Gamma_kl / (beta (lambda_k + lambda_l) - 1).",
+    argued=True,
+)
+STEPS = Statement(
+    "Assumption 5 (steps beta/i)",
+    "Steps beta/i with beta > 1/(2 mu) stay where the other assumptions hold.",
+    argued=True,
+)
+PENALTY = Statement(
+    "Appendix A (K3 gradient)",
+    "The gradient of the K3 penalty is W (1 - pi/pi_ref).",
+    argued=True,
+)
+SHIFT = Statement(
+    "Table 2 (the best G moves with N)",
+    "A finite set of prompts explains that the best G grows with N.",
+    argued=True,
+)
+
+ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
+    COVARIANCE: (
+        "fails",
+        "beta^2 is missing: the noise comes into step i times beta/i. `python run_mse.py "
+        "theory` simulates the theorem with it and without.",
+    ),
+    STEPS: (
+        "undecided",
+        "As mu <= L, the first step is above 1/(2 L), and may leave them at once. Steps "
+        "beta/(i + i0) have the same limit and start small.",
+    ),
+    PENALTY: (
+        "fails",
+        "K3 is r - 1 - log r with r = pi_ref/pi, and grad r = -r W, so its gradient is "
+        "W (1 - pi_ref/pi): the ratio is the other way round.",
+    ),
+    SHIFT: (
+        "fails",
+        "B of P prompts without replacement add c1 (P-B)/((P-1) B) instead of c1/B, which "
+        "moves the best G by P/(P-1) in c1 alone, at every N alike.",
+    ),
+}
+
+
+def best_without_replacement(best: float, prompts: int) -> float:
+    """G* where each step draws its prompts without replacement from P.
+
+    >>> best_without_replacement(4.0, 10)  # 1 + 3 sqrt(9/10)
+    3.846049894151541
+    """
+    return 1 + (best - 1) * math.sqrt((prompts - 1) / prompts)
+
+
+def judge_arguments(run: MeasuredRun) -> list[Claim]:
+    """Give every argument, the last with this run's numbers."""
+    told = dict.fromkeys(ARGUMENTS, NOT_MEASURED)
+    if run.pools.prompts > 2 and math.isfinite(best := run.best_group_size.value):
+        without = best_without_replacement(best, run.pools.prompts)
+        told[SHIFT] = f"G* {best:.3g} with replacement, {without:.3g} without, at any N"
+    return [
+        one.about(run).claim(told[one], verdict, reason)
+        for one, (verdict, reason) in ARGUMENTS.items()
+    ]

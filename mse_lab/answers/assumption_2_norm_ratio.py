@@ -1,0 +1,62 @@
+"""Assumption 2 for rewards 0 and 1: rho = E[||W||^2 | Z=1] / E[||W||^2 | Z=0] is 1.
+
+It is about every prompt. Were rho 1 on all n of them, intervals of coverage c would miss 1
+on Binomial(n, 1 - c) prompts; many more refuse the assumption. It holds where every
+interval lies within a factor of two of 1. What the paper's picture needs is far less: rho
+above (1-V)/(2-V), by `mse_lab.mse.regime`, never above 1/2.
+"""
+
+import numpy as np
+from scipy import stats
+
+from mse_lab.answers.judgement import decide
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.arrays import Floats
+from mse_lab.mse.regime import equal_baseline, norm_ratio
+
+RATIO = Statement(
+    "Assumption 2 (rho = 1)",
+    "For rewards 0 and 1, Assumption 2: on every prompt "
+    "rho = E[||W||^2 | Z=1] / E[||W||^2 | Z=0] is 1.",
+)
+
+# Right and wrong completions of a prompt, of either, from which on its interval counts.
+FEWEST = 5
+
+
+def _told_apart(run: MeasuredRun) -> tuple[Floats, Floats]:
+    """Intervals of rho that are known well enough, (2, n), and each prompt's line, (n,)."""
+    right_P = run.pools.rewards_PN.sum(-1)
+    wrong_P = run.pools.rewards_PN.shape[1] - right_P
+    ends, value = run.norm_ratios[:, 1:], run.moments.value
+    known = (np.minimum(right_P, wrong_P) >= FEWEST) & np.isfinite(ends).all(-1)
+    return ends[known].T, norm_ratio(equal_baseline(value), value)[known]
+
+
+def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
+    """Judge rho = 1 by how many prompts' intervals miss it."""
+    case = RATIO.about(run)
+    if run.pools.prompts < 3:
+        return case.undecided(*FEW_PROMPTS)
+    if not run.pools.binary:
+        return case.undecided("no rho", "Rewards are not 0 and 1, for which rho is.")
+    (low, high), line = _told_apart(run)
+    if not low.size:
+        why = f"No prompt has {FEWEST} right and {FEWEST} wrong completions."
+        return case.undecided("no rho", why)
+    missed, regime = int(((low > 1) | (high < 1)).sum()), run.regime
+    p_value = float(stats.binom.sf(missed - 1, low.size, 1 - run.level))
+    near = bool(((low > 1 / 2) & (high < 2)).all())
+    return [
+        case.claim(
+            f"rho {describe(regime.rho)} of the aggregate; the interval of a prompt's "
+            f"misses 1 on {missed} of {low.size}",
+            decide(p_value < 1 - run.level, near),
+            "That vanilla is worse than the oracle needs only rho > (1-V)/(2-V), "
+            f"{regime.line:.2g} for the aggregate: prompts' intervals are above their line "
+            f"on {(low > line).sum()}, below it on {(high < line).sum()} of {low.size}.",
+            regime.rho,
+            p_value,
+        )
+    ]

@@ -1,0 +1,48 @@
+"""Corollary 10: the learned policy is no worse than with any other prompt-only baseline.
+
+It takes Assumption 2 at the optimum, b* = V on every prompt. But for a log-linear softmax
+policy, W = features less their mean, grad W is -Cov(W) whatever Y, so
+
+    Hess J = E_X E[Z (W W' - Cov(W))],    tr Hess J = E_X[S (b* - V)].
+
+At a maximum it is negative or zero, and zero only where the Hessian is: so the corollary
+is empty there, its assumption ruling out a strict maximum. Any run can say on which side it
+is; for other policies a term E[Z (tr Hess log pi + S)] comes in.
+"""
+
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.prompt_means import mean_of_prompts
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
+
+LEARNED = Statement(
+    "Corollary 10",
+    "No prompt-only baseline leads to a better policy than GRPO-type: by Assumption 2, "
+    "that b* = V, at the optimum.",
+)
+EMPTY = (
+    "For a log-linear softmax policy E[S (b* - V)] is the trace of J's Hessian, negative "
+    "at a strict maximum: there the assumption cannot hold, and the corollary is empty."
+)
+SIDES = {
+    "premise fails": {
+        True: "Here it is above zero: right completions have the larger scores.",
+        False: "Here it is below zero: right completions have the smaller scores.",
+    },
+    "undecided": dict.fromkeys((True, False), "Here it is not told from zero."),
+}
+
+
+def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
+    """Judge the premise at this checkpoint: the mean of b* - V, weighted by S, is zero."""
+    case = LEARNED.about(run)
+    if run.pools.prompts < 3:
+        return case.undecided(*FEW_PROMPTS)
+    one = run.moments
+    apart = mean_of_prompts(one.reward_norm2 - one.value * one.norm2)
+    mean = apart / mean_of_prompts(one.norm2)
+    found = mean.interval(run.level, most_degrees=run.population.effective_prompts)
+    missed = found.low > 0 or found.high < 0
+    verdict = "premise fails" if missed else "undecided"
+    side = SIDES[verdict][found.value > 0]
+    told = f"E[S (b* - V)] / E[S] {describe(found)}"
+    return [case.claim(told, verdict, f"{EMPTY} {side}", found)]
