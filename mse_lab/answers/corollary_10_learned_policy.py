@@ -10,6 +10,7 @@ is empty there, its assumption ruling out a strict maximum. Any run can say on w
 is; for other policies a term E[Z (tr Hess log pi + S)] comes in.
 """
 
+from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
@@ -23,13 +24,6 @@ EMPTY = (
     "For a log-linear softmax policy E[S (b* - V)] is the trace of J's Hessian, negative "
     "at a strict maximum: there the assumption cannot hold, and the corollary is empty."
 )
-SIDES = {
-    "premise fails": {
-        True: "Here it is above zero: right completions have the larger scores.",
-        False: "Here it is below zero: right completions have the smaller scores.",
-    },
-    "undecided": dict.fromkeys((True, False), "Here it is not told from zero."),
-}
 
 
 def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
@@ -41,8 +35,12 @@ def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
     apart = mean_of_prompts(one.reward_norm2 - one.value * one.norm2)
     mean = apart / mean_of_prompts(one.norm2)
     found = mean.interval(run.level, most_degrees=run.population.effective_prompts)
-    missed = found.low > 0 or found.high < 0
-    verdict = "premise fails" if missed else "undecided"
-    side = SIDES[verdict][found.value > 0]
+    verdict: Verdict = "premise fails"
+    if found.low > 0:
+        side = "above zero: right completions have the larger scores"
+    elif found.high < 0:
+        side = "below zero: right completions have the smaller scores"
+    else:
+        verdict, side = "undecided", "not told from zero"
     told = f"E[S (b* - V)] / E[S] {describe(found)}"
-    return [case.claim(told, verdict, f"{EMPTY} {side}", found)]
+    return [case.claim(told, verdict, f"{EMPTY} Here it is {side}.", found)]

@@ -7,7 +7,8 @@ With G_x completions for prompt x, GRPO-type's MSE of the aggregate is
 letters as in `moments.py`. Each f_x falls and is convex, so giving each completion to the
 prompt whose f falls most is optimal (Fox 1966). A constant baseline has no zeta and may
 have G_x = 1. No prompt is left out: that would leave the gradient of the others as the
-target, and their MSE is no smaller error of the same thing.
+target, and their MSE is no smaller error of the same thing. What is missing then, whatever
+N, is the bias (1/P) sum of g(x) over those left out.
 
 Allocations are planned on one half of a run's completions and judged on the other, with
 its reference, and the other way round: the same completions would flatter what follows
@@ -19,6 +20,7 @@ a prompt.
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +33,8 @@ from mse_lab.mse.pools import Pools
 
 Sizes = NDArray[np.int64]
 
-# What a budget is allocated by: moments and N -> G_x.
-Rule = Callable[[Moments, int], Sizes]
+# T and zeta of an estimator's law.
+Law = Callable[[Moments], tuple[Floats, Floats]]
 
 # Least and largest value of a prompt that an accuracy filter keeps.
 FILTER = (0.2, 0.8)
@@ -77,31 +79,73 @@ def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Size
     return sizes
 
 
-def _uniform(moments: Moments, budget: int) -> Sizes:
+def grpo_law(moments: Moments) -> tuple[Floats, Floats]:
+    """T and zeta."""
+    return moments.trace_oracle, moments.zeta
+
+
+def vanilla_law(moments: Moments) -> tuple[Floats, Floats]:
+    """A - gamma, and no zeta."""
+    return moments.constant_baseline(0.0), 0 * moments.zeta
+
+
+class Rule(NamedTuple):
+    """How a budget is allocated, and the estimator that it is for.
+
+    Attributes:
+        plan: The T and zeta of a law that it takes for the truth.
+        law: The estimator's own.
+        least: The least G_x.
+    """
+
+    plan: Law
+    law: Law = grpo_law
+    least: int = 2
+
+    def sizes(self, moments: Moments, budget: int) -> Sizes:
+        """Allocate a budget."""
+        return best_sizes(*self.plan(moments), budget, self.least)
+
+
+def _uniform(moments: Moments) -> tuple[Floats, Floats]:
     ones = np.ones_like(moments.value)
-    return best_sizes(ones, 0 * ones, budget)
+    return ones, 0 * ones
 
 
-def _filtered(moments: Moments, budget: int) -> Sizes:
+def is_outside(value: Floats) -> NDArray[np.bool_]:
+    """Whether an accuracy filter would leave a prompt out."""
+    return (value < FILTER[0]) | (value > FILTER[1])
+
+
+def _filtered(moments: Moments) -> tuple[Floats, Floats]:
     """Two for a prompt outside the filter, and the rest for the others alike."""
-    inside = (moments.value >= FILTER[0]) & (moments.value <= FILTER[1])
-    kept = np.asarray(inside if inside.any() else ~inside, dtype=np.float64)
-    return best_sizes(kept, 0 * kept, budget)
+    outside = is_outside(moments.value)
+    kept = np.asarray(outside if outside.all() else ~outside, dtype=np.float64)
+    return kept, 0 * kept
 
 
 RULES: Mapping[str, Rule] = {
-    "uniform": _uniform,
-    "best": lambda one, budget: best_sizes(one.trace_oracle, one.zeta, budget),
+    "uniform": Rule(_uniform),
+    "best": Rule(grpo_law),
     # The best if all score norms were one: T and zeta are Var(Z) then, f = p(1-p)/(G-1)
     # (Neyman allocation; VIP, arXiv 2602.01601).
-    "reward variance": lambda one, budget: best_sizes(one.variance, one.variance, budget),
-    "accuracy filter": _filtered,
+    "reward variance": Rule(lambda one: (one.variance, one.variance)),
+    "accuracy filter": Rule(_filtered),
+    "vanilla, uniform": Rule(_uniform, vanilla_law, 1),
+    "vanilla, best": Rule(vanilla_law, vanilla_law, 1),
 }
 
 
-def prompt_mse(moments: Moments, sizes: Sizes) -> Floats:
+def prompt_mse(moments: Moments, sizes: Sizes, law: Law = grpo_law) -> Floats:
     """MSE of each prompt with G_x completions, (P,)."""
-    return moments.trace_oracle / sizes + moments.zeta / (sizes * (sizes - 1))
+    trace, zeta = law(moments)
+    return trace / sizes + zeta / np.maximum(sizes * (sizes - 1.0), 1)
+
+
+def dropped_bias2(pools: Pools, dropped_P: NDArray[np.bool_]) -> float:
+    """||(1/P) sum of g(x) over prompts left out||^2, the squared bias, unbiased."""
+    left_P = dropped_P / pools.prompts
+    return float(left_P @ pools.gradient_products_PP @ left_P)
 
 
 def _norm_moments(norms2_PN: Floats, rewards_PN: Floats) -> dict[str, Floats]:
@@ -127,9 +171,9 @@ def _plan(norms2_PN: Floats, rewards_PN: Floats) -> Moments:
 def _judge(rule: Rule, plan: Moments, judged: Moments, budget: int) -> Floats:
     """What each prompt adds to the mean MSE of a prompt, as one of a random sample."""
     prompts = len(plan.value)
-    sizes, more = rule(plan, budget), rule(plan, budget + prompts)
-    mse = prompt_mse(judged, sizes)
-    fall = (mse - prompt_mse(judged, more)).mean()
+    sizes, more = rule.sizes(plan, budget), rule.sizes(plan, budget + prompts)
+    mse = prompt_mse(judged, sizes, rule.law)
+    fall = (mse - prompt_mse(judged, more, rule.law)).mean()
     return np.asarray(mse + fall * (sizes - budget / prompts))
 
 

@@ -57,24 +57,28 @@ def unlike():
 def test_a_rule_spends_its_budget(unlike, name):
     moments = unlike.moments()
     for budget in (80, 327):
-        sizes = RULES[name](moments, budget)
+        rule = RULES[name]
+        sizes = rule.sizes(moments, budget)
         assert sizes.sum() == budget
-        assert sizes.min() >= 2
-        best = prompt_mse(moments, RULES["best"](moments, budget)).sum()
-        assert prompt_mse(moments, sizes).sum() >= best * (1 - 1e-12)
+        assert sizes.min() >= rule.least
+        best = rule._replace(plan=rule.law).sizes(moments, budget)
+        found, least = (prompt_mse(moments, one, rule.law) for one in (sizes, best))
+        assert found.sum() >= least.sum() * (1 - 1e-12)
 
 
 def test_rules_are_what_they_are_called(unlike):
     moments = unlike.moments()
-    uniform = RULES["uniform"](moments, 327)
+    uniform = RULES["uniform"].sizes(moments, 327)
     assert set(uniform) == {8, 9}
     outside = (moments.value < 0.2) | (moments.value > 0.8)
     assert 0 < outside.sum() < 40
-    np.testing.assert_array_equal(RULES["accuracy filter"](moments, 327) == 2, outside)
+    np.testing.assert_array_equal(
+        RULES["accuracy filter"].sizes(moments, 327) == 2, outside
+    )
     alike = replace(moments, norm2=np.ones(40), gradient2=np.zeros(40))
     alike = replace(alike, reward_norm2=alike.value, reward2_norm2=alike.value)
-    by_variance = RULES["reward variance"](moments, 327)
-    np.testing.assert_array_equal(by_variance, RULES["best"](alike, 327))
+    by_variance = RULES["reward variance"].sizes(moments, 327)
+    np.testing.assert_array_equal(by_variance, RULES["best"].sizes(alike, 327))
 
 
 def test_what_is_saved_is_what_the_exact_laws_say(unlike):
@@ -82,8 +86,10 @@ def test_what_is_saved_is_what_the_exact_laws_say(unlike):
     pools = unlike.draw(np.random.default_rng(2), 2048, 32, 32)
     totals = allocation.judge_rules(pools, 320)
     for name in ("best", "reward variance", "accuracy filter"):
-        exact = prompt_mse(unlike.moments(), RULES[name](unlike.moments(), 320))
-        uniform = prompt_mse(unlike.moments(), RULES["uniform"](unlike.moments(), 320))
+        exact = prompt_mse(unlike.moments(), RULES[name].sizes(unlike.moments(), 320))
+        uniform = prompt_mse(
+            unlike.moments(), RULES["uniform"].sizes(unlike.moments(), 320)
+        )
         ratio = totals[name] / totals["uniform"]
         assert abs(ratio.value - exact.sum() / uniform.sum()) < 4 * ratio.error
     assert measure_ratios(pools, 320, 0.95)["best"].high < 0.9
@@ -101,7 +107,7 @@ def test_prompts_that_are_all_alike_have_nothing_to_save():
     pools = choose(one, np.zeros(200, dtype=int)).draw(rng, 512, 4, 8)
     assert measure_ratios(pools, 1600, 0.95)["best"].low > 1
     moments = pool_moments(pools)
-    best, uniform = (RULES[name](moments, 1600) for name in ("best", "uniform"))
+    best, uniform = (RULES[name].sizes(moments, 1600) for name in ("best", "uniform"))
     seen = prompt_mse(moments, best).sum() / prompt_mse(moments, uniform).sum()
     assert seen < 0.97
 
@@ -118,9 +124,36 @@ def test_the_error_over_random_prompts_is_the_spread_of_samples():
             for name in ("best", "uniform")
         )
         ratio = best.mean() / uniform.mean()
-        plain = prompt_mse(moments, RULES["best"](moments, 480))
+        plain = prompt_mse(moments, RULES["best"].sizes(moments, 480))
         ratios.append(ratio)
         for kept, each in ((errors, best), (apart, plain)):
             kept.append((each - ratio * uniform).std() / uniform.mean() / np.sqrt(60))
     assert np.mean(errors) == pytest.approx(np.std(ratios), rel=1 / 3)
     assert np.mean(apart) > 1.5 * np.std(ratios)
+
+
+def test_vanilla_may_have_one_completion(unlike):
+    """Its law by hand, sqrt(A - gamma) without the rounding, and no more than uniform."""
+    moments = unlike.moments()
+    sizes = RULES["vanilla, best"].sizes(moments, 400)
+    trace = moments.reward2_norm2 - moments.gradient2
+    expected = 400 * np.sqrt(trace) / np.sqrt(trace).sum()
+    assert sizes.min() == 1
+    assert abs(sizes - np.maximum(expected, 1)).max() < 1.5
+    np.testing.assert_allclose(
+        prompt_mse(moments, sizes, allocation.vanilla_law), trace / sizes
+    )
+
+
+def test_the_bias_of_dropping_prompts_is_known(unlike):
+    """Exact on the design; four standard errors of 100 runs, false alarm 1e-4."""
+    dropped = allocation.is_outside(unlike.moments().value)
+    exact = unlike.gradient_PD[dropped].sum(0) / 40
+    rng = np.random.default_rng(6)
+    found = np.array(
+        [allocation.dropped_bias2(unlike.draw(rng, 64, 1, 4), dropped) for _ in range(100)]
+    )
+    assert abs(found.mean() - exact @ exact) < 4 * found.std() / 10
+    assert found.mean() > 4 * found.std() / 10
+    nobody = np.zeros(40, dtype=bool)
+    assert allocation.dropped_bias2(unlike.draw(rng, 64, 1, 4), nobody) == 0
