@@ -158,9 +158,17 @@ def claims(arguments: argparse.Namespace) -> int:
 
 def advise(arguments: argparse.Namespace) -> int:
     """Say which group size and baseline suit a run's model and prompts."""
+    from mse_lab.answers.advice import BUDGET
     from mse_lab.report.advice_files import advise_run
+    from mse_lab.report.allocation_report import allocate_run
 
-    print(advise_run(arguments.run, arguments.at, arguments.budget, as_json=arguments.json))
+    run, sizes, budget = arguments.run, arguments.at, arguments.budget
+    if arguments.allocate:
+        if sizes:
+            raise InputError("--at prices one G for all; leave it out with --allocate")
+        print(allocate_run(run, budget, as_json=arguments.json))
+    else:
+        print(advise_run(run, sizes, budget or BUDGET, as_json=arguments.json))
     return 0
 
 

@@ -176,8 +176,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_run(one, "run")
     text = "group sizes to price, such as 8,16"
     one.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=text)
-    text = "completions N that errors are stated for, by default 1024"
-    one.add_argument("--budget", type=whole_number, default=1024, metavar="N", help=text)
+    text = "completions N that errors are stated for, by default 1024; with --allocate, "
+    text += "those of one step, by default the recommended G for each prompt"
+    one.add_argument("--budget", type=whole_number, metavar="N", help=text)
+    text = "instead, how many completions each prompt should get"
+    one.add_argument("--allocate", action="store_true", help=text)
     one.add_argument("--json", action="store_true", help="for programs")
     one = command("report", "one page about runs, in HTML")
     _take_run(one, "runs", "+")

@@ -36,6 +36,9 @@ Sizes = NDArray[np.int64]
 # T and zeta of an estimator's law.
 Law = Callable[[Moments], tuple[Floats, Floats]]
 
+# The rule that all others are compared with.
+UNIFORM = "uniform"
+
 # Least and largest value of a prompt that an accuracy filter keeps.
 FILTER = (0.2, 0.8)
 
@@ -125,7 +128,7 @@ def _filtered(moments: Moments) -> tuple[Floats, Floats]:
 
 
 RULES: Mapping[str, Rule] = {
-    "uniform": Rule(_uniform),
+    UNIFORM: Rule(_uniform),
     "best": Rule(grpo_law),
     # The best if all score norms were one: T and zeta are Var(Z) then, f = p(1-p)/(G-1)
     # (Neyman allocation; VIP, arXiv 2602.01601).
@@ -202,8 +205,7 @@ def judge_rules(pools: Pools, budget: int) -> dict[str, Statistic]:
     }
 
 
-def measure_ratios(pools: Pools, budget: int, level: float) -> dict[str, Estimate]:
-    """Measure the MSE of each rule's allocation over that of the uniform one."""
-    found = judge_rules(pools, budget)
-    uniform = found.pop("uniform")
-    return {name: one.ratio_to(uniform, level) for name, one in found.items()}
+def measure_ratios(judged: Mapping[str, Statistic], level: float) -> dict[str, Estimate]:
+    """Measure the MSE of each other rule's allocation over that of the uniform one."""
+    others = {name: one for name, one in judged.items() if name != UNIFORM}
+    return {name: one.ratio_to(judged[UNIFORM], level) for name, one in others.items()}

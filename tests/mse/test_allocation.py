@@ -8,7 +8,13 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.mse import allocation
-from mse_lab.mse.allocation import RULES, best_sizes, measure_ratios, prompt_mse
+from mse_lab.mse.allocation import (
+    RULES,
+    best_sizes,
+    judge_rules,
+    measure_ratios,
+    prompt_mse,
+)
 from mse_lab.mse.moments import pool_moments
 from populations import choose, population
 from simulated import make_design
@@ -92,7 +98,7 @@ def test_what_is_saved_is_what_the_exact_laws_say(unlike):
         )
         ratio = totals[name] / totals["uniform"]
         assert abs(ratio.value - exact.sum() / uniform.sum()) < 4 * ratio.error
-    assert measure_ratios(pools, 320, 0.95)["best"].high < 0.9
+    assert measure_ratios(totals, 0.95)["best"].high < 0.9
 
 
 def test_prompts_that_are_all_alike_have_nothing_to_save():
@@ -105,7 +111,7 @@ def test_prompts_that_are_all_alike_have_nothing_to_save():
     uneven = rng.lognormal(size=(1, one.score_PCD.shape[1], 1))
     one = replace(one, score_PCD=uneven * one.score_PCD)
     pools = choose(one, np.zeros(200, dtype=int)).draw(rng, 512, 4, 8)
-    assert measure_ratios(pools, 1600, 0.95)["best"].low > 1
+    assert measure_ratios(judge_rules(pools, 1600), 0.95)["best"].low > 1
     moments = pool_moments(pools)
     best, uniform = (RULES[name].sizes(moments, 1600) for name in ("best", "uniform"))
     seen = prompt_mse(moments, best).sum() / prompt_mse(moments, uniform).sum()

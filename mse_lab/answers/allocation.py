@@ -1,0 +1,95 @@
+"""Allocation: rollouts by prompt for one run, and what each rule for them saves.
+
+Sizes are planned on all completions of the run; what a rule saves is told on completions
+that it has not seen (`mse_lab.mse.allocation`), as the MSE over that of the group's mean
+with one G for all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mse_lab.answers.advice import LARGEST, advise
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.errors import InputError
+from mse_lab.mse.allocation import (
+    RULES,
+    UNIFORM,
+    Sizes,
+    dropped_bias2,
+    is_outside,
+    judge_rules,
+    measure_ratios,
+)
+from mse_lab.mse.intervals import Estimate
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A budget shared out among the prompts of a run by several rules.
+
+    Attributes:
+        name: The run's.
+        held: Whether its built-in checks hold.
+        prompts: Their ids.
+        values: V of each.
+        sizes: Rule -> G_x of each prompt.
+        ratios: Rule -> MSE over that of `uniform`, the interval over prompts.
+        outside: Prompts that an accuracy filter leaves out.
+        bias: The squared bias that leaving them out brings, over the MSE of `uniform`.
+    """
+
+    name: str
+    held: bool
+    level: float
+    budget: int
+    prompts: tuple[str, ...]
+    values: tuple[float, ...]
+    sizes: Mapping[str, Sizes]
+    ratios: Mapping[str, Estimate]
+    outside: int
+    bias: float
+
+
+def _see_budget(run: MeasuredRun, budget: int) -> None:
+    prompts = run.pools.prompts
+    if prompts < 2 or run.pools.rewards_PN.shape[1] < 4:
+        raise InputError("two prompts with four completions each are the least to allocate")
+    if not 2 * prompts <= budget <= LARGEST * prompts:
+        raise InputError(
+            f"--budget {budget}: give from {2 * prompts} to {LARGEST * prompts} "
+            f"completions, 2 to {LARGEST} for each of {prompts} prompts"
+        )
+
+
+def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
+    """Share a budget out.
+
+    Args:
+        run: Of two prompts or more.
+        budget: N, completions in all; by default the recommended G for each prompt.
+
+    Raises:
+        InputError: The budget does not go round or is beyond use, or no reward varies.
+    """
+    pools, moments = run.pools, run.moments
+    budget = advise(run).recommended * pools.prompts if budget is None else budget
+    _see_budget(run, budget)
+    if not (pools.reward_variance_P > 0).any():
+        raise InputError("the rewards of a prompt are all equal: nothing to allocate by")
+    outside = is_outside(moments.value)
+    judged = judge_rules(pools, budget)
+    error = judged[UNIFORM].value / pools.prompts
+    return Allocation(
+        name=run.name,
+        held=run.held,
+        level=run.level,
+        budget=budget,
+        prompts=tuple(map(str, run.described["prompt"])),
+        values=tuple(moments.value.tolist()),
+        sizes={name: rule.sizes(moments, budget) for name, rule in RULES.items()},
+        ratios=measure_ratios(judged, run.level),
+        outside=int(outside.sum()),
+        bias=dropped_bias2(pools, np.asarray(outside)) / error if error > 0 else np.nan,
+    )

@@ -1,0 +1,85 @@
+"""The allocation's figure: the best completions for each prompt against its value.
+
+Beside it the rules that people use, which know its value at most. Completions that do not
+go round leave prompts of one kind one apart; the filter's curve is the mean of its kind.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mse_lab.answers.allocation import Allocation
+from mse_lab.arrays import Floats
+from mse_lab.mse.allocation import UNIFORM, is_outside
+from mse_lab.report.drawing import (
+    MOST_DOTS,
+    MOST_TOLD,
+    STYLES,
+    label_plainly,
+    legend_above,
+    save_figure,
+    tell,
+)
+
+# Where the curves are evaluated.
+_POINTS = 400
+
+
+def _filter_curve(found: Allocation, grid: Floats) -> Floats:
+    """Mean size inside the accuracy filter and outside."""
+    sizes, outside = found.sizes["accuracy filter"], is_outside(np.array(found.values))
+    parts = [sizes[outside == side] for side in (False, True)]
+    inside, beyond = (part.mean() if part.size else np.nan for part in parts)
+    return np.where(is_outside(grid), beyond, inside)
+
+
+def _draw_curves(axes: Axes, found: Allocation) -> None:
+    values, mean = np.array(found.values), found.sizes[UNIFORM].mean()
+    grid = np.linspace(values.min(), values.max(), _POINTS)
+    axes.plot(grid, np.full(_POINTS, mean), color="0.6", lw=1.1, label="The same for all")
+    order = np.argsort(values, kind="stable")
+    by_variance = found.sizes["reward variance"][order]
+    look = {"color": "0.1", "lw": 1.1}
+    axes.plot(values[order], by_variance, ls=(0, (4, 2)), ds="steps-mid", label="By p(1-p)",
+              **look)  # fmt: skip
+    filtered = _filter_curve(found, grid)
+    axes.plot(grid, filtered, ls=":", label="Accuracy filter", **look)
+
+
+def _draw_dots(axes: Axes, found: Allocation) -> None:
+    style, sizes = STYLES["grpo"], found.sizes["best"]
+    look = {"color": style.colour, "ms": 4.5, "mec": "white", "mew": 0.4, "alpha": 0.8}
+    [line] = axes.plot(found.values, sizes, "o", label="Best", clip_on=False, **look)
+    line.set_rasterized(len(sizes) > MOST_DOTS)
+    if len(sizes) <= MOST_TOLD:
+        pairs = zip(found.prompts, sizes, strict=True)
+        tell(line, [f"{prompt}: {size} completions" for prompt, size in pairs])
+
+
+def compose_allocation(found: Allocation) -> Figure:
+    """Compose the sizes of every prompt against its value."""
+    figure = Figure(figsize=(4.2, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel="Value V of a prompt", ylabel="Completions")
+    if 0 <= min(found.values) <= max(found.values) <= 1:
+        axes.set_xlim(0, 1)
+    axes.set_yscale("log", base=2)
+    _draw_curves(axes, found)
+    _draw_dots(axes, found)
+    label_plainly(axes.yaxis)
+    title = f"{found.budget:,} completions for {len(found.prompts):,} prompts"
+    legend_above(figure, 2, title=title, fontsize=8.5, title_fontsize=9)
+    if not found.held:
+        figure.suptitle("A CHECK FAILED")
+    return figure
+
+
+def draw_allocation(found: Allocation, output: Path) -> None:
+    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
+
+    Raises:
+        InputError: The suffix or the place cannot be used.
+    """
+    save_figure(lambda: compose_allocation(found), output)

@@ -1,0 +1,126 @@
+"""The allocation of a run in its folder: a screen, a table of prompts, a picture."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.answers.allocation import Allocation, allocate
+from mse_lab.answers.measured_run import read_run
+from mse_lab.errors import InputError, shorten
+from mse_lab.mse.allocation import FILTER
+from mse_lab.report.allocation_figure import draw_allocation
+from mse_lab.results.files import write_table
+from mse_lab.results.records import Record
+from mse_lab.wording import plain, times_with_interval
+
+WIDTH = 80
+
+# What a reader knows the rules as, up to 42 columns each.
+CALLED = {
+    "uniform": "the same G for every prompt",
+    "best": "best for each prompt",
+    "reward variance": "by reward variance p(1-p) (GVM, VIP)",
+    "accuracy filter": f"{FILTER[0]} <= V <= {FILTER[1]}, 2 for the others (DAPO)",
+    "vanilla, uniform": "no baseline, the same G for every prompt",
+    "vanilla, best": "no baseline, best for each, 1 or more",
+}
+
+# How many prompts with the most completions are named.
+NAMED = 3
+
+
+def allocation_table(found: Allocation) -> pd.DataFrame:
+    """Make `allocation.csv`: a row a prompt, its V, and G_x by each rule."""
+    columns = {name.replace(", ", "_").replace(" ", "_"): name for name in found.sizes}
+    sizes = {column: found.sizes[name] for column, name in columns.items()}
+    return pd.DataFrame({"prompt": found.prompts, "value": found.values, **sizes})
+
+
+def _say_sizes(found: Allocation) -> str:
+    sizes = found.sizes["best"]
+    low, high = (round(float(one)) for one in np.quantile(sizes, [0.25, 0.75]))
+    most = np.argsort(-sizes, kind="stable")[:NAMED]
+    named = ", ".join(f"{sizes[x]} for {shorten(found.prompts[x], 24)}" for x in most)
+    return (
+        f"The best are {sizes.min()} to {sizes.max()}, half of them {low} to {high}; "
+        f"most get {named}."
+    )
+
+
+def _say_bias(found: Allocation) -> str:
+    """Say what it would cost to leave the filtered prompts out altogether."""
+    if not found.outside or math.isnan(found.bias):
+        return "No prompt is outside the filter, so none would be dropped."
+    return (
+        f"Dropping the {found.outside} prompts outside the filter would bias the gradient: "
+        f"bias^2 is {plain(max(found.bias, 0.0))} of the first's MSE here, and does not "
+        "fall with N."
+    )
+
+
+def allocation_text(found: Allocation) -> str:
+    """Say the allocation on a screen of 80 columns."""
+
+    def lines() -> Iterator[str]:
+        prompts, level = len(found.prompts), 100 * found.level
+        if not found.held:
+            yield "A built-in check of this run FAILED; find out why first."
+        yield f"{found.budget:,} completions for {prompts:,} prompts, on average " + (
+            f"{found.budget / prompts:.3g} each"
+        )
+        yield f"{'MSE, by how they are shared out':<44} of the first ({level:g}% interval)"
+        yield f"  {CALLED['uniform']:<42} 1"
+        for name, ratio in found.ratios.items():
+            told = times_with_interval(ratio).replace(" times", "", 1)
+            yield f"  {CALLED[name]:<42} {told}"
+        yield "Planned on half of a prompt's completions, told on the other half."
+        yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)
+        yield from wrap(_say_bias(found), WIDTH)
+
+    return "".join(f"{line}\n" for line in lines())
+
+
+def _as_dict(found: Allocation) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "budget": found.budget,
+        "held": found.held,
+        "ratios": {name: one._asdict() for name, one in found.ratios.items()},
+        "outside": found.outside,
+        "bias": found.bias,
+        "prompts": json.loads(allocation_table(found).to_json(orient="records")),
+    }
+
+
+def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> str:
+    """Share a budget out among the prompts of a run; write the sizes beside it.
+
+    Args:
+        folder: The run's.
+        budget: Completions in all; None for the recommended G for each prompt.
+        as_json: Give the numbers for programs, and write nothing.
+
+    Raises:
+        InputError: The folder holds no pools, or the budget cannot be shared out.
+    """
+    run = read_run(folder)
+    try:
+        found = allocate(run, budget)
+    except InputError as error:
+        raise InputError(f"{run.where}{error}") from None
+    if as_json:
+        return json.dumps(_as_dict(found), indent=2)
+    record = Record(folder)
+    write_table(record.path("allocation.csv"), allocation_table(found))
+    for name in ("allocation.png", "allocation.pdf"):
+        draw_allocation(found, record.path(name))
+    return (
+        f"{allocation_text(found)}Written to {folder}:\n"
+        "  allocation.csv (G of every prompt), allocation.png, allocation.pdf"
+    )
