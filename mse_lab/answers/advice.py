@@ -146,15 +146,17 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         names = [one.name for one in fields(self) if one.name != "curves"]
-        return {name: _plain(getattr(self, name)) for name in names}
+        return {name: as_data(getattr(self, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def as_data(value: Any) -> Any:
     """Turn named tuples into mappings; what is not finite into a word, as JSON has none."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {key: _plain(one) for key, one in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return as_data(value._asdict())
+    if isinstance(value, Mapping):
+        return {key: as_data(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_data(one) for one in value]
     if isinstance(value, float):
         # So that it is the same where only the rounding of a processor differs.
         return float(f"{value:.5g}") if math.isfinite(value) else str(value)

@@ -54,8 +54,8 @@ class Allocation:
 
 def _see_budget(run: MeasuredRun, budget: int) -> None:
     prompts = run.pools.prompts
-    if prompts < 2 or run.pools.rewards_PN.shape[1] < 4:
-        raise InputError("two prompts with four completions each are the least to allocate")
+    if prompts < 2:
+        raise InputError("one prompt: nothing to allocate; raise prompts.limit")
     if not 2 * prompts <= budget <= LARGEST * prompts:
         raise InputError(
             f"--budget {budget}: give from {2 * prompts} to {LARGEST * prompts} "

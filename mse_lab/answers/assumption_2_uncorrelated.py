@@ -16,7 +16,6 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement, describe
 from mse_lab.arrays import Floats
-from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = Statement(
@@ -70,18 +69,6 @@ def describe_baselines(run: MeasuredRun) -> str:
     return f"the best baseline b* is {best:.2f} and the value V {value:.2f}"
 
 
-def _describe_norms(pools: Pools) -> str:
-    varied = np.ptp(pools.rewards_PN, axis=-1) > 0
-    if not is_binary(pools.rewards_PN) or not varied.any():
-        return ""
-    norms2, is_right = pools.norms2_PN[varied], pools.rewards_PN[varied] == 1
-    right, wrong = (
-        float(((norms2 * chosen).sum(-1) / chosen.sum(-1)).mean())
-        for chosen in (is_right, ~is_right)
-    )
-    return f"E[||W||^2 | Z=1] / E[||W||^2 | Z=0] = {right / wrong:.2f}; " if wrong else ""
-
-
 def judge_correlation(run: MeasuredRun) -> Claim:
     """Judge Assumption 2 by the mean over prompts, and by the products of halves.
 
@@ -102,7 +89,7 @@ def judge_correlation(run: MeasuredRun) -> Claim:
         f"mean correlation within prompts {describe(estimate)}{beyond}, root mean square "
         f"{typical:.3g}, at most {largest:.3g}; {len(found)} prompts",
         decide(p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
-        f"{_describe_norms(run.pools)}{describe_baselines(run)}.",
+        f"{describe_baselines(run)}.",
         estimate,
         p_value,
     )

@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mse_lab.answers.advice import as_data
 from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError, shorten
@@ -37,8 +37,9 @@ NAMED = 3
 
 def allocation_table(found: Allocation) -> pd.DataFrame:
     """Make `allocation.csv`: a row a prompt, its V, and G_x by each rule."""
-    columns = {name.replace(", ", "_").replace(" ", "_"): name for name in found.sizes}
-    sizes = {column: found.sizes[name] for column, name in columns.items()}
+    sizes = {
+        name.replace(", ", "_").replace(" ", "_"): one for name, one in found.sizes.items()
+    }
     return pd.DataFrame({"prompt": found.prompts, "value": found.values, **sizes})
 
 
@@ -47,55 +48,39 @@ def _say_sizes(found: Allocation) -> str:
     low, high = (round(float(one)) for one in np.quantile(sizes, [0.25, 0.75]))
     most = np.argsort(-sizes, kind="stable")[:NAMED]
     named = ", ".join(f"{sizes[x]} for {shorten(found.prompts[x], 24)}" for x in most)
-    return (
-        f"The best are {sizes.min()} to {sizes.max()}, half of them {low} to {high}; "
-        f"most get {named}."
-    )
+    first, last = sizes.min(), sizes.max()
+    return f"The best are {first} to {last}, half {low} to {high}; most get {named}."
 
 
 def _say_bias(found: Allocation) -> str:
-    """Say what it would cost to leave the filtered prompts out altogether."""
     if not found.outside or math.isnan(found.bias):
         return "No prompt is outside the filter, so none would be dropped."
+    share = plain(max(found.bias, 0.0))
     return (
         f"Dropping the {found.outside} prompts outside the filter would bias the gradient: "
-        f"bias^2 is {plain(max(found.bias, 0.0))} of the first's MSE here, and does not "
-        "fall with N."
+        f"bias^2 is {share} of the first's MSE here, and does not fall with N."
     )
+
+
+def _lines(found: Allocation) -> Iterator[str]:
+    prompts, level = len(found.prompts), 100 * found.level
+    if not found.held:
+        yield "A built-in check of this run FAILED; find out why first."
+    each = f"on average {found.budget / prompts:.3g} each"
+    yield f"{found.budget:,} completions for {prompts:,} prompts, {each}"
+    yield f"{'MSE, by how they are shared out':<44} of the first ({level:g}% interval)"
+    yield f"  {CALLED['uniform']:<42} 1"
+    for name, ratio in found.ratios.items():
+        told = times_with_interval(ratio).replace(" times", "", 1)
+        yield f"  {CALLED[name]:<42} {told}"
+    yield "Planned on half of a prompt's completions, told on the other half."
+    yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)
+    yield from wrap(_say_bias(found), WIDTH)
 
 
 def allocation_text(found: Allocation) -> str:
     """Say the allocation on a screen of 80 columns."""
-
-    def lines() -> Iterator[str]:
-        prompts, level = len(found.prompts), 100 * found.level
-        if not found.held:
-            yield "A built-in check of this run FAILED; find out why first."
-        yield f"{found.budget:,} completions for {prompts:,} prompts, on average " + (
-            f"{found.budget / prompts:.3g} each"
-        )
-        yield f"{'MSE, by how they are shared out':<44} of the first ({level:g}% interval)"
-        yield f"  {CALLED['uniform']:<42} 1"
-        for name, ratio in found.ratios.items():
-            told = times_with_interval(ratio).replace(" times", "", 1)
-            yield f"  {CALLED[name]:<42} {told}"
-        yield "Planned on half of a prompt's completions, told on the other half."
-        yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)
-        yield from wrap(_say_bias(found), WIDTH)
-
-    return "".join(f"{line}\n" for line in lines())
-
-
-def _as_dict(found: Allocation) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "budget": found.budget,
-        "held": found.held,
-        "ratios": {name: one._asdict() for name, one in found.ratios.items()},
-        "outside": found.outside,
-        "bias": found.bias,
-        "prompts": json.loads(allocation_table(found).to_json(orient="records")),
-    }
+    return "".join(f"{line}\n" for line in _lines(found))
 
 
 def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> str:
@@ -114,13 +99,13 @@ def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> 
         found = allocate(run, budget)
     except InputError as error:
         raise InputError(f"{run.where}{error}") from None
+    table, record = allocation_table(found), Record(folder)
     if as_json:
-        return json.dumps(_as_dict(found), indent=2)
-    record = Record(folder)
-    write_table(record.path("allocation.csv"), allocation_table(found))
+        names = ("name", "held", "budget", "ratios", "outside", "bias")
+        told = {name: as_data(getattr(found, name)) for name in names}
+        return json.dumps(told | {"prompts": table.to_dict("records")}, indent=2)
+    write_table(record.path("allocation.csv"), table)
     for name in ("allocation.png", "allocation.pdf"):
         draw_allocation(found, record.path(name))
-    return (
-        f"{allocation_text(found)}Written to {folder}:\n"
-        "  allocation.csv (G of every prompt), allocation.png, allocation.pdf"
-    )
+    written = "allocation.csv (G of every prompt), allocation.png, allocation.pdf"
+    return f"{allocation_text(found)}Written to {folder}:\n  {written}"

@@ -104,5 +104,5 @@ def test_a_run_without_a_signal_is_refused():
     never = replace(design, reward_PC=0 * design.reward_PC)
     with pytest.raises(InputError, match="all equal"):
         allocate(run_on(never), 20)
-    with pytest.raises(InputError, match="two prompts with four completions"):
+    with pytest.raises(InputError, match="one prompt: nothing to allocate"):
         allocate(run_on(take(design, 1)), 20)
