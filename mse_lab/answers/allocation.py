@@ -14,6 +14,7 @@ from mse_lab.answers.advice import LARGEST, advise
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError
 from mse_lab.mse.allocation import (
+    FILTERED,
     RULES,
     UNIFORM,
     Sizes,
@@ -36,7 +37,7 @@ class Allocation:
         values: V of each.
         sizes: Rule -> G_x of each prompt.
         ratios: Rule -> MSE over that of `uniform`, the interval over prompts.
-        outside: Prompts that an accuracy filter leaves out.
+        outside: Prompts that an accuracy filter leaves out; it is for rewards 0 and 1.
         bias: The squared bias that leaving them out brings, over the MSE of `uniform`.
     """
 
@@ -78,8 +79,10 @@ def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
     _see_budget(run, budget)
     if not (pools.reward_variance_P > 0).any():
         raise InputError("the rewards of a prompt are all equal: nothing to allocate by")
-    outside = is_outside(moments.value)
-    judged = judge_rules(pools, budget)
+    outside = is_outside(moments.value) & pools.binary
+    # An accuracy is the value of rewards 0 and 1 alone.
+    rules = {name: one for name, one in RULES.items() if pools.binary or name != FILTERED}
+    judged = judge_rules(pools, budget, rules)
     error = judged[UNIFORM].value / pools.prompts
     return Allocation(
         name=run.name,
@@ -88,8 +91,8 @@ def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
         budget=budget,
         prompts=tuple(map(str, run.described["prompt"])),
         values=tuple(moments.value.tolist()),
-        sizes={name: rule.sizes(moments, budget) for name, rule in RULES.items()},
+        sizes={name: rule.sizes(moments, budget) for name, rule in rules.items()},
         ratios=measure_ratios(judged, run.level),
         outside=int(outside.sum()),
-        bias=dropped_bias2(pools, np.asarray(outside)) / error if error > 0 else np.nan,
+        bias=dropped_bias2(pools, outside) / error if error > 0 else np.nan,
     )

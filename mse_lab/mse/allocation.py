@@ -36,8 +36,8 @@ Sizes = NDArray[np.int64]
 # T and zeta of an estimator's law.
 Law = Callable[[Moments], tuple[Floats, Floats]]
 
-# The rule that all others are compared with.
-UNIFORM = "uniform"
+# The rule that all others are compared with, and the one for accuracies.
+UNIFORM, FILTERED = "uniform", "accuracy filter"
 
 # Least and largest value of a prompt that an accuracy filter keeps.
 FILTER = (0.2, 0.8)
@@ -133,7 +133,7 @@ RULES: Mapping[str, Rule] = {
     # The best if all score norms were one: T and zeta are Var(Z) then, f = p(1-p)/(G-1)
     # (Neyman allocation; VIP, arXiv 2602.01601).
     "reward variance": Rule(lambda one: (one.variance, one.variance)),
-    "accuracy filter": Rule(_filtered),
+    FILTERED: Rule(_filtered),
     "vanilla, uniform": Rule(_uniform, vanilla_law, 1),
     "vanilla, best": Rule(vanilla_law, vanilla_law, 1),
 }
@@ -180,7 +180,9 @@ def _judge(rule: Rule, plan: Moments, judged: Moments, budget: int) -> Floats:
     return np.asarray(mse + fall * (sizes - budget / prompts))
 
 
-def judge_rules(pools: Pools, budget: int) -> dict[str, Statistic]:
+def judge_rules(
+    pools: Pools, budget: int, rules: Mapping[str, Rule] = RULES
+) -> dict[str, Statistic]:
     """Measure the mean MSE of a prompt by each rule, on completions it has not seen.
 
     Its independent groups are the prompts; ratios of two rules stay paired.
@@ -194,10 +196,10 @@ def judge_rules(pools: Pools, budget: int) -> dict[str, Statistic]:
         for part in (slice(count), slice(count, None))
     ]
     whole = pool_moments(pools)
-    found = {name: np.zeros(pools.prompts) for name in RULES}
+    found = {name: np.zeros(pools.prompts) for name in rules}
     for seen, unseen in (halves, halves[::-1]):
         plan, judged = _plan(*seen), replace(whole, **_norm_moments(*unseen))
-        for name, rule in RULES.items():
+        for name, rule in rules.items():
             found[name] += _judge(rule, plan, judged, budget) / 2
     return {
         name: Statistic(float(each_P.mean()), {"prompts": each_P[None]}, {})

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mse_lab.answers.allocation import Allocation
 from mse_lab.arrays import Floats
-from mse_lab.mse.allocation import UNIFORM, is_outside
+from mse_lab.mse.allocation import FILTERED, UNIFORM, is_outside
 from mse_lab.report.drawing import (
     MOST_DOTS,
     MOST_TOLD,
@@ -29,7 +29,7 @@ _DOT: dict[str, Any] = {"ms": 4.5, "mec": "white", "mew": 0.4, "alpha": 0.8}
 
 def _filter_curve(found: Allocation, grid: Floats) -> Floats:
     """Mean size inside the accuracy filter and outside."""
-    sizes, outside = found.sizes["accuracy filter"], is_outside(np.array(found.values))
+    sizes, outside = found.sizes[FILTERED], is_outside(np.array(found.values))
     parts = [sizes[outside == side] for side in (False, True)]
     inside, beyond = (part.mean() if part.size else np.nan for part in parts)
     return np.where(is_outside(grid), beyond, inside)
@@ -43,8 +43,9 @@ def _draw_curves(axes: Axes, found: Allocation) -> None:
     [line] = axes.plot(values[order], found.sizes["reward variance"][order], "--",
                        color="0.1", lw=1.1, label="By p(1-p)")  # fmt: skip
     line.set_drawstyle("steps-mid")
-    filtered = _filter_curve(found, grid)
-    axes.plot(grid, filtered, ":", color="0.1", lw=1.1, label="Accuracy filter")
+    if FILTERED in found.sizes:
+        filtered = _filter_curve(found, grid)
+        axes.plot(grid, filtered, ":", color="0.1", lw=1.1, label="Accuracy filter")
 
 
 def _draw_dots(axes: Axes, found: Allocation) -> None:

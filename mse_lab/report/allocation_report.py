@@ -13,7 +13,7 @@ from mse_lab.answers.advice import as_data
 from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError, shorten
-from mse_lab.mse.allocation import FILTER
+from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.report.allocation_figure import draw_allocation
 from mse_lab.results.files import write_table
 from mse_lab.results.records import Record
@@ -53,6 +53,8 @@ def _say_sizes(found: Allocation) -> str:
 
 
 def _say_bias(found: Allocation) -> str:
+    if FILTERED not in found.sizes:
+        return ""
     if not found.outside or math.isnan(found.bias):
         return "No prompt is outside the filter, so none would be dropped."
     share = plain(max(found.bias, 0.0))

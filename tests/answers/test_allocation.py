@@ -10,8 +10,9 @@ from claimed_runs import take
 from makers import make
 from mse_lab.answers.allocation import allocate
 from mse_lab.errors import InputError
-from mse_lab.mse.allocation import RULES, prompt_mse
+from mse_lab.mse.allocation import FILTERED, RULES, prompt_mse
 from mse_lab.mse.moments import pool_moments
+from mse_lab.report.allocation_report import allocation_text
 from populations import choose
 from simulated import analysed, make_design
 
@@ -106,3 +107,13 @@ def test_a_run_without_a_signal_is_refused():
         allocate(run_on(never), 20)
     with pytest.raises(InputError, match="one prompt: nothing to allocate"):
         allocate(run_on(take(design, 1)), 20)
+
+
+def test_rewards_that_are_no_accuracies_are_not_filtered_by_them():
+    run = run_on(make_design(np.random.default_rng(0), 5))
+    rewards = (2 * run.pools.rewards_PN - 1, 2 * run.pools.reference_rewards_PN - 1)
+    pools = replace(run.pools, rewards_PN=rewards[0], reference_rewards_PN=rewards[1])
+    found = allocate(analysed(pools, [4]), 40)
+    assert {*found.sizes} == {*RULES} - {FILTERED}
+    assert (found.outside, found.bias) == (0, 0)
+    assert "filter" not in allocation_text(found)
