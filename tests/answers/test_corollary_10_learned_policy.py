@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize
 
 from claimed_runs import draw, take
+from designs import scaled
 from makers import MAKERS, make
 from mse_lab.answers.corollary_10_learned_policy import judge_learned_policy
 from simulated import Design, analysed
@@ -83,3 +84,19 @@ def test_undecided_where_the_assumption_holds_or_prompts_are_few():
     [claim] = judge_learned_policy(draw("fair", sizes=SIZES))
     assert claim.verdict == "undecided"
     assert judge(take(make("many wrong answers"), 2)).verdict == "undecided"
+
+
+def test_prompts_with_long_scores_weigh_more():
+    """One wrong answer: b* > V below V = 1/2 and b* < V above, where scores are longer."""
+    design = make("one wrong answer")
+    above = design.moments().value > 0.5
+    assert 0 < above.sum() < len(above)
+    found = {}
+    for side in (True, False):
+        longer = scaled(design, np.where(above == side, 5.0, 1.0))
+        one = longer.moments()
+        exact = (one.reward_norm2 - one.value * one.norm2).sum() / one.norm2.sum()
+        found[side] = judge(longer).estimate.value
+        assert found[side] == pytest.approx(exact, abs=0.02)
+        assert abs((one.best_baseline - one.value).mean() - exact) > 0.05
+    assert found[True] < 0 < found[False]

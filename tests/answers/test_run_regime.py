@@ -151,3 +151,12 @@ def test_the_line_is_that_of_the_aggregate_s_value():
     assert found.line == pytest.approx((1 - found.value) / (2 - found.value))
     ends = norm_ratio(np.array(found.best_baseline), np.full(3, found.value))
     np.testing.assert_allclose(found.rho, ends)
+
+
+def test_the_median_is_over_the_prompts_that_have_rho():
+    """Of 0.1, 0.2 and 3 it is 0.2; infinite ones, without wrong scores, do not count."""
+    value, norm2 = np.full(5, 0.5), np.ones(5)
+    moments = Moments(norm2, value / 2, value / 2, value, value / 2, 0 * value)
+    rho = np.array([3.0, 0.1, np.nan, 0.2, np.inf])
+    found = find_regime(moments, rho, True, 0.95)
+    assert (found.median_rho, found.prompts_with_rho) == (0.2, 3)
