@@ -97,6 +97,7 @@ FILES = {
     **dict.fromkeys(("figure4.png", "figure4.pdf"), File("result")),
     **dict.fromkeys(("figure4-scale-free.png", "figure4-scale-free.pdf"), File("result")),
     **dict.fromkeys(("phase.png", "phase.pdf"), File("result")),
+    **dict.fromkeys(("regimes.png", "regimes.pdf"), File("result")),
     MANIFEST: File("result", _NAMES),
 }
 
