@@ -215,7 +215,7 @@ def draw_panel(
 
 def compose_phase(runs: Sequence[Dots]) -> Figure:
     """Compose the diagram, with each run's own ordering in the legend."""
-    figure = Figure(figsize=(5, 4.7 + 0.17 * len(runs)), layout="constrained")
+    figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
     draw_panel(figure.subplots(), runs, labels)
     figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")

@@ -50,9 +50,9 @@ def make(family: Family, seed: int) -> None:
         fit(model, tokenizer, mixture, steps, PRETRAIN_PEAK, pretrain_rng, "pretrain")
     save(model, tokenizer, family.folder / "base")
     chat = partial(wrap_turn, tokenizer)
-    turns, steps = family.finetuning
-    mixture = [(partial(draw, chat), count) for draw, count in turns]
-    fit(model, tokenizer, mixture, steps, FINETUNE_PEAK, finetune_rng, "fine-tune")
+    for turns, steps in family.finetuning:
+        mixture = [(partial(draw, chat), count) for draw, count in turns]
+        fit(model, tokenizer, mixture, steps, FINETUNE_PEAK, finetune_rng, "fine-tune")
     save(model, tokenizer, family.folder / "instruct")
 
 

@@ -2,7 +2,7 @@
 
 `arithmetic-tiny.jsonl` (60 problems, one-digit operands) is for the tiny checkpoints,
 `arithmetic.jsonl` (500 problems of medium difficulty) for real models,
-`arithmetic-worked.jsonl` (60 problems of two or three steps) for the checkpoints that write
+`arithmetic-worked.jsonl` (40 problems of two or three steps) for the checkpoints that write
 their working.
 """
 
@@ -19,7 +19,7 @@ from probes.prompts.steps import draw_worked_problem
 SETS: dict[str, tuple[int, Callable[[np.random.Generator], Problem]]] = {
     "arithmetic-tiny": (60, partial(draw_problem, TINY)),
     "arithmetic": (500, partial(draw_problem, MEDIUM)),
-    "arithmetic-worked": (60, partial(draw_worked_problem, TINY)),
+    "arithmetic-worked": (40, partial(draw_worked_problem, TINY)),
 }
 
 

@@ -23,7 +23,7 @@ FAMILY = Family(
             1500,
         )
     ],
-    finetuning=([(corpus.draw_plain_turn, 64), (corpus.draw_few_shot_turn, 20)], 2200),
+    finetuning=[([(corpus.draw_plain_turn, 64), (corpus.draw_few_shot_turn, 20)], 2200)],
     draw_solved=corpus.draw_solved,
 )
 
