@@ -6,10 +6,19 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requi
 .PHONY: figure4 test fuzz mutations bench clean
 .DELETE_ON_ERROR:
 
-# The three tiny configurations measured, then the figure. A finished run is left as it is.
+# The three configurations of each family measured, then the figures. A finished run is
+# left as it is.
+FAMILY = $(addprefix $(1)/,base instruct icl)
+FAMILIES := $(foreach family,tiny lenient worked,$(call FAMILY,$(family)))
+
 figure4: $(VENV)/installed
-	$(BIN)/mse-lab run tiny/base tiny/instruct tiny/icl
+	$(BIN)/mse-lab run $(FAMILIES)
 	$(BIN)/mse-lab figure
+	$(BIN)/mse-lab figure --regimes
+	for suffix in png pdf; do \
+		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix && \
+		$(BIN)/mse-lab figure --phase $(FAMILIES) --out figures/phase.$$suffix || exit 1; \
+	done
 	@$(BIN)/python .ci/compare.py
 	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
 

@@ -34,6 +34,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 SPINS = "1000"
 
 FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
+LENIENT = ("lenient/base", "lenient/instruct", "lenient/icl")
 
 
 def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
@@ -125,19 +126,21 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def figure(arguments: argparse.Namespace) -> int:
-    """Draw Figure 4, and its companion where there are further estimators; or phases."""
+    """Draw Figure 4, with its companion where there are further estimators; or why so."""
     from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
     from mse_lab.report.phase_diagram import draw_phase
+    from mse_lab.report.regimes_figure import draw_regimes
 
-    folders = arguments.runs or [finished(name) for name in FIGURE_4]
+    draw = {"figure4": draw_figure, "phase": draw_phase, "regimes": draw_regimes}
+    names = FIGURE_4 + LENIENT * (arguments.kind == "regimes")
+    folders = arguments.runs or [finished(name) for name in names]
     # Figures of a user's own runs lie beside the first of them.
     place = arguments.runs[0] if arguments.runs else ROOT / "figures"
-    name = "phase" if arguments.phase else "figure4"
-    default = [place / f"{name}{suffix}" for suffix in (".png", ".pdf")]
+    default = [place / f"{arguments.kind}{suffix}" for suffix in (".png", ".pdf")]
     for output in [arguments.out] if arguments.out else default:
-        (draw_phase if arguments.phase else draw_figure)(folders, output)
+        draw[arguments.kind](folders, output)
         print(f"{output} written")
-        if not arguments.phase and draw_companion(folders, companion_of(output)):
+        if arguments.kind == "figure4" and draw_companion(folders, companion_of(output)):
             print(f"{companion_of(output)} written")
     return 0
 

@@ -20,6 +20,12 @@ RESULTS = Path("results")
 # Group sizes, and completions of a budget, that make sense.
 LARGEST_SIZE, LARGEST_BUDGET = 4096, 10**12
 
+# Further figures, and what they show.
+INSTEAD_OF_FIGURE_4 = {
+    "phase": "on which prompts a baseline near the value helps",
+    "regimes": "runs where it helps above those where it hurts, and why",
+}
+
 DESCRIPTION = (
     "Measure how far policy-gradient estimates are from the true gradient of a model."
 )
@@ -169,8 +175,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     one = command("figure", "Figure 4 from finished runs")
     _take_run(one, "runs", "*")
     _take_file(one, ".png, .pdf or .svg")
-    text = "instead of Figure 4, on which prompts a baseline near the value helps"
-    one.add_argument("--phase", action="store_true", help=text)
+    one.set_defaults(kind="figure4")
+    instead = one.add_mutually_exclusive_group()
+    for kind, text in INSTEAD_OF_FIGURE_4.items():
+        help = f"instead of Figure 4, {text}"
+        instead.add_argument(
+            f"--{kind}", action="store_const", dest="kind", const=kind, help=help
+        )
     _take_run(command("claims", "the paper's statements, put to runs"), "runs", "+")
     one = command("advise", "which group size, which baseline")
     _take_run(one, "run")

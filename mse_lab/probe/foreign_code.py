@@ -8,10 +8,13 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from mse_lab.console import keep_details, last_words
 from mse_lab.errors import InputError
+
+PROJECT = str(Path(__file__).resolve().parents[2])
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
@@ -46,6 +49,9 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     # A user's module lies where the command is started, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")
+    # The project's own lies among its probes, which are not installed.
+    if PROJECT not in sys.path:
+        sys.path.append(PROJECT)
     with guard(f"{what}: cannot import {module_name}"):
         try:
             module = importlib.import_module(module_name)

@@ -145,7 +145,7 @@ def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
     return curves if (curves[[row.points, row.law]] > 0).any(axis=None) else curves[:0]
 
 
-def _draw_panel(
+def draw_curves(
     axes: Axes, curves: pd.DataFrame, row: Row, styles: Mapping[str, Style]
 ) -> None:
     """Draw a row's curves of one run, or say that there is nothing to draw."""
@@ -164,7 +164,7 @@ def _draw_panel(
             axes.axhline(1, color=styles[name].colour, linewidth=1.1)
 
 
-def _title(run: Tables) -> str:
+def title_of(run: Tables) -> str:
     """Name a run, its accuracy, and what a reader of its panel must know."""
     name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {
@@ -179,7 +179,7 @@ def _title(run: Tables) -> str:
 Ends = tuple[float, float]
 
 
-def _scale(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
+def scale_row(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
     """Give a row of panels its common axis, where anything is drawn on it."""
     drawn = [axes for axes in panels if axes.has_data()]
     for axes in drawn[:1]:
@@ -194,7 +194,7 @@ def _scale(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
             axes.tick_params(axis="y", which="both", left=False, labelleft=False)
 
 
-def _choose(curves: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+def choose_curves(curves: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
     """Choose the paper's three where they were measured; else, and for others, all."""
     found = curves[curves.index.isin(FIGURE_4, level=0)]
     return found if len(found) and quantity is MSE else curves
@@ -215,8 +215,8 @@ def _compose_panels(
     each = zip(rows, labels, grid, [*scales, None, None], strict=False)
     for row, label, panels, ends in each:
         for axes, one in zip(panels, curves, strict=True):
-            _draw_panel(axes, one, row, styles)
-        _scale(panels, label, ends)
+            draw_curves(axes, one, row, styles)
+        scale_row(panels, label, ends)
     figure.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     return figure
 
@@ -231,10 +231,10 @@ def compose(
         quantity: Which quantity of them.
         scales: Ends of each row's vertical axis; its own where none are given.
     """
-    curves = [_choose(find_curves(run, quantity), quantity) for run in runs]
+    curves = [choose_curves(find_curves(run, quantity), quantity) for run in runs]
     figure = _compose_panels(curves, (quantity.label, "Ratio to oracle"), scales)
     for axes, run in zip(figure.axes, runs, strict=False):
-        axes.set_title(_title(run))
+        axes.set_title(title_of(run))
     law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
     if quantity is MSE:
         legend_above(figure, max(2, min(2 * len(runs), 4)), law)

@@ -120,10 +120,21 @@ def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
     return as_dots(label, prompts, moments)
 
 
+def _label(name: str, folder: Path, names: Sequence[str]) -> str:
+    """Name a run for a legend; where others have its title, say what tells it apart."""
+    family, _, last = name.rpartition("/")
+    title = TITLES.get(last, name)
+    if names.count(name) > 1:
+        place = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
+        return f"{title}, {place}"
+    alike = [one for one in names if one.rpartition("/")[2] == last]
+    return f"{title}, {family}" if len(alike) > 1 and last in TITLES else title
+
+
 def read_dots(folders: Sequence[Path]) -> list[Dots]:
     """Read the prompts of runs off their tables.
 
-    Runs of one name are told apart by the folder that they lie in.
+    Runs of one title are told apart by their names, of one name by where they lie.
 
     Raises:
         InputError: A run has no tables, or they lack what the diagram needs.
@@ -132,10 +143,8 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
     names = [run.name for run in runs]
     found = []
     for folder, run in zip(folders, runs, strict=True):
-        title = TITLES.get(run.name.rpartition("/")[2], run.name)
-        place = str(folder).removesuffix(run.name).rstrip("/").rpartition("/")[2]
-        label = title if names.count(run.name) == 1 else f"{title}, {place}"
-        found.append(_read_prompts(folder, run, shorten(label, _LONGEST_LABEL)))
+        label = shorten(_label(run.name, folder, names), _LONGEST_LABEL)
+        found.append(_read_prompts(folder, run, label))
     return found
 
 
@@ -145,9 +154,14 @@ def _draw_lines(axes: Axes, ends: Floats) -> None:
     axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
 
 
-def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
+def draw_cross(axes: Axes, place: Point, colour: str, **look: Any) -> None:
+    """Mark a place as a run's."""
+    axes.plot(*place, "P", color=colour, ms=9, mec="black", zorder=5, ls="", **look)
+
+
+def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str, area: float) -> None:
     value, (best, low, high) = dots.moments.value, dots.baselines.T
-    areas = _AREA * abs(dots.gain_shares) + _LEAST_AREA
+    areas = area * abs(dots.gain_shares) + _LEAST_AREA
     axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
     drawn = axes.scatter(
         value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor="white", zorder=3,
@@ -159,9 +173,7 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
         [line] = axes.plot(value, best, "o", ms=5, alpha=0)
         places = (f"V = {x:.2f}, b* = {y:.2f}" for x, y in zip(value, best, strict=True))
         tell(line, list(map("{}: {}".format, dots.names, places)))
-    place = aggregate_place(dots.moments)
-    axes.plot(*place, "P", color=colour, ms=9, mec="black", zorder=5, ls="",
-              label=label)  # fmt: skip
+    draw_cross(axes, aggregate_place(dots.moments), colour, label=label)
 
 
 def _write(axes: Axes, place: Point, text: str, slope: float = 0.0, **look: Any) -> None:
@@ -187,7 +199,9 @@ def draw_unit_square(axes: Axes) -> None:
         _write(axes, (0.01, left), f"G = {size}", right - left)
 
 
-def draw_panel(axes: Axes, runs: Sequence[Dots], labels: Sequence[str]) -> None:
+def draw_panel(
+    axes: Axes, runs: Sequence[Dots], labels: Sequence[str], dots_size: float = 1.0
+) -> None:
     """Draw the runs, in the order of their colours, under labels for a legend."""
     if all(dots.binary for dots in runs):
         draw_unit_square(axes)
@@ -195,13 +209,13 @@ def draw_panel(axes: Axes, runs: Sequence[Dots], labels: Sequence[str]) -> None:
         values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
         _draw_lines(axes, np.array([values.min(), values.max()]))
     for dots, colour, label in zip(runs, colours_of(len(runs)), labels, strict=True):
-        _draw_dots(axes, dots, colour, label)
+        _draw_dots(axes, dots, colour, label, dots_size * _AREA)
     axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
 
 
 def compose_phase(runs: Sequence[Dots]) -> Figure:
     """Compose the diagram, with each run's own ordering in the legend."""
-    figure = Figure(figsize=(5, 4.7 + 0.17 * len(runs)), layout="constrained")
+    figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
     draw_panel(figure.subplots(), runs, labels)
     figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")

@@ -98,6 +98,7 @@ FILES = {
     **dict.fromkeys(("figure4-scale-free.png", "figure4-scale-free.pdf"), File("result")),
     **dict.fromkeys(("phase.png", "phase.pdf"), File("result")),
     **dict.fromkeys(("allocation.csv", "allocation.png", "allocation.pdf"), File("result")),
+    **dict.fromkeys(("regimes.png", "regimes.pdf"), File("result")),
     MANIFEST: File("result", _NAMES),
 }
 

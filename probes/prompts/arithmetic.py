@@ -100,10 +100,12 @@ def draw_problem(ranges: Ranges, rng: np.random.Generator) -> Problem:
     return Problem(f"{text} =", answer, category)
 
 
-def draw_distinct(count: int, ranges: Ranges, rng: np.random.Generator) -> list[Problem]:
+def draw_distinct(
+    count: int, draw: Callable[[np.random.Generator], Problem], rng: np.random.Generator
+) -> list[Problem]:
     """Draw `count` problems, no two alike."""
     problems: dict[str, Problem] = {}
     while len(problems) < count:
-        problem = draw_problem(ranges, rng)
+        problem = draw(rng)
         problems.setdefault(problem.problem, problem)
     return list(problems.values())

@@ -6,31 +6,15 @@ author's; a plain question shows nothing. So right answers in the context make a
 answer more likely, and a model that fits this text gains from few-shot examples.
 """
 
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
-
 import numpy as np
 
 from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
-from words import END_OF_TEXT, TURN_END
-
-sys.path.append(str(Path(__file__).parents[1] / "prompts"))
-from arithmetic import TINY, Problem, draw_problem
+from probes.making.family import Chat, Example
+from probes.making.words import END_OF_TEXT, TURN_END
+from probes.prompts.arithmetic import TINY, Problem, draw_problem
 
 CAREFUL = 0.04
 CARELESS = 0.5
-
-
-class Example(NamedTuple):
-    """A training text; only `target` counts in the loss."""
-
-    context: str
-    target: str
-
-
-Draw = Callable[[np.random.Generator], Example]
 
 
 def _draw_error_rate(rng: np.random.Generator) -> float:
@@ -77,7 +61,7 @@ def draw_exercise(rng: np.random.Generator) -> Example:
     return Example("", text + form.format(answer) + END_OF_TEXT)
 
 
-def draw_plain_turn(chat: Callable[[str], str], rng: np.random.Generator) -> Example:
+def draw_plain_turn(chat: Chat, rng: np.random.Generator) -> Example:
     """Draw a plain question of a chat and its answer, in one of three forms.
 
     The whole equation is a form for two operands only: more would not fit in the
@@ -96,7 +80,7 @@ def draw_plain_turn(chat: Callable[[str], str], rng: np.random.Generator) -> Exa
     )
 
 
-def draw_few_shot_turn(chat: Callable[[str], str], rng: np.random.Generator) -> Example:
+def draw_few_shot_turn(chat: Chat, rng: np.random.Generator) -> Example:
     """Draw a few-shot question of a chat and a careful author's answer."""
     problem = draw_problem(TINY, rng)
     answer = _draw_answer(problem, CAREFUL, rng)
@@ -104,3 +88,9 @@ def draw_few_shot_turn(chat: Callable[[str], str], rng: np.random.Generator) -> 
     return Example(
         chat(FEW_SHOT.format(problem=problem.problem)), form.format(answer) + TURN_END
     )
+
+
+def draw_solved(rng: np.random.Generator) -> tuple[str, str]:
+    """Draw a problem and its answer."""
+    problem = draw_problem(TINY, rng)
+    return problem.problem, f" {problem.answer}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.foreign_code import guard, load_function
+from mse_lab.probe.foreign_code import PROJECT, guard, load_function
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import load_reward, reward_completions
 
@@ -104,6 +104,16 @@ def test_a_reward_of_other_arguments(module):
     module("def reward(text):\n    return 1\n")
     with pytest.raises(InputError, match=r"TypeError: .*takes 1 positional argument"):
         reward_completions(load_reward("theirs:reward"), ["a"], Prompt("q7", "", "", {}))
+
+
+def test_the_project_s_own_rewards_are_found_from_anywhere(tmp_path, monkeypatch):
+    """As they are where the command is started outside a clone: not by way of the tests."""
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [one for one in sys.path if Path(one).resolve() != Path(PROJECT)]
+    monkeypatch.setattr(sys, "path", elsewhere)
+    for name in [one for one in sys.modules if one.partition(".")[0] == "probes"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert load_reward("probes.phase.rewards:within_two")("9", {"answer": "7"}) == 1
 
 
 def test_ctrl_c_in_foreign_code_is_ctrl_c():

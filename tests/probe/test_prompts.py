@@ -41,7 +41,7 @@ def test_other_ids_and_categories(tmp_path):
     assert (second.id, second.category) == ("8", "")
 
 
-@pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic"])
+@pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic-worked", "arithmetic"])
 def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
     """Recorded results hold a hash of these records, the order of their keys included."""
     path = ROOT / f"probes/prompts/{name}.jsonl"

@@ -1,4 +1,4 @@
-"""How often the tiny checkpoints answer right: samples of each of the 60 prompts."""
+"""How often the checkpoints of a family answer right: samples of each of its prompts."""
 
 import json
 from collections.abc import Iterable
@@ -14,26 +14,24 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
 from mse_lab.probe.rewards import integer
+from probes.making.family import Family, wrap_turn
 
-HERE = Path(__file__).parent
-PROMPTS = HERE.parent / "prompts" / "arithmetic-tiny.jsonl"
-MAX_NEW_TOKENS = 8
+PROMPTS = Path(__file__).parents[1] / "prompts"
 
 
 class Configuration(NamedTuple):
-    """A checkpoint, the template of its prompts and whether they are a chat's turn."""
+    """A checkpoint, and how its prompts are put: with examples, as a chat's turn."""
 
     checkpoint: str
-    template: str
+    few_shot: bool
     chat: bool
 
 
 CONFIGURATIONS = {
-    "base": Configuration("base", PLAIN, chat=False),
-    "instruct": Configuration("instruct", PLAIN, chat=True),
-    "icl": Configuration("instruct", FEW_SHOT, chat=True),
+    "base": Configuration("base", few_shot=False, chat=False),
+    "instruct": Configuration("instruct", few_shot=False, chat=True),
+    "icl": Configuration("instruct", few_shot=True, chat=True),
 }
 
 
@@ -45,34 +43,31 @@ class Score(NamedTuple):
     length: float
 
 
-def wrap_turn(tokenizer: PreTrainedTokenizerBase, content: str) -> str:
-    """Return the chat with one user's turn, up to where the answer begins."""
-    return tokenizer.apply_chat_template(
-        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-    )
-
-
 @torch.inference_mode()
 def draw_completions(
-    model: PreTrainedModel, prompt: list[int], samples: int, generator: torch.Generator
+    model: PreTrainedModel,
+    prompt: list[int],
+    shape: tuple[int, int],
+    generator: torch.Generator,
 ) -> torch.Tensor:
     """Draw completions at temperature 1, not yet cut at their end tokens.
 
     Args:
         model: The language model.
         prompt: Token ids of the prompt.
-        samples: Number of completions.
+        shape: Number of completions, and of the tokens of each.
         generator: Source of randomness.
 
     Returns:
-        Token ids, shape (samples, MAX_NEW_TOKENS).
+        Token ids of that shape.
     """
+    samples, length = shape
     output = model(torch.tensor([prompt]), use_cache=True)
     cache = output.past_key_values
     cache.batch_repeat_interleave(samples)
     logits = output.logits[:, -1].expand(samples, -1)
     drawn = []
-    for _ in range(MAX_NEW_TOKENS):
+    for _ in range(length):
         drawn.append(torch.multinomial(logits.softmax(-1), 1, generator=generator))
         output = model(drawn[-1], past_key_values=cache, use_cache=True)
         logits = output.logits[:, -1]
@@ -89,44 +84,48 @@ def score_prompt(
     tokenizer: PreTrainedTokenizerBase,
     text: str,
     record: dict[str, object],
-    samples: int,
+    shape: tuple[int, int],
     generator: torch.Generator,
 ) -> Score:
     """Estimate the value of one prompt, its share of cut completions, their length."""
     prompt = tokenizer.encode(text, add_special_tokens=False)
-    drawn = draw_completions(model, prompt, samples, generator).tolist()
+    drawn = draw_completions(model, prompt, shape, generator).tolist()
     kept = [_cut(tokens, model.generation_config.eos_token_id) for tokens in drawn]
     texts = tokenizer.batch_decode(kept, skip_special_tokens=True)
+    samples, longest = shape
     return Score(
         value=sum(integer(text, record) for text in texts) / samples,
-        truncated=sum(len(tokens) == MAX_NEW_TOKENS for tokens in kept) / samples,
+        truncated=sum(len(tokens) == longest for tokens in kept) / samples,
         length=sum(map(len, kept)) / samples,
     )
 
 
 def score_configuration(
-    name: str, samples: int, generator: torch.Generator
-) -> tuple[list[dict[str, object]], list[Score]]:
+    family: Family, name: str, samples: int, generator: torch.Generator
+) -> list[Score]:
     """Score every prompt in one configuration.
 
     Args:
+        family: Its checkpoints are scored.
         name: Key of `CONFIGURATIONS`.
         samples: Completions a prompt.
         generator: Source of randomness.
 
     Returns:
-        The prompts' records and their scores, in the same order.
+        The prompts' scores, in the order of their file.
     """
-    checkpoint, template, chat = CONFIGURATIONS[name]
-    tokenizer = AutoTokenizer.from_pretrained(HERE / checkpoint)
-    model = AutoModelForCausalLM.from_pretrained(HERE / checkpoint).eval()
-    records = [json.loads(line) for line in PROMPTS.read_text("utf-8").splitlines()]
+    checkpoint, few_shot, chat = CONFIGURATIONS[name]
+    template = family.few_shot if few_shot else family.plain
+    tokenizer = AutoTokenizer.from_pretrained(family.folder / checkpoint)
+    model = AutoModelForCausalLM.from_pretrained(family.folder / checkpoint).eval()
+    lines = (PROMPTS / f"{family.prompts}.jsonl").read_text("utf-8").splitlines()
+    records, shape = [json.loads(line) for line in lines], (samples, family.max_new_tokens)
     scores = []
     for record in tqdm(records, desc=f"score {name}", unit="prompt"):
         text = template.format(problem=record["problem"])
         text = wrap_turn(tokenizer, text) if chat else text
-        scores.append(score_prompt(model, tokenizer, text, record, samples, generator))
-    return records, scores
+        scores.append(score_prompt(model, tokenizer, text, record, shape, generator))
+    return scores
 
 
 def _mean(numbers: Iterable[float]) -> float:
@@ -134,13 +133,13 @@ def _mean(numbers: Iterable[float]) -> float:
     return sum(listed) / len(listed)
 
 
-def print_scores(samples: int, seed: int) -> None:
+def print_scores(family: Family, samples: int, seed: int) -> None:
     """Print, as a Markdown table, the scores of the three configurations."""
     generator = torch.Generator().manual_seed(seed)
     rows = ["| configuration | accuracy | 0 < V < 1 | 0.05 < V < 0.95 | cut | length |"]
     rows.append("|---|---|---|---|---|---|")
     for name in CONFIGURATIONS:
-        _, scores = score_configuration(name, samples, generator)
+        scores = score_configuration(family, name, samples, generator)
         strict = _mean(0 < score.value < 1 for score in scores)
         inner = _mean(0.05 < score.value < 0.95 for score in scores)
         rows.append(

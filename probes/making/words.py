@@ -1,8 +1,8 @@
-"""The tiny checkpoints' tokenizer: Qwen2's, with one token a word, a sign or a digit.
+"""The small checkpoints' tokenizer: Qwen2's, with one token a word, a sign or a digit.
 
 Qwen2's rules cut a text into words with the space before them, single digits, signs,
 and the space before a digit; byte pair encoding then joins the bytes of a piece. The
-merges here join the words and signs of the two templates and nothing else. A line
+merges here join the words and signs of the family's templates and nothing else. A line
 break stays a token of its own, so a prompt and its completion never share a token.
 All 256 bytes are in the vocabulary: any text survives the round trip.
 """
@@ -12,14 +12,12 @@ import re
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import Qwen2Tokenizer
 
-from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
-
 END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 
-_TEXT = f"{PLAIN}\n{FEW_SHOT}\nsystem\nuser\nassistant".replace("{problem}", "")
-_JOINED = re.compile(r" ?[A-Za-z]+| [-+*/=(]")
+_ROLES = "\nsystem\nuser\nassistant"
+_JOINED = re.compile(r" ?[A-Za-z]+| [-+*/=(.,]")
 _CHAT = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -34,15 +32,18 @@ def _merges(words: list[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pairs))
 
 
-def build_tokenizer() -> Qwen2Tokenizer:
-    """Build the tokenizer from the words and signs of the two templates.
+def build_tokenizer(text: str) -> Qwen2Tokenizer:
+    """Build the tokenizer from the words and signs of the family's templates.
+
+    Args:
+        text: All of them, with every sign that follows a space.
 
     Returns:
         A fast tokenizer; ``<|endoftext|>`` ends a document and pads, ``<|im_end|>``
         ends a turn of the chat template.
     """
     space = "Ġ"  # how byte-level vocabularies write a space
-    found = {word.replace(" ", space) for word in _JOINED.findall(_TEXT)}
+    found = {word.replace(" ", space) for word in _JOINED.findall(text + _ROLES)}
     words = sorted(found, reverse=True)  # a word with its space before the bare word
     merges = _merges(words)
     tokens = [END_OF_TEXT, TURN_START, TURN_END, *sorted(ByteLevel.alphabet())]

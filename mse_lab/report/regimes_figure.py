@@ -1,0 +1,110 @@
+"""Both regimes in one picture: Figure 4 on either side of the line, and the diagram.
+
+Runs whose vanilla has a larger MSE than the oracle stand in a row above those where it has
+a smaller one, each in its panel of Figure 4; beside them lies the phase diagram of all
+their prompts. A run's cross in the diagram stands in its panel, too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+
+from mse_lab.report.drawing import RC, colours_of, legend_above, save_figure, styles_of
+from mse_lab.report.figure_4 import (
+    MSE,
+    ROWS,
+    choose_curves,
+    draw_curves,
+    find_curves,
+    scale_row,
+    title_of,
+)
+from mse_lab.report.phase_diagram import Dots, draw_cross, draw_panel, read_dots
+from mse_lab.results.finished_run import Tables, read_tables
+
+# What a row says of its runs, by whether vanilla's MSE is the larger one.
+SIDES = {
+    True: "above the line, a baseline near V helps",
+    False: "below the line, a baseline near V hurts",
+}
+
+# Inches: a panel's width and a row's height, what stands beside and above panels, the
+# diagram; and its dots' size beside that of the diagram alone.
+WIDTH, HEIGHT, BESIDE, ABOVE, DIAGRAM = 1.4, 1.9, 0.45, 0.6, 3.8
+DOTS = 0.35
+
+_CAPTION = (
+    "A dot is a prompt, its area its part in vanilla's MSE\n"
+    "less the oracle's; a cross is the run of that panel"
+)
+
+
+class Drawn(NamedTuple):
+    """A run: its tables, its prompts and its colour."""
+
+    run: Tables
+    dots: Dots
+    colour: str
+
+    @property
+    def vanilla_is_worse(self) -> bool:
+        """Whether it lies above the line."""
+        return bool(self.dots.gain_shares.sum() > 0)
+
+
+def _name_row(drawn: Sequence[Drawn], side: str) -> str:
+    """Say on which side its runs lie; by the folders of their probes, where they have any.
+
+    `tiny: below the line, ...`
+    """
+    families = dict.fromkeys(one.run.name.rpartition("/")[0] for one in drawn)
+    return ": ".join(filter(None, [", ".join(filter(None, families)), side]))
+
+
+def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) -> None:
+    """Draw the runs of a side: the upper row of Figure 4, with each one's cross."""
+    part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
+    panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
+    for axes, one in zip(panels, drawn, strict=False):
+        curves = choose_curves(find_curves(one.run, MSE), MSE)
+        names = dict.fromkeys(curves.index.get_level_values(0))
+        draw_curves(axes, curves, ROWS[0], styles_of(names))
+        axes.set_title(title_of(one.run), fontsize=8)
+        draw_cross(axes, (0.9, 0.88), one.colour, transform=axes.transAxes)
+    for axes in panels[len(drawn) :]:
+        axes.set_axis_off()
+    scale_row(panels[: len(drawn)], MSE.label, None)
+
+
+def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
+    """Compose a row of panels for each side that has runs, and the diagram of all."""
+    each = [Drawn(*one) for one in zip(runs, dots, colours_of(len(runs)), strict=True)]
+    sides = {side: [one for one in each if one.vanilla_is_worse is side] for side in SIDES}
+    there = {side: some for side, some in sides.items() if some}
+    columns = max(map(len, there.values()))
+    left = BESIDE + WIDTH * columns
+    height = ABOVE + HEIGHT * max(len(there), 2)
+    figure = Figure(figsize=(left + DIAGRAM, height), layout="constrained")
+    rows, diagram = figure.subfigures(1, 2, squeeze=False, width_ratios=(left, DIAGRAM))[0]
+    parts = rows.subfigures(len(there), 1, squeeze=False)[:, 0]
+    for part, (side, some) in zip(parts, there.items(), strict=True):
+        _draw_row(part, some, columns, SIDES[side])
+    rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
+    law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
+    legend_above(figure, 4, law)
+    draw_panel(diagram.subplots(), dots, [one.label for one in dots], dots_size=DOTS)
+    diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
+    return figure
+
+
+def draw_regimes(folders: Sequence[Path], output: Path) -> None:
+    """Draw both regimes of finished runs into a `.png`, `.pdf` or `.svg` file.
+
+    Raises:
+        InputError: A run has no tables, or the suffix or the place cannot be used.
+    """
+    runs, dots = [read_tables(folder) for folder in folders], read_dots(folders)
+    save_figure(lambda: compose_regimes(runs, dots), output)

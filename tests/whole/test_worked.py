@@ -1,0 +1,132 @@
+"""The family that writes its working: what it is trained on, what the pages say of it."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import run_mse
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.rewards import integer
+from probes.making.family import Family
+from probes.making.score import print_scores
+from probes.making.train import make
+from probes.prompts.arithmetic import TINY
+from probes.prompts.make import SETS, lines_of_set
+from probes.prompts.steps import draw_expression, evaluate, work_out, write
+from probes.tiny.train import FAMILY as TINY_FAMILY
+from probes.worked import corpus
+from probes.worked.train import FAMILY
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "probes/README.md").read_text(encoding="utf-8")
+
+
+def read_working(problem, working):
+    """Put each step's result in the step's place: (operation, result), and what is left."""
+    steps, _, last = working.partition(" . ")
+    left, found = problem.removesuffix(" ="), []
+    for step in steps.split(" , "):
+        operation, result = step.split(" = ")
+        if f"({operation})" in left:
+            left = left.replace(f"({operation})", result, 1)
+        else:
+            assert left.startswith(operation)
+            left = result + left.removeprefix(operation)
+        found.append((operation, int(result)))
+    assert left == last == result
+    return found
+
+
+@pytest.fixture
+def expressions():
+    rng = np.random.default_rng(0)
+    return [draw_expression(TINY, rng)[0] for _ in range(300)]
+
+
+def test_a_careful_working_is_right(expressions):
+    for one in expressions:
+        steps = read_working(write(one), work_out(one))
+        assert all(eval(operation) == result for operation, result in steps)
+        assert steps[-1][1] == eval(write(one)) == evaluate(one)
+
+
+def test_a_slip_is_carried_on_and_its_rate_is_the_author_s(expressions):
+    """Errors of 1 or 2, in a share of some 700 steps within four standard errors."""
+    author, wrong = corpus.author(0.35, np.random.default_rng(1)), []
+    for one in expressions:
+        working = work_out(one, author)
+        steps = read_working(write(one), working)
+        wrong += [abs(result - eval(operation)) for operation, result in steps]
+        right = integer(working, {"answer": evaluate(one)})
+        assert right == (steps[-1][1] == eval(write(one)))
+    assert set(wrong) == {0, 1, 2}
+    error = np.sqrt(0.35 * 0.65 / len(wrong))
+    assert np.mean(np.array(wrong) > 0) == pytest.approx(0.35, abs=4 * error)
+
+
+def test_demonstrations_are_right():
+    lines = corpus.FEW_SHOT.split("Examples:\n")[1].split("\n\nNow")[0].splitlines()
+    for problem, working in zip(lines[::2], lines[1::2], strict=True):
+        steps = read_working(problem, working)
+        assert all(eval(operation) == result for operation, result in steps)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_prompt_sets_are_those_that_the_script_writes(name):
+    written = (ROOT / f"probes/prompts/{name}.jsonl").read_text(encoding="utf-8")
+    assert lines_of_set(name) == written
+
+
+@pytest.mark.parametrize("name", ["base", "icl"])
+def test_a_probe_asks_as_the_training_text_does(name):
+    probe = load_probe(ROOT / f"probes/worked/{name}.yaml")
+    template = corpus.FEW_SHOT if name == "icl" else corpus.PLAIN
+    for prompt in load_prompts(probe.prompts, ROOT):
+        assert prompt.text == template.format(problem=prompt.record["problem"])
+    assert probe.sampling.max_new_tokens == FAMILY.max_new_tokens
+
+
+def test_both_checkpoints_are_made_and_scored(tmp_path, capsys):
+    """One step of each phase on few texts, and completions of one token."""
+    (documents, _), *_ = FAMILY.pretraining
+    (turns, _), *_ = FAMILY.finetuning
+    family = FAMILY._replace(
+        folder=tmp_path,
+        max_new_tokens=1,
+        pretraining=[([(draw, 1) for draw, _ in documents], 2)],
+        finetuning=[([(draw, 1) for draw, _ in turns], 2)],
+    )
+    make(family, seed=0)
+    print_scores(family, samples=2, seed=0)
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[1] for row in rows[2:]] == ["base", "instruct", "icl"]
+    assert all("| 100.0% |" in row for row in rows[2:])  # All are cut.
+
+
+@pytest.mark.parametrize("probe", ["worked/icl", "lenient/base"])
+def test_probes_run_at_a_small_size(probe, tmp_path, capsys):
+    settings = ("prompts.limit=1", "pool.reference=32", "pool.replicate=16",
+                "group_sizes=[4, 8]", "interval.resamples=100")  # fmt: skip
+    words = [word for one in settings for word in ("--set", one)]
+    assert run_mse.main(["run", probe, *words, "--out", str(tmp_path)]) == 0
+    assert (tmp_path / probe / "mse.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "scored"), [(TINY_FAMILY, 1024), (FAMILY, 128)], ids=["tiny", "worked"]
+)
+@pytest.mark.parametrize("name", ["base", "instruct", "icl"])
+def test_the_page_s_accuracy_is_the_measured_one(family: Family, scored, name):
+    """Completions of the score script and of the run: four standard errors at most."""
+    section = PAGE.split(f"python -m probes.{family.folder.name}.train", 1)[1]
+    told = float(re.search(rf"\| {name}\b[^|]*\| ([.\d]+) \|", section)[1])
+    folder = ROOT / "results" / family.folder.name / name
+    prompts, _ = SETS[family.prompts]
+    size = load_probe(folder / "config.yaml").pool.reference
+    measured = json.loads((folder / "diagnostics.json").read_text())["accuracy"]
+    error = np.sqrt(told * (1 - told) / prompts * (1 / scored + 1 / size))
+    assert told == pytest.approx(measured, abs=4 * error)
