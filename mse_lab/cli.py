@@ -190,6 +190,24 @@ def analyse(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def theory(arguments: argparse.Namespace) -> int:
+    """Put the paper's statements about training to bandits that can be enumerated."""
+    from mse_lab.report.theory_report import theory_screen, write_theory
+    from mse_lab.theory.effort import Effort
+    from mse_lab.theory.study import study
+
+    effort = (Effort.quick if arguments.quick else Effort)(arguments.seed)
+    found = study(effort, lambda part: show_status(f"theory: {part}"))
+    show_status()
+    # What takes minutes is not to be lost to what takes seconds.
+    folder = arguments.out or RESULTS / ("theory-quick" if arguments.quick else "theory")
+    whole = not (arguments.out or arguments.quick)
+    write_theory(found, folder, Path("figures") if whole else folder)
+    print(theory_screen(found))
+    print(f"{folder}: statements.csv, curves and the figure written")
+    return 0
+
+
 def show_list(arguments: argparse.Namespace) -> int:
     """List the probes."""
     from mse_lab.report.probe_list import list_probes
@@ -207,6 +225,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "advise": advise,
     "report": report,
     "analyse": analyse,
+    "theory": theory,
     "list": show_list,
 }
 
