@@ -7,17 +7,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.report.drawing import RC, STYLES, save_figure
+from mse_lab.report.drawing import RC, STYLES, colours_of, save_figure
 from mse_lab.theory.study import Study
 
 _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": RC["font.size"] - 1.5}
 _DASHES = (0, (4, 1.5))
 
-# Names of Corollary 9's curves: bandit and weight -> colour, width, dashes, label.
+# None is an estimator's.
+_DARK, _MIDDLE, _LIGHT = colours_of(3)
+
+# Corollary 9's curves: bandit, whether the sum -> colour, width, dashes, label.
 _WEIGHTS: dict[tuple[str, bool], tuple[str, float, Any, str]] = {
-    ("two", False): ("C0", 2.6, "-", "two actions, each weight"),
-    ("six", True): ("0.1", 1.2, _DASHES, "six actions, their sum"),
-    ("six", False): ("C3", 1.0, "-", "six actions, each weight"),
+    ("two", False): (_LIGHT, 3.0, "-", "two completions: each weight"),
+    ("six", True): ("0.1", 1.2, _DASHES, "six completions: their sum"),
+    ("six", False): (_MIDDLE, 1.1, "-", "six completions: each weight"),
 }
 
 
@@ -32,7 +35,7 @@ def _draw_law(axes: Axes, table: pd.DataFrame) -> None:
     count = longest["steps"].iloc[0]
     axes.set(xlabel="(n + 200) Δ", ylabel="Share of runs below", ylim=(0, 1))
     axes.set_xlim(0, longest["gap"].quantile(0.98))
-    axes.set_title(f"Theorem 8: runs at n = {count:,} (marks), limit (lines)")
+    axes.set_title(f"Theorem 8: {count:,} steps (marks), limit (lines)")
     axes.legend(loc="lower right", **_LEGEND)
 
 
@@ -45,21 +48,25 @@ def _draw_weights(axes: Axes, table: pd.DataFrame) -> None:
             axes.plot(one["group_size"], one["relative"], color=colour, lw=width,
                       ls=dashes, label=named)  # fmt: skip
     axes.set(xlabel="Group size G", ylabel="(w GRPO-type − w oracle) G (G − 1)")
-    axes.set_title("Corollary 9: relative to G = 16")
-    axes.legend(**_LEGEND)
+    axes.set_xticks(range(2, 17, 2))
+    axes.set_ylim(0.98, 1.03)
+    axes.set_title("Corollary 9: difference relative to G = 16")
+    axes.legend(loc="upper right", **_LEGEND)
 
 
 def _draw_bounds(axes: Axes, table: pd.DataFrame) -> None:
     """E Delta_n for either kind of steps, its bound, and the level of a constant step."""
-    for colour, (kind, one) in zip(("C0", "C3"), table.groupby("kind"), strict=True):
+    for colour, (kind, one) in zip((_DARK, _MIDDLE), table.groupby("kind"), strict=True):
         label = "constant step" if str(kind).startswith("(a)") else "step β/(i + 200)"
         axes.plot(one["steps"], one["gap"], color=colour, lw=1.3, label=label)
         axes.plot(one["steps"], one["bound"], color=colour, lw=1.1, ls=_DASHES)
     axes.plot([], [], color="0.3", lw=1.1, ls=_DASHES, label="their bounds")
     axes.axhline(table["floor"].iloc[0], color="0.3", lw=1, ls=":", label="(β/4) tr Γ")
     axes.set(xlabel="Step n", ylabel="E Δ", yscale="log")
+    # Room for the legend.
+    axes.set_ylim(top=axes.get_ylim()[1] * 8)
     axes.set_title("Lemma 6: mean gap and bound")
-    axes.legend(**_LEGEND)
+    axes.legend(loc="upper right", ncols=2, **_LEGEND)
 
 
 def compose_theory(study: Study) -> Figure:

@@ -38,7 +38,7 @@ def test_three_panels():
     # Of the longer runs alone: the limit as a line, the runs as marks.
     lines = [line.get_ydata()[0] for line in first.lines]
     assert lines == [SHARES[0] / 2, SHARES[0]] * 2
-    assert "n = 99" in first.get_title()
+    assert "99 steps" in first.get_title()
     assert len(second.lines) == 3
     assert third.get_yscale() == "log"
     names = [text.get_text() for text in third.get_legend().get_texts()]
