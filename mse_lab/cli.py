@@ -19,6 +19,7 @@ from mse_lab.console import (
     show_status,
     started_by_torchrun,
     take_over,
+    writing,
 )
 from mse_lab.errors import InputError
 
@@ -196,11 +197,13 @@ def theory(arguments: argparse.Namespace) -> int:
     from mse_lab.theory.effort import Effort
     from mse_lab.theory.study import study
 
+    # What takes minutes is not to be lost to what takes seconds, nor to a folder.
+    folder = arguments.out or RESULTS / ("theory-quick" if arguments.quick else "theory")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     effort = (Effort.quick if arguments.quick else Effort)(arguments.seed)
     found = study(effort, lambda part: show_status(f"theory: {part}"))
     show_status()
-    # What takes minutes is not to be lost to what takes seconds.
-    folder = arguments.out or RESULTS / ("theory-quick" if arguments.quick else "theory")
     whole = not (arguments.out or arguments.quick)
     write_theory(found, folder, Path("figures") if whole else folder)
     print(theory_screen(found))

@@ -203,7 +203,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     one = command("theory", "the paper's statements about training, put to bandits")
     text = "default: results/theory, and figures/"
     one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
-    one.add_argument("--quick", action="store_true", help="fewer and shorter runs: seconds")
+    one.add_argument(
+        "--quick", action="store_true", help="fewer and shorter runs, a fifth of the time"
+    )
     text = "of all draws, by default 0"
     one.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     _take_results(command("list", "the probes, and whether their results stand"))

@@ -80,3 +80,11 @@ def test_the_command_writes_tables_and_figure(short, capsys):
 )
 def test_bad_words_are_refused(words, message, refused):
     assert message in refused("theory", *words)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path, monkeypatch, refused
+):
+    monkeypatch.setattr("mse_lab.theory.study.study", None)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in refused("theory", "--out", str(tmp_path / "file/below"))

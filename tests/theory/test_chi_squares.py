@@ -45,9 +45,9 @@ def test_as_imhof():
 def test_as_drawn():
     """Kolmogorov's test at 0.001 on fixed draws; and it refutes other weights."""
     weights = np.array([2.0, 0.7, 0.1])
-    drawn = np.random.default_rng(0).chisquare(1, (5000, 3)) @ weights
+    drawn = np.random.default_rng(0).chisquare(1, (2000, 3)) @ weights
     assert stats.kstest(drawn, lambda q: cdf(q, weights)).pvalue > 1e-3
-    assert stats.kstest(drawn, lambda q: cdf(q, weights * 1.1)).pvalue < 1e-3
+    assert stats.kstest(drawn, lambda q: cdf(q, weights * 1.2)).pvalue < 1e-3
 
 
 def test_weights_too_far_apart_are_refused():
