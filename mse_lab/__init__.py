@@ -17,6 +17,7 @@ error of every estimator at every group size G. Data flows one way, through a fo
     results     every file of a finished run
     run         prompts measured one by one, within memory, resumed; and planned
     answers     finished runs -> claims, advice, ranking
+    theory      statements about training, put to bandits that can be enumerated
     report      what is drawn and written for a reader
 
 Torch is imported in policy, scores and run alone; from the estimators on all is NumPy.

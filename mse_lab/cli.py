@@ -19,6 +19,7 @@ from mse_lab.console import (
     show_status,
     started_by_torchrun,
     take_over,
+    writing,
 )
 from mse_lab.errors import InputError
 
@@ -201,6 +202,26 @@ def analyse(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def theory(arguments: argparse.Namespace) -> int:
+    """Put the paper's statements about training to bandits that can be enumerated."""
+    from mse_lab.report.theory_report import theory_screen, write_theory
+    from mse_lab.theory.effort import Effort
+    from mse_lab.theory.study import study
+
+    # What takes minutes is not to be lost to what takes seconds, nor to a folder.
+    folder = arguments.out or RESULTS / ("theory-quick" if arguments.quick else "theory")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    effort = (Effort.quick if arguments.quick else Effort)(arguments.seed)
+    found = study(effort, lambda part: show_status(f"theory: {part}"))
+    show_status()
+    whole = not (arguments.out or arguments.quick)
+    write_theory(found, folder, Path("figures") if whole else folder)
+    print(theory_screen(found))
+    print(f"{folder}: statements.csv, curves and the figure written")
+    return 0
+
+
 def show_list(arguments: argparse.Namespace) -> int:
     """List the probes."""
     from mse_lab.report.probe_list import list_probes
@@ -218,6 +239,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "advise": advise,
     "report": report,
     "analyse": analyse,
+    "theory": theory,
     "list": show_list,
 }
 

@@ -25,6 +25,8 @@ INSTEAD_OF_FIGURE_4 = {
     "phase": "on which prompts a baseline near the value helps",
     "regimes": "runs where it helps above those where it hurts, and why",
 }
+# Digits of a seed.
+LONGEST_SEED = 18
 
 DESCRIPTION = (
     "Measure how far policy-gradient estimates are from the true gradient of a model."
@@ -39,6 +41,7 @@ examples:
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, put to a run
   mse-lab analyse POOLS.npz    the tables again, at other settings
+  mse-lab theory --quick       and those about training, put to bandits
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -101,6 +104,13 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no number of completions; give one such as 1024"
         )
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """Read the seed of random streams."""
+    if not text.isdecimal() or len(text) > LONGEST_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed; give one such as 0")
     return int(text)
 
 
@@ -203,6 +213,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_settings(one)
     text = "default: beside the pools"
     one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
+    one = command("theory", "the paper's statements about training, put to bandits")
+    text = "default: results/theory, and figures/"
+    one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
+    one.add_argument(
+        "--quick", action="store_true", help="fewer and shorter runs, a fifth of the time"
+    )
+    text = "of all draws, by default 0"
+    one.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     _take_results(command("list", "the probes, and whether their results stand"))
     if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
         import argcomplete

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "results": GROUND | {"probe", "estimators", "mse"},
     "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
-    "report": GROUND | {"probe", "estimators", "mse", "results", "answers"},
+    "theory": GROUND | {"probe", "estimators", "mse", "answers"},
+    "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "theory"},
     "": GROUND | {"public_api"},
 }
 MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}

@@ -1,0 +1,1 @@
+"""Theory: the paper's statements about training, put to bandits in which all is exact."""

@@ -1,0 +1,90 @@
+"""What `theory` shows and writes: a screen of 80 columns, tables, the figure."""
+
+import math
+
+import pandas as pd
+import pytest
+
+import run_mse
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.theory_report import theory_screen
+from mse_lab.theory import lemma_6, step_sizes
+from mse_lab.theory.effort import Effort
+from mse_lab.theory.findings import Control, Finding, not_tested
+from mse_lab.theory.study import Study
+
+FILES = {
+    "statements.csv",
+    "theorem_8.csv",
+    "corollary_9.csv",
+    "best_size.csv",
+    "lemma_6.csv",
+}
+
+
+def finding(verdict, control=None, value=(1.0, 0.9, 1.1)):
+    return Finding("Theorem 8, vanilla", "how", Estimate(*value), 1.0, verdict, control)
+
+
+def test_the_screen_says_verdict_number_and_what_was_expected():
+    found = [
+        finding("holds"),
+        finding("holds", Control("weights of oracle", False)),
+        finding("premise fails", value=(1e-9, 1e-9, 1e-9)),
+        not_tested("Theorem 12", "why " * 30),
+    ]
+    lines = theory_screen(Study(found, {})).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    words = "holds Theorem 8, vanilla 1 (0.9 to 1.1); expected 1"
+    assert " ".join(lines[2].split()) == words
+    assert lines[3].startswith("undecided")
+    assert "1e-09; expected 1" in lines[4]
+    assert "not tested: why" in lines[5]
+    assert lines[6] == "2 undecided, 1 holds, 1 no premise"
+    assert lines[7] == "Theorem 8, vanilla: control NOT CAUGHT: weights of oracle"
+
+
+@pytest.fixture
+def short(monkeypatch, tmp_path):
+    """The command in a folder of its own, with runs that take no time."""
+    monkeypatch.setattr(lemma_6, "LENGTH", 60)
+    monkeypatch.setattr(step_sizes, "LENGTHS", (20, 50))
+    monkeypatch.setattr(step_sizes, "CONSTANTS", (2.0, 4.0, 6.0, 8.0))
+    monkeypatch.setattr(Effort, "quick", lambda seed: Effort(seed, 20, (5, 10)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_command_writes_tables_and_figure(short, capsys):
+    assert run_mse.main(["theory", "--quick", "--seed", "3"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 80
+    folder = short / "results/theory-quick"
+    assert {path.name for path in folder.iterdir()} == {*FILES, "theory.png", "theory.pdf"}
+    table = pd.read_csv(folder / "statements.csv")
+    assert len(table) == 32
+    known = {"holds", "fails", "undecided", "premise fails"}
+    assert set(table["verdict"]) <= known
+    assert table["control"].str.startswith("caught").sum() > 5
+    assert math.isnan(table["value"].iloc[-1])
+    assert (folder / "theory.png").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seed", "-1"], "'-1' is no seed"),
+        (["--seed", "9" * 30], "is no seed; give one such as 0"),
+        (["--out", __file__], "results cannot be written to"),
+    ],
+)
+def test_bad_words_are_refused(words, message, refused):
+    assert message in refused("theory", *words)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path, monkeypatch, refused
+):
+    monkeypatch.setattr("mse_lab.theory.study.study", None)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in refused("theory", "--out", str(tmp_path / "file/below"))

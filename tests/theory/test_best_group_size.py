@@ -1,0 +1,57 @@
+"""The best group size of the limit: the fit, its interval, and what runs say."""
+
+import numpy as np
+import pytest
+
+from mse_lab.theory.best_group_size import (
+    SIZES,
+    fit_best_size,
+    judge_best_size,
+    judge_two_actions,
+)
+from mse_lab.theory.findings import LEVEL
+
+SIZE = np.array(SIZES, dtype=float)
+
+
+def curve(between, within, pairs):
+    return between * SIZE + within + pairs / (SIZE - 1)
+
+
+def test_an_exact_curve_gives_the_exact_size():
+    """c3/c1 = 9: G* = 4, log(G* - 1) = log 3."""
+    found = fit_best_size(curve(1.0, 5.0, 9.0), np.full(5, 1e-6))
+    assert found.value == pytest.approx(np.log(3), abs=1e-6)
+    assert found.high - found.low < 1e-4
+
+
+def test_its_interval_covers():
+    """1,000 curves with errors of 2%: at least 97.5% for 99%, by the delta method."""
+    exact, draws = curve(1.0, 15.0, 16.0), np.random.default_rng(0)
+    errors, held = 0.02 * exact, 0
+    for noise in draws.standard_normal((1000, 5)):
+        found = fit_best_size(exact + errors * noise, errors)
+        held += found.low <= np.log(4) <= found.high
+    assert held / 1000 > LEVEL - 0.015
+
+
+def test_without_a_least_size_nothing_is_known():
+    assert np.isnan(fit_best_size(curve(-1.0, 50.0, 9.0), np.ones(5)).value)
+
+
+def test_two_actions_have_one_best_size(two, six):
+    assert judge_two_actions(two).verdict == "holds"
+    assert judge_two_actions(six).verdict == "fails"
+
+
+def test_runs_find_it(six, few):
+    findings, table = judge_best_size(six, few)
+    law, best, mean = findings
+    assert law.estimate.low == 0
+    assert law.control.caught
+    assert best.control.caught
+    assert best.estimate.low < six.best_size < best.estimate.high
+    assert 0.85 < mean.estimate.value < 1.15
+    assert list(table["group_size"]) == list(SIZES)
+    # A budget of 12 completions: not 12 times as much for each prompt.
+    np.testing.assert_allclose(table["gap"] / table["limit"], 1, atol=0.2)

@@ -1,0 +1,48 @@
+"""Step sizes: the level of a constant one, first steps, and no maximum."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.theory import step_sizes
+from mse_lab.theory.noise import noise_of
+from mse_lab.theory.step_sizes import (
+    judge_constant_step,
+    judge_first_steps,
+    judge_tabular,
+)
+
+
+def test_the_level_is_that_of_the_linear_recursion(two):
+    """E Delta = (beta/4) tr Gamma for small beta: S = (1 - beta H) S (1 - beta H) + ..."""
+    gamma = noise_of("grpo", two.bandit.peak).covariance(8, 4)
+    turned = np.diag(two.directions_DK.T @ gamma @ two.directions_DK)
+    beta = 1e-3
+    settled = beta**2 * turned / (1 - (1 - beta * two.curvatures_K) ** 2)
+    level = (two.curvatures_K * settled).sum() / 2
+    assert level == pytest.approx(beta / 4 * np.trace(gamma), rel=1e-4)
+
+
+def test_runs_settle_there_and_the_error_grows(two, few, monkeypatch):
+    monkeypatch.setattr(step_sizes, "CONSTANTS", (1.0, 2.0, 4.0, 8.0))
+    small, large = judge_constant_step(two, few)
+    assert small.control.caught
+    assert small.estimate.low < 1 < small.estimate.high
+    assert small.verdict == "holds" or small.estimate.high - small.estimate.low > 0.1
+    assert large.estimate.low > 1.05
+
+
+def test_the_first_steps_of_beta_over_i_leave_the_box(two, few):
+    for one in judge_first_steps(two, few):
+        assert one.verdict == "premise fails"
+        assert one.estimate.low > 0.5
+
+
+def test_without_a_maximum_there_is_no_limit(two, few, monkeypatch):
+    """Nor on opposed prompts a growth, which is the control."""
+    monkeypatch.setattr(step_sizes, "LENGTHS", (500, 2000))
+    found = judge_tabular(two, replace(few, runs=150))
+    assert found.verdict == "premise fails"
+    assert found.control.caught
+    assert 0.2 < found.estimate.value < 1
