@@ -99,14 +99,14 @@ Figure = Callable[..., Floats]
 POSITIVE = ("oracle", "pairs", "vanilla", "batch_mean", "best_constant")
 
 
-def _means(values_P: Floats) -> Floats:
+def means(values_P: Floats) -> Floats:
     """Mean over all prompts, then over all but each, (1 + P,)."""
     total, count = values_P.sum(), len(values_P)
     return np.append(total / count, divide(total - values_P, count - 1))
 
 
 def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
-    """Average left_x <g(x), g(x')> right_x' over pairs x != x', as `_means`, (1 + P,).
+    """Average left_x <g(x), g(x')> right_x' over pairs x != x', as `means`, (1 + P,).
 
     Args:
         apart_PP: The products, zero on the diagonal.
@@ -120,7 +120,7 @@ def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
     return np.append(divide(total, pairs), divide(others, fewer))
 
 
-def _split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+def split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Tell what is of all prompts, (1,), from what is of all but each, (P,)."""
     return tuple(one[:1] for one in found), tuple(one[1:] for one in found)
 
@@ -128,19 +128,19 @@ def _split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats,
 def _constants(pools: Pools, apart_PP: Floats) -> tuple[Constants, Constants]:
     """Evaluate the constants of all prompts, (1,), and of all but each, (P,)."""
     moments, ones = pool_moments(pools), np.ones(pools.prompts)
-    gradient2, value = _mean_products(apart_PP, ones, ones), _means(moments.value)
-    vanilla = _means(moments.constant_baseline(0.0))
-    weighted, norm2 = _means(moments.reward_norm2), _means(moments.norm2)
+    gradient2, value = _mean_products(apart_PP, ones, ones), means(moments.value)
+    vanilla = means(moments.constant_baseline(0.0))
+    weighted, norm2 = means(moments.reward_norm2), means(moments.norm2)
     found = Constants(
-        between=_means(pools.reference_product_P) - gradient2,
-        oracle=_means(moments.trace_oracle),
-        pairs=_means(moments.zeta),
+        between=means(pools.reference_product_P) - gradient2,
+        oracle=means(moments.trace_oracle),
+        pairs=means(moments.zeta),
         vanilla=vanilla,
         batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
-        best_constant=_means(moments.trace_best),
+        best_constant=means(moments.trace_best),
         gradient2=gradient2,
     )
-    whole, others = _split(found)
+    whole, others = split(found)
     return Constants(*whole), Constants(*others)
 
 
@@ -188,10 +188,10 @@ class Population:
         found = Direction(
             mean_norm2=mean_norm2,
             inner=_mean_products(self._products_PP, slope_P, np.ones_like(slope_P)),
-            between=_means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
-            within=_means(within_P),
+            between=means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
+            within=means(within_P),
         )
-        whole, others = _split(found)
+        whole, others = split(found)
         return Direction(*whole), Direction(*others)
 
     def _evaluate(self, figure: Figure, directions: Sequence[Directions]) -> list[Floats]:
