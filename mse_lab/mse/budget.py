@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -92,7 +92,10 @@ class Direction(NamedTuple):
 # Of all prompts, floats (1,), and with one left out, (P,).
 Directions = tuple[Direction, Direction]
 
-# A function of the constants, and of the directions that are given besides.
+# What a figure is evaluated at besides the constants, in the same two shapes.
+Sides = tuple[Any, Any]
+
+# A function of the constants, and of one of the two sides of each that is given besides.
 Figure = Callable[..., Floats]
 
 # The others are squares, too, but estimated without bias as differences of larger ones.
@@ -194,33 +197,31 @@ class Population:
         whole, others = split(found)
         return Direction(*whole), Direction(*others)
 
-    def _evaluate(self, figure: Figure, directions: Sequence[Directions]) -> list[Floats]:
+    def _evaluate(self, figure: Figure, besides: Sequence[Sides]) -> list[Floats]:
         """Evaluate on all prompts, (1,), and with one left out, (P,)."""
-        both = zip((self.constants, self.without_one), *directions, strict=True)
+        both = zip((self.constants, self.without_one), *besides, strict=True)
         return [figure(*one) for one in both]
 
-    def statistic(self, figure: Figure, *directions: Directions) -> Statistic:
+    def statistic(self, figure: Figure, *besides: Sides) -> Statistic:
         """Give a function of the constants with what each prompt contributes."""
-        whole, others = self._evaluate(figure, directions)
+        whole, others = self._evaluate(figure, besides)
         value = float(whole.item())
         apart = (self.pools.prompts - 1) * (value - others)
         return Statistic(value, {"prompts": apart[None]}, {})
 
-    def estimate(self, figure: Figure, level: float, *directions: Directions) -> Estimate:
+    def estimate(self, figure: Figure, level: float, *besides: Sides) -> Estimate:
         """Give a function of the constants its interval, symmetric about it."""
-        found = self.statistic(figure, *directions)
+        found = self.statistic(figure, *besides)
         return found.interval(level, most_degrees=self.effective_prompts)
 
-    def estimate_positive(
-        self, figure: Figure, level: float, *directions: Directions
-    ) -> Estimate:
+    def estimate_positive(self, figure: Figure, level: float, *besides: Sides) -> Estimate:
         """Give one that is positive by nature its interval, symmetric in the logarithm.
 
         Where it, or what is left of it without a prompt, is not positive, as `estimate`.
         """
-        if min(one.min() for one in self._evaluate(figure, directions)) <= 0:
-            return self.estimate(figure, level, *directions)
-        logs = self.estimate(lambda *one: np.log(figure(*one)), level, *directions)
+        if min(one.min() for one in self._evaluate(figure, besides)) <= 0:
+            return self.estimate(figure, level, *besides)
+        logs = self.estimate(lambda *one: np.log(figure(*one)), level, *besides)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:

@@ -17,7 +17,7 @@ T^2 (1931), since S is estimated; where S is known it is chi-square with q.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -25,8 +25,8 @@ from scipy import stats
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import (
     Constants,
-    Directions,
     Population,
+    Sides,
     falling,
     mse_times_budget,
 )
@@ -99,10 +99,10 @@ class Trajectory(Population):
         return cls(populations[0].pools, tuple(populations[1:]))
 
     def _evaluate(
-        self, figure: Callable[..., Floats], directions: Sequence[Directions]
+        self, figure: Callable[..., Floats], besides: Sequence[Sides]
     ) -> list[Floats]:
-        others: list[Any] = [(one.constants, one.without_one) for one in self.others]
-        return super()._evaluate(figure, [*others, *directions])
+        others = [(one.constants, one.without_one) for one in self.others]
+        return super()._evaluate(figure, [*others, *besides])
 
     @cached_property
     def effective_prompts(self) -> float:
@@ -129,8 +129,10 @@ class Trajectory(Population):
     def saved_by_switching(self, level: float) -> Estimate:
         """The share of completions that the best G at each checkpoint would save.
 
-        Over the best G for all. A least value of noisy curves is too small: the jackknife
-        takes its first-order bias off, so that the share may be negative.
+        Over the best G for all. It is quadratic in how far G* moves, so the least values of
+        noisy curves make it too large by a bias b, which the jackknife takes off (it may
+        then be negative); where G* stands still the jackknife sees no other spread, and
+        that of a sum of squares of mean b is at most 2 b^2.
         """
 
         def saved(*each: Constants) -> Floats:
@@ -139,7 +141,9 @@ class Trajectory(Population):
 
         found = self.statistic(saved)
         bias = float(found.groups["prompts"].mean())
-        unbiased = Statistic(found.value + bias, found.groups, {})
+        # Two numbers of variance 2 b^2.
+        beside = {"curvature": np.array([-bias, bias])}
+        unbiased = Statistic(found.value + bias, found.groups, beside)
         return unbiased.interval(level, most_degrees=self.effective_prompts)
 
 

@@ -1,0 +1,285 @@
+"""Along a training run: what changes from checkpoint to checkpoint, and what to do then.
+
+Prompts are taken as drawn from a distribution, the same at all checkpoints, and every
+difference is paired by them (`mse/trajectory.py`). The ratios are of the noise within
+prompts, as in Figure 4: of vanilla E[A - ||g||^2] / E[T], whatever G, and of GRPO-type
+1 + E[zeta] / (E[T] (G-1)).
+
+For rewards 0 and 1 training to convergence should bring rho down: at a maximum of J of a
+log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla gains on the oracle.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.answers.advice import BUDGET, noise_scale
+from mse_lab.answers.alternatives import price_default
+from mse_lab.answers.judgement import RESOLUTION, decide
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.prompt_means import mean_of_prompts, silent_share
+from mse_lab.answers.statement import Claim, Statement, describe
+from mse_lab.arrays import Floats, divide
+from mse_lab.mse.budget import Constants, Sides, means, split
+from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
+from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, place_of
+from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
+from mse_lab.results.tables import columns_of
+
+STILL = Statement(
+    "Along a run (best group size)",
+    "The best group size G* is the same at all checkpoints.",
+)
+FALLS = Statement(
+    "Along a run (rho)",
+    "rho = E[||W||^2 | right] / E[||W||^2 | wrong] falls as training converges.",
+)
+GAINS = Statement(
+    "Along a run (vanilla)",
+    "The MSE of vanilla falls relative to the oracle's as training converges.",
+)
+
+# Columns of `along.csv`: the constants by the names that the formulas have for them.
+CONSTANTS = {
+    "c1": "between",
+    "c2": "oracle",
+    "c3": "pairs",
+    "c_vanilla": "vanilla",
+    "gradient2": "gradient2",
+}
+
+# A factor of G* - 1 that would be seen as a move.
+_FACTOR = 1 + RESOLUTION
+
+
+def place_sides(run: MeasuredRun) -> Sides:
+    """Place the aggregate of all prompts, and of all but each."""
+    one = run.moments
+    squares = (one.value**2 - one.value_variance) * one.norm2
+    parts = tuple(
+        means(part) for part in (squares, one.value * one.reward_norm2, one.norm2)
+    )
+    whole, others = split(parts)
+    return place_of(*whole), place_of(*others)
+
+
+def _rho(_: Constants, place: Place) -> Floats:
+    found = norm_ratio(np.asarray(place.best_baseline), np.asarray(place.value))
+    return np.where(np.isfinite(found), found, math.nan)
+
+
+def _rho_line(_: Constants, place: Place) -> Floats:
+    """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
+    value = np.asarray(place.value)
+    return norm_ratio(equal_baseline(value), value)
+
+
+def _vanilla(one: Constants) -> Floats:
+    return divide(one.vanilla, one.oracle, otherwise=math.nan)
+
+
+def _spread_of_best(one: Constants) -> Floats:
+    """G* - 1; NaN where c1 or c3 is not positive."""
+    ratio = best_ratio([one])
+    return np.where(ratio > 0, ratio, math.nan) ** -0.5
+
+
+def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
+    """Take the logarithm of a figure; NaN where it is not positive."""
+
+    def log(*at: object) -> Floats:
+        value = figure(*at)
+        return np.log(np.where(value > 0, value, math.nan))
+
+    return log
+
+
+@dataclass(frozen=True)
+class Along:
+    """The runs of one probe at the checkpoints of a training run.
+
+    Attributes:
+        steps: After how many steps each was saved.
+        runs: Their runs, of the same prompts, three or more.
+        group_size: G that the policy was trained with.
+    """
+
+    steps: tuple[int, ...]
+    runs: tuple[MeasuredRun, ...]
+    group_size: int
+
+    @property
+    def level(self) -> float:
+        """Coverage of the intervals."""
+        return self.runs[0].level
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1, so that there is a rho."""
+        return all(run.curves.binary for run in self.runs)
+
+    @cached_property
+    def trajectory(self) -> Trajectory:
+        """The populations of all checkpoints."""
+        return Trajectory.of([run.population for run in self.runs])
+
+    @cached_property
+    def best(self) -> Estimate:
+        """G* for all of the run."""
+        return self.trajectory.best_group_size(self.level)
+
+    @cached_property
+    def values(self) -> list[Statistic]:
+        """J, the mean value, at each checkpoint."""
+        return [mean_of_prompts(run.pools.value_P) for run in self.runs]
+
+    @cached_property
+    def log_rhos(self) -> list[Statistic]:
+        """Log rho of the aggregate; none unless rewards are 0 and 1."""
+        runs = self.runs if self.binary else ()
+        return [run.population.statistic(_log(_rho), place_sides(run)) for run in runs]
+
+    @cached_property
+    def log_vanillas(self) -> list[Statistic]:
+        """Log of vanilla's MSE over the oracle's."""
+        return [run.population.statistic(_log(_vanilla)) for run in self.runs]
+
+    @cached_property
+    def log_bests(self) -> list[Statistic]:
+        """Log (G* - 1)."""
+        return [run.population.statistic(_log(_spread_of_best)) for run in self.runs]
+
+    def factor(self, logs: Sequence[Statistic], later: int, earlier: int) -> Estimate:
+        """Estimate the paired ratio of a figure at two checkpoints by its logarithms."""
+        both = (self.runs[place].population for place in (later, earlier))
+        most = min(one.effective_prompts for one in both)
+        difference = logs[later] - logs[earlier]
+        ends = difference.interval(self.level, most_degrees=most)
+        return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in ends))
+
+    @cached_property
+    def movement(self) -> Movement:
+        """Test whether G* moves: Cochran's Q on log(G* - 1)."""
+        return measure_movement(self.log_bests, self.trajectory.effective_prompts)
+
+    def _judge_best(self) -> Claim:
+        """Still only where no two checkpoints can be a factor of `_FACTOR` apart."""
+        pairs = combinations(range(len(self.runs)), 2)
+        factors = [self.factor(self.log_bests, *pair) for pair in pairs]
+        near = all(one.low > 1 / _FACTOR and one.high < _FACTOR for one in factors)
+        q, differences, p_value = self.movement
+        known = math.isfinite(p_value)
+        change = self.factor(self.log_bests, -1, 0)
+        return STILL.about(*self.runs).claim(
+            f"Q = {q:.3g} of {differences}; G* - 1, last over first: {describe(change)}"
+            if known
+            else "G* is not known at every checkpoint",
+            decide(p_value < 1 - self.level, near),
+            f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
+            if known
+            else "c1 is not told from zero at one of them, or the prompts are too few.",
+            change,
+            p_value,
+        )
+
+    def _judge_fall(self, statement: Statement, logs: Sequence[Statistic]) -> Claim:
+        change = self.factor(logs, -1, 0)
+        return statement.about(*self.runs).claim(
+            f"last over first: {describe(change)}",
+            decide(change.low > 1, change.high < 1),
+            "The paired ratio of the last checkpoint to the first, by its interval.",
+            change,
+        )
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """What is claimed of training runs, put to this one."""
+        rho = [self._judge_fall(FALLS, self.log_rhos)] if self.binary else []
+        return [self._judge_best(), *rho, self._judge_fall(GAINS, self.log_vanillas)]
+
+    def _equal_rewards(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
+        """Share of the replicates' groups whose rewards are all equal, and its law.
+
+        The law, mean[V^G + (1-V)^G] for rewards 0 and 1, is that of the reference pool.
+        """
+        pools, size = run.pools, self.group_size
+        groups = pools.rewards_PN.shape[1] // size
+        rewards = pools.rewards_PN[:, : groups * size].reshape(pools.prompts, groups, size)
+        measured_P = (rewards == rewards[..., :1]).all(-1).mean(-1)
+        law_P = silent_share(pools.reference_rewards_PN, size)
+        both = (mean_of_prompts(one).interval(self.level) for one in (measured_P, law_P))
+        return next(both), next(both)
+
+    def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
+        """Estimate the columns of one checkpoint."""
+        population, level, size = run.population, self.level, self.group_size
+        place = [place_sides(run)] if self.binary else []
+
+        def grpo(one: Constants) -> Floats:
+            noise = one.oracle + one.pairs / (size - 1)
+            return divide(noise, one.oracle, otherwise=math.nan)
+
+        def of_place(figure: Callable[..., Floats]) -> Estimate:
+            return population.estimate_positive(figure, level, *place) if place else UNKNOWN
+
+        measured, law = self._equal_rewards(run)
+        return {
+            "vanilla": population.estimate_positive(_vanilla, level),
+            "grpo": population.estimate_positive(grpo, level),
+            "trainers_default": price_default(run, size, BUDGET),
+            "noise_scale": noise_scale(run, size),
+            "equal_rewards": measured,
+            "equal_rewards_law": law,
+            "rho": of_place(_rho),
+            "rho_line": of_place(_rho_line),
+        }
+
+    def _changes(self, place: int) -> dict[str, Estimate]:
+        """Set one checkpoint against the first."""
+        tracks = {"best": self.log_bests, "vanilla": self.log_vanillas}
+        if self.binary:
+            tracks["rho"] = self.log_rhos
+        gain = (self.values[place] - self.values[0]).interval(self.level)
+        factors = {
+            f"{name}_change": self.factor(logs, place, 0) for name, logs in tracks.items()
+        }
+        return {"value_gain": gain, **factors}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The rows of `along.csv`, one a checkpoint; empty what cannot be known."""
+        rows = []
+        for place, (step, run) in enumerate(zip(self.steps, self.runs, strict=True)):
+            estimates = {
+                "value": self.values[place].interval(self.level),
+                "best_group_size": run.best_group_size,
+                **self._figures(run),
+                **{column: run.constants[name] for column, name in CONSTANTS.items()},
+                **self._changes(place),
+            }
+            row = {"step": step, "probe": run.name, "group_size": self.group_size}
+            for name, one in estimates.items():
+                row |= columns_of(name, one)
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+
+class Advised(NamedTuple):
+    """The group size for all of a run, what its own cost, and what switching would save."""
+
+    best: Estimate
+    cost: Estimate
+    saved: Estimate
+
+
+def advise_along(along: Along) -> Advised:
+    """Advise on one group size for all of a run."""
+    whole, level = along.trajectory, along.level
+    cost = whole.cost(along.group_size, level)
+    return Advised(along.best, cost, whole.saved_by_switching(level))
