@@ -33,6 +33,8 @@ examples:
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, put to a run
   mse-lab analyse POOLS.npz    the tables again, at other settings
+  mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
+                               what changes along a training run
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -89,6 +91,14 @@ def group_sizes(text: str) -> list[int]:
     return found
 
 
+def group_size(text: str) -> int:
+    """Read a single group size."""
+    [size, *others] = group_sizes(text)
+    if others:
+        raise argparse.ArgumentTypeError(f"{text!r} are several group sizes; give one")
+    return size
+
+
 def whole_number(text: str) -> int:
     """Read a budget of completions."""
     if not text.isdecimal() or not 0 < int(text) <= LARGEST_BUDGET:
@@ -122,6 +132,20 @@ def _take_results(one: Parser) -> None:
 def _take_probes(one: Parser) -> None:
     help = "tiny/base, or a .yaml file"
     _complete_names(one.add_argument("probes", nargs="+", metavar="PROBE", help=help))
+    _take_settings(one)
+    _take_results(one)
+
+
+def _take_along(one: Parser) -> None:
+    help = "tiny/base, or a .yaml file"
+    _complete_names(one.add_argument("probe", metavar="PROBE", help=help))
+    help = "folders, or a pattern of them: 'out/checkpoint-*'"
+    one.add_argument("--checkpoints", nargs="+", required=True, metavar="FOLDER", help=help)
+    text = "put the probe's own model first, as step 0"
+    one.add_argument("--from-start", action="store_true", help=text)
+    text = "group size of the training run, by default 8, TRL's"
+    one.add_argument("--group-size", type=group_size, default=8, metavar="G", help=text)
+    one.add_argument("--fresh", action="store_true", help="start over")
     _take_settings(one)
     _take_results(one)
 
@@ -189,6 +213,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_settings(one)
     text = "default: beside the pools"
     one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
+    _take_along(command("along", "what changes along a training run"))
     _take_results(command("list", "the probes, and whether their results stand"))
     if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
         import argcomplete

@@ -1,9 +1,9 @@
 """Along a training run: what changes from checkpoint to checkpoint, and what to do then.
 
 Prompts are taken as drawn from a distribution, the same at all checkpoints, and every
-difference is paired by them (`mse/trajectory.py`). The ratios are of the noise within
-prompts, as in Figure 4: of vanilla E[A - ||g||^2] / E[T], whatever G, and of GRPO-type
-1 + E[zeta] / (E[T] (G-1)).
+difference is paired by them (`mse/trajectory.py`). The ratios to the oracle are those of
+Figure 4, of the noise within prompts, by the law: (A - ||g||^2) / T of vanilla, whatever G,
+and 1 + zeta / (T (G-1)) of GRPO-type. Their own intervals are for these prompts.
 
 For rewards 0 and 1 training to convergence should bring rho down: at a maximum of J of a
 log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla gains on the oracle.
@@ -26,23 +26,18 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts, silent_share
 from mse_lab.answers.statement import Claim, Statement, describe
 from mse_lab.arrays import Floats, divide
+from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, place_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
+from mse_lab.probe.schema import Pool
 from mse_lab.results.tables import columns_of
 
-STILL = Statement(
-    "Along a run (best group size)",
-    "The best group size G* is the same at all checkpoints.",
-)
-FALLS = Statement(
-    "Along a run (rho)",
-    "rho = E[||W||^2 | right] / E[||W||^2 | wrong] falls as training converges.",
-)
+STILL = Statement("Along a run (best group size)", "The best group size stays the same.")
+FALLS = Statement("Along a run (rho)", "rho falls: right answers' scores over wrong ones'.")
 GAINS = Statement(
-    "Along a run (vanilla)",
-    "The MSE of vanilla falls relative to the oracle's as training converges.",
+    "Along a run (vanilla)", "Vanilla gains on the oracle: their ratio falls."
 )
 
 # Columns of `along.csv`: the constants by the names that the formulas have for them.
@@ -98,6 +93,17 @@ def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
         return np.log(np.where(value > 0, value, math.nan))
 
     return log
+
+
+def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
+    """Refuse what nothing could be said of, before anything is measured."""
+    if checkpoints < 2:
+        raise InputError("--checkpoints: a single one; give two, or add --from-start")
+    if size > min(pool.reference, pool.replicate):
+        raise InputError(
+            f"--group-size {size}: more completions than pool.replicate = "
+            f"{pool.replicate} or pool.reference = {pool.reference}; raise them"
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ class Along:
         return statement.about(*self.runs).claim(
             f"last over first: {describe(change)}",
             decide(change.low > 1, change.high < 1),
-            "The paired ratio of the last checkpoint to the first, by its interval.",
+            "By the interval of the ratio, paired by prompts taken as drawn at random.",
             change,
         )
 
@@ -220,18 +226,15 @@ class Along:
         """Estimate the columns of one checkpoint."""
         population, level, size = run.population, self.level, self.group_size
         place = [place_sides(run)] if self.binary else []
-
-        def grpo(one: Constants) -> Floats:
-            noise = one.oracle + one.pairs / (size - 1)
-            return divide(noise, one.oracle, otherwise=math.nan)
+        laws = {name: run.law_of(name, size) for name in ("vanilla", "grpo", "oracle")}
 
         def of_place(figure: Callable[..., Floats]) -> Estimate:
             return population.estimate_positive(figure, level, *place) if place else UNKNOWN
 
         measured, law = self._equal_rewards(run)
         return {
-            "vanilla": population.estimate_positive(_vanilla, level),
-            "grpo": population.estimate_positive(grpo, level),
+            "vanilla": laws["vanilla"].ratio_to(laws["oracle"], level),
+            "grpo": laws["grpo"].ratio_to(laws["oracle"], level),
             "trainers_default": price_default(run, size, BUDGET),
             "noise_scale": noise_scale(run, size),
             "equal_rewards": measured,

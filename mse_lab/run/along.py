@@ -27,6 +27,9 @@ from mse_lab.run.run_probe import carry_out
 # Where the checkpoints' runs lie, beside the files of the probe's own.
 ALONG = "along"
 
+# Prompts that are needed to tell how gradients differ.
+LEAST_PROMPTS = 3
+
 
 class Checkpoint(NamedTuple):
     """A folder that a trainer saved after so many steps; None for the probe's own model."""
@@ -125,6 +128,11 @@ def _refuse_each(runs: Sequence[Prepared], *, fresh: bool) -> None:
 
 def _refuse_together(runs: Sequence[Prepared]) -> None:
     """Refuse checkpoints whose differences would mean nothing."""
+    if len(runs[0].prompts) < LEAST_PROMPTS:
+        raise InputError(
+            f"{len(runs[0].prompts)} prompts: differences between checkpoints need "
+            f"{LEAST_PROMPTS} or more; raise prompts.limit"
+        )
     if any(run.supplied for run in runs):
         raise InputError(
             "completions: each checkpoint draws its own; take the key out of the probe"
