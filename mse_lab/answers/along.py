@@ -64,35 +64,33 @@ def place_sides(run: MeasuredRun) -> Sides:
     return place_of(*whole), place_of(*others)
 
 
+def _known(value: Floats) -> Floats:
+    """Leave out what is not positive, or without bound."""
+    return np.where(np.isfinite(value) & (value > 0), value, math.nan)
+
+
 def _rho(_: Constants, place: Place) -> Floats:
     found = norm_ratio(np.asarray(place.best_baseline), np.asarray(place.value))
-    return np.where(np.isfinite(found), found, math.nan)
+    return _known(found)
 
 
 def _rho_line(_: Constants, place: Place) -> Floats:
     """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
     value = np.asarray(place.value)
-    return norm_ratio(equal_baseline(value), value)
+    return _known(norm_ratio(equal_baseline(value), value))
 
 
 def _vanilla(one: Constants) -> Floats:
-    return divide(one.vanilla, one.oracle, otherwise=math.nan)
+    return _known(divide(one.vanilla, one.oracle))
 
 
 def _spread_of_best(one: Constants) -> Floats:
-    """G* - 1; NaN where c1 or c3 is not positive."""
-    ratio = best_ratio([one])
-    return np.where(ratio > 0, ratio, math.nan) ** -0.5
+    """G* - 1."""
+    return _known(best_ratio([one])) ** -0.5
 
 
 def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
-    """Take the logarithm of a figure; NaN where it is not positive."""
-
-    def log(*at: object) -> Floats:
-        value = figure(*at)
-        return np.log(np.where(value > 0, value, math.nan))
-
-    return log
+    return lambda *at: np.log(figure(*at))
 
 
 def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
@@ -137,7 +135,9 @@ class Along:
 
     @cached_property
     def best(self) -> Estimate:
-        """G* for all of the run."""
+        """G* for all of the run; unknown where no reward varies."""
+        if all(run.population.constants.pairs.item() <= 0 for run in self.runs):
+            return UNKNOWN
         return self.trajectory.best_group_size(self.level)
 
     @cached_property

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mse_lab.answers.along import Advised, Along, advise_along
 from mse_lab.answers.claims import claims_table
@@ -10,7 +11,7 @@ from mse_lab.report.along_figure import draw_along
 from mse_lab.report.claims_report import SHOWN, WIDTH
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
-from mse_lab.wording import plain_with_interval, share, times_with_interval
+from mse_lab.wording import NONE, plain_with_interval, share, times_with_interval
 
 
 def _say(along: Along, advised: Advised) -> Iterator[str]:
@@ -31,6 +32,15 @@ def _say(along: Along, advised: Advised) -> Iterator[str]:
     )
 
 
+def _rows(along: Along) -> list[dict[str, Any]]:
+    """Give the columns of each checkpoint, and G* in words."""
+    rows: list[dict[str, Any]] = along.table.to_dict("records")
+    for row, run in zip(rows, along.runs, strict=True):
+        best = run.best_group_size
+        row["best"] = NONE if math.isnan(best.value) else plain_with_interval(best)
+    return rows
+
+
 def along_text(along: Along) -> str:
     """Say it on one screen."""
     return lay_out(
@@ -38,7 +48,7 @@ def along_text(along: Along) -> str:
         along=along,
         name=along.runs[0].name.partition("/along/")[0],
         prompts=along.runs[0].pools.prompts,
-        rows=list(along.table.itertuples()),
+        rows=_rows(along),
         sentences=list(_say(along, advise_along(along))),
         shown=SHOWN,
         width=WIDTH,

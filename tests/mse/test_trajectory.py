@@ -14,7 +14,7 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.trajectory import SIZES, Trajectory, best_ratio, measure_movement
 from populations import choose, population, tilt
 
-RUNS, PROMPTS, LEVEL = 150, 40, 0.95
+RUNS, PROMPTS, LEVEL = 80, 40, 0.95
 # The second and third checkpoint of a trajectory that stands still, and of one that moves.
 SCALES, PUSHES = (1.0, 0.7, 0.5), (0.0, 0.8, 1.6)
 

@@ -3,8 +3,10 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import run_mse
 from models import write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
@@ -150,3 +152,39 @@ def test_a_finished_one_may_be_gone(measured, probe):
     [stage] = measure_along("small", probe, checkpoints, root / "small", root)
     moved.rename(there)
     assert stage.outcome.found
+
+
+def typed(project, measured, trained, *words):
+    pattern, out = pattern_of(trained)[0], measured[0]
+    probe = project / "probes/small.yaml"
+    return ["along", probe, "--checkpoints", pattern, "--out", out, *words]
+
+
+def test_the_command_says_and_keeps_the_answers(measured, trained, project, capsys):
+    words = typed(project, measured, trained, "--from-start", "--group-size", "4")
+    assert run_mse.main([*map(str, words)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("finished before; checks: all 3 hold") == 3
+    table = pd.read_csv(measured[0] / "small/along/along.csv")
+    assert table["step"].tolist() == [0, 2, 10]
+    assert table["probe"].tolist()[1] == "small/along/checkpoint-2"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--group-size", "16"], "--group-size 16: more completions than pool.replicate"),
+        (["--group-size", "4,8"], "'4,8' are several group sizes; give one"),
+        (["--checkpoints", "nowhere-*"], "--checkpoints nowhere-*: no such folder"),
+        (["--set", "prompts.limit=2"], "2 prompts: differences between checkpoints need"),
+    ],
+)
+def test_wrong_words_are_refused(words, complaint, measured, trained, project, refused):
+    assert complaint in refused(*typed(project, measured, trained, *words))
+
+
+def test_a_single_checkpoint_is_refused(measured, trained, project, refused):
+    words = ["--checkpoints", trained / "checkpoint-2"]
+    assert "a single one; give two, or add --from-start" in refused(
+        *typed(project, measured, trained, *words)
+    )
