@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -271,18 +270,3 @@ class Along:
                 row |= columns_of(name, one)
             rows.append(row)
         return pd.DataFrame(rows)
-
-
-class Advised(NamedTuple):
-    """The group size for all of a run, what its own cost, and what switching would save."""
-
-    best: Estimate
-    cost: Estimate
-    saved: Estimate
-
-
-def advise_along(along: Along) -> Advised:
-    """Advise on one group size for all of a run."""
-    whole, level = along.trajectory, along.level
-    cost = whole.cost(along.group_size, level)
-    return Advised(along.best, cost, whole.saved_by_switching(level))

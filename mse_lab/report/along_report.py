@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mse_lab.answers.along import Advised, Along, advise_along
+from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
 from mse_lab.report.along_figure import draw_along
 from mse_lab.report.claims_report import SHOWN, WIDTH
@@ -14,12 +14,14 @@ from mse_lab.results.files import write_table, write_text
 from mse_lab.wording import NONE, plain_with_interval, share, times_with_interval
 
 
-def _say(along: Along, advised: Advised) -> Iterator[str]:
+def _say(along: Along) -> Iterator[str]:
     """Say which group size was best for all of the run, and what another one costs."""
-    best, cost, saved = advised
+    best, whole, level = along.best, along.trajectory, along.level
     if math.isnan(best.value):
         yield "No best group size: no reward varies."
         return
+    cost = whole.cost(along.group_size, level)
+    saved = whole.saved_by_switching(level)
     yield f"Best for all of it: G* = {plain_with_interval(best)}."
     yield (
         f"G = {along.group_size} takes {times_with_interval(cost)} the completions of the "
@@ -49,7 +51,7 @@ def along_text(along: Along) -> str:
         name=along.runs[0].name.partition("/along/")[0],
         prompts=along.runs[0].pools.prompts,
         rows=_rows(along),
-        sentences=list(_say(along, advise_along(along))),
+        sentences=list(_say(along)),
         shown=SHOWN,
         width=WIDTH,
     )

@@ -151,27 +151,6 @@ def _refuse_together(runs: Sequence[Prepared]) -> None:
             )
 
 
-def prepare_along(
-    name: str,
-    probe: Probe,
-    checkpoints: Sequence[Checkpoint],
-    folder: Path,
-    root: Path,
-    *,
-    fresh: bool = False,
-    processes: Processes = ALONE,
-) -> list[Prepared]:
-    """Prepare the run of every checkpoint; whatever can be refused is, for all of them.
-
-    Arguments and errors as of `measure_along`.
-    """
-    own = prepare(name, probe, folder, root, processes)
-    runs = [_prepare_at(own, checkpoint) for checkpoint in checkpoints]
-    _refuse_together(runs)
-    processes.agree(lambda: _refuse_each(runs, fresh=fresh))
-    return runs
-
-
 def measure_along(
     name: str,
     probe: Probe,
@@ -199,9 +178,10 @@ def measure_along(
         InputError: Something of the user's is at fault; where it can be known before the
             weights are loaded, nothing is measured.
     """
-    runs = prepare_along(
-        name, probe, checkpoints, folder, root, fresh=fresh, processes=processes
-    )
+    own = prepare(name, probe, folder, root, processes)
+    runs = [_prepare_at(own, checkpoint) for checkpoint in checkpoints]
+    _refuse_together(runs)
+    processes.agree(lambda: _refuse_each(runs, fresh=fresh))
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         outcome = carry_out(run, load, fresh=fresh)
