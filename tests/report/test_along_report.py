@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 
 from answers.test_along import along, with_right
+from mse_lab.report import along_report
 from mse_lab.report.along_report import along_text, write_along
 
 
-def test_the_screen_and_the_files(tmp_path):
+def test_the_screen_and_the_files(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(along_report, "draw_along", lambda *one: drawn.append(one[-1].name))
     found = along(with_right(1.0, 0.6, 0.3))
     said = write_along(found, tmp_path / "along")
     assert max(map(len, said.splitlines())) <= 80
@@ -19,7 +22,8 @@ def test_the_screen_and_the_files(tmp_path):
     assert best in said
     assert "\nholds     rho falls: right answers' scores over wrong ones'.\n" in said
     files = sorted(path.name for path in (tmp_path / "along").iterdir())
-    assert files == ["along.csv", "along.pdf", "along.png", "along.txt", "claims.csv"]
+    assert files == ["along.csv", "along.txt", "claims.csv"]
+    assert drawn == ["along.png", "along.pdf"]
     assert said.startswith((tmp_path / "along/along.txt").read_text())
     table = pd.read_csv(tmp_path / "along/along.csv")
     assert table["step"].tolist() == [0, 25, 100]

@@ -165,6 +165,7 @@ def test_the_command_says_and_keeps_the_answers(measured, trained, project, caps
     assert run_mse.main([*map(str, words)]) == 0
     said = capsys.readouterr().out
     assert said.count("finished before; checks: all 3 hold") == 3
+    assert (measured[0] / "small/along/along.png").stat().st_size > 5000
     table = pd.read_csv(measured[0] / "small/along/along.csv")
     assert table["step"].tolist() == [0, 2, 10]
     assert table["probe"].tolist()[1] == "small/along/checkpoint-2"
