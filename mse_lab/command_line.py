@@ -93,10 +93,11 @@ def group_sizes(text: str) -> list[int]:
 
 def group_size(text: str) -> int:
     """Read a single group size."""
-    [size, *others] = group_sizes(text)
-    if others:
-        raise argparse.ArgumentTypeError(f"{text!r} are several group sizes; give one")
-    return size
+    if not text.isdecimal() or not 2 <= int(text) <= LARGEST_SIZE:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no group size from 2 to {LARGEST_SIZE}; give one such as 8"
+        )
+    return int(text)
 
 
 def whole_number(text: str) -> int:

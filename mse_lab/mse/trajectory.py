@@ -32,8 +32,8 @@ from mse_lab.mse.budget import (
 )
 from mse_lab.mse.intervals import Estimate, Statistic
 
-# Group sizes of which one may be best, in steps that no cost tells apart.
-SIZES = 2 ** np.linspace(1, 10, 145)
+# Group sizes among which one is best.
+LEAST, LARGEST = 2, 1024
 
 # Singular values of S below this share of the largest are none.
 _RANK = 1e-9
@@ -122,7 +122,7 @@ class Trajectory(Population):
         """Completions at one group size all along, over those at the best one."""
 
         def cost(*each: Constants) -> Floats:
-            return divide(_total(each, group_size), _total(each, SIZES[:, None]).min(0))
+            return divide(_total(each, group_size), _least(each))
 
         return self.estimate_positive(cost, level)
 
@@ -136,8 +136,8 @@ class Trajectory(Population):
         """
 
         def saved(*each: Constants) -> Floats:
-            least = sum(_curve(one, SIZES[:, None]).min(0) for one in each)
-            return 1 - divide(least, _total(each, SIZES[:, None]).min(0), otherwise=1.0)
+            apart = np.sum([_least([one]) for one in each], axis=0)
+            return 1 - divide(apart, _least(each), otherwise=1.0)
 
         found = self.statistic(saved)
         bias = float(found.groups["prompts"].mean())
@@ -156,10 +156,14 @@ def best_ratio(each: Sequence[Constants]) -> Floats:
     return divide(between, pairs)
 
 
-def _curve(one: Constants, size: Floats | float) -> Floats:
-    return mse_times_budget("grpo", one, size)
-
-
 def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
     """N x MSE, summed over checkpoints."""
-    return np.sum([_curve(one, size) for one in each], axis=0)
+    return np.sum([mse_times_budget("grpo", one, size) for one in each], axis=0)
+
+
+def _least(each: Sequence[Constants]) -> Floats:
+    """The least of it; exact, for to the jackknife the steps of a grid are noise."""
+    between = np.sum([np.maximum(one.between, 0.0) for one in each], axis=0)
+    pairs = np.sum([one.pairs for one in each], axis=0)
+    ratio = np.maximum(divide(pairs, between, otherwise=np.inf), 0.0)
+    return _total(each, np.clip(1 + np.sqrt(ratio), LEAST, LARGEST))

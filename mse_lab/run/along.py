@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mse_lab.errors import InputError
-from mse_lab.policy.adapters import SAVED
+from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
 from mse_lab.policy.hub import locate
 from mse_lab.probe.schema import Model, Probe
@@ -124,6 +124,7 @@ def _refuse_each(runs: Sequence[Prepared], *, fresh: bool) -> None:
             model = run.probe.model
             place = locate("model.path", model.path, model.revision, run.root)
             load_tokenizer(load_settings(place)[0])
+            find_adapter(model, run.root)
 
 
 def _refuse_together(runs: Sequence[Prepared]) -> None:

@@ -11,7 +11,7 @@ from statsmodels.stats.multivariate import test_mvmean as hotelling
 from designs import scaled
 from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.trajectory import SIZES, Trajectory, best_ratio, measure_movement
+from mse_lab.mse.trajectory import Trajectory, best_ratio, measure_movement
 from populations import choose, population, tilt
 
 RUNS, PROMPTS, LEVEL = 80, 40, 0.95
@@ -133,7 +133,7 @@ def test_one_that_moves_is_seen_to():
 
 @pytest.mark.parametrize("moving", [False, True])
 def test_the_intervals_of_a_whole_trajectory_cover_the_truth(moving):
-    exact, sizes = exact_cost(moving, SIZES), np.array([8.0])
+    exact, sizes = exact_cost(moving, np.geomspace(2, 64, 9999)), np.array([8.0])
     between, _, pairs = np.sum([exact_constants(one) for one in designs(moving)], axis=0)
     least = exact.sum(0).min()
     truths = (
