@@ -1,9 +1,9 @@
 """Along a training run: what changes from checkpoint to checkpoint, and what to do then.
 
-Prompts are taken as drawn from a distribution, the same at all checkpoints, and every
-difference is paired by them (`mse/trajectory.py`). The ratios to the oracle are those of
-Figure 4, of the noise within prompts, by the law: (A - ||g||^2) / T of vanilla, whatever G,
-and 1 + zeta / (T (G-1)) of GRPO-type. Their own intervals are for these prompts.
+Prompts are taken as drawn from a distribution, the same at all checkpoints, and differences
+are paired by them (`mse/trajectory.py`). Ratios to the oracle are those of Figure 4, for
+these prompts, by the law: (A - ||g||^2) / T of vanilla, whatever G, 1 + zeta / (T (G-1)) of
+GRPO-type; their differences are paired completion by completion.
 
 For rewards 0 and 1 training to convergence should bring rho down: at a maximum of J of a
 log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla gains on the oracle.
@@ -24,7 +24,7 @@ from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts, silent_share
 from mse_lab.answers.statement import Claim, Statement, describe
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
@@ -79,8 +79,23 @@ def _rho_line(_: Constants, place: Place) -> Floats:
     return _known(norm_ratio(equal_baseline(value), value))
 
 
-def _vanilla(one: Constants) -> Floats:
-    return _known(divide(one.vanilla, one.oracle))
+def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:
+    """Set the law of an estimator's MSE against the oracle's, for the run's prompts."""
+    return run.law_of(name, size) / run.law_of("oracle", size)
+
+
+def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
+    """Take the logarithm, paired with other checkpoints completion by completion.
+
+    Completions are drawn with the same uniforms; references are held to be independent.
+    """
+    if not ratio.value > 0:
+        return Statistic(math.nan, {}, {})
+    log = ratio.log()
+    [groups], [shifts] = log.groups.values(), log.reference.values()
+    return Statistic(
+        log.value, {"along": groups}, {run.name: shifts}, log.reference_degrees
+    )
 
 
 def _spread_of_best(one: Constants) -> Floats:
@@ -152,8 +167,9 @@ class Along:
 
     @cached_property
     def log_vanillas(self) -> list[Statistic]:
-        """Log of vanilla's MSE over the oracle's."""
-        return [run.population.statistic(_log(_vanilla)) for run in self.runs]
+        """Log of vanilla's MSE over the oracle's, for these prompts."""
+        size = self.group_size
+        return [_log_paired(_over_oracle(run, "vanilla", size), run) for run in self.runs]
 
     @cached_property
     def log_bests(self) -> list[Statistic]:
@@ -162,9 +178,10 @@ class Along:
 
     def factor(self, logs: Sequence[Statistic], later: int, earlier: int) -> Estimate:
         """Estimate the paired ratio of a figure at two checkpoints by its logarithms."""
-        both = (self.runs[place].population for place in (later, earlier))
-        most = min(one.effective_prompts for one in both)
-        difference = logs[later] - logs[earlier]
+        difference, most = logs[later] - logs[earlier], math.inf
+        if "prompts" in difference.groups:
+            both = (self.runs[place].population for place in (later, earlier))
+            most = min(one.effective_prompts for one in both)
         ends = difference.interval(self.level, most_degrees=most)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in ends))
 
@@ -193,20 +210,27 @@ class Along:
             p_value,
         )
 
-    def _judge_fall(self, statement: Statement, logs: Sequence[Statistic]) -> Claim:
+    def _judge_fall(
+        self, statement: Statement, logs: Sequence[Statistic], prompts: str
+    ) -> Claim:
         change = self.factor(logs, -1, 0)
         return statement.about(*self.runs).claim(
             f"last over first: {describe(change)}",
             decide(change.low > 1, change.high < 1),
-            "By the interval of the ratio, paired by prompts taken as drawn at random.",
+            f"By the interval of the paired ratio, for {prompts}.",
             change,
         )
 
     @cached_property
     def claims(self) -> list[Claim]:
         """What is claimed of training runs, put to this one."""
-        rho = [self._judge_fall(FALLS, self.log_rhos)] if self.binary else []
-        return [self._judge_best(), *rho, self._judge_fall(GAINS, self.log_vanillas)]
+        rho = (
+            [self._judge_fall(FALLS, self.log_rhos, "prompts drawn at random")]
+            if self.binary
+            else []
+        )
+        gains = self._judge_fall(GAINS, self.log_vanillas, "these prompts")
+        return [self._judge_best(), *rho, gains]
 
     def _equal_rewards(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
         """Share of the replicates' groups whose rewards are all equal, and its law.
@@ -225,15 +249,16 @@ class Along:
         """Estimate the columns of one checkpoint."""
         population, level, size = run.population, self.level, self.group_size
         place = [place_sides(run)] if self.binary else []
-        laws = {name: run.law_of(name, size) for name in ("vanilla", "grpo", "oracle")}
 
         def of_place(figure: Callable[..., Floats]) -> Estimate:
             return population.estimate_positive(figure, level, *place) if place else UNKNOWN
 
         measured, law = self._equal_rewards(run)
         return {
-            "vanilla": laws["vanilla"].ratio_to(laws["oracle"], level),
-            "grpo": laws["grpo"].ratio_to(laws["oracle"], level),
+            **{
+                name: _over_oracle(run, name, size).interval(level, positive=True)
+                for name in ("vanilla", "grpo")
+            },
             "trainers_default": price_default(run, size, BUDGET),
             "noise_scale": noise_scale(run, size),
             "equal_rewards": measured,

@@ -66,6 +66,9 @@ def test_a_best_size_stands_still_moves_or_is_not_known():
     assert (
         verdicts(along([own, tilt(own, spread_PD), tilt(own, 2 * spread_PD)]))[0] == "fails"
     )
+    # At so high a level the last is not shown to move, and may have by more than half.
+    slow = along([*still[:2], tilt(own, 0.3 * spread_PD)], level=1 - 1e-10)
+    assert verdicts(slow)[0] == "undecided"
     common = make_design((0.3, 0.7), common=True)
     [claim, *_] = along([own, common], seed=3).claims
     assert claim.verdict == "undecided"
@@ -138,6 +141,19 @@ def test_pairing_is_by_prompts(falling):
 
 
 PAIRS = ("between_PP", "halves_PP")
+
+
+def test_ratios_to_the_oracle_are_paired_by_completions():
+    """The same completions twice are sharper than others of the same prompts."""
+    rng, [design] = np.random.default_rng(2), with_right(0.6)
+    first, other = (design.draw(rng, 4096, 4, 16) for _ in range(2))
+
+    def width(second):
+        runs = [analysed(one, [4, 16], name=f"{id(one)}") for one in (first, second)]
+        row = Along((0, 1), tuple(runs), 4).table.iloc[1]
+        return np.log(row.vanilla_change_high / row.vanilla_change_low)
+
+    assert width(replace(first)) < 0.5 * width(other)
 
 
 def test_rewards_that_are_no_zeros_and_ones_have_no_rho():
