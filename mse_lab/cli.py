@@ -25,6 +25,7 @@ from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
+    from mse_lab.run.along import Stage
     from mse_lab.run.processes import Processes
     from mse_lab.run.resume import Outcome
 
@@ -46,8 +47,16 @@ def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
     return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
 
 
+Measure = Callable[[argparse.Namespace, "Processes"], int]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
+    return share(measure, arguments)
+
+
+def share(measure: Measure, arguments: argparse.Namespace) -> int:
+    """Measure alone, or in one of the processes that torchrun has started."""
     if not started_by_torchrun():
         from mse_lab.run.processes import ALONE
 
@@ -220,6 +229,48 @@ def theory(arguments: argparse.Namespace) -> int:
     print(theory_screen(found))
     print(f"{folder}: statements.csv, curves and the figure written")
     return 0
+def along(arguments: argparse.Namespace) -> int:
+    """Measure a probe along a training run; 1 if a built-in check failed."""
+    return share(measure_checkpoints, arguments)
+
+
+def measure_checkpoints(arguments: argparse.Namespace, processes: Processes) -> int:
+    """Measure a probe at every checkpoint, in one of the processes that share it."""
+    arguments.probes = [arguments.probe]
+    [(name, probe)] = load_probes(arguments)
+    if processes.first:
+        show_status(f"{name}: loading torch and the model")
+    from mse_lab.answers.along import Along, refuse_beforehand
+    from mse_lab.answers.measured_run import read_run
+    from mse_lab.report.along_report import write_along
+    from mse_lab.results.checks import hold
+    from mse_lab.run.along import ALONG, find_checkpoints, measure_along
+
+    checkpoints = find_checkpoints(arguments.checkpoints, from_start=arguments.from_start)
+    refuse_beforehand(len(checkpoints), arguments.group_size, probe.pool)
+    folder, fresh = arguments.out / name, arguments.fresh
+    tell = announce_stage if processes.first else lambda stage: None
+    stages = measure_along(
+        name, probe, checkpoints, folder, ROOT,
+        fresh=fresh, processes=processes, tell=tell,
+    )  # fmt: skip
+    if processes.first:
+        runs = tuple(read_run(one.folder) for one in stages)
+        steps = tuple(one.step for one in stages)
+        show_status()
+        print(write_along(Along(steps, runs, arguments.group_size), folder / ALONG))
+    return int(not all(hold(one.outcome.checks) for one in stages))
+
+
+def announce_stage(stage: Stage) -> None:
+    """Say on the screen that a checkpoint is measured, and what is to be known of it."""
+    from mse_lab.results.checks import summary
+
+    show_status()
+    state = "finished before" if stage.outcome.found else "measured"
+    print(f"{stage.folder}: {state}; {summary(stage.outcome.checks)}")
+    for warning in stage.outcome.warnings:
+        print(f"warning: {warning}")
 
 
 def show_list(arguments: argparse.Namespace) -> int:
@@ -240,6 +291,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "report": report,
     "analyse": analyse,
     "theory": theory,
+    "along": along,
     "list": show_list,
 }
 

@@ -42,6 +42,8 @@ examples:
   mse-lab claims tiny/base     the paper's statements, put to a run
   mse-lab analyse POOLS.npz    the tables again, at other settings
   mse-lab theory --quick       and those about training, put to bandits
+  mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
+                               what changes along a training run
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -98,6 +100,15 @@ def group_sizes(text: str) -> list[int]:
     return found
 
 
+def group_size(text: str) -> int:
+    """Read a single group size."""
+    if not text.isdecimal() or not 2 <= int(text) <= LARGEST_SIZE:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no group size from 2 to {LARGEST_SIZE}; give one such as 8"
+        )
+    return int(text)
+
+
 def whole_number(text: str) -> int:
     """Read a budget of completions."""
     if not text.isdecimal() or not 0 < int(text) <= LARGEST_BUDGET:
@@ -138,6 +149,20 @@ def _take_results(one: Parser) -> None:
 def _take_probes(one: Parser) -> None:
     help = "tiny/base, or a .yaml file"
     _complete_names(one.add_argument("probes", nargs="+", metavar="PROBE", help=help))
+    _take_settings(one)
+    _take_results(one)
+
+
+def _take_along(one: Parser) -> None:
+    help = "tiny/base, or a .yaml file"
+    _complete_names(one.add_argument("probe", metavar="PROBE", help=help))
+    help = "folders, or a pattern of them: 'out/checkpoint-*'"
+    one.add_argument("--checkpoints", nargs="+", required=True, metavar="FOLDER", help=help)
+    text = "put the probe's own model first, as step 0"
+    one.add_argument("--from-start", action="store_true", help=text)
+    text = "group size of the training run, by default 8, TRL's"
+    one.add_argument("--group-size", type=group_size, default=8, metavar="G", help=text)
+    one.add_argument("--fresh", action="store_true", help="start over")
     _take_settings(one)
     _take_results(one)
 
@@ -221,6 +246,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     text = "of all draws, by default 0"
     one.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
+    _take_along(command("along", "what changes along a training run"))
     _take_results(command("list", "the probes, and whether their results stand"))
     if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
         import argcomplete

@@ -192,7 +192,7 @@ def _cost(run: MeasuredRun, size: int, over: int) -> Estimate:
     return run.population.estimate_positive(cost, run.level)
 
 
-def _noise_scale(run: MeasuredRun, size: int) -> Estimate:
+def noise_scale(run: MeasuredRun, size: int) -> Estimate:
     """N MSE / ||g||^2; infinite above where ||g||^2 is not measurably positive."""
 
     def inverse(one: Constants) -> Floats:
@@ -260,7 +260,7 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
     """
     _refuse(run)
     recommended, near_best = _choose(run)
-    noise_scale = _noise_scale(run, recommended)
+    scale = noise_scale(run, recommended)
     alternatives, singles = find_alternatives(Yardstick(run, recommended, budget))
     rows = (
         GroupSize(
@@ -288,8 +288,8 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
         singles=singles,
         beats_vanilla_from=beats_vanilla_from(run.population, run.level),
         regime=run.regime,
-        relative_error=Estimate(*(end / budget for end in noise_scale)),
-        noise_scale=noise_scale,
+        relative_error=Estimate(*(end / budget for end in scale)),
+        noise_scale=scale,
         kinds=share_by_kind(run.pools, run.level),
         curves={
             name: tuple(_mse(run, name, size, budget) for size in CURVE_SIZES)

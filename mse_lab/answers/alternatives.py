@@ -13,7 +13,7 @@ over the budget; for an unbiased estimator it holds at any budget.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -127,10 +127,12 @@ class Yardstick:
         return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
 
 
-def _law_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Directions]:
+def _law_directions(
+    estimator: Estimator, run: MeasuredRun, sizes: Sequence[int] = LAW_SIZES
+) -> dict[int, Directions]:
     """Where an estimator of rewards 0 and 1 points, by its laws; empty without one."""
     found = {}
-    for size in LAW_SIZES:
+    for size in sizes:
         law = run.curves.find_law(estimator, size)
         if law is not None and size >= estimator.smallest_group:
             second, slope = law(run.moments)
@@ -182,6 +184,16 @@ def _on_single_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
     errors = measure_errors(run.pools, both, sizes[:1])
     rows = compare_prompts(both[:1], run, sizes[0], errors, "grpo")
     return [Single(estimator.name, sizes[0], row.ratio, row.prompts) for row in rows]
+
+
+def price_default(run: MeasuredRun, size: int, budget: float) -> Estimate:
+    """Price what trainers compute unless told otherwise, over GRPO-type at the same G.
+
+    In completions for its scale-free MSE at the budget; unknown without a law.
+    """
+    estimator = find_estimator(_without_batch_tokens(TRAINERS_DEFAULT))
+    at = _law_directions(estimator, run, [size]) if _applies(estimator, run) else {}
+    return Yardstick(run, size, budget).of_directions(estimator, at).cost if at else UNKNOWN
 
 
 def find_alternatives(

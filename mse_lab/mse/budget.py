@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -92,21 +92,24 @@ class Direction(NamedTuple):
 # Of all prompts, floats (1,), and with one left out, (P,).
 Directions = tuple[Direction, Direction]
 
-# A function of the constants, and of the directions that are given besides.
+# What a figure is evaluated at besides the constants, in the same two shapes.
+Sides = tuple[Any, Any]
+
+# A function of the constants, and of one of the two sides of each that is given besides.
 Figure = Callable[..., Floats]
 
 # The others are squares, too, but estimated without bias as differences of larger ones.
 POSITIVE = ("oracle", "pairs", "vanilla", "batch_mean", "best_constant")
 
 
-def _means(values_P: Floats) -> Floats:
+def means(values_P: Floats) -> Floats:
     """Mean over all prompts, then over all but each, (1 + P,)."""
     total, count = values_P.sum(), len(values_P)
     return np.append(total / count, divide(total - values_P, count - 1))
 
 
 def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
-    """Average left_x <g(x), g(x')> right_x' over pairs x != x', as `_means`, (1 + P,).
+    """Average left_x <g(x), g(x')> right_x' over pairs x != x', as `means`, (1 + P,).
 
     Args:
         apart_PP: The products, zero on the diagonal.
@@ -120,7 +123,7 @@ def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
     return np.append(divide(total, pairs), divide(others, fewer))
 
 
-def _split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+def split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Tell what is of all prompts, (1,), from what is of all but each, (P,)."""
     return tuple(one[:1] for one in found), tuple(one[1:] for one in found)
 
@@ -128,19 +131,19 @@ def _split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats,
 def _constants(pools: Pools, apart_PP: Floats) -> tuple[Constants, Constants]:
     """Evaluate the constants of all prompts, (1,), and of all but each, (P,)."""
     moments, ones = pool_moments(pools), np.ones(pools.prompts)
-    gradient2, value = _mean_products(apart_PP, ones, ones), _means(moments.value)
-    vanilla = _means(moments.constant_baseline(0.0))
-    weighted, norm2 = _means(moments.reward_norm2), _means(moments.norm2)
+    gradient2, value = _mean_products(apart_PP, ones, ones), means(moments.value)
+    vanilla = means(moments.constant_baseline(0.0))
+    weighted, norm2 = means(moments.reward_norm2), means(moments.norm2)
     found = Constants(
-        between=_means(pools.reference_product_P) - gradient2,
-        oracle=_means(moments.trace_oracle),
-        pairs=_means(moments.zeta),
+        between=means(pools.reference_product_P) - gradient2,
+        oracle=means(moments.trace_oracle),
+        pairs=means(moments.zeta),
         vanilla=vanilla,
         batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
-        best_constant=_means(moments.trace_best),
+        best_constant=means(moments.trace_best),
         gradient2=gradient2,
     )
-    whole, others = _split(found)
+    whole, others = split(found)
     return Constants(*whole), Constants(*others)
 
 
@@ -188,39 +191,37 @@ class Population:
         found = Direction(
             mean_norm2=mean_norm2,
             inner=_mean_products(self._products_PP, slope_P, np.ones_like(slope_P)),
-            between=_means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
-            within=_means(within_P),
+            between=means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
+            within=means(within_P),
         )
-        whole, others = _split(found)
+        whole, others = split(found)
         return Direction(*whole), Direction(*others)
 
-    def _evaluate(self, figure: Figure, directions: Sequence[Directions]) -> list[Floats]:
+    def _evaluate(self, figure: Figure, besides: Sequence[Sides]) -> list[Floats]:
         """Evaluate on all prompts, (1,), and with one left out, (P,)."""
-        both = zip((self.constants, self.without_one), *directions, strict=True)
+        both = zip((self.constants, self.without_one), *besides, strict=True)
         return [figure(*one) for one in both]
 
-    def statistic(self, figure: Figure, *directions: Directions) -> Statistic:
+    def statistic(self, figure: Figure, *besides: Sides) -> Statistic:
         """Give a function of the constants with what each prompt contributes."""
-        whole, others = self._evaluate(figure, directions)
+        whole, others = self._evaluate(figure, besides)
         value = float(whole.item())
         apart = (self.pools.prompts - 1) * (value - others)
         return Statistic(value, {"prompts": apart[None]}, {})
 
-    def estimate(self, figure: Figure, level: float, *directions: Directions) -> Estimate:
+    def estimate(self, figure: Figure, level: float, *besides: Sides) -> Estimate:
         """Give a function of the constants its interval, symmetric about it."""
-        found = self.statistic(figure, *directions)
+        found = self.statistic(figure, *besides)
         return found.interval(level, most_degrees=self.effective_prompts)
 
-    def estimate_positive(
-        self, figure: Figure, level: float, *directions: Directions
-    ) -> Estimate:
+    def estimate_positive(self, figure: Figure, level: float, *besides: Sides) -> Estimate:
         """Give one that is positive by nature its interval, symmetric in the logarithm.
 
         Where it, or what is left of it without a prompt, is not positive, as `estimate`.
         """
-        if min(one.min() for one in self._evaluate(figure, directions)) <= 0:
-            return self.estimate(figure, level, *directions)
-        logs = self.estimate(lambda *one: np.log(figure(*one)), level, *directions)
+        if min(one.min() for one in self._evaluate(figure, besides)) <= 0:
+            return self.estimate(figure, level, *besides)
+        logs = self.estimate(lambda *one: np.log(figure(*one)), level, *besides)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:

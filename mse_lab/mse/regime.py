@@ -23,7 +23,7 @@ score norm and reward uncorrelated, is b* = V: for rewards 0 and 1 rho = 1.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,17 +90,22 @@ class Place(NamedTuple):
     V b* over that root: so the mean of V S (2 b* - V) is its value at these and mean S.
     """
 
-    value: float
-    best_baseline: float
+    value: Floats | float
+    best_baseline: Floats | float
+
+
+def place_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Place:
+    """Place aggregates by means or sums of V^2 S, V B and S; NaN where they have none."""
+    value2 = divide(value2_norm2, norm2, otherwise=math.nan)
+    value = np.sqrt(np.where(value2 > 0, value2, math.nan))
+    return Place(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
 
 
 def aggregate_place(moments: Moments) -> Place:
     """Place an aggregate of prompts; NaN where none has a value and a score."""
     squares = (moments.value**2 - moments.value_variance) @ moments.norm2
-    if squares <= 0:
-        return Place(math.nan, math.nan)
-    value = math.sqrt(squares / moments.norm2.sum())
-    return Place(value, float(value * (moments.value @ moments.reward_norm2) / squares))
+    weighted = moments.value @ moments.reward_norm2
+    return Place(*map(float, place_of(squares, weighted, moments.norm2.sum())))
 
 
 def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:

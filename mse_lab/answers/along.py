@@ -1,0 +1,297 @@
+"""Along a training run: what changes from checkpoint to checkpoint, and what to do then.
+
+Prompts are taken as drawn from a distribution, the same at all checkpoints, and differences
+are paired by them (`mse/trajectory.py`). Ratios to the oracle are those of Figure 4, for
+these prompts, by the law: (A - ||g||^2) / T of vanilla, whatever G, 1 + zeta / (T (G-1)) of
+GRPO-type; their differences are paired completion by completion.
+
+For rewards 0 and 1 training to convergence should bring rho down: at a maximum of J of a
+log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla gains on the oracle.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.answers.advice import BUDGET, noise_scale
+from mse_lab.answers.alternatives import price_default
+from mse_lab.answers.judgement import RESOLUTION, decide
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.prompt_means import mean_of_prompts, silent_share
+from mse_lab.answers.statement import Claim, Statement, describe
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.mse.budget import Constants, Sides, means, split
+from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
+from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, place_of
+from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
+from mse_lab.probe.schema import Pool
+from mse_lab.results.tables import columns_of
+
+STILL = Statement("Along a run (best group size)", "The best group size stays the same.")
+FALLS = Statement("Along a run (rho)", "rho falls: right answers' scores over wrong ones'.")
+GAINS = Statement(
+    "Along a run (vanilla)", "Vanilla gains on the oracle: their ratio falls."
+)
+
+# Columns of `along.csv`: the constants by the names that the formulas have for them.
+CONSTANTS = {
+    "c1": "between",
+    "c2": "oracle",
+    "c3": "pairs",
+    "c_vanilla": "vanilla",
+    "gradient2": "gradient2",
+}
+
+# A factor of G* - 1 that would be seen as a move.
+_FACTOR = 1 + RESOLUTION
+
+
+def place_sides(run: MeasuredRun) -> Sides:
+    """Place the aggregate of all prompts, and of all but each."""
+    one = run.moments
+    squares = (one.value**2 - one.value_variance) * one.norm2
+    parts = tuple(
+        means(part) for part in (squares, one.value * one.reward_norm2, one.norm2)
+    )
+    whole, others = split(parts)
+    return place_of(*whole), place_of(*others)
+
+
+def _known(value: Floats) -> Floats:
+    """Leave out what is not positive, or without bound."""
+    return np.where(np.isfinite(value) & (value > 0), value, math.nan)
+
+
+def _rho(_: Constants, place: Place) -> Floats:
+    found = norm_ratio(np.asarray(place.best_baseline), np.asarray(place.value))
+    return _known(found)
+
+
+def _rho_line(_: Constants, place: Place) -> Floats:
+    """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
+    value = np.asarray(place.value)
+    return _known(norm_ratio(equal_baseline(value), value))
+
+
+def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:
+    """Set the law of an estimator's MSE against the oracle's, for the run's prompts."""
+    return run.law_of(name, size) / run.law_of("oracle", size)
+
+
+def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
+    """Take the logarithm, paired with other checkpoints completion by completion.
+
+    Completions are drawn with the same uniforms; references are held to be independent.
+    """
+    if not ratio.value > 0:
+        return Statistic(math.nan, {}, {})
+    log = ratio.log()
+    [groups], [shifts] = log.groups.values(), log.reference.values()
+    return Statistic(
+        log.value, {"along": groups}, {run.name: shifts}, log.reference_degrees
+    )
+
+
+def _spread_of_best(one: Constants) -> Floats:
+    """G* - 1."""
+    return _known(best_ratio([one])) ** -0.5
+
+
+def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
+    return lambda *at: np.log(figure(*at))
+
+
+def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
+    """Refuse what nothing could be said of, before anything is measured."""
+    if checkpoints < 2:
+        raise InputError("--checkpoints: a single one; give two, or add --from-start")
+    if size > min(pool.reference, pool.replicate):
+        raise InputError(
+            f"--group-size {size}: more completions than pool.replicate = "
+            f"{pool.replicate} or pool.reference = {pool.reference}; raise them"
+        )
+
+
+@dataclass(frozen=True)
+class Along:
+    """The runs of one probe at the checkpoints of a training run.
+
+    Attributes:
+        steps: After how many steps each was saved.
+        runs: Their runs, of the same prompts, three or more.
+        group_size: G that the policy was trained with.
+    """
+
+    steps: tuple[int, ...]
+    runs: tuple[MeasuredRun, ...]
+    group_size: int
+
+    @property
+    def level(self) -> float:
+        """Coverage of the intervals."""
+        return self.runs[0].level
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1, so that there is a rho."""
+        return all(run.curves.binary for run in self.runs)
+
+    @cached_property
+    def trajectory(self) -> Trajectory:
+        """The populations of all checkpoints."""
+        return Trajectory.of([run.population for run in self.runs])
+
+    @cached_property
+    def best(self) -> Estimate:
+        """G* for all of the run; unknown where no reward varies."""
+        if all(run.population.constants.pairs.item() <= 0 for run in self.runs):
+            return UNKNOWN
+        return self.trajectory.best_group_size(self.level)
+
+    @cached_property
+    def values(self) -> list[Statistic]:
+        """J, the mean value, at each checkpoint."""
+        return [mean_of_prompts(run.pools.value_P) for run in self.runs]
+
+    @cached_property
+    def log_rhos(self) -> list[Statistic]:
+        """Log rho of the aggregate; none unless rewards are 0 and 1."""
+        runs = self.runs if self.binary else ()
+        return [run.population.statistic(_log(_rho), place_sides(run)) for run in runs]
+
+    @cached_property
+    def log_vanillas(self) -> list[Statistic]:
+        """Log of vanilla's MSE over the oracle's, for these prompts."""
+        size = self.group_size
+        return [_log_paired(_over_oracle(run, "vanilla", size), run) for run in self.runs]
+
+    @cached_property
+    def log_bests(self) -> list[Statistic]:
+        """Log (G* - 1)."""
+        return [run.population.statistic(_log(_spread_of_best)) for run in self.runs]
+
+    def factor(self, logs: Sequence[Statistic], later: int, earlier: int) -> Estimate:
+        """Estimate the paired ratio of a figure at two checkpoints by its logarithms."""
+        difference, most = logs[later] - logs[earlier], math.inf
+        if "prompts" in difference.groups:
+            both = (self.runs[place].population for place in (later, earlier))
+            most = min(one.effective_prompts for one in both)
+        ends = difference.interval(self.level, most_degrees=most)
+        return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in ends))
+
+    @cached_property
+    def movement(self) -> Movement:
+        """Test whether G* moves: Cochran's Q on log(G* - 1)."""
+        return measure_movement(self.log_bests, self.trajectory.effective_prompts)
+
+    def _judge_best(self) -> Claim:
+        """Still only where no two checkpoints can be a factor of `_FACTOR` apart."""
+        pairs = combinations(range(len(self.runs)), 2)
+        factors = [self.factor(self.log_bests, *pair) for pair in pairs]
+        near = all(one.low > 1 / _FACTOR and one.high < _FACTOR for one in factors)
+        q, differences, p_value = self.movement
+        known = math.isfinite(p_value)
+        change = self.factor(self.log_bests, -1, 0)
+        return STILL.about(*self.runs).claim(
+            f"Q = {q:.3g} of {differences}; G* - 1, last over first: {describe(change)}"
+            if known
+            else "G* is not known at every checkpoint",
+            decide(p_value < 1 - self.level, near),
+            f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
+            if known
+            else "c1 is not told from zero at one of them, or the prompts are too few.",
+            change,
+            p_value,
+        )
+
+    def _judge_fall(
+        self, statement: Statement, logs: Sequence[Statistic], prompts: str
+    ) -> Claim:
+        change = self.factor(logs, -1, 0)
+        return statement.about(*self.runs).claim(
+            f"last over first: {describe(change)}",
+            decide(change.low > 1, change.high < 1),
+            f"By the interval of the paired ratio, for {prompts}.",
+            change,
+        )
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """What is claimed of training runs, put to this one."""
+        rho = (
+            [self._judge_fall(FALLS, self.log_rhos, "prompts drawn at random")]
+            if self.binary
+            else []
+        )
+        gains = self._judge_fall(GAINS, self.log_vanillas, "these prompts")
+        return [self._judge_best(), *rho, gains]
+
+    def _equal_rewards(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
+        """Share of the replicates' groups whose rewards are all equal, and its law.
+
+        The law, mean[V^G + (1-V)^G] for rewards 0 and 1, is that of the reference pool.
+        """
+        pools, size = run.pools, self.group_size
+        groups = pools.rewards_PN.shape[1] // size
+        rewards = pools.rewards_PN[:, : groups * size].reshape(pools.prompts, groups, size)
+        measured_P = (rewards == rewards[..., :1]).all(-1).mean(-1)
+        law_P = silent_share(pools.reference_rewards_PN, size)
+        both = (mean_of_prompts(one).interval(self.level) for one in (measured_P, law_P))
+        return next(both), next(both)
+
+    def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
+        """Estimate the columns of one checkpoint."""
+        population, level, size = run.population, self.level, self.group_size
+        place = [place_sides(run)] if self.binary else []
+
+        def of_place(figure: Callable[..., Floats]) -> Estimate:
+            return population.estimate_positive(figure, level, *place) if place else UNKNOWN
+
+        measured, law = self._equal_rewards(run)
+        return {
+            **{
+                name: _over_oracle(run, name, size).interval(level, positive=True)
+                for name in ("vanilla", "grpo")
+            },
+            "trainers_default": price_default(run, size, BUDGET),
+            "noise_scale": noise_scale(run, size),
+            "equal_rewards": measured,
+            "equal_rewards_law": law,
+            "rho": of_place(_rho),
+            "rho_line": of_place(_rho_line),
+        }
+
+    def _changes(self, place: int) -> dict[str, Estimate]:
+        """Set one checkpoint against the first."""
+        tracks = {"best": self.log_bests, "vanilla": self.log_vanillas}
+        if self.binary:
+            tracks["rho"] = self.log_rhos
+        gain = (self.values[place] - self.values[0]).interval(self.level)
+        factors = {
+            f"{name}_change": self.factor(logs, place, 0) for name, logs in tracks.items()
+        }
+        return {"value_gain": gain, **factors}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The rows of `along.csv`, one a checkpoint; empty what cannot be known."""
+        rows = []
+        for place, (step, run) in enumerate(zip(self.steps, self.runs, strict=True)):
+            estimates = {
+                "value": self.values[place].interval(self.level),
+                "best_group_size": run.best_group_size,
+                **self._figures(run),
+                **{column: run.constants[name] for column, name in CONSTANTS.items()},
+                **self._changes(place),
+            }
+            row = {"step": step, "probe": run.name, "group_size": self.group_size}
+            for name, one in estimates.items():
+                row |= columns_of(name, one)
+            rows.append(row)
+        return pd.DataFrame(rows)

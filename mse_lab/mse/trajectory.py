@@ -1,0 +1,169 @@
+"""A trajectory: one distribution of prompts, its gradients at checkpoint after checkpoint.
+
+A prompt is left out of all checkpoints at once (the jackknife of `budget.py`, jointly), so
+that what a prompt does to every one of them is paired, and with it the noise of completions
+that are drawn with the same uniforms. Resampling prompts with replacement would not do: c1
+needs pairs of different prompts.
+
+Whether a figure differs between T checkpoints at all: with d its differences to the first,
+S their covariance by the joint jackknife, q the rank of S and n the degrees of freedom,
+
+    Q = d' S^- d,    Q (n - q + 1) / (n q)  is F with q and n - q + 1 degrees,
+
+Cochran's Q (1954) for estimates that are not independent, with the tail of Hotelling's
+T^2 (1931), since S is estimated; where S is known it is chi-square with q.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mse_lab.arrays import Floats, divide
+from mse_lab.mse.budget import (
+    Constants,
+    Population,
+    Sides,
+    falling,
+    mse_times_budget,
+)
+from mse_lab.mse.intervals import Estimate, Statistic
+
+# Group sizes among which one is best.
+LEAST, LARGEST = 2, 1024
+
+# Singular values of S below this share of the largest are none.
+_RANK = 1e-9
+
+
+class Movement(NamedTuple):
+    """Cochran's Q, the differences q that it tells from zero, and its p-value."""
+
+    statistic: float
+    differences: int
+    p_value: float
+
+
+def contributions(statistics: Sequence[Statistic]) -> Floats:
+    """What each prompt contributes to a figure at each checkpoint, (T, P)."""
+    return np.stack([one.groups["prompts"][0] for one in statistics])
+
+
+def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
+    """Test whether a figure of the same prompts is one and the same at all checkpoints.
+
+    Args:
+        statistics: The figure at two checkpoints or more, of `Population.statistic`.
+        most_degrees: Degrees of freedom at most: prompts that carry the figure.
+
+    Returns:
+        The test; its p-value is NaN where a figure is unknown, or the prompts are too few.
+    """
+    value_T = np.array([one.value for one in statistics])
+    apart_TP = contributions(statistics)
+    prompts = apart_TP.shape[1]
+    degrees = min(prompts - 1, most_degrees)
+    if not (np.isfinite(value_T).all() and np.isfinite(apart_TP).all()):
+        return Movement(np.nan, len(value_T) - 1, np.nan)
+    difference, moved = value_T[1:] - value_T[0], apart_TP[1:] - apart_TP[0]
+    covariance = np.atleast_2d(np.cov(moved)) / prompts
+    rank = int(np.linalg.matrix_rank(covariance, rtol=_RANK, hermitian=True))
+    inverse = np.linalg.pinv(covariance, rtol=_RANK, hermitian=True)
+    found, degrees = (
+        float(difference @ inverse @ difference),
+        min(prompts - 1, most_degrees),
+    )
+    rest = degrees - rank + 1
+    if not rank or rest <= 0:
+        return Movement(found, rank, np.nan if rank else 1.0)
+    return Movement(
+        found, rank, float(stats.f.sf(found * rest / degrees / rank, rank, rest))
+    )
+
+
+@dataclass(frozen=True)
+class Trajectory(Population):
+    """The population at the first checkpoint, and at the others of the same prompts.
+
+    A figure of a trajectory takes the constants of every checkpoint, in their order.
+    """
+
+    others: tuple[Population, ...] = ()
+
+    @classmethod
+    def of(cls, populations: Sequence[Population]) -> "Trajectory":
+        """Join the populations of checkpoints, in their order."""
+        return cls(populations[0].pools, tuple(populations[1:]))
+
+    def _evaluate(
+        self, figure: Callable[..., Floats], besides: Sequence[Sides]
+    ) -> list[Floats]:
+        others = [(one.constants, one.without_one) for one in self.others]
+        return super()._evaluate(figure, [*others, *besides])
+
+    @cached_property
+    def effective_prompts(self) -> float:
+        """How many prompts carry c1 and c3, at the checkpoint where they are fewest."""
+        own = Population(self.pools)
+        return min(one.effective_prompts for one in (own, *self.others))
+
+    def best_group_size(self, level: float) -> Estimate:
+        """The best G for all of it: 1 + sqrt(sum c3 / sum c1), each checkpoint alike."""
+        known = all(one.knows_between(level) for one in self.others)
+        known = known and self.knows_between(level)
+        estimate = self.estimate_positive if known else self.estimate
+        ratio = estimate(lambda *each: best_ratio(each), level)
+        return Estimate(*(1 + end for end in falling(ratio, -0.5)))
+
+    def cost(self, group_size: int, level: float) -> Estimate:
+        """Completions at one group size all along, over those at the best one."""
+
+        def cost(*each: Constants) -> Floats:
+            return divide(_total(each, group_size), _least(each))
+
+        return self.estimate_positive(cost, level)
+
+    def saved_by_switching(self, level: float) -> Estimate:
+        """The share of completions that the best G at each checkpoint would save.
+
+        Over the best G for all. It is quadratic in how far G* moves, so the least values of
+        noisy curves make it too large by a bias b, which the jackknife takes off (it may
+        then be negative); where G* stands still the jackknife sees no other spread, and
+        that of a sum of squares of mean b is at most 2 b^2.
+        """
+
+        def saved(*each: Constants) -> Floats:
+            apart = np.sum([_least([one]) for one in each], axis=0)
+            return 1 - divide(apart, _least(each), otherwise=1.0)
+
+        found = self.statistic(saved)
+        bias = float(found.groups["prompts"].mean())
+        # Two numbers of variance 2 b^2.
+        beside = {"curvature": np.array([-bias, bias])}
+        unbiased = Statistic(found.value + bias, found.groups, beside)
+        return unbiased.interval(level, most_degrees=self.effective_prompts)
+
+
+def best_ratio(each: Sequence[Constants]) -> Floats:
+    """(G* - 1)^-2: sum c1 / sum c3, finite whatever c1."""
+    between, pairs = (
+        np.sum([getattr(one, name) for one in each], axis=0)
+        for name in ("between", "pairs")
+    )
+    return divide(between, pairs)
+
+
+def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
+    """N x MSE, summed over checkpoints."""
+    return np.sum([mse_times_budget("grpo", one, size) for one in each], axis=0)
+
+
+def _least(each: Sequence[Constants]) -> Floats:
+    """The least of it; exact, for to the jackknife the steps of a grid are noise."""
+    between = np.sum([np.maximum(one.between, 0.0) for one in each], axis=0)
+    pairs = np.sum([one.pairs for one in each], axis=0)
+    ratio = np.maximum(divide(pairs, between, otherwise=np.inf), 0.0)
+    return _total(each, np.clip(1 + np.sqrt(ratio), LEAST, LARGEST))

@@ -1,0 +1,142 @@
+"""The figure along a training run: six panels over the steps, bands over prompts."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mse_lab.arrays import LARGEST, Floats
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.drawing import (
+    STYLES,
+    Style,
+    draw_line,
+    label_plainly,
+    reach,
+    save_figure,
+)
+
+# A figure of the run itself, and what it is set against.
+_RUN, _LINE = "0.25", "0.5"
+
+# Of the points of a logarithmic panel, as a factor on either side.
+_MARGIN = 4.0
+
+Panel = Callable[[Axes, pd.DataFrame], None]
+
+
+def interval_of(table: pd.DataFrame, name: str) -> Floats:
+    """Give a column with its interval, rows of (value, low, high)."""
+    return table[[name, f"{name}_low", f"{name}_high"]].to_numpy(float)
+
+
+def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
+    """Draw a column over the steps, its band, and a mark a checkpoint."""
+    steps, found = table["step"].to_numpy(), interval_of(table, name)
+    draw_line(axes, steps, found, style)
+    axes.plot(steps, found[:, 0], style.mark, color=style.colour, ms=3.5, mec="white",
+              mew=0.5)  # fmt: skip
+
+
+def _near(axes: Axes, values: Floats) -> None:
+    """Keep to what is near the points of a logarithmic panel; bands may leave it."""
+    known = values[np.isfinite(values) & (values > 0)]
+    axes.set_yscale("log", nonpositive="clip")
+    if known.size:
+        axes.set_ylim(known.min() / _MARGIN, known.max() * _MARGIN)
+
+
+_PLAIN = Style(_RUN, "o", "")
+
+
+def _draw_value(axes: Axes, table: pd.DataFrame) -> None:
+    _draw(axes, table, "value", _PLAIN)
+    axes.set_title("Mean reward J")
+
+
+def _draw_best(axes: Axes, table: pd.DataFrame) -> None:
+    """G* is infinite where c1 is not told from zero: there the line has a gap."""
+    finite = table.replace({math.inf: math.nan})
+    _draw(axes, finite, "best_group_size", _PLAIN)
+    size = int(table["group_size"].iloc[0])
+    axes.axhline(size, color=_LINE, ls="--", lw=1, label=f"the run's, {size}")
+    _near(axes, np.append(finite["best_group_size"], size))
+    axes.set_title("Best group size G*")
+
+
+def _draw_ratios(axes: Axes, table: pd.DataFrame) -> None:
+    for name in ("vanilla", "grpo"):
+        _draw(axes, table, name, STYLES[name])
+    axes.axhline(1, color=STYLES["oracle"].colour, lw=1.3, label=STYLES["oracle"].label)
+    _near(axes, table[["vanilla", "grpo"]].to_numpy(float))
+    axes.set_title("MSE over the oracle's")
+
+
+def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
+    _draw(axes, table, "rho", _PLAIN)
+    line = table["rho_line"]
+    axes.plot(table["step"], line, color=_LINE, ls="--", lw=1, label="vanilla = oracle")
+    _near(axes, table[["rho", "rho_line"]].to_numpy(float))
+    axes.set_title("ρ, right over wrong ‖W‖²")
+
+
+def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
+    found = interval_of(table, "equal_rewards")
+    axes.errorbar(table["step"], found[:, 0], reach(found), fmt="o", color=_RUN, ms=3.5,
+                  elinewidth=1, label="measured")  # fmt: skip
+    axes.plot(table["step"], table["equal_rewards_law"], color=_LINE, ls="--", lw=1,
+              label="mean of $V^G + (1-V)^G$")  # fmt: skip
+    axes.set_title("Groups of equal rewards")
+
+
+def _draw_noise(axes: Axes, table: pd.DataFrame) -> None:
+    """Where no upper end is in sight the interval leaves the panel."""
+    found = interval_of(table.replace({math.inf: LARGEST}), "noise_scale")
+    axes.errorbar(table["step"], found[:, 0], reach(found), fmt="o", color=_RUN, ms=3.5,
+                  elinewidth=1)  # fmt: skip
+    _near(axes, table["noise_scale"].to_numpy(float))
+    axes.set_title("Completions N at which MSE = ‖g‖²")
+
+
+PANELS: Sequence[Panel] = (
+    _draw_value,
+    _draw_best,
+    _draw_ratios,
+    _draw_rho,
+    _draw_equal_rewards,
+    _draw_noise,
+)
+
+
+def _mark_best(axes: Axes, best: Estimate) -> None:
+    """Shade the best size for all of the run, where its interval has an end."""
+    if math.isfinite(best.high):
+        axes.axhspan(best.low, best.high, color="tab:red", alpha=0.15, lw=0)
+        label = f"for all of it, {best.value:.1f}"
+        axes.axhline(best.value, color="tab:red", lw=1, ls=":", label=label)
+
+
+def compose_along(table: pd.DataFrame, best: Estimate) -> Figure:
+    """Compose the panels of `along.csv`; `best` is G* for all of the run."""
+    figure = Figure(figsize=(7.4, 4.6), layout="constrained")
+    panels = figure.subplots(2, 3, sharex=True).flat
+    for axes, draw in zip(panels, PANELS, strict=True):
+        draw(axes, table)
+        if draw is _draw_best:
+            _mark_best(axes, best)
+        if axes.get_yscale() == "log":
+            label_plainly(axes.yaxis)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(fontsize=7, frameon=False, handlelength=1.6)
+        axes.title.set_fontsize(8.5)
+    figure.supxlabel("Training step", fontsize=9)
+    return figure
+
+
+def draw_along(table: pd.DataFrame, best: Estimate, output: Path) -> None:
+    """Draw the figure into a `.png`, `.pdf` or `.svg` file."""
+    save_figure(lambda: compose_along(table, best), output)

@@ -1,0 +1,191 @@
+"""Along a training run: one probe, measured at one checkpoint after another.
+
+All see the same prompts, and draw their completions with the same keyed uniforms, so that
+what differs between two checkpoints is paired prompt by prompt. Each is a run like any
+other, in a folder of its own, which goes on where it stopped.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from glob import glob
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from mse_lab.errors import InputError
+from mse_lab.policy.adapters import SAVED, find_adapter
+from mse_lab.policy.checkpoint import load_settings, load_tokenizer
+from mse_lab.policy.hub import locate
+from mse_lab.probe.schema import Model, Probe
+from mse_lab.results.records import Record
+from mse_lab.run.prepare import Prepared, load, prepare
+from mse_lab.run.processes import ALONE, Processes
+from mse_lab.run.resume import Outcome, find_finished
+from mse_lab.run.run_probe import carry_out
+
+# Where the checkpoints' runs lie, beside the files of the probe's own.
+ALONG = "along"
+
+# Prompts that are needed to tell how gradients differ.
+LEAST_PROMPTS = 3
+
+
+class Checkpoint(NamedTuple):
+    """A folder that a trainer saved after so many steps; None for the probe's own model."""
+
+    step: int
+    path: Path | None
+
+
+class Stage(NamedTuple):
+    """A checkpoint's run: after which step, where it lies, what became of it."""
+
+    step: int
+    folder: Path
+    outcome: Outcome
+
+
+START = Checkpoint(0, None)
+
+
+def _read_step(path: Path) -> Checkpoint:
+    numbers = re.findall(r"\d+", path.name)
+    if not numbers:
+        raise InputError(
+            f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"
+        )
+    return Checkpoint(int(numbers[-1]), path)
+
+
+def find_checkpoints(
+    patterns: Sequence[str], *, from_start: bool = False
+) -> list[Checkpoint]:
+    """Find checkpoints by folder names or patterns of them, in the order of their steps.
+
+    The step is the last number in a folder's name. `from_start` puts the probe's own model
+    before them, as step 0.
+
+    Raises:
+        InputError: A pattern matches no folder, or two are of one step.
+    """
+    paths: dict[Path, None] = {}
+    for pattern in patterns:
+        # A name is taken as it is, also where it looks like a pattern.
+        found = [pattern] if Path(pattern).is_dir() else glob(pattern)  # noqa: PTH207
+        folders = [path for path in map(Path, found) if path.is_dir()]
+        if not folders:
+            raise InputError(
+                f"--checkpoints {pattern}: no such folder; give what a trainer saved, "
+                "such as 'out/checkpoint-*'"
+            )
+        paths |= dict.fromkeys(folders)
+    checkpoints = [START] * from_start + [_read_step(path) for path in paths]
+    checkpoints.sort(key=lambda one: one.step)
+    for one, other in pairwise(checkpoints):
+        if one.step == other.step:
+            first, second = (str(two.path or "the start") for two in (one, other))
+            raise InputError(
+                f"--checkpoints: {first} and {second} are both of step {one.step}; "
+                "give one of them"
+            )
+    return checkpoints
+
+
+def _model_at(probe: Probe, checkpoint: Path) -> Model:
+    """Put a checkpoint in the place of the probe's model, or of its adapter."""
+    adapter = checkpoint / SAVED
+    changes = (
+        {"adapter": str(checkpoint), "adapter_revision": None}
+        if adapter.is_file()
+        else {"path": str(checkpoint), "revision": None}
+    )
+    return probe.model.model_copy(update=changes)
+
+
+def _prepare_at(own: Prepared, checkpoint: Checkpoint) -> Prepared:
+    """Prepare the run of a checkpoint, whose prompts and reward are those of the probe."""
+    if checkpoint.path is None:
+        return own
+    place = f"{ALONG}/{checkpoint.path.name}"
+    model = _model_at(own.probe, checkpoint.path)
+    return replace(
+        own,
+        name=f"{own.name}/{place}",
+        probe=own.probe.model_copy(update={"model": model}),
+        record=Record(own.record.folder / place),
+    )
+
+
+def _refuse_each(runs: Sequence[Prepared], *, fresh: bool) -> None:
+    """See that every checkpoint can be measured, or has been, before any is."""
+    for run in runs:
+        if fresh or not find_finished(run):
+            model = run.probe.model
+            place = locate("model.path", model.path, model.revision, run.root)
+            load_tokenizer(load_settings(place)[0])
+            find_adapter(model, run.root)
+
+
+def _refuse_together(runs: Sequence[Prepared]) -> None:
+    """Refuse checkpoints whose differences would mean nothing."""
+    if len(runs[0].prompts) < LEAST_PROMPTS:
+        raise InputError(
+            f"{len(runs[0].prompts)} prompts: differences between checkpoints need "
+            f"{LEAST_PROMPTS} or more; raise prompts.limit"
+        )
+    if any(run.supplied for run in runs):
+        raise InputError(
+            "completions: each checkpoint draws its own; take the key out of the probe"
+        )
+    adapters = [run.probe.model.adapter is not None for run in runs]
+    if any(adapters) and not all(adapters):
+        raise InputError(
+            "--checkpoints: some are adapters and some are not, so that other parameters "
+            "count; give checkpoints of one kind, without --from-start"
+        )
+    folders = [run.record.folder for run in runs]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise InputError(
+                f"--checkpoints: two are named {folder.name}; rename one of the folders"
+            )
+
+
+def measure_along(
+    name: str,
+    probe: Probe,
+    checkpoints: Sequence[Checkpoint],
+    folder: Path,
+    root: Path,
+    *,
+    fresh: bool = False,
+    processes: Processes = ALONE,
+    tell: Callable[[Stage], object] = lambda stage: None,
+) -> list[Stage]:
+    """Measure a probe at every checkpoint, or go on where an earlier start stopped.
+
+    Args:
+        name: The probe's name; that of a checkpoint's run has `/along/<folder>` added.
+        probe: The configuration; a checkpoint takes the place of its model.
+        checkpoints: In the order in which they are measured, see `find_checkpoints`.
+        folder: Where the probe's own run goes, and below it `along/<checkpoint>`.
+        root: The project's folder, which relative paths may start from.
+        fresh: Whether to drop what there is of earlier runs.
+        processes: Those that share the prompts; each of them calls this.
+        tell: Called with each checkpoint's run when it is finished.
+
+    Raises:
+        InputError: Something of the user's is at fault; where it can be known before the
+            weights are loaded, nothing is measured.
+    """
+    own = prepare(name, probe, folder, root, processes)
+    runs = [_prepare_at(own, checkpoint) for checkpoint in checkpoints]
+    _refuse_together(runs)
+    processes.agree(lambda: _refuse_each(runs, fresh=fresh))
+    stages = []
+    for checkpoint, run in zip(checkpoints, runs, strict=True):
+        outcome = carry_out(run, load, fresh=fresh)
+        stages.append(Stage(checkpoint.step, run.record.folder, outcome))
+        tell(stages[-1])
+    return stages

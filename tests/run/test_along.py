@@ -1,0 +1,191 @@
+"""Along a training run: the checkpoints in order, each an ordinary run, or none at all."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import run_mse
+from models import write_checkpoint
+from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.results import shard
+from mse_lab.results.files import write_arrays
+from mse_lab.results.inventory import FROM_POOLS
+from mse_lab.results.records import Record
+from mse_lab.run.along import START, Checkpoint, find_checkpoints, measure_along
+from mse_lab.run.run_probe import run_probe
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What a trainer saved after 2 and after 10 steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    for step in (10, 2):
+        write_checkpoint(folder / f"checkpoint-{step}", seed=step)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probe(project):
+    return load_probe(project / "probes/small.yaml")
+
+
+@pytest.fixture(scope="module")
+def measured(trained, probe, project, tmp_path_factory):
+    """The runs of the start, which was measured before, and of both checkpoints."""
+    root = tmp_path_factory.mktemp("measured")
+    shutil.copytree(project / "results/small", root / "small")
+    checkpoints = find_checkpoints(pattern_of(trained), from_start=True)
+    return root, measure_along("small", probe, checkpoints, root / "small", root)
+
+
+def pattern_of(trained):
+    return [str(trained / "checkpoint-*")]
+
+
+def test_checkpoints_stand_in_the_order_of_their_steps(trained):
+    two, ten = trained / "checkpoint-2", trained / "checkpoint-10"
+    expected = [Checkpoint(2, two), Checkpoint(10, ten)]
+    assert find_checkpoints(pattern_of(trained)) == expected
+    assert find_checkpoints([str(ten), str(two)]) == expected
+    # What a shell makes of two patterns.
+    assert find_checkpoints([str(ten), *pattern_of(trained)]) == expected
+    assert find_checkpoints(pattern_of(trained), from_start=True) == [START, *expected]
+
+
+def test_the_step_is_the_last_number_of_the_folders_own_name(tmp_path):
+    folder = tmp_path / "seed-7/lr0.03-step-25"
+    folder.mkdir(parents=True)
+    assert find_checkpoints([str(folder)]) == [Checkpoint(25, folder)]
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        ([], "no such folder"),
+        (["last"], "no step in its name"),
+        (["a-2", "b-2"], "are both of step 2"),
+    ],
+)
+def test_what_is_no_run_of_checkpoints_is_refused(folders, words, tmp_path):
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+    (tmp_path / "checkpoint-3").touch()  # a file is no checkpoint
+    with pytest.raises(InputError, match=words):
+        find_checkpoints([str(tmp_path / "*")])
+
+
+def test_each_checkpoint_is_an_ordinary_run(measured, trained, probe, tmp_path):
+    """Its tables are those of a run of that checkpoint, byte for byte."""
+    root, stages = measured
+    names = ["small", "small/along/checkpoint-2", "small/along/checkpoint-10"]
+    assert [one.step for one in stages] == [0, 2, 10]
+    assert [one.folder for one in stages] == [root / name for name in names]
+    assert [one.outcome.found for one in stages] == [True, False, False]
+    for name in names[1:]:
+        path = str(trained / name.rpartition("/")[2])
+        model = probe.model.model_copy(update={"path": path})
+        alone = probe.model_copy(update={"model": model})
+        run_probe(name, alone, tmp_path / name, tmp_path, fresh=False)
+        for table in (*FROM_POOLS, "config.yaml"):
+            assert (root / name / table).read_bytes() == (
+                tmp_path / name / table
+            ).read_bytes(), table
+
+
+def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypatch):
+    """Stopped in the second checkpoint: the first is left, the second not begun anew."""
+    checkpoints, written = find_checkpoints(pattern_of(trained)), []
+
+    def write(path, arrays, **options):
+        if len(written) == 3 + 2:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_arrays(path, arrays, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shard, "write_arrays", write)
+        with pytest.raises(KeyboardInterrupt):
+            measure_along("small", probe, checkpoints, tmp_path, tmp_path)
+    assert Record(tmp_path / "along/checkpoint-10").finished_prompts() == 2
+    told = []
+    measure_along("small", probe, checkpoints, tmp_path, tmp_path, tell=told.append)
+    assert [one.outcome.found for one in told] == [True, False]
+    for one, other in zip(told, measured[1][1:], strict=True):
+        mse = (other.folder / "mse.csv").read_bytes()
+        assert (one.folder / "mse.csv").read_bytes() == mse
+
+
+def refuse(probe, checkpoints, tmp_path, words):
+    """Nothing may have been measured."""
+    with pytest.raises(InputError, match=words):
+        measure_along("small", probe, checkpoints, tmp_path / "out", tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_that_cannot_be_measured_stops_all_before_the_first(trained, probe, tmp_path):
+    empty = tmp_path / "checkpoint-11"
+    empty.mkdir()
+    [two, _] = find_checkpoints(pattern_of(trained))
+    refuse(probe, [two, Checkpoint(11, empty)], tmp_path, r"checkpoint-11: no config\.json")
+
+
+def test_checkpoints_whose_differences_mean_nothing_are_refused(trained, probe, tmp_path):
+    [two, _] = find_checkpoints(pattern_of(trained))
+    adapter, twin = tmp_path / "adapter-3", tmp_path / "checkpoint-2"
+    for folder in (adapter, twin):
+        folder.mkdir()
+    (adapter / "adapter_config.json").touch()
+    refuse(probe, [two, Checkpoint(3, adapter)], tmp_path, "some are adapters")
+    refuse(probe, [two, Checkpoint(3, twin)], tmp_path, "two are named checkpoint-2")
+
+
+def test_a_finished_one_may_be_gone(measured, probe):
+    """A trainer keeps the last few only: what is measured is not asked for again."""
+    root, stages = measured
+    config = stages[1].folder / "config.yaml"
+    there = Path(load_probe(config).model.path)
+    moved = there.rename(there.with_name("moved"))
+    checkpoints = [Checkpoint(2, there)]
+    [stage] = measure_along("small", probe, checkpoints, root / "small", root)
+    moved.rename(there)
+    assert stage.outcome.found
+
+
+def typed(project, measured, trained, *words):
+    pattern, out = pattern_of(trained)[0], measured[0]
+    probe = project / "probes/small.yaml"
+    return ["along", probe, "--checkpoints", pattern, "--out", out, *words]
+
+
+def test_the_command_says_and_keeps_the_answers(measured, trained, project, capsys):
+    words = typed(project, measured, trained, "--from-start", "--group-size", "4")
+    assert run_mse.main([*map(str, words)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("finished before; checks: all 3 hold") == 3
+    assert (measured[0] / "small/along/along.png").stat().st_size > 5000
+    table = pd.read_csv(measured[0] / "small/along/along.csv")
+    assert table["step"].tolist() == [0, 2, 10]
+    assert table["probe"].tolist()[1] == "small/along/checkpoint-2"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--group-size", "16"], "--group-size 16: more completions than pool.replicate"),
+        (["--group-size", "4,8"], "'4,8' is no group size from 2 to 4096; give one"),
+        (["--checkpoints", "nowhere-*"], "--checkpoints nowhere-*: no such folder"),
+        (["--set", "prompts.limit=2"], "2 prompts: differences between checkpoints need"),
+    ],
+)
+def test_wrong_words_are_refused(words, complaint, measured, trained, project, refused):
+    assert complaint in refused(*typed(project, measured, trained, *words))
+
+
+def test_a_single_checkpoint_is_refused(measured, trained, project, refused):
+    words = ["--checkpoints", trained / "checkpoint-2"]
+    assert "a single one; give two, or add --from-start" in refused(
+        *typed(project, measured, trained, *words)
+    )
