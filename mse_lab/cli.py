@@ -124,6 +124,35 @@ def plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def train(arguments: argparse.Namespace) -> int:
+    """Carry out a study: predict, train, judge, draw."""
+    from mse_lab.probe.study import load_study, study_file
+    from mse_lab.report.training_report import study_lines, write_training
+
+    path = study_file(arguments.study, ROOT)
+    study = load_study(path, arguments.set, quick=arguments.quick)
+    folder = arguments.out / (path.stem + "-quick" * arguments.quick)
+    if arguments.dry_run:
+        print("\n".join(study_lines(study)))
+        return 0
+    from mse_lab.probe.foreign_code import load_extra
+
+    show_status(f"{folder}: loading torch and TRL")
+    load_extra("trl", "train", "train")
+    from mse_lab.train.run_study import run_study
+
+    processes, fresh = arguments.processes, arguments.fresh
+    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
+    print("\n".join(write_training(folder, study)))
+    return 0
+
+
+def tell(line: str) -> None:
+    """Say how far a long command is, a line each."""
+    show_status()
+    print(line, file=sys.stderr, flush=True)
+
+
 def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4, and its companion where there are further estimators; or phases."""
     from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
@@ -202,6 +231,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "init": init,
     "run": run,
     "plan": plan,
+    "train": train,
     "figure": figure,
     "claims": claims,
     "advise": advise,
