@@ -143,7 +143,9 @@ def train(arguments: argparse.Namespace) -> int:
 
     processes, fresh = arguments.processes, arguments.fresh
     run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
-    print("\n".join(write_training(folder, study)))
+    # As Figure 4's, the figure of what is committed lies beside all results.
+    whole = arguments.out == RESULTS and not arguments.quick
+    print("\n".join(write_training(folder, study, Path("figures") if whole else folder)))
     return 0
 
 

@@ -8,8 +8,8 @@ B  Hsu's comparisons with the best: the set of group sizes none of which is show
    worse than another holds the one nearest G*_pred.
 C  The means lie on a line in the path's N MSE; Hotelling's T^2 of what is left of them.
 
-All presume that J differs over the group sizes at all, Friedman's test. A and B are put to
-a false prediction, too, 8 G*_pred: where it is not refused, a true one is not confirmed.
+All presume that J differs over the group sizes at all, Friedman's test. They are put to a
+false prediction, too, 8 G*_pred: where it is not refused, a true one is not confirmed.
 """
 
 import math
@@ -55,17 +55,18 @@ class Curve(NamedTuple):
         return float(stats.friedmanchisquare(*ranked.T).pvalue)
 
 
-def _misfit(log_rho: float, sizes: Floats, means: Floats, weights: Floats) -> float:
-    """Weighted squares that the best line in G + rho^2/(G-1) leaves."""
-    return _line(sizes + math.exp(2 * log_rho) / (sizes - 1), means, weights)[1]
-
-
-def _line(x: Floats, means: Floats, weights: Floats) -> tuple[float, float]:
-    """Slope of the weighted line, and the weighted squares that it leaves."""
-    x = x - np.average(x, weights=weights)
+def _line(x: Floats, means: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Slope of the weighted line in x (..., G), and the weighted squares that it leaves."""
+    x = x - (x @ weights)[..., None] / weights.sum()
     y = means - np.average(means, weights=weights)
-    slope = float((weights * x) @ y / ((weights * x) @ x))
-    return slope, float(weights @ (y - slope * x) ** 2)
+    slope = (x @ (weights * y)) / (x**2 @ weights)
+    return slope, (weights * y) @ y - slope**2 * (x**2 @ weights)
+
+
+def _bent(log_rho: Floats | float, sizes: Floats) -> Floats:
+    """G + rho^2/(G-1), in rows of rho."""
+    rho2 = np.exp(2 * np.asarray(log_rho))[..., None]
+    return np.asarray(sizes + rho2 / (sizes - 1))
 
 
 def fit_peak(sizes: Floats, means: Floats, weights: Floats) -> float:
@@ -76,19 +77,16 @@ def fit_peak(sizes: Floats, means: Floats, weights: Floats) -> float:
     3.0
     """
     grid = np.linspace(*LOG_RHO, 60)
-    misfits = [_misfit(one, sizes, means, weights) for one in grid]
-    best = int(np.argmin(misfits))
+    best = int(np.argmin(_line(_bent(grid, sizes), means, weights)[1]))
     if not 0 < best < len(grid) - 1:
         return math.nan
     found = optimize.minimize_scalar(
-        _misfit,
+        lambda log_rho: _line(_bent(log_rho, sizes), means, weights)[1],
         bounds=(grid[best - 1], grid[best + 1]),
-        args=(sizes, means, weights),
         method="bounded",
         options={"xatol": 1e-9},
     )
-    rho2 = math.exp(2 * found.x)
-    slope, _ = _line(sizes + rho2 / (sizes - 1), means, weights)
+    slope, _ = _line(_bent(found.x, sizes), means, weights)
     return float(found.x) if slope < 0 else math.nan
 
 
@@ -192,8 +190,16 @@ def judge_set(curve: Curve, found: list[Regret], best: float, tolerance: float) 
     return decide(not one.in_set, close and not false.in_set)
 
 
+def judge_line(curve: Curve, predicted: Predicted, level: float) -> tuple[Verdict, float]:
+    """Judge test C, beside the N MSE of the false G*; its p-value, NaN with few seeds."""
+    sizes, rho = curve.sizes, FALSE * predicted.best - 1
+    p_value = lack_of_fit(curve, predicted.mse_times_budget(sizes))
+    p_false = lack_of_fit(curve, sizes + rho**2 / (sizes - 1))
+    return decide(p_value < 1 - level, p_false < 1 - level), p_value
+
+
 def lack_of_fit(curve: Curve, path_mse: Floats) -> float:
-    """Test C: what is left of the means beside a line in N MSE; the p-value.
+    """Test what is left of the means beside a line in N MSE; the p-value.
 
     The part of each seed's curve that is orthogonal to 1 and to N MSE has mean zero:
     Hotelling's T^2, with no assumption on the seeds' covariance. NaN with too few seeds.

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mse_lab.answers.judgement import Verdict, decide
+from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.peak import (
     FALSE,
     Curve,
+    judge_line,
     judge_peak,
     judge_set,
-    lack_of_fit,
     measure_peak,
     regrets,
 )
@@ -58,13 +58,13 @@ def mean_interval(values_S: Any, level: float) -> Estimate:
 def _peak_rows(curve: Curve, predicted: Predicted, study: Study) -> dict[str, Any]:
     """Tests A and C, of GRPO-type."""
     peak, level = measure_peak(curve), study.level
-    p_value = lack_of_fit(curve, predicted.mse_times_budget(curve.sizes))
+    line, p_value = judge_line(curve, predicted, level)
     return {
         "A": judge_peak(peak, predicted, level),
         "peak": peak.interval(level),
         "log_missed": peak.missed_by(predicted, level),
         "log_missed_false": peak.missed_by(predicted, level, FALSE),
-        "C": decide(p_value < 1 - level, not math.isnan(p_value)),
+        "C": line,
         "lack_of_fit_p": p_value,
     }
 
