@@ -126,14 +126,21 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def train(arguments: argparse.Namespace) -> int:
     """Carry out a study: predict, train, judge, draw."""
-    from mse_lab.probe.study import load_study, study_file
+    from mse_lab.probe.probe_files import load_probe, probe_file
+    from mse_lab.probe.prompts import load_prompts
+    from mse_lab.probe.study import arms_of, load_study, study_file
     from mse_lab.report.training_report import study_lines, write_training
+    from mse_lab.train.trained_estimator import trained_estimator
 
     path = study_file(arguments.study, ROOT)
     study = load_study(path, arguments.set, quick=arguments.quick)
+    for arm in arms_of(study):
+        trained_estimator(arm.training)
     folder = arguments.out / (path.stem + "-quick" * arguments.quick)
     if arguments.dry_run:
-        print("\n".join(study_lines(study)))
+        prompts = load_probe(probe_file(study.probe, ROOT)).prompts
+        count = prompts.limit or len(load_prompts(prompts, ROOT))
+        print("\n".join(study_lines(study, count)))
         return 0
     from mse_lab.probe.foreign_code import load_extra
 

@@ -77,6 +77,7 @@ class Prediction(Section):
 
     group_sizes: Sizes = Field(default=[4, 32])  # Of the pilot trainings.
     seeds: Annotated[int, Field(ge=2, le=10**4)] = 4  # Pilots of each.
+    prompts: Positive | None = None  # Only the probe's first so many; None for all.
     # Completions a prompt for c1 and c3, at step 0 and at those of the evaluation.
     reference: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 256
     replicate: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 64

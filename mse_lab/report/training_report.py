@@ -15,27 +15,34 @@ from mse_lab.wording import plain, plain_with_interval
 WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
 
 # Floating-point operations a parameter and token: two to draw it, six to train on it.
-TO_DRAW_AND_TRAIN = 8
+TO_DRAW, TO_TRAIN = 2, 6
 
 
-def study_lines(study: Study) -> Iterator[str]:
-    """Say what a study will take, as far as arithmetic knows."""
-    completions = 0
+def _price(what: str, completions: int, operations: int) -> str:
+    return f"{what}: {completions:,} completions, {plain(completions * operations / 1e6)}"
+
+
+def study_lines(study: Study, prompts: int) -> Iterator[str]:
+    """Say what a study of so many prompts will take, as far as arithmetic knows."""
+    trained, looks = 0, 0
     yield f"{'arm':<20} {'N':>6} {'steps':>6} {'runs':>5} {'completions':>13}"
     for arm in arms_of(study):
         one, runs = arm.training, len(arm.training.group_sizes) * arm.training.seeds
         drawn = runs * one.steps * one.budget
-        completions += drawn
+        trained, looks = trained + drawn, looks + runs * len(arm.evaluation.steps)
         yield f"{arm.name:<20} {one.budget:>6} {one.steps:>6} {runs:>5} {drawn:>13,}"
-    pilots = len(study.prediction.group_sizes) * study.prediction.seeds
-    measured = pilots * (1 + len(study.evaluation.steps))
-    yield (
-        f"before them {pilots} pilots, {pilots * study.steps * study.budget:,} completions,"
-        f" and {measured} measurements of c1 and c3"
-    )
-    yield (
-        f"{completions:,} completions: {plain(completions * TO_DRAW_AND_TRAIN / 1e6)} PFLOP"
-        " for each token of a completion and 10^9 parameters, evaluation apart"
+    prediction = study.prediction
+    pilots = len(prediction.group_sizes) * prediction.seeds
+    piloted = pilots * study.steps * study.budget
+    pool = (prediction.reference + prediction.replicate) * (prediction.prompts or prompts)
+    yield ""
+    yield "PFLOP for each token of a completion and 10^9 parameters, prompts apart:"
+    both = TO_DRAW + TO_TRAIN
+    yield _price("  training", trained, both)
+    yield _price("  J", looks * prompts * study.evaluation.completions, TO_DRAW)
+    yield _price(f"  {pilots} pilots", piloted, both)
+    yield _price(
+        "  c1 and c3 along them", pilots * (1 + len(study.evaluation.steps)) * pool, both
     )
 
 

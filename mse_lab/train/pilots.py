@@ -34,9 +34,10 @@ def pilots_of(arm: Arm, prediction: Prediction) -> list[Run]:
 def _probe_of(probe: Probe, prediction: Prediction, seed: int) -> Probe:
     """Give the probe the pilot's pools, in two blocks, and a seed of the pilot's own."""
     pool = Pool(reference=prediction.reference, replicate=prediction.replicate)
-    return probe.model_copy(
-        update={"pool": pool, "group_sizes": [prediction.replicate // 2], "seed": seed}
-    )
+    block, limit = prediction.replicate // 2, prediction.prompts or probe.prompts.limit
+    prompts = probe.prompts.model_copy(update={"limit": limit})
+    own = {"prompts": prompts, "pool": pool, "group_sizes": [block], "seed": seed}
+    return probe.model_copy(update=own)
 
 
 def measure_constants(probe: Probe, policy: Policy, root: Path) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from mse_lab.errors import InputError
-from mse_lab.estimators import Estimator, find_estimator
+from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
@@ -38,6 +38,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.probe.study import Run, Training
 from mse_lab.scores.score_block import Scoring, score_block
 from mse_lab.train.task import Task
+from mse_lab.train.trained_estimator import trained_estimator
 
 # The estimator whose weights TRL's own advantages are, up to the factor G/(G-1).
 OWN = "grpo"
@@ -221,13 +222,11 @@ def make_trainer(run: Run, task: Task, folder: str, **hooks: Any) -> GRPOTrainer
         "train_dataset": _rows(run, task),
         "processing_class": _tokenizer(task.policy),
     }
-    own = training.estimator == OWN
-    estimator = find_estimator(training.estimator)
-    trainer = (
-        GRPOTrainer(**given)
-        if own
-        else WeightedTrainer(task, estimator, run.group_size, **given)
-    )
+    if training.estimator == OWN:
+        trainer = GRPOTrainer(**given)
+    else:
+        estimator = trained_estimator(training)
+        trainer = WeightedTrainer(task, estimator, run.group_size, **given)
     if trainer._tokenize_prompts(task.shown)[0] != task.tokens:
         raise InputError(
             f"{training.probe}: TRL reads other tokens from its prompts than are measured; "
