@@ -23,12 +23,10 @@ from mse_lab.report.drawing import (
     Style,
     colours_of,
     draw_line,
-    label_plainly,
     legend_above,
     name_sizes,
     save_figure,
 )
-from mse_lab.wording import number
 
 RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 10, "mfc": "none", "mew": 1.3}
 
@@ -63,12 +61,14 @@ def _draw_against_error(
         error = predictions[step].mse_times_budget(curve.sizes)
         relative, order = error / error.min(), np.argsort(error)
         axes.plot(relative[order], curve.means[order], "o-", color=colour, ms=3.5, lw=0.9)
+    best = curve.sizes[np.argmin(error)]
     for size, x, y in zip(curve.sizes, relative, curve.means, strict=True):
-        place: dict[str, Any] = {"xytext": (3, 4), "textcoords": "offset points"}
-        axes.annotate(f"{size:.0f}", (x, y), fontsize=7.5, color=colour, **place)
-    axes.set_xscale("log")
-    label_plainly(axes.xaxis)
-    axes.set(xlabel="Predicted N MSE of the path / its least", ylabel="Mean reward J")
+        # Sizes on either side of the best may have one N MSE.
+        side = (-3, -9, "right") if size < best else (3, 4, "left")
+        place: dict[str, Any] = {"xytext": side[:2], "textcoords": "offset points"}
+        axes.annotate(f"{size:.0f}", (x, y), ha=side[2], fontsize=7.5, **place)
+    axes.margins(x=0.08)
+    axes.set(xlabel="Predicted N MSE / its least")
 
 
 def _budgets(study: Study, table: pd.DataFrame) -> list[Arm]:
@@ -131,7 +131,8 @@ def compose_training(
     height = 0.25 * rows
     figure = Figure(figsize=(7.2, 3.5 + height), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[3.0, height])
-    left, right = (figure.add_subplot(grid[0, column]) for column in (0, 1))
+    left = figure.add_subplot(grid[0, 0])
+    right = figure.add_subplot(grid[0, 1], sharey=left)
     _draw_curves(left, curves, predictions[steps[-1]], study.level)
     _draw_against_error(right, curves, predictions)
     _draw_table(figure.add_subplot(grid[1, :]), study, table)
@@ -139,7 +140,7 @@ def compose_training(
     legend_above(
         figure,
         len(steps) + 2,
-        title=f"{study.probe}, N = {study.budget}, eta = {number(study.eta)}, "
+        title=f"{study.probe}, N = {study.budget}, eta = {study.eta:g}, "
         f"{seeds} seeds; step {steps[-1]} in the table",
         fontsize=8.5,
         title_fontsize=8.5,

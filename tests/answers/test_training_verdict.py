@@ -1,48 +1,16 @@
 """Verdicts of a simulated study: true, false, vanilla, and too small a step."""
 
-import math
-
-import numpy as np
-import pandas as pd
 import pytest
 
-from mse_lab.answers.predicted_group_size import Predicted
 from mse_lab.answers.training_verdict import curve_of, judge_study, mean_interval
-from mse_lab.probe.study import Study, arms_of
+from simulated_study import SIZES, STUDY, predict, simulate
 
-SIZES, STEPS = [2, 4, 8, 16, 32, 64], [5, 10]
-ARMS = {
-    "small-step": {"eta": 0.001},
-    "vanilla": {"estimator": "vanilla", "group_sizes": [1, *SIZES]},
-    "better": {"estimator": "best-constant-loo"},
-}
-STUDY = Study(probe="x", steps=10, seeds=12, evaluation={"steps": STEPS}, arms=ARMS)
-RIGHT = {step: Predicted(step, math.log(4), 0.1, 7, (1.0, 9.0, 16.0)) for step in STEPS}
-WRONG = {step: Predicted(step, math.log(39), 0.1, 7, (1.0, 9.0, 39.0**2)) for step in STEPS}
-
-
-def mean_reward(arm, size):
-    if arm == "vanilla":
-        return 0.8 - 0.03 * math.log(size)
-    slope = 0.0 if arm == "small-step" else 0.005
-    gain = 0.1 if arm == "better" else 0.0
-    return 0.8 + gain - slope * (size + 16 / (size - 1))
-
-
-def simulated(seeds=12):
-    rng = np.random.default_rng(0)
-    rows = [
-        {"arm": arm.name, "group_size": size, "seed": seed, "step": step,
-         "value": mean_reward(arm.name, size) + 0.02 * rng.standard_normal()}
-        for arm in arms_of(STUDY) for seed in range(seeds)
-        for size in arm.training.group_sizes for step in STEPS
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
+RIGHT, WRONG = predict(4), predict(39)
 
 
 @pytest.fixture(scope="module")
 def verdict():
-    return judge_study(STUDY, simulated(), RIGHT)
+    return judge_study(STUDY, simulate(), RIGHT)
 
 
 def row_of(verdict, arm, step=10):
@@ -60,7 +28,7 @@ def test_a_true_prediction_holds(verdict):
 
 
 def test_a_false_prediction_fails():
-    row = row_of(judge_study(STUDY, simulated(), WRONG), "main")
+    row = row_of(judge_study(STUDY, simulate(), WRONG), "main")
     assert [row[test] for test in "ABC"] == ["fails"] * 3
 
 
@@ -86,14 +54,14 @@ def test_gains_are_paired_with_the_main_grid(verdict):
 
 
 def test_only_seeds_that_have_every_group_size_count():
-    table = simulated()
+    table = simulate()
     gone = (table["arm"] == "main") & (table["seed"] == 3) & (table["group_size"] == 8)
     curve = curve_of(table[~gone], "main", 10)
     assert curve.values_SG.shape == (11, 6)
 
 
 def test_two_seeds_tell_nothing():
-    row = row_of(judge_study(STUDY, simulated(seeds=2), RIGHT), "main")
+    row = row_of(judge_study(STUDY, simulate(seeds=2), RIGHT), "main")
     assert row == row | {"seeds": 2, "B": "undecided"}
     assert "A" not in row
 
