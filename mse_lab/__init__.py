@@ -20,7 +20,8 @@ error of every estimator at every group size G. Data flows one way, through a fo
     train       a probe's policy trained by TRL, run after run of a study
     report      what is drawn and written for a reader
 
-Torch is imported in policy, scores, run and train alone; from the estimators on all is NumPy.
+Torch is imported in policy, scores, run and train alone; elsewhere, from the estimators
+on, all is NumPy.
 
 Notation, used in formulas, names and column heads alike:
 
