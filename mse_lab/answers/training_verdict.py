@@ -110,6 +110,15 @@ def _gains(table: pd.DataFrame, arm: Arm, step: int, level: float) -> dict[str, 
     return {str(size): mean_interval(apart.loc[size], level) for size in sizes}
 
 
+def _held_out(table: pd.DataFrame, arm: Arm, step: int) -> dict[str, float]:
+    """Mean J over seeds of held-out prompts, at each group size; empty without any."""
+    curve = curve_of(table, arm.name, step, "held_out")
+    if not len(curve.values_SG):
+        return {}
+    pairs = zip(curve.sizes.astype(int), curve.means, strict=True)
+    return {str(size): float(mean) for size, mean in pairs}
+
+
 def judge_study(
     study: Study, table: pd.DataFrame, predictions: Mapping[int, Predicted]
 ) -> dict[str, Any]:
@@ -136,4 +145,6 @@ def judge_study(
                 for step in steps
             ]
     gains = {arm.name: _gains(table, arm, steps[-1], study.level) for arm in arms[1:]}
-    return {"tests": TESTS, "false_factor": FALSE, "steps": found, "gains": gains}
+    held_out = {arm.name: _held_out(table, arm, steps[-1]) for arm in arms}
+    both = {"gains": gains, "held_out": held_out}
+    return {"tests": TESTS, "false_factor": FALSE, "steps": found} | both

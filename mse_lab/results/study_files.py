@@ -139,14 +139,6 @@ class StudyFiles:
         """Write the verdicts."""
         write_json(self.folder / "verdict.json", verdict)
 
-    def read_verdict(self) -> dict[str, Any]:
-        """Read the verdicts.
-
-        Raises:
-            InputError: There are none.
-        """
-        return _read_json(self.folder / "verdict.json")
-
     def clear(self) -> None:
         """Remove all that an earlier start has left."""
         for path in [*self.folder.glob("runs/*.csv"), *self.folder.glob("*.json")]:

@@ -53,6 +53,18 @@ def test_gains_are_paired_with_the_main_grid(verdict):
     assert "better" not in {row["arm"] for row in verdict["steps"]}
 
 
+def test_held_out_prompts_stand_beside(verdict):
+    means = dict(zip(SIZES, row_of(verdict, "main")["means"], strict=True))
+    assert verdict["held_out"]["main"] == pytest.approx(
+        {str(size): mean - 0.1 for size, mean in means.items()}
+    )
+
+
+def test_without_held_out_prompts_nothing_is_said_of_them():
+    found = judge_study(STUDY, simulate().assign(held_out=float("nan")), RIGHT)
+    assert found["held_out"]["main"] == {}
+
+
 def test_only_seeds_that_have_every_group_size_count():
     table = simulate()
     gone = (table["arm"] == "main") & (table["seed"] == 3) & (table["group_size"] == 8)
