@@ -16,11 +16,13 @@ error of every estimator at every group size G. Data flows one way, through a fo
     mse         weights and inner products -> errors, laws, intervals
     results     every file of a finished run
     run         prompts measured one by one, within memory, resumed; and planned
-    answers     finished runs -> claims, advice, ranking
+    answers     finished runs -> claims, advice, ranking; trainings -> verdicts
     theory      statements about training, put to bandits that can be enumerated
+    train       a probe's policy trained by TRL, run after run of a study
     report      what is drawn and written for a reader
 
-Torch is imported in policy, scores and run alone; from the estimators on all is NumPy.
+Torch is imported in policy, scores, run and train alone; elsewhere, from the estimators
+on, all is NumPy.
 
 Notation, used in formulas, names and column heads alike:
 

@@ -135,6 +135,44 @@ def plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def train(arguments: argparse.Namespace) -> int:
+    """Carry out a study: predict, train, judge, draw."""
+    from mse_lab.probe.probe_files import load_probe, probe_file
+    from mse_lab.probe.prompts import load_prompts
+    from mse_lab.probe.study import arms_of, load_study, study_file
+    from mse_lab.report.training_report import study_lines, write_training
+    from mse_lab.train.trained_estimator import trained_estimator
+
+    path = study_file(arguments.study, ROOT)
+    study = load_study(path, arguments.set, quick=arguments.quick)
+    for arm in arms_of(study):
+        trained_estimator(arm.training)
+    folder = arguments.out / (path.stem + "-quick" * arguments.quick)
+    if arguments.dry_run:
+        prompts = load_probe(probe_file(study.probe, ROOT)).prompts
+        count = prompts.limit or len(load_prompts(prompts, ROOT))
+        print("\n".join(study_lines(study, count)))
+        return 0
+    from mse_lab.probe.foreign_code import load_extra
+
+    show_status(f"{folder}: loading torch and TRL")
+    load_extra("trl", "train", "train")
+    from mse_lab.train.run_study import run_study
+
+    processes, fresh = arguments.processes, arguments.fresh
+    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
+    # As Figure 4's, the figure of what is committed lies beside all results.
+    whole = arguments.out == RESULTS and not arguments.quick
+    print("\n".join(write_training(folder, study, Path("figures") if whole else folder)))
+    return 0
+
+
+def tell(line: str) -> None:
+    """Say how far a long command is, a line each."""
+    show_status()
+    print(line, file=sys.stderr, flush=True)
+
+
 def figure(arguments: argparse.Namespace) -> int:
     """Draw Figure 4, with its companion where there are further estimators; or why so."""
     from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
@@ -285,6 +323,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "init": init,
     "run": run,
     "plan": plan,
+    "train": train,
     "figure": figure,
     "claims": claims,
     "advise": advise,

@@ -27,6 +27,8 @@ INSTEAD_OF_FIGURE_4 = {
 }
 # Digits of a seed.
 LONGEST_SEED = 18
+# Trainings at a time that make sense on one machine.
+MOST_PROCESSES = 256
 
 DESCRIPTION = (
     "Measure how far policy-gradient estimates are from the true gradient of a model."
@@ -44,6 +46,7 @@ examples:
   mse-lab theory --quick       and those about training, put to bandits
   mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
                                what changes along a training run
+  mse-lab train tiny --quick   does the predicted group size train best?
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -122,6 +125,15 @@ def seed(text: str) -> int:
     """Read the seed of random streams."""
     if not text.isdecimal() or len(text) > LONGEST_SEED:
         raise argparse.ArgumentTypeError(f"{text!r} is no seed; give one such as 0")
+    return int(text)
+
+
+def processes(text: str) -> int:
+    """Read a number of processes."""
+    if not text.isdecimal() or not 0 < int(text) <= MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of processes; give one from 1 to {MOST_PROCESSES}"
+        )
     return int(text)
 
 
@@ -207,6 +219,16 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     _take_probes(one)
     one.add_argument("--json", action="store_true", help="for programs")
+    one = command("train", "a study: does the predicted group size train best?")
+    one.add_argument("study", metavar="STUDY", help="tiny, or a .yaml file")
+    _take_settings(one)
+    _take_results(one)
+    text = "the main grid alone, 3 seeds of 60 steps"
+    one.add_argument("--quick", action="store_true", help=text)
+    text = "runs at a time, by default 1"
+    one.add_argument("--processes", type=processes, default=1, metavar="N", help=text)
+    one.add_argument("--dry-run", action="store_true", help="say what it will take")
+    one.add_argument("--fresh", action="store_true", help="start over")
     one = command("figure", "Figure 4 from finished runs")
     _take_run(one, "runs", "*")
     _take_file(one, ".png, .pdf or .svg")

@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "mse": GROUND | {"probe", "estimators"},
     "results": GROUND | {"probe", "estimators", "mse"},
     "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
+    "train": GROUND
+    | {"probe", "policy", "scores", "estimators", "mse", "results", "run", "answers"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
     "theory": GROUND | {"probe", "estimators", "mse", "answers"},
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "theory"},
@@ -36,8 +38,8 @@ MAY_IMPORT = {
 MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
-TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors"}
-MODEL_SIDE = {"policy", "scores", "run"}
+TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
+MODEL_SIDE = {"policy", "scores", "run", "train"}
 DRAWING = {"matplotlib", "seaborn", "jinja2"}
 
 
@@ -107,6 +109,8 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("answers", "def late():\n    from transformers import AutoTokenizer"),
         ("answers", "import matplotlib.pyplot as plt"),
         ("policy", "from mse_lab.scores.factors import Rows"),
+        ("run", "from mse_lab.train.trainer import train"),
+        ("report", "from trl import GRPOTrainer"),
         ("estimators", "from mse_lab import mse"),
         ("mse", "from mse_lab.results.tables import mse_table"),
         ("errors", "import mse_lab.probe.schema"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -21,6 +21,11 @@ from mse_lab.probe.schema import Probe
 from mse_lab.probe.sources import is_one_file
 
 SUFFIXES = (".yaml", ".yml")
+
+# The folder below `probes/` whose files say how probes are trained (`study.py`).
+STUDIES = "studies"
+
+Sections = TypeVar("Sections", bound=BaseModel)
 
 # Where a probe may name a file or folder.
 _PATHS = (
@@ -63,7 +68,8 @@ def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
     for folder, paths in parts:
         for path in sorted(paths):
             name = path.relative_to(folder).with_suffix("").as_posix()
-            found.setdefault(name, path)
+            if not name.startswith(f"{STUDIES}/"):
+                found.setdefault(name, path)
     yield from found.items()
 
 
@@ -106,21 +112,18 @@ def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[s
             yield from _keys_below(field.annotation, *path, name)
 
 
-_KEYS = dict(_keys_below(Probe))
-_NAMES = {name for keys in _KEYS.values() for name in keys}
-
-
-def _one_line(error: ValidationError, source: str) -> InputError:
+def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> InputError:
     """Turn the first complaint of pydantic into the one line a user reads."""
-    first = error.errors(include_url=False)[0]
+    first, keys = error.errors(include_url=False)[0], dict(_keys_below(kind))
+    names = {name for known in keys.values() for name in known}
     *above, last = first["loc"] or [""]
     # Beside keys and places in lists pydantic names the alternatives of a type.
-    path = [part for part in above if part in _NAMES or isinstance(part, int)]
+    path = [part for part in above if part in names or isinstance(part, int)]
     if first["type"] == "extra_forbidden":
         key = ".".join(map(str, [*path, shorten(str(last))]))
-        hint = nearest(str(last), _KEYS[tuple(map(str, path))])
+        hint = nearest(str(last), keys[tuple(map(str, path))])
         return InputError(f"{source}: unknown key {key}; {hint}")
-    if last in _NAMES or isinstance(last, int):
+    if last in names or isinstance(last, int):
         path.append(last)
     key = ".".join(map(str, path))
     if first["type"] == "missing":
@@ -130,17 +133,20 @@ def _one_line(error: ValidationError, source: str) -> InputError:
     return InputError(f"{source}: {what}{message}")
 
 
-def parse_probe(values: Any, source: str) -> Probe:
+def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Sections:
     """Validate what a YAML holds, and fill in every default; its name is for messages."""
     if not isinstance(values, Mapping):
-        raise InputError(
-            f"{source}: not a mapping of keys to values; see probes/tiny/base.yaml"
-        )
+        raise InputError(f"{source}: not a mapping of keys to values; see {example}")
     refuse_unusable(values, source)
     try:
-        return Probe.model_validate(dict(values))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
-        raise _one_line(error, source) from None
+        raise _one_line(error, kind, source) from None
+
+
+def parse_probe(values: Any, source: str) -> Probe:
+    """Validate a probe, and fill in every default; the source's name is for messages."""
+    return parse_as(Probe, values, source, "probes/tiny/base.yaml")
 
 
 def assign(values: dict[str, Any], assignment: str) -> None:

@@ -23,7 +23,9 @@ from mse_lab.errors import shown
 from mse_lab.probe.patterns import fault_of_pattern
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A section of a YAML: frozen, its types as they are written, no unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
@@ -33,7 +35,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Scale = Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
 
 
-class FreshAdapter(_Section):
+class FreshAdapter(Section):
     """A new LoRA adapter: W + (alpha / rank) B A beside every target, A random, B zero."""
 
     rank: Positive = 8  # Rows of A.
@@ -62,7 +64,7 @@ AdapterEntry = Annotated[
 ]
 
 
-class Model(_Section):
+class Model(Section):
     """Which policy."""
 
     path: Text  # A local checkpoint folder or a Hub name.
@@ -98,7 +100,7 @@ class Model(_Section):
         return value
 
 
-class Fields(_Section):
+class Fields(Section):
     """What the source calls the fields of a prompt."""
 
     problem: Text = "problem"  # What the template shows.
@@ -109,7 +111,7 @@ class Fields(_Section):
     category: Text = "category"  # For tables; may be missing.
 
 
-class Shots(_Section):
+class Shots(Section):
     """Demonstrations, shown where the template has its `{shots}` ... `{/shots}`.
 
     They are the first rows of their source that are not measured prompts themselves, the
@@ -133,7 +135,7 @@ class Shots(_Section):
         return self
 
 
-class Prompts(_Section):
+class Prompts(Section):
     """Which prompts, and the text around them."""
 
     # A JSONL file with `id`, `problem`, `answer` and optionally `category` a line; a Hub
@@ -151,7 +153,7 @@ class Prompts(_Section):
     chat: bool = False  # Whether the text goes through the tokenizer's chat template.
 
 
-class Sampling(_Section):
+class Sampling(Section):
     """The distribution that is sampled from and differentiated."""
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
@@ -159,7 +161,7 @@ class Sampling(_Section):
     max_new_tokens: Positive = 8
 
 
-class Pool(_Section):
+class Pool(Section):
     """Completions per prompt."""
 
     # For the reference gradient, in two halves.
@@ -168,7 +170,7 @@ class Pool(_Section):
     replicate: Positive = 256
 
 
-class Interval(_Section):
+class Interval(Section):
     """Intervals."""
 
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
@@ -183,7 +185,7 @@ EstimatorEntry = str | dict[str, Any]
 Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 
 
-class Probe(_Section):
+class Probe(Section):
     """One model configuration and how it is measured: a whole YAML file.
 
     With `completions`, a JSONL file (`policy/supplied_completions.py`), they are read

@@ -3,30 +3,43 @@
 `arithmetic-tiny.jsonl` (60 problems, one-digit operands) is for the tiny checkpoints,
 `arithmetic.jsonl` (500 problems of medium difficulty) for real models,
 `arithmetic-worked.jsonl` (40 problems of two or three steps) for the checkpoints that write
-their working.
+their working. The 60 problems of `arithmetic-tiny-held-out.jsonl` come next in the stream of
+the first.
 """
 
 import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from probes.prompts.arithmetic import MEDIUM, TINY, Problem, draw_distinct, draw_problem
 from probes.prompts.steps import draw_worked_problem
 
-SETS: dict[str, tuple[int, Callable[[np.random.Generator], Problem]]] = {
-    "arithmetic-tiny": (60, partial(draw_problem, TINY)),
-    "arithmetic": (500, partial(draw_problem, MEDIUM)),
-    "arithmetic-worked": (40, partial(draw_worked_problem, TINY)),
+
+class Set(NamedTuple):
+    """Which problems of a stream make a prompt set: those after the first so many."""
+
+    seed: int
+    after: int
+    count: int
+    draw: Callable[[np.random.Generator], Problem]
+
+
+SETS = {
+    "arithmetic-tiny": Set(0, 0, 60, partial(draw_problem, TINY)),
+    "arithmetic": Set(1, 0, 500, partial(draw_problem, MEDIUM)),
+    "arithmetic-worked": Set(2, 0, 40, partial(draw_worked_problem, TINY)),
+    "arithmetic-tiny-held-out": Set(0, 60, 60, partial(draw_problem, TINY)),
 }
 
 
 def lines_of_set(name: str) -> str:
-    """Draw a set, from a seed of its own, and write it as JSON lines."""
-    count, draw = SETS[name]
-    problems = draw_distinct(count, draw, np.random.default_rng(list(SETS).index(name)))
+    """Draw a set from its seed, and write it as JSON lines."""
+    seed, after, count, draw = SETS[name]
+    problems = draw_distinct(after + count, draw, np.random.default_rng(seed))[after:]
     records = (
         {"id": f"{name}-{index:03d}", **problem._asdict()}
         for index, problem in enumerate(problems)

@@ -1,0 +1,93 @@
+"""What a training study says, in lines of a terminal; and what it will take."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mse_lab.answers.predicted_group_size import restore_predictions
+from mse_lab.answers.training_verdict import FEWEST, TESTS, judge_study
+from mse_lab.probe.study import Study, arms_of
+from mse_lab.report.training_figure import draw_training
+from mse_lab.results.study_files import StudyFiles
+from mse_lab.wording import plain, plain_with_interval
+
+WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
+
+# Floating-point operations a parameter and token: two to draw it, six to train on it.
+TO_DRAW, TO_TRAIN = 2, 6
+
+
+def _price(what: str, completions: int, operations: int) -> str:
+    return f"{what}: {completions:,} completions, {plain(completions * operations / 1e6)}"
+
+
+def study_lines(study: Study, prompts: int) -> Iterator[str]:
+    """Say what a study of so many prompts will take, as far as arithmetic knows."""
+    trained, looks = 0, 0
+    yield f"{'arm':<20} {'N':>6} {'steps':>6} {'runs':>5} {'completions':>13}"
+    for arm in arms_of(study):
+        one, runs = arm.training, len(arm.training.group_sizes) * arm.training.seeds
+        drawn = runs * one.steps * one.budget
+        trained, looks = trained + drawn, looks + runs * len(arm.evaluation.steps)
+        yield f"{arm.name:<20} {one.budget:>6} {one.steps:>6} {runs:>5} {drawn:>13,}"
+    prediction = study.prediction
+    pilots = len(prediction.group_sizes) * prediction.seeds
+    piloted = pilots * study.steps * study.budget
+    pool = (prediction.reference + prediction.replicate) * (prediction.prompts or prompts)
+    yield ""
+    yield "PFLOP for each token of a completion and 10^9 parameters, prompts apart:"
+    both = TO_DRAW + TO_TRAIN
+    yield _price("  training", trained, both)
+    yield _price("  J", looks * prompts * study.evaluation.completions, TO_DRAW)
+    yield _price(f"  {pilots} pilots", piloted, both)
+    yield _price(
+        "  c1 and c3 along them", pilots * (1 + len(study.evaluation.steps)) * pool, both
+    )
+
+
+def _said(row: Mapping[str, Any]) -> Iterator[str]:
+    if row["seeds"] < FEWEST:
+        yield f"{row['seeds']} seeds at every group size; {FEWEST} are needed"
+        return
+    yield f"best G = {row['best']} of {row['seeds']} seeds, among {row['set']}"
+    if row["differ_p"] > 0.05:
+        yield f"J does not differ over G (p = {row['differ_p']:.2g}): cannot tell"
+        return
+    yield ", ".join(f"{test} {WORDS[row[test]]}" for test in TESTS if test in row)
+
+
+def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """Say the verdicts, a line for each arm and step."""
+    for test, meaning in verdict["tests"].items():
+        yield f"{test}: {meaning}"
+    for row in verdict["steps"]:
+        said = "; ".join(_said(row))
+        yield f"{row['arm']}, N = {row['budget']}, step {row['step']}: {said}"
+    for arm, gains in verdict["gains"].items():
+        told = ", ".join(
+            f"{size}: {plain_with_interval(gain)}"
+            for size, gain in gains.items()
+            if math.isfinite(gain[1])
+        )
+        if told:
+            yield f"{arm} less the main grid, at G = {told}"
+
+
+def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
+    """Judge and draw what has run of a study; yield the lines that say it.
+
+    Raises:
+        InputError: There is no prediction, or no run.
+    """
+    files = StudyFiles(folder)
+    table = files.read_table()
+    predictions = restore_predictions(files.read_prediction())
+    verdict = judge_study(study, table, predictions)
+    files.write_verdict(verdict)
+    last = predictions[study.steps]
+    yield f"predicted G*: {plain_with_interval(last.interval(study.level))}"
+    yield from verdict_lines(verdict)
+    for suffix in (".png", ".pdf"):
+        draw_training(study, table, predictions, figures / f"training{suffix}")
+    yield f"{folder}: runs.csv, verdict.json; {figures}: training.png, .pdf written"

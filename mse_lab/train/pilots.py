@@ -1,0 +1,64 @@
+"""Pilots: trainings before the study's own, on which c1, c2 and c3 are measured.
+
+At step 0 and at each evaluation step the trained policy is measured like a probe: a
+reference in two halves, and a pool for the score norms. A pilot's uniforms are its own, so
+pilots are independent, and how they differ holds the noise of the measurement, too.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from mse_lab.mse.budget import Population
+from mse_lab.policy.policy import Policy
+from mse_lab.probe.schema import Pool, Probe
+from mse_lab.probe.study import Arm, Prediction, Run
+from mse_lab.results.shard import stack
+from mse_lab.results.study_files import Constants
+from mse_lab.run.in_memory import NOWHERE
+from mse_lab.run.prepare import equip, prepare
+from mse_lab.run.resume import measure_one
+from mse_lab.train.task import load_task
+from mse_lab.train.trainer import train
+
+# Added to their seeds, so that no pilot is one of the runs that are judged.
+FIRST_SEED = 1_000_000
+
+
+def pilots_of(arm: Arm, prediction: Prediction) -> list[Run]:
+    """Give the pilots of the main grid, seeds outermost."""
+    pilot = Arm("pilot", arm.training, arm.evaluation, prediction)
+    seeds = range(FIRST_SEED, FIRST_SEED + prediction.seeds)
+    return [Run(pilot, size, seed) for seed in seeds for size in prediction.group_sizes]
+
+
+def _probe_of(probe: Probe, prediction: Prediction, seed: int) -> Probe:
+    """Give the probe the pilot's pools, in two blocks, and a seed of the pilot's own."""
+    pool = Pool(reference=prediction.reference, replicate=prediction.replicate)
+    block, limit = prediction.replicate // 2, prediction.prompts or probe.prompts.limit
+    prompts = probe.prompts.model_copy(update={"limit": limit})
+    own = {"prompts": prompts, "pool": pool, "group_sizes": [block], "seed": seed}
+    return probe.model_copy(update=own)
+
+
+def measure_constants(probe: Probe, policy: Policy, root: Path) -> tuple[float, ...]:
+    """Measure c1, c2 and c3 of a policy over the prompts that it is trained on.
+
+    These are the whole population of a training with replacement, so c1 is their own
+    variance: (P-1)/P times that of the distribution they are a sample of.
+    """
+    bench = equip(prepare("pilot", probe, NOWHERE, root), policy)
+    pools = stack([measure_one(bench, index) for index in range(len(bench.prompts))])
+    found, share = Population(pools).constants, 1 - 1 / len(bench.prompts)
+    return share * found.between.item(), found.oracle.item(), found.pairs.item()
+
+
+def run_pilot(run: Run, prediction: Prediction, root: Path) -> list[Constants]:
+    """Train a pilot; measure the constants along it."""
+    task = load_task(run.arm.training.probe, root)
+    probe, found = _probe_of(task.probe, prediction, run.seed), list[Constants]()
+
+    def look(step: int, model: Any) -> None:
+        found.append(Constants(step, *measure_constants(probe, task.follow(model), root)))
+
+    train(run, task, [0, *run.arm.evaluation.steps], look)
+    return found

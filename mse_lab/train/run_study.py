@@ -1,0 +1,120 @@
+"""A study: pilots -> prediction -> runs, each kept when it ends; a kill loses one run."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mse_lab.answers.predicted_group_size import predict
+from mse_lab.probe.study import Arm, Prediction, Run, Study, arms_of, dump_study, runs_of
+from mse_lab.results.study_files import Seen, StudyFiles
+from mse_lab.run.processes import lock
+from mse_lab.train.pilots import pilots_of, run_pilot
+from mse_lab.train.task import load_task, with_prompts
+from mse_lab.train.trainer import train
+
+Tell = Callable[[str], None]
+
+
+def carry_out(run: Run, root: Path) -> list[Seen]:
+    """Train one run; give what was seen of it at the evaluation's steps.
+
+    Held-out prompts, which share the policy, are put to it at the end.
+    """
+    evaluation, task = run.arm.evaluation, load_task(run.arm.training.probe, root)
+    source, seen = evaluation.held_out, list[Seen]()
+    held_out = with_prompts(task, source, root) if source else None
+
+    def look(step: int, model: Any) -> None:
+        task.follow(model)
+        last = held_out if step == run.arm.training.steps else None
+        beside = last.mean_reward(evaluation.completions) if last else float("nan")
+        seen.append(Seen(step, task.mean_reward(evaluation.completions), beside))
+
+    train(run, task, evaluation.steps, look)
+    return seen
+
+
+def _timed(work: Callable[[Run], Any], run: Run) -> tuple[Any, float]:
+    began = time.monotonic()
+    return work(run), time.monotonic() - began
+
+
+def _each(
+    work: Callable[[Run], Any], todo: Sequence[Run], processes: int
+) -> Iterator[tuple[Run, Any, float]]:
+    """Carry out runs, in their order, so many at a time; yield each as it ends."""
+    if processes == 1:
+        for run in todo:
+            yield run, *_timed(work, run)
+        return
+    # Spawned, not forked: torch has threads. What is not begun is dropped on an error.
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        pending = {pool.submit(_timed, work, run): run for run in todo}
+        for done in as_completed(pending):
+            yield pending[done], *done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a study's runs are kept, how many are carried out at once, and who is told."""
+
+    files: StudyFiles
+    root: Path
+    processes: int
+    tell: Tell
+
+    def complete(self, runs: Sequence[Run], work: Callable[[Run], Any], what: str) -> None:
+        """Carry out the runs that are missing."""
+        todo = [run for run in runs if not self.files.is_done(run)]
+        left = len(todo)
+        for run, rows, seconds in _each(work, todo, self.processes):
+            self.files.keep(run, rows, seconds)
+            left -= 1
+            self.tell(f"{run.name}: {seconds:.0f} s; {left} {what} left")
+
+    def pilot(self, arm: Arm, prediction: Prediction) -> None:
+        """Carry out the pilots of the main grid, and write what they predict."""
+        pilots = pilots_of(arm, prediction)
+        work = partial(run_pilot, prediction=prediction, root=self.root)
+        self.complete(pilots, work, "pilots")
+        self.files.write_prediction(arm, predict(self.files.read(pilots)))
+
+    def train(self, arms: Sequence[Arm]) -> pd.DataFrame:
+        """Carry out all runs; give the table of them.
+
+        Raises:
+            InputError: Nothing was predicted before, or it was for other settings.
+        """
+        self.files.read_prediction(arms[0])
+        runs = list(runs_of(arms))
+        self.complete(runs, partial(carry_out, root=self.root), "runs")
+        return self.files.merge(runs)
+
+
+def run_study(
+    study: Study, folder: Path, root: Path, *, processes: int, fresh: bool, tell: Tell
+) -> pd.DataFrame:
+    """Predict, then train all arms of a study, or go on where an earlier start stopped.
+
+    Raises:
+        InputError: Something of the user's is at fault; nothing is lost.
+    """
+    bench = Bench(StudyFiles(folder), root, processes, tell)
+    arms, files = arms_of(study), bench.files
+    with lock(folder):
+        if fresh:
+            files.clear()
+        files.write_study(dump_study(study))
+        if not files.has_prediction():
+            bench.pilot(arms[0], study.prediction)
+        return bench.train(arms)

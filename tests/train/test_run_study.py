@@ -1,0 +1,115 @@
+"""A study from end to end, of three steps: predicted first, killed, gone on, judged."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import yaml
+
+import run_mse
+
+pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
+
+from mse_lab.errors import InputError
+from mse_lab.probe.study import load_study
+from mse_lab.train import run_study as studies
+
+STUDY = {
+    "budget": 8,
+    "group_sizes": [2, 4, 8],
+    "steps": 3,
+    "seeds": 2,
+    "evaluation": {"steps": [1, 3], "completions": 16},
+    "prediction": {"group_sizes": [2], "seeds": 2, "reference": 64, "replicate": 16},
+}
+
+
+@pytest.fixture
+def study(write_probe, tmp_path):
+    """A study's file."""
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump(STUDY | {"probe": str(write_probe())}))
+    return path
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_after(monkeypatch, name, count):
+    """Let the work of a run, or of a pilot, fail the so many-th time."""
+    original, done = getattr(studies, name), []
+
+    def work(run, **given):
+        if len(done) == count:
+            raise Killed
+        done.append(run.name)
+        return original(run, **given)
+
+    monkeypatch.setattr(studies, name, work)
+    return done
+
+
+def train(study, out):
+    return run_mse.main(["train", str(study), "--out", str(out)])
+
+
+def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
+    study, tmp_path, monkeypatch, capsys
+):
+    with monkeypatch.context() as patched:
+        kill_after(patched, "carry_out", 2)
+        assert train(study, tmp_path / "out") != 0
+    folder = tmp_path / "out/short"
+    predicted = (folder / "prediction.json").read_bytes()
+    assert len(list((folder / "runs").glob("main-*"))) == 2
+    done = kill_after(monkeypatch, "carry_out", 99)
+    assert train(study, tmp_path / "out") == 0
+    assert done == ["main-G8-seed0", "main-G2-seed1", "main-G4-seed1", "main-G8-seed1"]
+    assert (folder / "prediction.json").read_bytes() == predicted
+    table = pd.read_csv(folder / "runs.csv")
+    assert len(table) == 3 * 2 * 2
+    assert table["value"].between(0, 1).all()
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert [row["step"] for row in verdict["steps"]] == [1, 3]
+    assert (folder / "training.png").stat().st_size > 0
+    # What is run again alone, in a process that has trained others, is the same.
+    (folder / "runs/main-G4-seed0.csv").rename(tmp_path / "first.csv")
+    assert train(study, tmp_path / "out") == 0
+    again = pd.read_csv(folder / "runs/main-G4-seed0.csv").drop(columns="seconds")
+    first = pd.read_csv(tmp_path / "first.csv").drop(columns="seconds")
+    pd.testing.assert_frame_equal(again, first)
+    # Other settings are refused, and so are runs without a prediction.
+    capsys.readouterr()
+    changed = ["train", str(study), "--out", str(tmp_path / "out"), "--set", "eta=0.5"]
+    assert run_mse.main(changed) == 2
+    assert "is of other settings; start over with --fresh" in capsys.readouterr().err
+    (folder / "prediction.json").unlink()
+    shutil.rmtree(folder / "runs")
+    bench = studies.Bench(studies.StudyFiles(folder), tmp_path, 1, print)
+    with pytest.raises(InputError, match=r"made before anything is trained"):
+        bench.train(studies.arms_of(load_study(study)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "no study nowhere; "),
+        (["tiny", "--set", "etta=1"], "unknown key etta; did you mean eta?"),
+        (["tiny", "--set", "estimator=grop"], "unknown grop; did you mean grpo?"),
+        (["tiny", "--set", "estimator=oracle"], "oracle looks at what no training knows"),
+        (["tiny", "--set", "group_sizes=[1, 2]"], "grpo needs groups of 2 or more"),
+        (["tiny", "--set", "probe=tiny/bas"], "no probe tiny/bas; did you mean tiny/base?"),
+        (["tiny", "--processes", "0"], "'0' is no number of processes; give one from 1"),
+    ],
+)
+def test_wrong_input_is_one_line(refused, words, said):
+    assert said in refused("train", *words, "--dry-run")
+
+
+def test_what_the_papers_setting_takes_is_said_without_its_model(capsys):
+    assert run_mse.main(["train", "qwen-gsm8k", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "30    24,576,000" in said
+    assert max(map(len, said.splitlines())) <= 80
