@@ -267,6 +267,8 @@ def theory(arguments: argparse.Namespace) -> int:
     print(theory_screen(found))
     print(f"{folder}: statements.csv, curves and the figure written")
     return 0
+
+
 def along(arguments: argparse.Namespace) -> int:
     """Measure a probe along a training run; 1 if a built-in check failed."""
     return share(measure_checkpoints, arguments)

@@ -29,7 +29,7 @@ import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
-from mse_lab.mse.moments import Moments
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 
 
@@ -106,6 +106,29 @@ def aggregate_place(moments: Moments) -> Place:
     squares = (moments.value**2 - moments.value_variance) @ moments.norm2
     weighted = moments.value @ moments.reward_norm2
     return Place(*map(float, place_of(squares, weighted, moments.norm2.sum())))
+
+
+def measure_baseline_share(pools: Pools, level: float) -> Estimate:
+    """Measure b*/V at the place of an aggregate: sum V B / sum V^2 S, for any rewards.
+
+    Vanilla is worse than the oracle above 1/2. The interval counts the noise of score norms
+    and that of V, prompts being fixed; NaN where sum V^2 S is not told from zero.
+    """
+    moments, norms2_PN = pool_moments(pools), pools.norms2_PN
+    value, squares = moments.value, moments.value**2 - moments.value_variance
+    noise_PN = pools.reference_rewards_PN - value[:, None]
+    top, base = (
+        Statistic(
+            float(each.mean(-1).sum()),
+            {"replicates": each, "reference": slope[:, None] * noise_PN},
+            {},
+        )
+        for each, slope in (
+            (value[:, None] * pools.rewards_PN * norms2_PN, moments.reward_norm2),
+            (squares[:, None] * norms2_PN, 2 * value * moments.norm2),
+        )
+    )
+    return top.ratio_to(base, level)
 
 
 def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:
