@@ -28,7 +28,7 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
-from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, place_of
+from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
 from mse_lab.probe.schema import Pool
 from mse_lab.results.tables import columns_of
@@ -60,7 +60,7 @@ def place_sides(run: MeasuredRun) -> Sides:
         means(part) for part in (squares, one.value * one.reward_norm2, one.norm2)
     )
     whole, others = split(parts)
-    return place_of(*whole), place_of(*others)
+    return places_of(*whole), places_of(*others)
 
 
 def _known(value: Floats) -> Floats:

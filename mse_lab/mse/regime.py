@@ -90,22 +90,24 @@ class Place(NamedTuple):
     V b* over that root: so the mean of V S (2 b* - V) is its value at these and mean S.
     """
 
-    value: Floats | float
-    best_baseline: Floats | float
+    value: float
+    best_baseline: float
 
 
-def place_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Place:
-    """Place aggregates by means or sums of V^2 S, V B and S; NaN where they have none."""
+def places_of(
+    value2_norm2: Any, value_reward_norm2: Any, norm2: Any
+) -> tuple[Floats, Floats]:
+    """V and b* of aggregates, from means or sums of V^2 S, V B and S; NaN for none."""
     value2 = divide(value2_norm2, norm2, otherwise=math.nan)
     value = np.sqrt(np.where(value2 > 0, value2, math.nan))
-    return Place(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
+    return value, divide(value_reward_norm2, value * norm2, otherwise=math.nan)
 
 
 def aggregate_place(moments: Moments) -> Place:
     """Place an aggregate of prompts; NaN where none has a value and a score."""
     squares = (moments.value**2 - moments.value_variance) @ moments.norm2
     weighted = moments.value @ moments.reward_norm2
-    return Place(*map(float, place_of(squares, weighted, moments.norm2.sum())))
+    return Place(*map(float, places_of(squares, weighted, moments.norm2.sum())))
 
 
 def measure_baseline_share(pools: Pools, level: float) -> Estimate:

@@ -3,8 +3,8 @@
 `arithmetic-tiny.jsonl` (60 problems, one-digit operands) is for the tiny checkpoints,
 `arithmetic.jsonl` (500 problems of medium difficulty) for real models,
 `arithmetic-worked.jsonl` (40 problems of two or three steps) for the checkpoints that write
-their working. The 60 problems of `arithmetic-tiny-held-out.jsonl` come next in the stream of
-the first.
+their working. The 60 problems of `arithmetic-tiny-held-out.jsonl` come next in the stream
+of the first.
 """
 
 import json
