@@ -9,7 +9,7 @@ from mse_lab.theory.best_group_size import (
     judge_best_size,
     judge_two_actions,
 )
-from mse_lab.theory.findings import LEVEL
+from mse_lab.theory.findings import REACH
 
 SIZE = np.array(SIZES, dtype=float)
 
@@ -25,14 +25,14 @@ def test_an_exact_curve_gives_the_exact_size():
     assert found.high - found.low < 1e-4
 
 
-def test_its_interval_covers():
+def test_its_interval_covers_and_is_no_wider_than_its_spread():
     """1,000 curves with errors of 2%: at least 97.5% for 99%, by the delta method."""
     exact, draws = curve(1.0, 15.0, 16.0), np.random.default_rng(0)
-    errors, held = 0.02 * exact, 0
-    for noise in draws.standard_normal((1000, 5)):
-        found = fit_best_size(exact + errors * noise, errors)
-        held += found.low <= np.log(4) <= found.high
-    assert held / 1000 > LEVEL - 0.015
+    errors, noises = 0.02 * exact, draws.standard_normal((1000, 5))
+    found = np.array([fit_best_size(exact + errors * one, errors) for one in noises])
+    value, low, high = found.T
+    assert ((low <= np.log(4)) & (np.log(4) <= high)).mean() > 0.975
+    assert np.median(high - low) == pytest.approx(2 * REACH * value.std(), rel=0.15)
 
 
 def test_without_a_least_size_nothing_is_known():
