@@ -24,7 +24,7 @@ from mse_lab.report.drawing import (
 _RUN, _LINE = "0.25", "0.5"
 
 # Of the points of a logarithmic panel, as a factor on either side.
-_MARGIN = 4.0
+_MARGIN = 2.5
 
 Panel = Callable[[Axes, pd.DataFrame], None]
 
@@ -95,9 +95,9 @@ def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
 
 def _draw_noise(axes: Axes, table: pd.DataFrame) -> None:
     """Where no upper end is in sight the interval leaves the panel."""
-    found = interval_of(table.replace({math.inf: LARGEST}), "noise_scale")
-    axes.errorbar(table["step"], found[:, 0], reach(found), fmt="o", color=_RUN, ms=3.5,
-                  elinewidth=1)  # fmt: skip
+    value, low, high = interval_of(table.replace({math.inf: LARGEST}), "noise_scale").T
+    axes.vlines(table["step"], low, high, color=_RUN, lw=1)
+    axes.plot(table["step"], value, "o", color=_RUN, ms=3.5)
     _near(axes, table["noise_scale"].to_numpy(float))
     axes.set_title("Completions N at which MSE = ‖g‖²")
 

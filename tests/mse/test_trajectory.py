@@ -179,6 +179,14 @@ def test_a_prompt_is_left_out_of_all_checkpoints_at_once():
     )
 
 
+def test_the_checkpoint_that_fewest_prompts_carry_tells_how_many():
+    populations = draw(np.random.default_rng(8), True)
+    each = [one.effective_prompts for one in populations]
+    assert max(each) > min(each)
+    assert Trajectory.of(populations).effective_prompts == min(each)
+    assert Trajectory.of(populations[::-1]).effective_prompts == min(each)
+
+
 def test_one_checkpoint_alone_is_its_population():
     [own, *_] = draw(np.random.default_rng(7), False)
     whole = Trajectory.of([own])
