@@ -137,7 +137,7 @@ def test_the_critical_value_is_of_the_largest():
 
 
 def test_what_would_let_a_false_prediction_pass_confirms_none():
-    """log rho known to within 4: zero is inside, and so is log 39 - log 4 = 2.3."""
+    """Log rho known to within 4: zero is inside, and so is log 39 - log 4 = 2.3."""
     predicted = predict(np.random.default_rng(6))
     assert judge_peak(Peak(math.log(RHO), 4.0, 16), predicted, LEVEL) == "undecided"
     assert judge_peak(Peak(math.log(RHO), 0.01, 16), predicted, LEVEL) == "holds"
