@@ -13,6 +13,8 @@ from scipy import stats
 
 from mse_lab.answers.peak import (
     Curve,
+    Peak,
+    _critical,
     fit_peak,
     judge_line,
     judge_peak,
@@ -126,6 +128,19 @@ def test_the_best_leaves_the_set_no_more_often_than_said():
     )
     assert left <= at_most(1 - LEVEL, trials)
     assert left > 0
+
+
+def test_the_critical_value_is_of_the_largest():
+    """Of five independent normals: the 0.95^(1/5) quantile of one, 2.319."""
+    expected = stats.norm.ppf(LEVEL ** (1 / 5))
+    assert _critical(np.eye(5), 10**6, LEVEL) == pytest.approx(expected, abs=0.04)
+
+
+def test_what_would_let_a_false_prediction_pass_confirms_none():
+    """Log rho known to within 4: zero is inside, and so is log 39 - log 4 = 2.3."""
+    predicted = predict(np.random.default_rng(6))
+    assert judge_peak(Peak(math.log(RHO), 4.0, 16), predicted, LEVEL) == "undecided"
+    assert judge_peak(Peak(math.log(RHO), 0.01, 16), predicted, LEVEL) == "holds"
 
 
 def test_lack_of_fit_has_its_level_with_unequal_noise():

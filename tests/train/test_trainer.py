@@ -182,9 +182,9 @@ def test_prompts_are_drawn_as_said(task):
 
 
 def test_the_prompts_of_a_step_are_those_that_were_drawn(task, monkeypatch):
-    run = run_of(4)
+    run = run_of(2, budget=32)
     index, _, _ = Watched(run, task, monkeypatch).batch
-    assert index == list(np.repeat(task.draw_prompts(run), 4))
+    assert index == list(np.repeat(task.draw_prompts(run), 2))
 
 
 def test_completions_are_drawn_from_the_policy(task, monkeypatch):
