@@ -8,6 +8,8 @@ from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
 from mse_lab.results.records import Record
 
+_HEAD = ("probe", "result", "model, prompts × completions of each")
+
 
 def _standing(probe: Probe, record: Record) -> str:
     """Say in a few words what there is of a probe's result."""
@@ -30,13 +32,14 @@ def _standing(probe: Probe, record: Record) -> str:
 
 
 def _needs(probe: Probe) -> str:
-    prompts = probe.prompts
+    """Name the model, and its prompts times the completions of each."""
+    prompts, pool = probe.prompts, probe.pool
     rows = " ".join(
-        part for part in (prompts.source, prompts.subset, prompts.split) if part
+        str(part)
+        for part in (Path(prompts.source).stem, prompts.split, prompts.limit)
+        if part is not None
     )
-    limit = "" if prompts.limit is None else f", first {prompts.limit}"
-    size = probe.pool.reference + probe.pool.replicate
-    return f"{probe.model.path}, {rows}{limit}, {size} completions a prompt"
+    return f"{probe.model.path}, {rows} × {pool.reference + pool.replicate}"
 
 
 def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
@@ -51,9 +54,10 @@ def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
 
 
 def list_probes(root: Path, results: Path) -> str:
-    """Describe every probe, a line each: name, result, needs."""
+    """Describe every probe, a line each below a head: name, result, needs."""
     rows = [_row(name, path, results) for name, path in probe_files(root)]
     if not rows:
         return f"no probes here; write one: {TYPED} init MODEL PROMPTS"
+    rows.insert(0, _HEAD)
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)
