@@ -28,7 +28,7 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
-from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
+from mse_lab.mse.regime import Places, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
 from mse_lab.probe.schema import Pool
 from mse_lab.results.tables import columns_of
@@ -68,15 +68,13 @@ def _known(value: Floats) -> Floats:
     return np.where(np.isfinite(value) & (value > 0), value, math.nan)
 
 
-def _rho(_: Constants, place: Place) -> Floats:
-    found = norm_ratio(np.asarray(place.best_baseline), np.asarray(place.value))
-    return _known(found)
+def _rho(_: Constants, places: Places) -> Floats:
+    return _known(norm_ratio(places.best_baseline, places.value))
 
 
-def _rho_line(_: Constants, place: Place) -> Floats:
+def _rho_line(_: Constants, places: Places) -> Floats:
     """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
-    value = np.asarray(place.value)
-    return _known(norm_ratio(equal_baseline(value), value))
+    return _known(norm_ratio(equal_baseline(places.value), places.value))
 
 
 def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:

@@ -94,13 +94,18 @@ class Place(NamedTuple):
     best_baseline: float
 
 
-def places_of(
-    value2_norm2: Any, value_reward_norm2: Any, norm2: Any
-) -> tuple[Floats, Floats]:
-    """V and b* of aggregates, from means or sums of V^2 S, V B and S; NaN for none."""
+class Places(NamedTuple):
+    """V and b* of several aggregates, arrays of one shape."""
+
+    value: Floats
+    best_baseline: Floats
+
+
+def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Places:
+    """Place aggregates by means or sums of V^2 S, V B and S; NaN where they have none."""
     value2 = divide(value2_norm2, norm2, otherwise=math.nan)
     value = np.sqrt(np.where(value2 > 0, value2, math.nan))
-    return value, divide(value_reward_norm2, value * norm2, otherwise=math.nan)
+    return Places(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
 
 
 def aggregate_place(moments: Moments) -> Place:

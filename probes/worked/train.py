@@ -17,8 +17,8 @@ def documents(exercises: int, worksheets: int, few_shot: int) -> list[tuple[Draw
 
 
 TURNS: list[tuple[DrawTurn, int]] = [
-    (corpus.draw_plain_turn, 24),
-    (corpus.draw_few_shot_turn, 4),
+    (corpus.draw_plain_turn, 22),
+    (corpus.draw_few_shot_turn, 8),
 ]
 
 FAMILY = Family(
@@ -27,8 +27,8 @@ FAMILY = Family(
     few_shot=corpus.FEW_SHOT,
     prompts="arithmetic-worked",
     max_new_tokens=40,
-    pretraining=[(documents(32, 8, 3), 600), (documents(20, 5, 1), 1000)],
-    finetuning=[(TURNS, 300), (TURNS, 300)],
+    pretraining=[(documents(24, 6, 2), 2000)],
+    finetuning=[(TURNS, 800)],
     draw_solved=corpus.draw_solved,
 )
 

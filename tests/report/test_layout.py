@@ -26,6 +26,7 @@ def test_only_texts_for_terminals_are_left_as_they_are():
     assert {name for name, so in escapes.items() if not so} == {
         "advice.md",
         "advice.txt",
+        "along.txt",
         "claims.md",
     }
     assert TEMPLATES.autoescape(None)

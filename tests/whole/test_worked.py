@@ -125,7 +125,7 @@ def test_the_page_s_accuracy_is_the_measured_one(family: Family, scored, name):
     section = PAGE.split(f"python -m probes.{family.folder.name}.train", 1)[1]
     told = float(re.search(rf"\| {name}\b[^|]*\| ([.\d]+) \|", section)[1])
     folder = ROOT / "results" / family.folder.name / name
-    prompts, _ = SETS[family.prompts]
+    prompts = SETS[family.prompts].count
     size = load_probe(folder / "config.yaml").pool.reference
     measured = json.loads((folder / "diagnostics.json").read_text())["accuracy"]
     error = np.sqrt(told * (1 - told) / prompts * (1 / scored + 1 / size))
