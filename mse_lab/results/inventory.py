@@ -104,6 +104,7 @@ FILES = {
 
 FROM_POOLS = tuple(name for name, file in FILES.items() if file.made_from == "pools")
 FROM_MODEL = tuple(name for name, file in FILES.items() if file.made_from == "model")
+FROM_RESULT = tuple(name for name, file in FILES.items() if file.made_from == "result")
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
 # What the same run gives again, so that a repetition changes nothing in a repository: all

@@ -22,6 +22,7 @@ from mse_lab.results.inventory import (
     FILES,
     FROM_MODEL,
     FROM_POOLS,
+    FROM_RESULT,
     MANIFEST,
     NEEDED,
     REPEATABLE,
@@ -207,5 +208,8 @@ class Record:
         write_json(self.path(MANIFEST), written)
 
     def mark_incomplete(self) -> None:
-        """Take away what is written last, before the first file is written anew."""
-        self._remove("checks.json", MANIFEST)
+        """Take away what is written last, before the first file is written anew.
+
+        And what other commands have made of an earlier measurement.
+        """
+        self._remove("checks.json", *FROM_RESULT)

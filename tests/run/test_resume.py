@@ -1,5 +1,7 @@
 """Resume: what is measured is not measured again, unless it is spoilt."""
 
+import json
+
 import pytest
 
 import run_mse
@@ -66,3 +68,17 @@ def test_a_shard_that_another_machine_wrote_and_nobody_sees(probe, tmp_path, mon
     run = prepare("small", probe, tmp_path / "out", tmp_path)
     with pytest.raises(InputError, match=r"0+\.npz: is gone, or cannot be seen from here"):
         resume.read_shards(run)
+
+
+def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp_path):
+    """As where committed tables are measured again: the advice of then is not told."""
+    path, out = write_probe(), tmp_path / "out"
+    words = ["run", str(path), "--out", str(out)]
+    assert run_mse.main(words) == 0
+    (out / "small/pools.npz").unlink()
+    for name in ("advice.json", "claims.md"):
+        (out / "small" / name).write_text("{}")
+    assert run_mse.main(words) == 0
+    told = json.loads((out / "small/advice.json").read_text())
+    assert told["regime"]["prompts"] > 0
+    assert not (out / "small/claims.md").exists()
