@@ -137,7 +137,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def train(arguments: argparse.Namespace) -> int:
     """Carry out a study: predict, train, judge, draw."""
-    from mse_lab.probe.probe_files import load_probe, probe_file
+    from mse_lab.probe.probe_files import SUFFIXES, load_probe, probe_file
     from mse_lab.probe.prompts import load_prompts
     from mse_lab.probe.study import arms_of, load_study, study_file
     from mse_lab.report.training_report import study_lines, write_training
@@ -162,7 +162,8 @@ def train(arguments: argparse.Namespace) -> int:
     processes, fresh = arguments.processes, arguments.fresh
     run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
     # As Figure 4's, the figure of what is committed lies beside all results.
-    whole = arguments.out == RESULTS and not arguments.quick
+    ours = not (arguments.quick or arguments.study.endswith(SUFFIXES))
+    whole = ours and arguments.out == RESULTS
     print("\n".join(write_training(folder, study, Path("figures") if whole else folder)))
     return 0
 

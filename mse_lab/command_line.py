@@ -46,7 +46,8 @@ examples:
   mse-lab theory --quick       and those about training, put to bandits
   mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
                                what changes along a training run
-  mse-lab train tiny --quick   does the predicted group size train best?
+  mse-lab train group-size --quick
+                               does the predicted group size train best?
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -220,7 +221,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _take_probes(one)
     one.add_argument("--json", action="store_true", help="for programs")
     one = command("train", "a study: does the predicted group size train best?")
-    one.add_argument("study", metavar="STUDY", help="tiny, or a .yaml file")
+    one.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
     _take_settings(one)
     _take_results(one)
     text = "the main grid alone, 3 seeds of 60 steps"

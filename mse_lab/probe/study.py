@@ -24,7 +24,7 @@ from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text
 from mse_lab.probe.probe_files import STUDIES, SUFFIXES, assign, parse_as
 from mse_lab.probe.schema import EstimatorEntry, Positive, Scale, Section, Text
 
-EXAMPLE = "probes/studies/tiny.yaml"
+EXAMPLE = "probes/studies/group-size.yaml"
 MAIN = "main"
 
 Sizes = Annotated[list[Positive], Field(min_length=1)]
@@ -168,7 +168,7 @@ def runs_of(arms: Sequence[Arm]) -> Iterator[Run]:
 
 
 def study_file(name: str, root: Path) -> Path:
-    """Find a study: `*.yaml` is a path, `tiny` is `probes/studies/tiny.yaml`."""
+    """Find a study: `*.yaml` is a path, `name` is `probes/studies/name.yaml`."""
     folders = [Path("probes") / STUDIES, root / "probes" / STUDIES]
     places = [folder / f"{name}.yaml" for folder in folders]
     for path in [Path(name)] if name.endswith(SUFFIXES) else places:

@@ -40,6 +40,12 @@ def test_studies_are_no_probes():
     assert not [name for name, _ in probe_files(ROOT) if name.startswith("studies/")]
 
 
+@pytest.mark.parametrize("name", [path.stem for path in ROOT.glob("probes/studies/*.yaml")])
+def test_the_committed_studies_have_a_probe_that_loads(name):
+    study = load_study(study_file(name, ROOT))
+    assert load_probe(probe_file(study.probe, ROOT)).sampling.temperature == 1
+
+
 def test_the_papers_own_setting():
     """Figure 5: GSM8K, Qwen2.5-1.5B-Instruct, N = 1024, G = 4..128, 5 runs, 800 steps."""
     study = load_study(study_file("qwen-gsm8k", ROOT))
@@ -75,7 +81,7 @@ def test_more_seeds_and_sizes_leave_finished_runs_what_they_are():
 
 
 def test_quick_is_the_main_grid_alone():
-    study = load_study(study_file("tiny", ROOT), quick=True)
+    study = load_study(study_file("group-size", ROOT), quick=True)
     assert (study.arms, study.seeds, study.steps) == ({}, 3, 60)
     assert study.evaluation.steps == [15, 30, 60]
 
@@ -105,5 +111,5 @@ def test_wrong_input_is_refused(tmp_path, changes, said):
 
 
 def test_a_study_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"no study tinny; did you mean tiny\?"):
-        study_file("tinny", ROOT)
+    with pytest.raises(InputError, match=r"no study group-sise; did you mean group-size\?"):
+        study_file("group-sise", ROOT)
