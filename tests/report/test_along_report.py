@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,8 @@ def test_the_screen_and_the_files(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(along_report, "draw_along", lambda *one: drawn.append(one[-1].name))
     found = along(with_right(1.0, 0.6, 0.3))
-    said = write_along(found, tmp_path / "along")
+    monkeypatch.chdir(tmp_path)
+    said = write_along(found, Path("along"))
     assert max(map(len, said.splitlines())) <= 80
     assert "step 0 at 3 checkpoints, 60 prompts; group size 4" in said
     best = f"Best for all of it: G* = {found.best.value:.3g} ("
