@@ -36,7 +36,7 @@ def _mixture(weights: Floats) -> Floats:
 def cdf(points: ArrayLike, weights: Floats) -> Floats:
     """P(sum_k w_k chi2_1 <= q) for each point q; weights above zero.
 
-    >>> round(float(cdf(2 * 1.3862943611198906, np.array([2.0, 2.0]))), 12)  # chi2_2's median
+    >>> round(float(cdf(2 * 1.3862943611198906, np.array([2.0, 2.0]))), 12)
     0.5
     """
     shares = _mixture(weights)
