@@ -5,7 +5,7 @@ What a command does is not known here: `cli` has a function of its name.
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,8 +25,9 @@ INSTEAD_OF_FIGURE_4 = {
     "phase": "on which prompts a baseline near the value helps",
     "regimes": "runs where it helps above those where it hurts, and why",
 }
-# Digits of a seed.
-LONGEST_SEED = 18
+LARGEST_SEED = 10**18 - 1
+# Digits of a number that is read at all: Python refuses thousands.
+DIGITS = 18
 # Trainings at a time that make sense on one machine.
 MOST_PROCESSES = 256
 
@@ -104,38 +105,26 @@ def group_sizes(text: str) -> list[int]:
     return found
 
 
-def group_size(text: str) -> int:
-    """Read a single group size."""
-    if not text.isdecimal() or not 2 <= int(text) <= LARGEST_SIZE:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no group size from 2 to {LARGEST_SIZE}; give one such as 8"
-        )
-    return int(text)
+def whole_number(what: str, low: int, high: int, such: str) -> Callable[[str], int]:
+    """Read a whole number of something, from `low` to `high`; `such` is the remedy."""
+
+    def read(text: str) -> int:
+        short = text.isdecimal() and len(text) <= DIGITS
+        if not (short and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {such}")
+        return int(text)
+
+    return read
 
 
-def whole_number(text: str) -> int:
-    """Read a budget of completions."""
-    if not text.isdecimal() or not 0 < int(text) <= LARGEST_BUDGET:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of completions; give one such as 1024"
-        )
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """Read the seed of random streams."""
-    if not text.isdecimal() or len(text) > LONGEST_SEED:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed; give one such as 0")
-    return int(text)
-
-
-def processes(text: str) -> int:
-    """Read a number of processes."""
-    if not text.isdecimal() or not 0 < int(text) <= MOST_PROCESSES:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of processes; give one from 1 to {MOST_PROCESSES}"
-        )
-    return int(text)
+group_size = whole_number(
+    f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "one such as 8"
+)
+completions = whole_number("number of completions", 1, LARGEST_BUDGET, "one such as 1024")
+seed = whole_number("seed", 0, LARGEST_SEED, "one such as 0")
+processes = whole_number(
+    "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
+)
 
 
 def _complete_names(action: argparse.Action) -> None:
@@ -247,7 +236,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     one.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=text)
     text = "completions N that errors are stated for, by default 1024; with --allocate, "
     text += "those of one step, by default the recommended G for each prompt"
-    one.add_argument("--budget", type=whole_number, metavar="N", help=text)
+    one.add_argument("--budget", type=completions, metavar="N", help=text)
     text = "instead, how many completions each prompt should get"
     one.add_argument("--allocate", action="store_true", help=text)
     one.add_argument("--json", action="store_true", help="for programs")
