@@ -31,7 +31,7 @@ class Family(NamedTuple):
         few_shot: Template of in-context learning.
         prompts: Name of the prompt set that they are scored on.
         max_new_tokens: A completion is cut there.
-        pretraining: Its phases: what a step draws, kinds of text and how many of each; and
+        pretraining: What a step draws, kinds of text and how many of each; and
             the number of steps, over which the learning rate rises and falls.
         finetuning: The same, of the chat's turns.
         draw_solved: Draws a problem and its answer as it is written, for a check.
@@ -42,8 +42,8 @@ class Family(NamedTuple):
     few_shot: str
     prompts: str
     max_new_tokens: int
-    pretraining: list[tuple[list[tuple[Draw, int]], int]]
-    finetuning: list[tuple[list[tuple[DrawTurn, int]], int]]
+    pretraining: tuple[list[tuple[Draw, int]], int]
+    finetuning: tuple[list[tuple[DrawTurn, int]], int]
     draw_solved: Callable[[np.random.Generator], tuple[str, str]]
 
     @property

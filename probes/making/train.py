@@ -46,13 +46,13 @@ def make(family: Family, seed: int) -> None:
     tokenizer = build_tokenizer(family.words)
     check_tokenizer(family, tokenizer, check_rng)
     model = build_model(tokenizer, torch.Generator().manual_seed(seed))
-    for mixture, steps in family.pretraining:
-        fit(model, tokenizer, mixture, steps, PRETRAIN_PEAK, pretrain_rng, "pretrain")
+    mixture, steps = family.pretraining
+    fit(model, tokenizer, mixture, steps, PRETRAIN_PEAK, pretrain_rng, "pretrain")
     save(model, tokenizer, family.folder / "base")
     chat = partial(wrap_turn, tokenizer)
-    for turns, steps in family.finetuning:
-        mixture = [(partial(draw, chat), count) for draw, count in turns]
-        fit(model, tokenizer, mixture, steps, FINETUNE_PEAK, finetune_rng, "fine-tune")
+    turns, steps = family.finetuning
+    mixture = [(partial(draw, chat), count) for draw, count in turns]
+    fit(model, tokenizer, mixture, steps, FINETUNE_PEAK, finetune_rng, "fine-tune")
     save(model, tokenizer, family.folder / "instruct")
 
 

@@ -13,17 +13,15 @@ FAMILY = Family(
     few_shot=FEW_SHOT,
     prompts="arithmetic-tiny",
     max_new_tokens=8,
-    pretraining=[
-        (
-            [
-                (corpus.draw_exercise, 48),
-                (corpus.draw_worksheet, 20),
-                (corpus.draw_few_shot, 4),
-            ],
-            1500,
-        )
-    ],
-    finetuning=[([(corpus.draw_plain_turn, 64), (corpus.draw_few_shot_turn, 20)], 2200)],
+    pretraining=(
+        [
+            (corpus.draw_exercise, 48),
+            (corpus.draw_worksheet, 20),
+            (corpus.draw_few_shot, 4),
+        ],
+        1500,
+    ),
+    finetuning=([(corpus.draw_plain_turn, 64), (corpus.draw_few_shot_turn, 20)], 2200),
     draw_solved=corpus.draw_solved,
 )
 

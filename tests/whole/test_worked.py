@@ -92,13 +92,13 @@ def test_a_probe_asks_as_the_training_text_does(name):
 
 def test_both_checkpoints_are_made_and_scored(tmp_path, capsys):
     """One step of each phase on few texts, and completions of one token."""
-    (documents, _), *_ = FAMILY.pretraining
-    (turns, _), *_ = FAMILY.finetuning
+    documents, _ = FAMILY.pretraining
+    turns, _ = FAMILY.finetuning
     family = FAMILY._replace(
         folder=tmp_path,
         max_new_tokens=1,
-        pretraining=[([(draw, 1) for draw, _ in documents], 2)],
-        finetuning=[([(draw, 1) for draw, _ in turns], 2)],
+        pretraining=([(draw, 1) for draw, _ in documents], 2),
+        finetuning=([(draw, 1) for draw, _ in turns], 2),
     )
     make(family, seed=0)
     print_scores(family, samples=2, seed=0)
