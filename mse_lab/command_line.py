@@ -169,6 +169,24 @@ def _take_along(one: Parser) -> None:
     _take_results(one)
 
 
+def _take_study(one: Parser) -> None:
+    one.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
+    _take_settings(one)
+    _take_results(one)
+    text = "the main grid alone, 3 seeds of 60 steps"
+    one.add_argument("--quick", action="store_true", help=text)
+    text = "runs at a time, by default 1"
+    one.add_argument("--processes", type=processes, default=1, metavar="N", help=text)
+    one.add_argument("--fresh", action="store_true", help="start over")
+    instead = one.add_mutually_exclusive_group()
+    text = "say what it will take"
+    instead.add_argument("--dry-run", action="store_true", help=text)
+    text = "train nothing; judge and draw the runs that are done"
+    instead.add_argument("--so-far", action="store_true", help=text)
+    text = "train one run, such as main-G8-seed0, once more; keep its checkpoints"
+    instead.add_argument("--save", metavar="RUN", help=text)
+
+
 def _take_run(one: Parser, name: str, nargs: str | None = None) -> None:
     help = "a folder of results, or a probe's name or file"
     run = one.add_argument(name, nargs=nargs, type=finished, metavar="RUN", help=help)
@@ -209,16 +227,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     _take_probes(one)
     one.add_argument("--json", action="store_true", help="for programs")
-    one = command("train", "a study: does the predicted group size train best?")
-    one.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
-    _take_settings(one)
-    _take_results(one)
-    text = "the main grid alone, 3 seeds of 60 steps"
-    one.add_argument("--quick", action="store_true", help=text)
-    text = "runs at a time, by default 1"
-    one.add_argument("--processes", type=processes, default=1, metavar="N", help=text)
-    one.add_argument("--dry-run", action="store_true", help="say what it will take")
-    one.add_argument("--fresh", action="store_true", help="start over")
+    _take_study(command("train", "a study: does the predicted group size train best?"))
     one = command("figure", "Figure 4 from finished runs")
     _take_run(one, "runs", "*")
     _take_file(one, ".png, .pdf or .svg")

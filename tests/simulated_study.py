@@ -37,6 +37,7 @@ def simulate(seeds=12):
     rng = np.random.default_rng(0)
     rows = [
         {"arm": arm.name, "group_size": size, "seed": seed, "step": step,
+         "digest": arm.digest,
          "value": _mean_reward(arm.name, size) + 0.02 * rng.standard_normal()}
         for arm in arms_of(STUDY) for seed in range(seeds)
         for size in arm.training.group_sizes for step in STEPS

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,7 +24,8 @@ from mse_lab.probe.probe_files import STUDIES, SUFFIXES, assign, parse_as
 from mse_lab.probe.schema import EstimatorEntry, Positive, Scale, Section, Text
 
 EXAMPLE = "probes/studies/group-size.yaml"
-MAIN = "main"
+# Names of arms that no study can give.
+MAIN, PILOT = "main", "pilot"
 
 Sizes = Annotated[list[Positive], Field(min_length=1)]
 
@@ -139,12 +139,21 @@ class Run:
         return f"{self.arm.name}-G{self.group_size}-seed{self.seed}"
 
 
+def _training(study: Study) -> Training:
+    """Take the settings of the main grid."""
+    return Training(**study.model_dump(include=set(Training.model_fields)))
+
+
 def _arm(study: Study, name: str, changes: Mapping[str, Any], source: str) -> Arm:
     where = f"{source}: arms.{shorten(name)}"
-    if fault := fault_of_text(name) or ("holds a /" if "/" in name else ""):
+    fault = fault_of_text(name) or ("holds a /" if "/" in name else "")
+    if name in (MAIN, PILOT):
+        fault = "is taken; give another"
+    if fault:
         raise InputError(f"{where}: its name {fault}")
-    base = study.model_dump(include=set(Training.model_fields))
-    training = parse_as(Training, base | dict(changes), where, EXAMPLE)
+    training = parse_as(
+        Training, _training(study).model_dump() | dict(changes), where, EXAMPLE
+    )
     if training.steps != study.steps:
         raise InputError(f"{where}: steps = {training.steps}: is of the whole study")
     return Arm(name, training, study.evaluation)
@@ -156,15 +165,32 @@ def arms_of(study: Study, source: str = "study") -> list[Arm]:
     Raises:
         InputError: An arm's keys or values cannot be used.
     """
-    every = [(MAIN, {}), *study.arms.items()]
-    return [_arm(study, name, changes, source) for name, changes in every]
+    arms = [_arm(study, name, changes, source) for name, changes in study.arms.items()]
+    return [Arm(MAIN, _training(study), study.evaluation), *arms]
 
 
 def runs_of(arms: Sequence[Arm]) -> Iterator[Run]:
-    """Yield every run, seeds outermost, so that what is there at any time is balanced."""
-    for arm in arms:
-        for seed, size in product(range(arm.training.seeds), arm.training.group_sizes):
-            yield Run(arm, size, seed)
+    """Yield every run: the main grid's, then those of all arms, seeds outermost.
+
+    So what is there at any time is balanced over group sizes and arms.
+    """
+    for together in (arms[:1], arms[1:]):
+        for seed in range(max((arm.training.seeds for arm in together), default=0)):
+            for arm in together:
+                if seed < arm.training.seeds:
+                    yield from (Run(arm, size, seed) for size in arm.training.group_sizes)
+
+
+def find_run(arms: Sequence[Arm], name: str) -> Run:
+    """Find a run by its name, such as main-G8-seed0.
+
+    Raises:
+        InputError: There is none of that name.
+    """
+    runs = {run.name: run for run in runs_of(arms)}
+    if name not in runs:
+        raise InputError(f"no run {shorten(name)}; {nearest(name, sorted(runs))}")
+    return runs[name]
 
 
 def study_file(name: str, root: Path) -> Path:

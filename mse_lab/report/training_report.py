@@ -7,7 +7,8 @@ from typing import Any
 
 from mse_lab.answers.predicted_group_size import restore_predictions
 from mse_lab.answers.training_verdict import FEWEST, TESTS, judge_study
-from mse_lab.probe.study import Study, arms_of
+from mse_lab.errors import InputError
+from mse_lab.probe.study import Study, arms_of, runs_of
 from mse_lab.report.training_figure import draw_training
 from mse_lab.results.study_files import StudyFiles
 from mse_lab.wording import plain, plain_with_interval
@@ -48,7 +49,8 @@ def study_lines(study: Study, prompts: int) -> Iterator[str]:
 
 def _said(row: Mapping[str, Any]) -> Iterator[str]:
     if row["seeds"] < FEWEST:
-        yield f"{row['seeds']} seeds at every group size; {FEWEST} are needed"
+        count = f"{row['seeds']} seed" + "s" * (row["seeds"] != 1)
+        yield f"{count} at every group size; {FEWEST} are needed"
         return
     yield f"best G = {row['best']} of {row['seeds']} seeds, among {row['set']}"
     if row["differ_p"] > 0.05:
@@ -81,7 +83,9 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
         InputError: There is no prediction, or no run.
     """
     files = StudyFiles(folder)
-    table = files.read_table()
+    table = files.read(list(runs_of(arms_of(study))))
+    if table.empty:
+        raise InputError(f"{folder}: no run is done")
     predictions = restore_predictions(files.read_prediction())
     verdict = judge_study(study, table, predictions)
     files.write_verdict(verdict)
@@ -90,4 +94,4 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
     yield from verdict_lines(verdict)
     for suffix in (".png", ".pdf"):
         draw_training(study, table, predictions, figures / f"training{suffix}")
-    yield f"{folder}: runs.csv, verdict.json; {figures}: training.png, .pdf written"
+    yield f"{folder}: verdict.json; {figures}: training.png, .pdf written"

@@ -1,7 +1,8 @@
-"""The files of a training study: a file a run, merged; the prediction; the verdict.
+"""The files of a training study: a table of its runs, one of pilots; prediction; verdict.
 
-A run's rows are written when it ends, whole or not at all, so a study that is killed goes
-on with the runs that are missing. Each row carries a digest of its arm's settings.
+A run's rows are added when it ends, and a table is written whole or not at all, so a study
+that is killed goes on with the runs that are missing. Each row carries a digest of its
+arm's settings.
 """
 
 import json
@@ -13,10 +14,13 @@ import pandas as pd
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.probe.plain_text import read_text
-from mse_lab.probe.study import Arm, Run
+from mse_lab.probe.study import PILOT, Arm, Run
 from mse_lab.results.files import write_json, write_table, write_text
 
 REMEDY = "start over with --fresh, or choose another --out"
+
+# What names a run, and so finds its rows.
+KEY = ["arm", "group_size", "seed"]
 
 
 class Constants(NamedTuple):
@@ -45,10 +49,17 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        return pd.DataFrame(columns=[*KEY, "digest"])
     try:
-        return pd.read_csv(path)
+        # An arm may be called 64, or NA.
+        table = pd.read_csv(path, dtype={"arm": str}, keep_default_na=False, na_values=[""])
+        missing = {*KEY, "step", "digest"} - set(table)
+        if missing:
+            raise ValueError(f"it has no column {min(missing)}")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({in_short(error)}); remove it") from None
+    return table
 
 
 class StudyFiles:
@@ -57,54 +68,43 @@ class StudyFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def _run(self, run: Run) -> Path:
-        return self.folder / "runs" / f"{run.name}.csv"
+    def _table_of(self, arm: Arm) -> Path:
+        return self.folder / ("pilots.csv" if arm.name == PILOT else "runs.csv")
 
     def keep(self, run: Run, rows: Sequence[Seen | Constants], seconds: float) -> None:
-        """Keep what was found along a finished run."""
+        """Add what was found along a finished run."""
         about = {
             "arm": run.arm.name,
-            "budget": run.arm.training.budget,
             "group_size": run.group_size,
             "seed": run.seed,
+            "budget": run.arm.training.budget,
         }
         table = pd.DataFrame(rows).assign(seconds=round(seconds, 1), digest=run.arm.digest)
         for place, (name, value) in enumerate(about.items()):
             table.insert(place, name, value)
-        write_table(self._run(run), table)
-
-    def is_done(self, run: Run) -> bool:
-        """Whether a run is there.
-
-        Raises:
-            InputError: It is, of other settings, or damaged.
-        """
-        path = self._run(run)
-        if not path.is_file():
-            return False
-        table, expected = _read(path), {run.arm.digest}
-        if set(table.get("digest", ())) != expected:
-            raise InputError(f"{path}: is of other settings; {REMEDY}")
-        return True
+        path = self._table_of(run.arm)
+        before = _read(path)
+        both = pd.concat([before, table]) if len(before) else table
+        write_table(path, both.sort_values([*KEY, "step"]))
 
     def read(self, runs: Sequence[Run]) -> pd.DataFrame:
-        """Read what there is of some runs, in their order."""
-        done = [_read(self._run(run)) for run in runs if self.is_done(run)]
-        return pd.concat(done, ignore_index=True) if done else pd.DataFrame()
-
-    def merge(self, runs: Sequence[Run]) -> pd.DataFrame:
-        """Write the rows of the runs that are done into one table; give it."""
-        table = self.read(runs)
-        write_table(self.folder / "runs.csv", table)
-        return table
-
-    def read_table(self) -> pd.DataFrame:
-        """Read that table.
+        """Read what there is of some runs: of pilots, or of none.
 
         Raises:
-            InputError: There is none.
+            InputError: A run is of other settings, or the table is damaged.
         """
-        return _read(self.folder / "runs.csv")
+        path = self._table_of(runs[0].arm)
+        wanted = [(run.arm.name, run.group_size, run.seed, run.arm.digest) for run in runs]
+        expected = pd.DataFrame(wanted, columns=[*KEY, "expected"])
+        found = _read(path).merge(expected, on=KEY)
+        for arm in found["arm"][found["digest"] != found["expected"]]:
+            raise InputError(f"{path}: {arm} is of other settings; {REMEDY}")
+        return found.drop(columns="expected")
+
+    def missing(self, runs: Sequence[Run]) -> list[Run]:
+        """Say which of some runs are not done; as `read`."""
+        done = set(self.read(runs)[KEY].itertuples(index=False, name=None))
+        return [run for run in runs if (run.arm.name, run.group_size, run.seed) not in done]
 
     def has_prediction(self) -> bool:
         """Whether anything has been predicted."""
@@ -141,6 +141,5 @@ class StudyFiles:
 
     def clear(self) -> None:
         """Remove all that an earlier start has left."""
-        for path in [*self.folder.glob("runs/*.csv"), *self.folder.glob("*.json")]:
-            path.unlink()
-        (self.folder / "runs.csv").unlink(missing_ok=True)
+        for name in ("runs.csv", "pilots.csv", "prediction.json", "verdict.json"):
+            (self.folder / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 from mse_lab.mse.budget import Population
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Pool, Probe
-from mse_lab.probe.study import Arm, Prediction, Run
+from mse_lab.probe.study import PILOT, Arm, Prediction, Run
 from mse_lab.results.shard import stack
 from mse_lab.results.study_files import Constants
 from mse_lab.run.in_memory import NOWHERE
@@ -26,7 +26,7 @@ FIRST_SEED = 1_000_000
 
 def pilots_of(arm: Arm, prediction: Prediction) -> list[Run]:
     """Give the pilots of the main grid, seeds outermost."""
-    pilot = Arm("pilot", arm.training, arm.evaluation, prediction)
+    pilot = Arm(PILOT, arm.training, arm.evaluation, prediction)
     seeds = range(FIRST_SEED, FIRST_SEED + prediction.seeds)
     return [Run(pilot, size, seed) for seed in seeds for size in prediction.group_sizes]
 

@@ -9,9 +9,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mse_lab.answers.predicted_group_size import predict
+from mse_lab.console import writing
 from mse_lab.probe.study import Arm, Prediction, Run, Study, arms_of, dump_study, runs_of
 from mse_lab.results.study_files import Seen, StudyFiles
 from mse_lab.run.processes import lock
@@ -39,6 +38,19 @@ def carry_out(run: Run, root: Path) -> list[Seen]:
 
     train(run, task, evaluation.steps, look)
     return seen
+
+
+def save_models(run: Run, folder: Path, root: Path) -> None:
+    """Train one run; save the model at the evaluation's steps, as trainers do."""
+    task = load_task(run.arm.training.probe, root)
+
+    def look(step: int, model: Any) -> None:
+        place = folder / f"checkpoint-{step}"
+        with writing(place):
+            model.save_pretrained(place)
+            task.policy.tokenizer.save_pretrained(place)
+
+    train(run, task, run.arm.evaluation.steps, look)
 
 
 def _timed(work: Callable[[Run], Any], run: Run) -> tuple[Any, float]:
@@ -75,7 +87,7 @@ class Bench:
 
     def complete(self, runs: Sequence[Run], work: Callable[[Run], Any], what: str) -> None:
         """Carry out the runs that are missing."""
-        todo = [run for run in runs if not self.files.is_done(run)]
+        todo = self.files.missing(runs)
         left = len(todo)
         for run, rows, seconds in _each(work, todo, self.processes):
             self.files.keep(run, rows, seconds)
@@ -89,21 +101,20 @@ class Bench:
         self.complete(pilots, work, "pilots")
         self.files.write_prediction(arm, predict(self.files.read(pilots)))
 
-    def train(self, arms: Sequence[Arm]) -> pd.DataFrame:
-        """Carry out all runs; give the table of them.
+    def train(self, arms: Sequence[Arm]) -> None:
+        """Carry out all runs.
 
         Raises:
             InputError: Nothing was predicted before, or it was for other settings.
         """
         self.files.read_prediction(arms[0])
-        runs = list(runs_of(arms))
-        self.complete(runs, partial(carry_out, root=self.root), "runs")
-        return self.files.merge(runs)
+        work = partial(carry_out, root=self.root)
+        self.complete(list(runs_of(arms)), work, "runs")
 
 
 def run_study(
     study: Study, folder: Path, root: Path, *, processes: int, fresh: bool, tell: Tell
-) -> pd.DataFrame:
+) -> None:
     """Predict, then train all arms of a study, or go on where an earlier start stopped.
 
     Raises:
@@ -117,4 +128,4 @@ def run_study(
         files.write_study(dump_study(study))
         if not files.has_prediction():
             bench.pilot(arms[0], study.prediction)
-        return bench.train(arms)
+        bench.train(arms)

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import mse_lab
-from mse_lab.cli import ROOT
+from mse_lab.command_line import ROOT
 from mse_lab.mse import regime
 from mse_lab.public_api import Result
 from mse_lab.report.drawing import colours_of, reach, save_figure

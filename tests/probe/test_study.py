@@ -93,6 +93,7 @@ def test_quick_is_the_main_grid_alone():
         ({"evaluation": {"step": [4]}}, "unknown key evaluation.step; did you mean steps?"),
         ({"arms": {"a": {"etta": 1}}}, "arms.a: unknown key etta; did you mean eta?"),
         ({"arms": {"a/b": {}}}, "arms.a/b: its name holds a /"),
+        ({"arms": {"pilot": {}}}, "arms.pilot: its name is taken; give another"),
         ({"arms": {"a": {"steps": 2}}}, "arms.a: steps = 2: is of the whole study"),
         ({"group_sizes": [3]}, "group_sizes: 3 does not divide the budget, 128"),
         ({"group_sizes": [2, 2]}, "a size stands twice"),

@@ -2,12 +2,11 @@
 
 import math
 
-import pandas as pd
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.study import Study, arms_of, runs_of
-from mse_lab.results.study_files import Seen, StudyFiles
+from mse_lab.probe.study import PILOT, Arm, Study, arms_of, runs_of
+from mse_lab.results.study_files import Constants, Seen, StudyFiles
 
 STUDY = Study(probe="x", seeds=2, group_sizes=[2, 4])
 [MAIN] = arms_of(STUDY)
@@ -22,27 +21,55 @@ def files(tmp_path):
 
 
 def test_a_run_is_read_back(files):
-    assert files.is_done(FIRST)
-    assert not any(files.is_done(run) for run in OTHERS)
-    table = files.merge([FIRST, *OTHERS])
+    assert files.missing([FIRST, *OTHERS]) == OTHERS
+    table = files.read([FIRST, *OTHERS])
     assert table["value"].tolist() == [0.5, 0.75]
     assert table["held_out"].isna().tolist() == [True, False]
     assert set(table["group_size"]) == {2}
-    pd.testing.assert_frame_equal(files.read_table(), table)
+    assert files.read(OTHERS).empty
+
+
+def test_runs_lie_in_order_whenever_they_ended(files):
+    """And what is kept of one changes nothing of another."""
+    for run in reversed(OTHERS):
+        files.keep(run, [Seen(100, 1 / 3, math.nan)], seconds=1)
+    table = files.read([FIRST, *OTHERS])
+    assert list(zip(table["group_size"], table["seed"], table["step"], strict=True)) == [
+        (2, 0, 50), (2, 0, 100), (2, 1, 100), (4, 0, 100), (4, 1, 100)
+    ]  # fmt: skip
+    assert table["value"].tolist() == [0.5, 0.75, *[0.3333333333] * 3]
+    assert not files.missing([FIRST, *OTHERS])
+
+
+@pytest.mark.parametrize("name", ["64", "NA", "1e3"])
+def test_an_arm_keeps_its_name(files, name):
+    arms = arms_of(STUDY.model_copy(update={"arms": {name: {"eta": 1.0}}}))
+    runs = list(runs_of(arms[1:]))
+    files.keep(runs[0], [Seen(100, 0.5, math.nan)], seconds=1)
+    assert files.missing(runs) == runs[1:]
+    assert files.read(runs)["arm"].tolist() == [name]
+
+
+def test_pilots_are_kept_apart(files):
+    before = (files.folder / "runs.csv").read_bytes()
+    pilot = Arm(PILOT, MAIN.training, MAIN.evaluation, STUDY.prediction)
+    pilots = list(runs_of([pilot]))
+    files.keep(pilots[0], [Constants(0, 1.0, 2.0, 3.0)], seconds=1)
+    assert files.missing(pilots) == pilots[1:]
+    assert files.read(pilots)["pairs"].tolist() == [3.0]
+    assert (files.folder / "runs.csv").read_bytes() == before
 
 
 def test_a_run_of_other_settings_is_refused(files):
     [other] = arms_of(STUDY.model_copy(update={"eta": 1.0}))
     with pytest.raises(InputError, match="is of other settings; start over with --fresh"):
-        files.is_done(next(runs_of([other])))
+        files.missing(list(runs_of([other])))
 
 
-def test_a_damaged_run_is_named(files):
-    path = files.folder / "runs/main-G2-seed0.csv"
-    path.write_bytes(b"")
-    with pytest.raises(
-        InputError, match=r"main-G2-seed0.csv: cannot be read .*; remove it"
-    ):
+@pytest.mark.parametrize("content", [b"", b"arm,seed\n"], ids=["nothing", "columns"])
+def test_a_damaged_table_is_named(files, content):
+    (files.folder / "runs.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"runs.csv: cannot be read .*; remove it"):
         files.read([FIRST])
 
 
@@ -58,6 +85,5 @@ def test_a_prediction_is_of_its_settings(files):
 
 def test_fresh_leaves_nothing(files):
     files.write_prediction(MAIN, {})
-    files.merge([FIRST])
     files.clear()
     assert not [path for path in files.folder.rglob("*") if path.is_file()]

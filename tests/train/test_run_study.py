@@ -1,11 +1,11 @@
 """A study from end to end, of three steps: predicted first, killed, gone on, judged."""
 
 import json
-import shutil
 
 import pandas as pd
 import pytest
 import yaml
+from transformers import AutoModelForCausalLM
 
 import run_mse
 
@@ -14,6 +14,7 @@ pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
 from mse_lab.errors import InputError
 from mse_lab.probe.study import load_study
 from mse_lab.train import run_study as studies
+from mse_lab.train.task import load_task
 
 STUDY = {
     "budget": 8,
@@ -51,8 +52,8 @@ def kill_after(monkeypatch, name, count):
     return done
 
 
-def train(study, out):
-    return run_mse.main(["train", str(study), "--out", str(out)])
+def train(study, out, *words):
+    return run_mse.main(["train", str(study), "--out", str(out), *words])
 
 
 def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
@@ -63,7 +64,11 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
         assert train(study, tmp_path / "out") != 0
     folder = tmp_path / "out/short"
     predicted = (folder / "prediction.json").read_bytes()
-    assert len(list((folder / "runs").glob("main-*"))) == 2
+    # What has run so far is judged, and nothing is trained.
+    capsys.readouterr()
+    assert train(study, tmp_path / "out", "--so-far") == 0
+    assert "1 seed at every group size; 3 are needed" in capsys.readouterr().out
+    assert len(pd.read_csv(folder / "runs.csv")) == 2 * 2
     done = kill_after(monkeypatch, "carry_out", 99)
     assert train(study, tmp_path / "out") == 0
     assert done == ["main-G8-seed0", "main-G2-seed1", "main-G4-seed1", "main-G8-seed1"]
@@ -75,18 +80,26 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     assert [row["step"] for row in verdict["steps"]] == [1, 3]
     assert (folder / "training.png").stat().st_size > 0
     # What is run again alone, in a process that has trained others, is the same.
-    (folder / "runs/main-G4-seed0.csv").rename(tmp_path / "first.csv")
+    lost = (table["group_size"] == 4) & (table["seed"] == 0)
+    table[~lost].to_csv(folder / "runs.csv", index=False)
     assert train(study, tmp_path / "out") == 0
-    again = pd.read_csv(folder / "runs/main-G4-seed0.csv").drop(columns="seconds")
-    first = pd.read_csv(tmp_path / "first.csv").drop(columns="seconds")
-    pd.testing.assert_frame_equal(again, first)
+    again = pd.read_csv(folder / "runs.csv").drop(columns="seconds")
+    pd.testing.assert_frame_equal(again, table.drop(columns="seconds"))
+    # A run is kept along its way, for `along`: the same model at the same steps.
+    capsys.readouterr()
+    assert train(study, tmp_path / "out", "--save", "main-G4-seed0") == 0
+    place = folder / "checkpoints/main-G4-seed0"
+    assert f"--checkpoints '{place}/checkpoint-*'" in capsys.readouterr().out
+    task = load_task(yaml.safe_load(study.read_text())["probe"], tmp_path)
+    for step, value in table[lost][["step", "value"]].to_numpy():
+        task.follow(AutoModelForCausalLM.from_pretrained(place / f"checkpoint-{step:.0f}"))
+        assert task.mean_reward(16) == pytest.approx(value, abs=1e-9)
     # Other settings are refused, and so are runs without a prediction.
     capsys.readouterr()
     changed = ["train", str(study), "--out", str(tmp_path / "out"), "--set", "eta=0.5"]
     assert run_mse.main(changed) == 2
     assert "is of other settings; start over with --fresh" in capsys.readouterr().err
     (folder / "prediction.json").unlink()
-    shutil.rmtree(folder / "runs")
     bench = studies.Bench(studies.StudyFiles(folder), tmp_path, 1, print)
     with pytest.raises(InputError, match=r"made before anything is trained"):
         bench.train(studies.arms_of(load_study(study)))
@@ -100,11 +113,15 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
         (["--set", "estimator=oracle"], "oracle looks at what no training knows"),
         (["--set", "group_sizes=[1, 2]"], "grpo needs groups of 2 or more"),
         (["--set", "probe=tiny/bas"], "no probe tiny/bas; did you mean tiny/base?"),
+        (
+            ["--save", "main-G4-seed99"],
+            "no run main-G4-seed99; did you mean main-G4-seed9?",
+        ),
         (["--processes", "0"], "'0' is no number of processes; give one from 1"),
     ],
 )
 def test_wrong_input_is_one_line(refused, words, said):
-    assert said in refused("train", "group-size", *words, "--dry-run")
+    assert said in refused("train", "group-size", *words)
 
 
 def test_what_the_papers_setting_takes_is_said_without_its_model(capsys):
