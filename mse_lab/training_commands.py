@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def train(arguments: argparse.Namespace) -> int:
     """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
-    from mse_lab.probe.probe_files import SUFFIXES
+    from mse_lab.probe.probe_files import SUFFIXES, probe_file
     from mse_lab.probe.study import arms_of, load_study, study_file
     from mse_lab.report.training_report import write_training
     from mse_lab.train.trained_estimator import trained_estimator
@@ -28,6 +28,7 @@ def train(arguments: argparse.Namespace) -> int:
     path = study_file(arguments.study, ROOT)
     study = load_study(path, arguments.set, quick=arguments.quick)
     for arm in arms_of(study):
+        probe_file(arm.training.probe, ROOT)
         trained_estimator(arm.training)
     folder = arguments.out / (path.stem + "-quick" * arguments.quick)
     if arguments.dry_run:

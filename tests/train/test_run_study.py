@@ -120,8 +120,10 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
         (["--processes", "0"], "'0' is no number of processes; give one from 1"),
     ],
 )
-def test_wrong_input_is_one_line(refused, words, said):
-    assert said in refused("train", "group-size", *words)
+def test_wrong_input_is_one_line_and_leaves_nothing(refused, tmp_path, words, said):
+    out = tmp_path / "out"
+    assert said in refused("train", "group-size", *words, "--out", str(out))
+    assert not out.exists()
 
 
 def test_what_the_papers_setting_takes_is_said_without_its_model(capsys):
