@@ -14,6 +14,9 @@ import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
+import run_mse
+from mse_lab.policy import sampling
+from mse_lab.results import tables
 from mse_lab.results.records import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +40,23 @@ def execute(*words, **options):
     )
 
 
+@pytest.fixture
+def carry_out(capsys):
+    """Return a function that runs a command in this process and gives what it printed.
+
+    A process of its own imports torch: what needs none does without.
+    """
+
+    def attempt(*words):
+        capsys.readouterr()
+        status = run_mse.main([*map(str, words)])
+        printed = capsys.readouterr()
+        assert status == 0, printed.err
+        return printed.out
+
+    return attempt
+
+
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     """An uninterrupted small run of tiny/base, from another working folder."""
@@ -55,41 +75,36 @@ def test_smoke_run(smoke):
     assert "FAILED" not in done.stdout
 
 
-def test_a_finished_run_is_left_as_it_is(smoke):
+def test_a_finished_run_is_left_as_it_is(smoke, carry_out):
     out, _ = smoke
     before = (out / "tiny/base/mse.csv").stat().st_mtime_ns
-    again = execute("run", "tiny/base", *SMOKE, "--out", out)
-    assert again.returncode == 0
-    assert "finished before" in again.stdout
+    assert "finished before" in carry_out("run", "tiny/base", *SMOKE, "--out", out)
     assert (out / "tiny/base/mse.csv").stat().st_mtime_ns == before
 
 
-def test_figure_from_finished_runs(smoke, tmp_path):
+def test_figure_from_finished_runs(smoke, carry_out, tmp_path):
     out, _ = smoke
     for suffix in ("png", "pdf", "svg"):
-        drawn = execute("figure", out / "tiny/base", "--out", tmp_path / f"f.{suffix}")
-        assert drawn.returncode == 0, drawn.stderr
+        carry_out("figure", out / "tiny/base", "--out", tmp_path / f"f.{suffix}")
         assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
 
 
-def test_companion_where_there_are_further_estimators(write_probe, tmp_path):
+def test_companion_where_there_are_further_estimators(write_probe, carry_out, tmp_path):
     path, out = write_probe(estimators=["grpo", "grpo-std"]), tmp_path / "out"
-    assert execute("run", path, "--out", out).returncode == 0
-    drawn = execute("figure", out / "small", "--out", tmp_path / "f.png")
-    assert drawn.returncode == 0, drawn.stderr
+    carry_out("run", path, "--out", out)
+    carry_out("figure", out / "small", "--out", tmp_path / "f.png")
     assert (tmp_path / "f-scale-free.png").stat().st_size > 5000
 
 
-def test_list_says_what_stands(smoke):
+def test_list_says_what_stands(smoke, carry_out):
     out, _ = smoke
-    listed = execute("list", "--out", out)
-    lines = {line.split()[0]: line for line in listed.stdout.splitlines()}
+    listed = carry_out("list", "--out", out)
+    lines = {line.split()[0]: line for line in listed.splitlines()}
     assert "another configuration" in lines["tiny/base"]
     assert "not run" in lines["tiny/icl"]
 
 
-def test_answers_from_a_finished_run(smoke, tmp_path):
-    """Claims, advice and report need no model and no torch."""
+def test_answers_from_a_finished_run(smoke, carry_out, tmp_path):
     folder = tmp_path / "base"
     shutil.copytree(smoke[0] / "tiny/base", folder)
     for word, written in (
@@ -97,9 +112,7 @@ def test_answers_from_a_finished_run(smoke, tmp_path):
         ("advise", ["advice.csv", "advice.md", "advice.png", "advice.pdf"]),
         ("report", ["report.html"]),
     ):
-        done = execute(word, folder)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout
+        assert carry_out(word, folder)
         assert all((folder / name).stat().st_size for name in written)
 
 
@@ -113,14 +126,13 @@ def test_answers_need_more_than_tables(refused):
     assert "without pools.npz nothing is known but --at 2,4,8" in with_at
 
 
-def test_advice_from_tables_that_are_committed(tmp_path):
+def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
     for name in ("base", "instruct", "icl"):
         shutil.copytree(ROOT / "results/tiny" / name, tmp_path / name)
         (tmp_path / name / "pools.npz").unlink(missing_ok=True)
-        done = execute("advise", tmp_path / name)
-        assert done.returncode == 0, done.stderr
-        assert "Set num_generations to 4; between " in done.stdout
-        assert "advice.md" in done.stdout
+        said = carry_out("advise", tmp_path / name)
+        assert "Set num_generations to 4; between " in said
+        assert "advice.md" in said
 
 
 def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
@@ -147,38 +159,35 @@ def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
         assert (tmp_path / "tiny/base" / name).read_bytes() == expected
 
 
-def test_another_configuration_is_told_apart(smoke, tmp_path):
+def test_another_configuration_is_told_apart(smoke, refused, tmp_path):
     out = tmp_path / "copy"
     shutil.copytree(smoke[0], out)
-    other = execute("run", "tiny/base", *SMOKE, "--set", "seed=1", "--out", out)
-    assert other.returncode == 2
-    assert "seed is 0 there, 1 here" in other.stderr
+    words = ("run", "tiny/base", *SMOKE, "--set", "seed=1", "--out", out)
+    assert "seed is 0 there, 1 here" in refused(*words)
     assert (out / "tiny/base/mse.csv").exists()
 
 
-def test_a_failed_check_ends_with_1_after_writing(write_probe, tmp_path):
-    """A reward module that makes the sampler lie stands for anything unforeseen."""
-    (tmp_path / "lying.py").write_text(
-        "from mse_lab.policy import sampling\n"
-        "honest = sampling.next_log_probabilities\n"
-        "def warped(*given):\n"
-        "    log_probs = honest(*given)\n"
-        "    worst = log_probs.argmin(-1, keepdim=True)\n"
-        "    return log_probs.scatter(-1, worst, -1e9).log_softmax(-1)\n"
-        "sampling.next_log_probabilities = warped\n"
-        "def reward(text, prompt):\n"
-        "    return float(len(text) % 2)\n"
-    )
-    path = write_probe(reward="lying:reward")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = execute("run", path, "--out", tmp_path / "out", env=environment)
-    assert done.returncode == 1
-    assert "FAILED" in done.stderr
+def test_a_failed_check_ends_with_1_after_writing(
+    write_probe, tmp_path, monkeypatch, capsys
+):
+    """A sampler that never draws the least likely token stands for anything unforeseen."""
+    honest = sampling.next_log_probabilities
+
+    def warped(*given):
+        log_probs = honest(*given)
+        worst = log_probs.argmin(-1, keepdim=True)
+        return log_probs.scatter(-1, worst, -1e9).log_softmax(-1)
+
+    words = ["run", str(write_probe()), "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patched:
+        patched.setattr(sampling, "next_log_probabilities", warped)
+        assert run_mse.main(words) == 1
+    assert "FAILED" in capsys.readouterr().err
     folder = tmp_path / "out/small"
     assert not json.loads((folder / "checks.json").read_text())["ok"]
     assert (folder / "mse.csv").exists()
-    again = execute("run", path, "--out", tmp_path / "out", env=environment)
-    assert again.returncode == 1
+    # So it is found, and told again.
+    assert run_mse.main(words) == 1
 
 
 BAD = {
@@ -303,20 +312,22 @@ def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
     assert "its logits are not numbers" in refused("run", path, "--out", tmp_path / "o")
 
 
-def test_changed_prompts_are_noticed(write_probe, tmp_path, refused):
+def test_changed_prompts_are_noticed(write_probe, tmp_path, carry_out, refused):
     path, out = write_probe(), tmp_path / "out"
-    assert execute("run", path, "--out", out).returncode == 0
+    carry_out("run", path, "--out", out)
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text(prompts.read_text().replace('"answer": 2', '"answer": 1', 1))
     assert "its prompts have changed" in refused("run", path, "--out", out)
 
 
-def test_a_changed_checkpoint_is_noticed(write_probe, tmp_path, refused, checkpoint):
+def test_a_changed_checkpoint_is_noticed(
+    write_probe, tmp_path, carry_out, refused, checkpoint
+):
     """At the same path, in a finished run as in one that was interrupted."""
     folder, out = tmp_path / "model", tmp_path / "out"
     shutil.copytree(checkpoint, folder)
     path = write_probe(model={"path": str(folder), "device": "cpu"})
-    assert execute("run", path, "--out", out).returncode == 0
+    carry_out("run", path, "--out", out)
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][0] += 1
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -326,15 +337,15 @@ def test_a_changed_checkpoint_is_noticed(write_probe, tmp_path, refused, checkpo
 
 
 def test_fresh_drops_nothing_before_the_model_is_known_to_load(
-    write_probe, tmp_path, refused, checkpoint
+    write_probe, tmp_path, carry_out, refused
 ):
     path, out = write_probe(), tmp_path / "out"
-    assert execute("run", path, "--out", out).returncode == 0
+    carry_out("run", path, "--out", out)
     before = (out / "small/mse.csv").read_bytes()
     words = ("run", path, "--out", out, "--fresh")
     assert "no config.json" in refused(*words, "--set", f"model.path={tmp_path}")
     assert (out / "small/mse.csv").read_bytes() == before
-    assert execute(*words, "--set", "seed=3").returncode == 0
+    carry_out(*words, "--set", "seed=3")
     assert (out / "small/mse.csv").read_bytes() != before
 
 
@@ -342,9 +353,6 @@ def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
     write_probe, tmp_path, monkeypatch
 ):
     """Old tables beside new raw results must not pass for a finished run."""
-    import run_mse
-    from mse_lab.results import tables
-
     path, out = write_probe(), tmp_path / "out"
     words = ["run", str(path), "--out", str(out)]
     assert run_mse.main(words) == 0
