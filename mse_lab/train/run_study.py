@@ -1,11 +1,8 @@
 """A study: pilots -> prediction -> runs, each kept when it ends; a kill loses one run."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from mse_lab.run.processes import lock
 from mse_lab.train.pilots import pilots_of, run_pilot
 from mse_lab.train.task import load_task, with_prompts
 from mse_lab.train.trainer import train
+from mse_lab.train.workers import each
 
 Tell = Callable[[str], None]
 
@@ -53,29 +51,6 @@ def save_models(run: Run, folder: Path, root: Path) -> None:
     train(run, task, run.arm.evaluation.steps, look)
 
 
-def _timed(work: Callable[[Run], Any], run: Run) -> tuple[Any, float]:
-    began = time.monotonic()
-    return work(run), time.monotonic() - began
-
-
-def _each(
-    work: Callable[[Run], Any], todo: Sequence[Run], processes: int
-) -> Iterator[tuple[Run, Any, float]]:
-    """Carry out runs, in their order, so many at a time; yield each as it ends."""
-    if processes == 1:
-        for run in todo:
-            yield run, *_timed(work, run)
-        return
-    # Spawned, not forked: torch has threads. What is not begun is dropped on an error.
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
-    try:
-        pending = {pool.submit(_timed, work, run): run for run in todo}
-        for done in as_completed(pending):
-            yield pending[done], *done.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
 @dataclass(frozen=True)
 class Bench:
     """Where a study's runs are kept, how many are carried out at once, and who is told."""
@@ -89,7 +64,7 @@ class Bench:
         """Carry out the runs that are missing."""
         todo = self.files.missing(runs)
         left = len(todo)
-        for run, rows, seconds in _each(work, todo, self.processes):
+        for run, rows, seconds in each(work, todo, self.processes):
             self.files.keep(run, rows, seconds)
             left -= 1
             self.tell(f"{run.name}: {seconds:.0f} s; {left} {what} left")

@@ -1,0 +1,45 @@
+"""Work that is carried out in order, so many pieces at a time, each told when it ends."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TypeVar
+
+from mse_lab.errors import InputError
+
+One = TypeVar("One")
+Found = TypeVar("Found")
+
+
+def _timed(work: Callable[[One], Found], one: One) -> tuple[Found, float]:
+    began = time.monotonic()
+    return work(one), time.monotonic() - began
+
+
+def each(
+    work: Callable[[One], Found], todo: Sequence[One], processes: int
+) -> Iterator[tuple[One, Found, float]]:
+    """Work on each; yield it, what was found, and the seconds, as each ends.
+
+    Raises:
+        InputError: A process was killed from outside.
+    """
+    if processes == 1:
+        for one in todo:
+            yield one, *_timed(work, one)
+        return
+    # Spawned, not forked: torch has threads. What is not begun is dropped on an error.
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        pending = {pool.submit(_timed, work, one): one for one in todo}
+        for done in as_completed(pending):
+            yield pending[done], *done.result()
+    except BrokenProcessPool:
+        raise InputError(
+            f"--processes {processes}: one of them was killed, perhaps for lack of memory; "
+            "the same command goes on, fewer need less"
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

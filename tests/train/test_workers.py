@@ -1,0 +1,32 @@
+"""Workers: everything once, in order; errors are told, and lose nothing that was done."""
+
+import math
+import os
+
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.train.workers import each
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_is_done_once(processes):
+    todo = [4.0, 1.0, 9.0]
+    done = list(each(math.sqrt, todo, processes))
+    assert sorted((one, found) for one, found, _ in done) == [(1, 1), (4, 2), (9, 3)]
+    assert all(seconds >= 0 for *_, seconds in done)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_is_that_of_the_work(processes):
+    """What ends before it is yielded."""
+    done = each(math.sqrt, [1.0, -1.0], processes)
+    if processes == 1:
+        assert next(done)[:2] == (1, 1)
+    with pytest.raises(ValueError, match=r"domain error|nonnegative"):
+        list(done)
+
+
+def test_a_killed_process_is_one_line():
+    with pytest.raises(InputError, match="--processes 2: one of them was killed, perhaps"):
+        list(each(os._exit, [9], 2))
