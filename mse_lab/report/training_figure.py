@@ -64,7 +64,7 @@ def _draw_against_error(
     best = curve.sizes[np.argmin(error)]
     for size, x, y in zip(curve.sizes, relative, curve.means, strict=True):
         # Sizes on either side of the best may have one N MSE.
-        side = (-3, -9, "right") if size < best else (3, 4, "left")
+        side = (0, -11, "center") if size < best else (3, 4, "left")
         place: dict[str, Any] = {"xytext": side[:2], "textcoords": "offset points"}
         axes.annotate(f"{size:.0f}", (x, y), ha=side[2], fontsize=7.5, **place)
     axes.margins(x=0.08)

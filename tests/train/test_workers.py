@@ -30,3 +30,14 @@ def test_an_error_is_that_of_the_work(processes):
 def test_a_killed_process_is_one_line():
     with pytest.raises(InputError, match="--processes 2: one of them was killed, perhaps"):
         list(each(os._exit, [9], 2))
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("3", "3")])
+def test_processes_share_the_cores_unless_told_otherwise(monkeypatch, given, found):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    many = 10 * (os.cpu_count() or 1)
+    assert [threads for _, threads, _ in each(os.getenv, ["OMP_NUM_THREADS"], many)] == [
+        found
+    ]
