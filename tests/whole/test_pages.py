@@ -76,8 +76,15 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 
-# Of a model that is fetched, and by several processes, which another test starts.
-ONLY_READ = ("qwen/instruct", "gsm8k/qwen-instruct", "PROBE")
+# Of a model that is fetched, by several processes, which other tests start, or of minutes.
+ONLY_READ = (
+    "qwen/instruct",
+    "gsm8k/qwen-instruct",
+    "PROBE",
+    "--save",
+    "along",
+    "--processes",
+)
 
 # What makes them short.
 SETTINGS = [
@@ -131,6 +138,12 @@ def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
     printed = advice_text(advice).splitlines()
     assert len(lines) > 10
     assert [line for line in printed if line in lines] == lines
+
+
+def test_the_screen_of_a_training_run_is_the_committed_one():
+    written = (ROOT / "results/tiny/base/along/along.txt").read_text().splitlines()
+    assert len(written) > 15
+    assert "\n".join(f"    {line}".rstrip() for line in written) in RESULTS
 
 
 def test_the_commands_are_found():
