@@ -141,7 +141,7 @@ def compose_training(
         figure,
         len(steps) + 2,
         title=f"{study.probe}, N = {study.budget}, eta = {study.eta:g}, "
-        f"{seeds} seeds; step {steps[-1]} in the table",
+        f"{seeds} seeds; below, step {steps[-1]} with {study.level:.0%} intervals",
         fontsize=8.5,
         title_fontsize=8.5,
         handlelength=1.4,

@@ -1,0 +1,55 @@
+"""The committed training studies: their verdicts are those of their runs."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mse_lab.answers.predicted_group_size import predict, restore_predictions
+from mse_lab.answers.training_verdict import judge_study
+from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
+from mse_lab.results.study_files import StudyFiles
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/prediction.json"))
+
+
+@pytest.fixture(params=COMMITTED, ids=lambda folder: folder.name)
+def committed(request):
+    """A study as the project ships it, and its files."""
+    folder = request.param
+    return load_study(study_file(folder.name, ROOT)), StudyFiles(folder)
+
+
+def test_the_runs_are_of_the_settings_that_ship(committed):
+    study, files = committed
+    assert load_study(files.folder / "study.yaml") == study
+    runs = list(runs_of(arms_of(study)))
+    assert not files.read(runs).empty
+
+
+def test_the_prediction_is_that_of_the_pilots(committed):
+    _, files = committed
+    written = files.read_prediction()
+    del written["digest"]
+    found = predict(pd.read_csv(files.folder / "pilots.csv"))
+    assert approximate(found) == written
+
+
+def test_the_verdict_is_that_of_the_runs(committed):
+    study, files = committed
+    predictions = restore_predictions(files.read_prediction(arms_of(study)[0]))
+    found = judge_study(study, files.read(list(runs_of(arms_of(study)))), predictions)
+    written = json.loads((files.folder / "verdict.json").read_text())
+    assert approximate(found) == written
+
+
+def approximate(value):
+    """Let what JSON is made of be compared to six digits of its numbers."""
+    if isinstance(value, dict):
+        return {key: approximate(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [approximate(one) for one in value]
+    inexact = isinstance(value, float)
+    return pytest.approx(value, rel=1e-6, abs=1e-9, nan_ok=True) if inexact else value
