@@ -1,10 +1,12 @@
-"""The figure of a training study: J against G, J against the predicted N MSE, Table 2.
+"""The figure of a training study: J against G, and against what was predicted; Table 2.
 
 Above, for each evaluation step of the main grid: means over seeds with 95% bands, the best
-group size ringed; the predicted one dashed, its interval shaded. Below, Table 2's form: the
-last step's J of every budget and group size, the best of a row in bold.
+group size ringed; the predicted one dashed, its interval shaded. Beside them the last step
+of the other arms. Below, Table 2's form: the last step's J of every budget and group size,
+the best of a row in bold.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ from mse_lab.report.drawing import (
     draw_line,
     legend_above,
     name_sizes,
+    reach,
     save_figure,
+    styles_of,
 )
 
 RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 10, "mfc": "none", "mew": 1.3}
@@ -84,6 +88,39 @@ def _budgets(study: Study, table: pd.DataFrame) -> list[Arm]:
     return sorted(alike, key=lambda arm: arm.training.budget)
 
 
+def _others(study: Study, table: pd.DataFrame) -> dict[str, Curve]:
+    """Take the last step of the arms that differ from the main grid in more than N."""
+    known = {arm.name for arm in _budgets(study, table)}
+    curves = {
+        arm.name: curve_of(table, arm.name, study.steps)
+        for arm in arms_of(study)
+        if arm.name not in known
+    }
+    return {name: curve for name, curve in curves.items() if len(curve.values_SG)}
+
+
+def _draw_others(axes: Axes, others: Mapping[str, Curve], level: float) -> None:
+    """Draw the arms, means with their intervals, side by side at each group size."""
+    styles, drawn = styles_of(others), []
+    for place, (name, curve) in enumerate(others.items()):
+        means, (colour, mark, _, _) = _means(curve, level), styles[name]
+        one = axes.errorbar(
+            curve.sizes * 2 ** (0.05 * (place - (len(others) - 1) / 2)),
+            means[:, 0],
+            np.nan_to_num(reach(means)),
+            color=colour,
+            marker=mark,
+            ms=3.5,
+            lw=0.9,
+        )
+        drawn.append(one)
+    axes.set_xscale("log", base=2)
+    sizes = {int(size) for curve in others.values() for size in curve.sizes}
+    name_sizes(axes, sorted(sizes))
+    axes.set(xlabel="Group size G", title="Other arms, last step")
+    axes.legend(drawn, list(others), loc="lower left", fontsize=7, handlelength=1.4)
+
+
 def table_2(
     study: Study, table: pd.DataFrame
 ) -> tuple[list[str], list[int], list[list[str]], list[int]]:
@@ -95,7 +132,7 @@ def table_2(
         if not len(curve.values_SG):
             continue
         found = {
-            int(size): f"{value:.3f} ± {high - value:.3f}"
+            int(size): f"{value:.3f}" + f" ± {high - value:.3f}" * math.isfinite(high)
             for size, (value, _, high) in zip(
                 curve.sizes, _means(curve, study.level), strict=True
             )
@@ -127,14 +164,17 @@ def compose_training(
     """Compose the figure of what has run of a study; bands need two seeds."""
     steps: Sequence[int] = study.evaluation.steps
     curves = {step: curve_of(table, MAIN, step) for step in steps}
-    rows = len(_budgets(study, table)) + 1
+    others = _others(study, table)
+    rows, panels = len(_budgets(study, table)) + 1, 2 + bool(others)
     height = 0.25 * rows
-    figure = Figure(figsize=(7.2, 3.5 + height), layout="constrained")
-    grid = figure.add_gridspec(2, 2, height_ratios=[3.0, height])
+    figure = Figure(figsize=(3.6 * panels, 3.5 + height), layout="constrained")
+    grid = figure.add_gridspec(2, panels, height_ratios=[3.0, height])
     left = figure.add_subplot(grid[0, 0])
     right = figure.add_subplot(grid[0, 1], sharey=left)
     _draw_curves(left, curves, predictions[steps[-1]], study.level)
     _draw_against_error(right, curves, predictions)
+    if others:
+        _draw_others(figure.add_subplot(grid[0, 2], sharey=left), others, study.level)
     _draw_table(figure.add_subplot(grid[1, :]), study, table)
     seeds = len(curves[steps[-1]].values_SG)
     legend_above(

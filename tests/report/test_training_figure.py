@@ -1,5 +1,7 @@
 """The figure: rings at the best group sizes, the prediction, and Table 2's form."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,18 @@ def test_j_falls_with_the_predicted_error(figure):
     assert line.get_ydata()[0] - line.get_ydata()[-1] > 0.2
 
 
+def test_other_arms_stand_beside(figure):
+    """In their panel and not in Table 2; each where its runs ended, by the table."""
+    axes, table = figure.axes[2], simulate()
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["small-step", "vanilla", "better"]
+    for handle, label in zip(axes.containers, labels, strict=True):
+        last = table[(table["arm"] == label) & (table["step"] == 10)]
+        means = last.groupby("group_size")["value"].mean()
+        np.testing.assert_allclose(handle[0].get_ydata(), means)
+        assert handle[0].get_xdata() == pytest.approx(means.index, rel=0.06)
+
+
 def test_table_2_has_a_row_for_each_budget():
     names, sizes, cells, best = table_2(STUDY, simulate())
     assert names == ["N = 64", "N = 128"]
@@ -45,4 +59,14 @@ def test_table_2_has_a_row_for_each_budget():
 
 
 def test_one_seed_can_be_drawn():
+    """Without the interval that one seed does not have."""
     compose_training(STUDY, simulate(seeds=1), predict(4)).draw_without_rendering()
+    _, _, cells, _ = table_2(STUDY, simulate(seeds=1))
+    assert all(re.fullmatch(r"0\.\d{3}", cell) for row in cells for cell in row)
+
+
+def test_without_other_arms_there_is_no_panel_for_them():
+    table = simulate()
+    main = table[table["arm"].isin(["main", "budget-64"])]
+    figure = compose_training(STUDY, main, predict(4))
+    assert [axes.axison for axes in figure.axes] == [True, True, False]
