@@ -76,7 +76,7 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 
-# Of a model that is fetched, by several processes, which other tests start, or of minutes.
+# Of a model that is fetched, by several processes, which other tests start, or of a study.
 ONLY_READ = (
     "qwen/instruct",
     "gsm8k/qwen-instruct",
@@ -84,6 +84,7 @@ ONLY_READ = (
     "--save",
     "along",
     "--processes",
+    "--so-far",
 )
 
 # What makes them short.
