@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import TypeVar
 
 from mse_lab.errors import InputError
@@ -41,7 +41,8 @@ def each(
         for one in todo:
             yield one, *_timed(work, one)
         return
-    # Spawned, not forked: torch has threads. What is not begun is dropped on an error.
+    # Spawned, not forked: torch has threads.
+    others = set(active_children())
     pool = ProcessPoolExecutor(
         processes, get_context("spawn"), initializer=_share_cores, initargs=(processes,)
     )
@@ -55,4 +56,7 @@ def each(
             "the same command goes on, fewer need less"
         ) from None
     finally:
+        # What still runs is of no use now; left alone it would outlive its parent.
         pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(active_children()) - others:
+            child.terminate()

@@ -2,6 +2,8 @@
 
 import math
 import os
+import time
+from multiprocessing import active_children
 
 import pytest
 
@@ -41,3 +43,16 @@ def test_processes_share_the_cores_unless_told_otherwise(monkeypatch, given, fou
     assert [threads for _, threads, _ in each(os.getenv, ["OMP_NUM_THREADS"], many)] == [
         found
     ]
+
+
+def test_no_process_outlives_what_it_worked_for():
+    """As when the study is interrupted, or cannot write what was found."""
+    others = set(active_children())
+    done = each(time.sleep, [0.0, 600.0], 2)
+    assert next(done)[0] == 0
+    left = set(active_children()) - others
+    assert len(left) == 2
+    done.close()
+    for process in left:
+        process.join(20)
+        assert process.exitcode is not None
