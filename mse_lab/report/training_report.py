@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,33 +49,39 @@ def study_lines(study: Study, prompts: int) -> Iterator[str]:
     )
 
 
-def _said(row: Mapping[str, Any]) -> Iterator[str]:
+HEAD = f"{'step':>6}{'seeds':>7}{'best G':>8}  {'not told from it':<18}"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    """Say a step of an arm: the best group size, those not told from it, the verdicts."""
+    begun = f"{row['step']:>6}{row['seeds']:>7}"
     if row["seeds"] < FEWEST:
-        count = f"{row['seeds']} seed" + "s" * (row["seeds"] != 1)
-        yield f"{count} at every group size; {FEWEST} are needed"
-        return
-    yield f"best G = {row['best']} of {row['seeds']} seeds, among {row['set']}"
-    if row["differ_p"] > 0.05:
-        yield f"J does not differ over G (p = {row['differ_p']:.2g}): cannot tell"
-        return
-    yield ", ".join(f"{test} {WORDS[row[test]]}" for test in TESTS if test in row)
+        return f"{begun}  {FEWEST} seeds at every group size are needed"
+    others = ", ".join(str(size) for size in row["set"] if size != row["best"])
+    told = "".join(f"{WORDS[row[test]] if test in row else '':<13}" for test in TESTS)
+    return f"{begun}{row['best']:>8}  {others:<18}{told}".rstrip()
 
 
-def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """Say the verdicts, a line for each arm and step."""
+def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
+    """Say what estimators other than the group's mean gain over it, seed by seed."""
+    for arm in arms_of(study)[1:]:
+        gains = verdict["gains"].get(arm.name, {})
+        told = {size: gain for size, gain in gains.items() if math.isfinite(gain[1])}
+        if told and arm.training.estimator != study.estimator:
+            yield f"{arm.name} less the main grid, step {study.steps}, by G"
+            for size, gain in told.items():
+                yield f"{size:>6}  {plain_with_interval(gain)}"
+
+
+def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
+    """Say the verdicts, a line for each arm and step, at 80 columns."""
     for test, meaning in verdict["tests"].items():
-        yield f"{test}: {meaning}"
-    for row in verdict["steps"]:
-        said = "; ".join(_said(row))
-        yield f"{row['arm']}, N = {row['budget']}, step {row['step']}: {said}"
-    for arm, gains in verdict["gains"].items():
-        told = ", ".join(
-            f"{size}: {plain_with_interval(gain)}"
-            for size, gain in gains.items()
-            if math.isfinite(gain[1])
-        )
-        if told:
-            yield f"{arm} less the main grid, at G = {told}"
+        yield f"{test}  {meaning}"
+    for (arm, budget), rows in groupby(verdict["steps"], itemgetter("arm", "budget")):
+        yield f"{arm}, N = {budget}"
+        yield HEAD + "".join(f"{test:<13}" for test in TESTS).rstrip()
+        yield from map(_row, rows)
+    yield from _gains(verdict, study)
 
 
 def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
@@ -90,8 +98,10 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
     verdict = judge_study(study, table, predictions)
     files.write_verdict(verdict)
     last = predictions[study.steps]
-    yield f"predicted G*: {plain_with_interval(last.interval(study.level))}"
-    yield from verdict_lines(verdict)
+    predicted = plain_with_interval(last.interval(study.level))
+    yield f"predicted G* of {study.steps} steps: {predicted}"
+    yield from verdict_lines(verdict, study)
     for suffix in (".png", ".pdf"):
         draw_training(study, table, predictions, figures / f"training{suffix}")
-    yield f"{folder}: verdict.json; {figures}: training.png, .pdf written"
+    yield f"{folder}: verdict.json written"
+    yield f"{figures}: training.png, .pdf written"

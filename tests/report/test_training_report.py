@@ -23,12 +23,17 @@ def write(folder, table):
 def test_a_study_is_told_and_drawn(tmp_path):
     write(tmp_path, simulate())
     said = list(write_training(tmp_path, STUDY, tmp_path))
-    assert said[0].startswith("predicted G*: 5 (")
-    [main] = [line for line in said if line.startswith("main, N = 128, step 10")]
-    assert main.endswith("A holds, B holds, C holds")
-    [small] = [line for line in said if line.startswith("small-step, N = 128, step 10")]
-    assert "cannot tell" in small
-    assert any(line.startswith("better less the main grid") for line in said)
+    assert said[0].startswith("predicted G* of 10 steps: 5 (")
+    main = said.index("main, N = 128")
+    assert said[main + 3].split() == "10 12 8 4 holds holds holds".split()
+    small = said.index("small-step, N = 128")
+    assert said[small + 3].endswith("cannot tell  cannot tell  cannot tell")
+    vanilla = said.index("vanilla, N = 128")
+    assert said[vanilla + 3].rpartition("  ")[2] == "holds"
+    gains = said.index("better less the main grid, step 10, by G")
+    assert said[gains + 1].split()[0] == "2"
+    assert not any(line.startswith("budget-64 less") for line in said)
+    assert max(map(len, said)) <= 80 + len(str(tmp_path))
     assert (tmp_path / "training.pdf").is_file()
     verdict = json.loads((tmp_path / "verdict.json").read_text())
     assert len(verdict["steps"]) == 4 * 2
@@ -37,7 +42,7 @@ def test_a_study_is_told_and_drawn(tmp_path):
 def test_few_seeds_are_told(tmp_path):
     write(tmp_path, simulate(seeds=2))
     said = list(write_training(tmp_path, STUDY, tmp_path))
-    assert any("2 seeds at every group size; 3 are needed" in line for line in said)
+    assert "    10      2  3 seeds at every group size are needed" in said
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
