@@ -25,7 +25,7 @@ def test_a_study_is_told_and_drawn(tmp_path):
     said = list(write_training(tmp_path, STUDY, tmp_path))
     assert said[0].startswith("predicted G* of 10 steps: 5 (")
     main = said.index("main, N = 128")
-    assert said[main + 3].split() == "10 12 8 4 holds holds holds".split()
+    assert said[main + 3].split() == ["10", "12", "8", "4", "holds", "holds", "holds"]
     small = said.index("small-step, N = 128")
     assert said[small + 3].endswith("cannot tell  cannot tell  cannot tell")
     vanilla = said.index("vanilla, N = 128")
