@@ -8,11 +8,14 @@ import pytest
 
 from mse_lab.answers.predicted_group_size import predict, restore_predictions
 from mse_lab.answers.training_verdict import judge_study
+from mse_lab.mse.intervals import Estimate
 from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
+from mse_lab.report.training_report import WORDS
 from mse_lab.results.study_files import StudyFiles
+from mse_lab.wording import with_interval
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/prediction.json"))
+COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/runs.csv"))
 
 
 @pytest.fixture(params=COMMITTED, ids=lambda folder: folder.name)
@@ -43,6 +46,20 @@ def test_the_verdict_is_that_of_the_runs(committed):
     found = judge_study(study, files.read(list(runs_of(arms_of(study)))), predictions)
     written = json.loads((files.folder / "verdict.json").read_text())
     assert approximate(found) == written
+
+
+def test_the_table_of_the_page_is_that_of_the_verdict(committed):
+    study, files = committed
+    page = (ROOT / "results/README.md").read_text(encoding="utf-8")
+    verdict = json.loads((files.folder / "verdict.json").read_text())
+    for row in verdict["steps"][: len(study.evaluation.steps)]:
+        predicted, peak = (
+            with_interval(Estimate(*row[name])) for name in ("predicted", "peak")
+        )
+        others = ", ".join(str(size) for size in row["set"] if size != row["best"])
+        best = f"{row['best']}; {others or 'none'}"
+        verdicts = " | ".join(WORDS[row[test]] for test in "ABC")
+        assert f"| {row['step']} | {predicted} | {peak} | {best} | {verdicts} |\n" in page
 
 
 def approximate(value):
