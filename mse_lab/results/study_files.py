@@ -52,8 +52,9 @@ def _read(path: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=[*KEY, "digest"])
     try:
-        # An arm may be called 64, or NA.
-        table = pd.read_csv(path, dtype={"arm": str}, keep_default_na=False, na_values=[""])
+        # An arm may be called 64, or NA; a digest may be of digits alone.
+        texts = {"arm": str, "digest": str}
+        table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
         missing = {*KEY, "step", "digest"} - set(table)
         if missing:
             raise ValueError(f"it has no column {min(missing)}")

@@ -2,11 +2,13 @@
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
 from typing import TypeVar
 
 from mse_lab.errors import InputError
@@ -20,11 +22,20 @@ def _timed(work: Callable[[One], Found], one: One) -> tuple[Found, float]:
     return work(one), time.monotonic() - began
 
 
-def _share_cores(processes: int) -> None:
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that was killed."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _begin(processes: int) -> None:
     """In a process of its own, before torch is imported: leave cores to the others.
 
     A trainer of a small model is fastest where each has a thread.
     """
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(cores // processes, 1)))
 
@@ -44,7 +55,7 @@ def each(
     # Spawned, not forked: torch has threads.
     others = set(active_children())
     pool = ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=_share_cores, initargs=(processes,)
+        processes, get_context("spawn"), initializer=_begin, initargs=(processes,)
     )
     try:
         pending = {pool.submit(_timed, work, one): one for one in todo}
@@ -56,7 +67,7 @@ def each(
             "the same command goes on, fewer need less"
         ) from None
     finally:
-        # What still runs is of no use now; left alone it would outlive its parent.
+        # What still runs is of no use now.
         pool.shutdown(wait=False, cancel_futures=True)
         for child in set(active_children()) - others:
             child.terminate()

@@ -50,6 +50,13 @@ def test_an_arm_keeps_its_name(files, name):
     assert files.read(runs)["arm"].tolist() == [name]
 
 
+@pytest.mark.parametrize("digest", ["012345678901", "1234567890e1"])
+def test_a_digest_may_look_like_a_number(files, monkeypatch, digest):
+    monkeypatch.setattr(Arm, "digest", digest)
+    files.keep(OTHERS[0], [Seen(100, 0.5, math.nan)], seconds=1)
+    assert not files.missing(OTHERS[:1])
+
+
 def test_pilots_are_kept_apart(files):
     before = (files.folder / "runs.csv").read_bytes()
     pilot = Arm(PILOT, MAIN.training, MAIN.evaluation, STUDY.prediction)

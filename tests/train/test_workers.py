@@ -2,6 +2,9 @@
 
 import math
 import os
+import signal
+import subprocess
+import sys
 import time
 from multiprocessing import active_children
 
@@ -45,6 +48,14 @@ def test_processes_share_the_cores_unless_told_otherwise(monkeypatch, given, fou
     ]
 
 
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_no_process_outlives_what_it_worked_for():
     """As when the study is interrupted, or cannot write what was found."""
     others = set(active_children())
@@ -53,6 +64,29 @@ def test_no_process_outlives_what_it_worked_for():
     left = set(active_children()) - others
     assert len(left) == 2
     done.close()
-    for process in left:
-        process.join(20)
-        assert process.exitcode is not None
+    # Who joins them first learns how they ended; that they did, all see.
+    deadline = time.monotonic() + 20
+    while any(is_there(process.pid) for process in left):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+KILLED = """
+import os, signal, time
+from multiprocessing import active_children
+from mse_lab.train.workers import each
+
+done = each(time.sleep, [0.0, 600.0], 2)
+next(done)
+print(*(child.pid for child in active_children()), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_no_process_outlives_a_killed_parent():
+    """Its workers hold the other end of its output, which ends with the last of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.split()) == 2

@@ -12,7 +12,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
 from mse_lab.report.training_report import WORDS
 from mse_lab.results.study_files import StudyFiles
-from mse_lab.wording import with_interval
+from mse_lab.wording import plain_with_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/runs.csv"))
@@ -54,7 +54,7 @@ def test_the_table_of_the_page_is_that_of_the_verdict(committed):
     verdict = json.loads((files.folder / "verdict.json").read_text())
     for row in verdict["steps"][: len(study.evaluation.steps)]:
         predicted, peak = (
-            with_interval(Estimate(*row[name])) for name in ("predicted", "peak")
+            plain_with_interval(Estimate(*row[name])) for name in ("predicted", "peak")
         )
         others = ", ".join(str(size) for size in row["set"] if size != row["best"])
         best = f"{row['best']}; {others or 'none'}"
