@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def train(arguments: argparse.Namespace) -> int:
     """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
-    from mse_lab.probe.probe_files import SUFFIXES, probe_file
+    from mse_lab.probe.probe_files import probe_file
     from mse_lab.probe.study import arms_of, load_study, study_file
     from mse_lab.report.training_report import write_training
     from mse_lab.train.trained_estimator import trained_estimator
@@ -37,10 +37,10 @@ def train(arguments: argparse.Namespace) -> int:
         return save(study, arguments.save, folder)
     if not arguments.so_far:
         carry_out(study, folder, arguments.processes, fresh=arguments.fresh)
-    # As Figure 4's, the figure of what is committed lies beside all results.
-    ours = not (arguments.quick or arguments.study.endswith(SUFFIXES))
-    whole = ours and arguments.out == RESULTS
-    print("\n".join(write_training(folder, study, Path("figures") if whole else folder)))
+    # As Figure 4's, the figure on the first page lies beside all results; no other may
+    # take its place.
+    first = folder == RESULTS / "group-size" and arguments.study == "group-size"
+    print("\n".join(write_training(folder, study, Path("figures") if first else folder)))
     return 0
 
 

@@ -91,10 +91,11 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
         InputError: There is no prediction, or no run.
     """
     files = StudyFiles(folder)
-    table = files.read(list(runs_of(arms_of(study))))
+    arms = arms_of(study)
+    table = files.read(list(runs_of(arms)))
     if table.empty:
         raise InputError(f"{folder}: no run is done")
-    predictions = restore_predictions(files.read_prediction())
+    predictions = restore_predictions(files.read_prediction(arms[0]))
     verdict = judge_study(study, table, predictions)
     files.write_verdict(verdict)
     last = predictions[study.steps]

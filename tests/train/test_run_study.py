@@ -1,6 +1,8 @@
 """A study from end to end, of three steps: predicted first, killed, gone on, judged."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,6 +17,8 @@ from mse_lab.errors import InputError
 from mse_lab.probe.study import load_study
 from mse_lab.train import run_study as studies
 from mse_lab.train.task import load_task
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STUDY = {
     "budget": 8,
@@ -124,6 +128,18 @@ def test_wrong_input_is_one_line_and_leaves_nothing(refused, tmp_path, words, sa
     out = tmp_path / "out"
     assert said in refused("train", "group-size", *words, "--out", str(out))
     assert not out.exists()
+
+
+def test_only_the_study_on_the_first_page_draws_there(tmp_path, monkeypatch, capsys):
+    """Another study, or another place, leaves figures/ as it is."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("group-size", "group-size-worked"):
+        shutil.copytree(ROOT / "results" / name, tmp_path / "results" / name)
+    assert run_mse.main(["train", "group-size-worked", "--so-far"]) == 0
+    assert (tmp_path / "results/group-size-worked/training.png").stat().st_size > 0
+    assert not (tmp_path / "figures").exists()
+    assert run_mse.main(["train", "group-size", "--so-far"]) == 0
+    assert (tmp_path / "figures/training.png").stat().st_size > 0
 
 
 def test_what_the_papers_setting_takes_is_said_without_its_model(capsys):

@@ -62,6 +62,25 @@ def test_the_table_of_the_page_is_that_of_the_verdict(committed):
         assert f"| {row['step']} | {predicted} | {peak} | {best} | {verdicts} |\n" in page
 
 
+def test_the_first_page_tells_the_last_step_of_the_main_grid():
+    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
+    row = verdict["steps"][3]
+    assert (row["arm"], row["step"], row["A"]) == ("main", 100, "holds")
+    means = dict(zip(row["sizes"], row["means"], strict=True))
+    low, high = row["peak"][1:]
+    first, page = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        for name in ("README.md", "results/README.md")
+    )
+    assert f"is at {row['peak'][0]:.1f} [{low:.1f}, {high:.1f}] after 100 steps" in first
+    told = (f"{means[4]:.2f} at G = 4", *(f"{means[g]:.2f} at {g}" for g in (16, 32, 64)))
+    assert ", ".join(told) in first
+    assert ", ".join(f"{mean:.3f}" for mean in row["means"]) in page
+    for arm, size in (("vanilla", 2), ("best-constant-loo", 4), ("best-constant-loo", 8)):
+        gain, low, high = verdict["gains"][arm][str(size)]
+        assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
+
+
 def approximate(value):
     """Let what JSON is made of be compared to six digits of its numbers."""
     if isinstance(value, dict):
