@@ -71,6 +71,16 @@ def group_weights(
     return torch.from_numpy(estimator.weights(groups).flatten())
 
 
+def _completions(tokens: Sequence[list[int]]) -> Completions:
+    """Pad completions of one prompt to the longest; what drew them is not known."""
+    lengths_N = np.array([len(one) for one in tokens])
+    tokens_NT = np.zeros((len(tokens), lengths_N.max()), dtype=np.int64)
+    for row_T, one in zip(tokens_NT, tokens, strict=True):
+        row_T[: len(one)] = one
+    unused_N = np.zeros(len(tokens))
+    return Completions(tokens_NT, lengths_N, unused_N, unused_N > 0)
+
+
 class WeightedTrainer(GRPOTrainer):
     """TRL's trainer with the weights of any estimator in the place of its advantages."""
 
@@ -79,22 +89,23 @@ class WeightedTrainer(GRPOTrainer):
         # TRL's settings take no groups of one; nothing after them needs two.
         self.num_generations = group_size
         self._task, self._estimator, self._size = task, estimator, group_size
+        self._together = self.args.per_device_train_batch_size
 
     def _norms2(self, rows: Sequence[Any], tokens: Sequence[list[int]]) -> Tensor:
-        """Measure ||W||^2 of every completion, by the tool's own scores."""
-        policy, size, found = self._task.follow(self.model), self._size, []
+        """Measure ||W||^2 of every completion, (P, G), by the tool's own scores."""
+        policy, how = self._task.follow(self.model), Scoring(self._together)
         nowhere = {name: torch.zeros_like(one) for name, one in policy.parameters.items()}
-        for at in range(0, len(rows), size):
-            block, prompt = tokens[at : at + size], rows[at]["index"]
-            longest = max(map(len, block))
-            padded = np.array([one + [0] * (longest - len(one)) for one in block])
-            unused, lengths = np.zeros(size), np.array([len(one) for one in block])
-            completions = Completions(padded, lengths, unused, unused > 0)
+        prompt_N = np.array([row["index"] for row in rows])
+        norms2_N = np.empty(len(rows))
+        # Prompts that were drawn more than once, in one block: equal completions are one.
+        for prompt in np.unique(prompt_N):
+            places = np.flatnonzero(prompt_N == prompt).tolist()
+            completions = _completions([tokens[one] for one in places])
             scores = score_block(
-                policy, self._task.tokens[prompt], completions, nowhere, how=Scoring(size)
+                policy, self._task.tokens[prompt], completions, nowhere, how=how
             )
-            found.append(sum(scores.norms2.values()))
-        return torch.from_numpy(np.stack(found))
+            norms2_N[places] = sum(scores.norms2.values())
+        return torch.from_numpy(norms2_N.reshape(-1, self._size))
 
     def _calculate_rewards(self, inputs: Any, *args: Any) -> Tensor:
         rewards: Tensor = super()._calculate_rewards(inputs, *args)

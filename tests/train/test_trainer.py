@@ -122,10 +122,10 @@ def assert_close(found, expected):
 @pytest.mark.parametrize(
     ("estimator", "size", "micro"),
     [("grpo", 2, None), ("grpo", 4, None), ("grpo", 4, 4), ("vanilla", 1, None),
-     ("best-constant-loo", 4, None)],
+     ("best-constant-loo", 4, None), ("best-constant-loo", 4, 8)],
 )  # fmt: skip
 def test_a_step_is_algorithm_1s(task, monkeypatch, estimator, size, micro):
-    run = run_of(size, estimator=estimator, micro_batch=micro)
+    run = run_of(size, estimator=estimator, micro_batch=micro, budget=2 * (micro or 4))
     watched = Watched(run, task, monkeypatch)
     weights = weights_of(estimator, watched, task, size)
     assert_close(watched.step() / ETA, estimate_of(watched, weights, task))
