@@ -13,6 +13,8 @@ ARMS = {
     "budget-64": {"budget": 64},
     "small-step": {"eta": 0.001},
     "vanilla": {"estimator": "vanilla", "group_sizes": [1, *SIZES]},
+    # Better where G is 16 and more.
+    "half-step": {"eta": 0.015, "seeds": 5},
     "better": {"estimator": "best-constant-loo"},
 }
 STUDY = Study(probe="x", steps=10, seeds=12, evaluation={"steps": STEPS}, arms=ARMS)
@@ -27,9 +29,12 @@ def predict(rho):
 def _mean_reward(arm, size):
     if arm == "vanilla":
         return 0.8 - 0.03 * math.log(size)
-    slope = 0.0 if arm == "small-step" else 0.005
+    if arm == "small-step":
+        return 0.5
     gain = 0.1 if arm == "better" else 0.0
-    return 0.8 + gain - slope * (size + 16 / (size - 1))
+    if arm == "half-step":
+        gain = 0.1 if size >= 16 else -0.1
+    return 0.8 + gain - 0.005 * (size + 16 / (size - 1))
 
 
 def simulate(seeds=12):
@@ -39,7 +44,7 @@ def simulate(seeds=12):
         {"arm": arm.name, "group_size": size, "seed": seed, "step": step,
          "digest": arm.digest,
          "value": _mean_reward(arm.name, size) + 0.02 * rng.standard_normal()}
-        for arm in arms_of(STUDY) for seed in range(seeds)
+        for arm in arms_of(STUDY) for seed in range(min(seeds, arm.training.seeds))
         for size in arm.training.group_sizes for step in STEPS
     ]  # fmt: skip
     # Held-out prompts are a tenth worse, and looked at when all is done.

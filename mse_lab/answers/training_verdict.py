@@ -25,7 +25,7 @@ from mse_lab.answers.peak import (
 )
 from mse_lab.answers.predicted_group_size import Predicted
 from mse_lab.mse.intervals import Estimate
-from mse_lab.probe.study import MAIN, Arm, Study, arms_of
+from mse_lab.probe.study import MAIN, Arm, Study, arms_of, arms_that_differ_in
 
 # Seeds below which nothing is tested.
 FEWEST = 3
@@ -37,11 +37,16 @@ TESTS = {
 }
 
 
-def curve_of(table: pd.DataFrame, arm: str, step: int, column: str = "value") -> Curve:
-    """Take J of an arm at a step, of the seeds that have run at every group size."""
+def _wide(table: pd.DataFrame, arm: str, step: int, column: str = "value") -> pd.DataFrame:
+    """J of an arm at a step: a row for each seed that has run at every group size."""
     rows = table[(table["arm"] == arm) & (table["step"] == step)]
     wide = rows.pivot_table(index="seed", columns="group_size", values=column)
-    wide = wide.dropna().sort_index(axis=1)
+    return wide.dropna().sort_index(axis=1)
+
+
+def curve_of(table: pd.DataFrame, arm: str, step: int, column: str = "value") -> Curve:
+    """Take J of an arm at a step, of the seeds that have run at every group size."""
+    wide = _wide(table, arm, step, column)
     return Curve(wide.columns.to_numpy(float), wide.to_numpy(float))
 
 
@@ -119,6 +124,35 @@ def _held_out(table: pd.DataFrame, arm: Arm, step: int) -> dict[str, float]:
     return {str(size): float(mean) for size, mean in pairs}
 
 
+def judge_best_eta(
+    study: Study, table: pd.DataFrame, predicted: Predicted
+) -> dict[str, Any] | None:
+    """Judge the last step of the eta that trains best at each group size.
+
+    Of the arms that differ in eta alone, and the seeds that all of them have; the runs that
+    choose are those that are judged. C is of one eta and is left out.
+    """
+    found = {
+        arm.training.eta: _wide(table, arm.name, study.steps)
+        for arm in arms_that_differ_in(study, "eta")
+        if (table["arm"] == arm.name).any()
+    }
+    if len(found) < 2:
+        return None
+    seeds = sorted(set.intersection(*(set(wide.index) for wide in found.values())))
+    sizes = sorted(set.intersection(*(set(wide.columns) for wide in found.values())))
+    if not seeds or not sizes:
+        return None
+    values_ESG = np.stack([wide.loc[seeds, sizes] for wide in found.values()])
+    best_G = values_ESG.mean(1).argmax(0)
+    values_GS = values_ESG[best_G, :, np.arange(len(sizes))]
+    curve, etas = Curve(np.array(sizes, float), values_GS.T), list(found)
+    judged = judge_step(curve, predicted, study)
+    kept = {key: one for key, one in judged.items() if key not in ("C", "lack_of_fit_p")}
+    chosen = [etas[best] for best in best_G]
+    return {"step": study.steps, "etas": etas, "chosen": chosen} | kept
+
+
 def judge_study(
     study: Study, table: pd.DataFrame, predictions: Mapping[int, Predicted]
 ) -> dict[str, Any]:
@@ -146,5 +180,11 @@ def judge_study(
             ]
     gains = {arm.name: _gains(table, arm, steps[-1], study.level) for arm in arms[1:]}
     held_out = {arm.name: _held_out(table, arm, steps[-1]) for arm in arms}
-    both = {"gains": gains, "held_out": held_out}
-    return {"tests": TESTS, "false_factor": FALSE, "steps": found} | both
+    return {
+        "tests": TESTS,
+        "false_factor": FALSE,
+        "steps": found,
+        "best_eta": judge_best_eta(study, table, predictions[steps[-1]]),
+        "gains": gains,
+        "held_out": held_out,
+    }

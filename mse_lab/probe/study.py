@@ -169,6 +169,17 @@ def arms_of(study: Study, source: str = "study") -> list[Arm]:
     return [Arm(MAIN, _training(study), study.evaluation), *arms]
 
 
+def arms_that_differ_in(study: Study, key: str) -> list[Arm]:
+    """Give the main grid, and the arms that differ from it in one key alone, in its order.
+
+    Seeds and group sizes may differ, too.
+    """
+    arms, free = arms_of(study), {key, "seeds", "group_sizes"}
+    own = arms[0].training.model_dump(exclude=free)
+    alike = [arm for arm in arms if arm.training.model_dump(exclude=free) == own]
+    return sorted(alike, key=lambda arm: getattr(arm.training, key))
+
+
 def runs_of(arms: Sequence[Arm]) -> Iterator[Run]:
     """Yield every run: the main grid's, then those of all arms, seeds outermost.
 

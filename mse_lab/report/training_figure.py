@@ -20,7 +20,7 @@ from mse_lab.answers.peak import Curve
 from mse_lab.answers.predicted_group_size import Predicted
 from mse_lab.answers.training_verdict import curve_of, mean_interval
 from mse_lab.arrays import Floats
-from mse_lab.probe.study import MAIN, Arm, Study, arms_of
+from mse_lab.probe.study import MAIN, Arm, Study, arms_of, arms_that_differ_in
 from mse_lab.report.drawing import (
     Style,
     colours_of,
@@ -77,15 +77,8 @@ def _draw_against_error(
 
 def _budgets(study: Study, table: pd.DataFrame) -> list[Arm]:
     """Give the arms that differ from the main grid in their budget alone, in its order."""
-    own = study.model_dump(include=set(type(arms_of(study)[0].training).model_fields))
-    free = {"budget", "seeds", "group_sizes"}
-    alike = [
-        arm
-        for arm in arms_of(study)
-        if all(arm.training.model_dump()[key] == own[key] for key in own.keys() - free)
-        and (table["arm"] == arm.name).any()
-    ]
-    return sorted(alike, key=lambda arm: arm.training.budget)
+    alike = arms_that_differ_in(study, "budget")
+    return [arm for arm in alike if (table["arm"] == arm.name).any()]
 
 
 def _others(study: Study, table: pd.DataFrame) -> dict[str, Curve]:

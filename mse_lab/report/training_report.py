@@ -73,6 +73,17 @@ def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
                 yield f"{size:>6}  {plain_with_interval(gain)}"
 
 
+def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is best where every group size has the best of some step sizes."""
+    etas = ", ".join(f"{eta:g}" for eta in row["etas"])
+    yield f"the best eta of {etas} at each G"
+    yield HEAD + "".join(f"{test:<13}" for test in TESTS if test in row).rstrip()
+    yield _row(row)
+    chosen = groupby(zip(row["chosen"], row["sizes"], strict=True), itemgetter(0))
+    sizes = (f"{eta:g} at {', '.join(str(g) for _, g in run)}" for eta, run in chosen)
+    yield f"  eta by G: {'; '.join(sizes)}"
+
+
 def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
     """Say the verdicts, a line for each arm and step, at 80 columns."""
     for test, meaning in verdict["tests"].items():
@@ -81,6 +92,8 @@ def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
         yield f"{arm}, N = {budget}"
         yield HEAD + "".join(f"{test:<13}" for test in TESTS).rstrip()
         yield from map(_row, rows)
+    if verdict["best_eta"]:
+        yield from _best_eta(verdict["best_eta"])
     yield from _gains(verdict, study)
 
 

@@ -53,6 +53,34 @@ def test_gains_are_paired_with_the_main_grid(verdict):
     assert "better" not in {row["arm"] for row in verdict["steps"]}
 
 
+def test_the_best_eta_of_each_group_size(verdict):
+    """0.001 is never the best; of the other two 0.015 from G = 16 on, at which it peaks."""
+    row, table = verdict["best_eta"], simulate()
+    assert (row["step"], row["seeds"], row["etas"]) == (10, 5, [0.001, 0.015, 0.03])
+    assert row["chosen"] == [0.03] * 3 + [0.015] * 3
+    last = table[(table["step"] == 10) & (table["seed"] < 5)]
+    means = last.groupby(["arm", "group_size"])["value"].mean()
+    expected = [*means["main"][:3], *means["half-step"][3:]]
+    assert row["means"] == pytest.approx(expected)
+    assert (row["best"], row["B"]) == (16, "fails")
+    assert "C" not in row
+
+
+def test_one_eta_is_not_the_best_of_any():
+    table = simulate()
+    found = judge_study(STUDY, table[~table["arm"].str.endswith("step")], RIGHT)
+    assert found["best_eta"] is None
+
+
+def test_etas_without_a_seed_in_common_are_not_compared():
+    table = simulate()
+    apart = (table["arm"] == "half-step") & (table["group_size"] == 64)
+    row = judge_study(STUDY, table[~apart | (table["seed"] > 90)], RIGHT)["best_eta"]
+    assert row["sizes"] == SIZES[:-1]
+    nobody = table["arm"].eq("half-step") & table["seed"].ne(table["group_size"] % 5)
+    assert judge_study(STUDY, table[~nobody], RIGHT)["best_eta"] is None
+
+
 def test_held_out_prompts_stand_beside(verdict):
     means = dict(zip(SIZES, row_of(verdict, "main")["means"], strict=True))
     assert verdict["held_out"]["main"] == pytest.approx(

@@ -42,7 +42,7 @@ def test_other_arms_stand_beside(figure):
     """In their panel and not in Table 2; each where its runs ended, by the table."""
     axes, table = figure.axes[2], simulate()
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["small-step", "vanilla", "better"]
+    assert labels == ["small-step", "vanilla", "half-step", "better"]
     for handle, label in zip(axes.containers, labels, strict=True):
         last = table[(table["arm"] == label) & (table["step"] == 10)]
         means = last.groupby("group_size")["value"].mean()
