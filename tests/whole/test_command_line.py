@@ -135,7 +135,7 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         assert "advice.md" in said
 
 
-def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
+def test_killed_and_started_again_gives_the_same_bytes(smoke, carry_out, tmp_path):
     """Killed with SIGKILL twice, once after two prompts and once at any instant."""
     out, _ = smoke
     for instant in (2, 3):
@@ -152,8 +152,7 @@ def test_killed_and_started_again_gives_the_same_bytes(smoke, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     assert not (tmp_path / "tiny/base/mse.csv").exists()
-    done = execute("run", "tiny/base", *SMOKE, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    carry_out("run", "tiny/base", *SMOKE, "--out", tmp_path)
     for name in ("mse.csv", "prompts.csv"):
         expected = (out / "tiny/base" / name).read_bytes()
         assert (tmp_path / "tiny/base" / name).read_bytes() == expected
