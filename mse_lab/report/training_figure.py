@@ -1,15 +1,15 @@
 """The figure of a training study: J against G, and against what was predicted; Table 2.
 
-Above, for each evaluation step of the main grid: means over seeds with 95% bands, the best
-group size ringed; the predicted one dashed, its interval shaded. Beside them the last step
-of the other arms. Below, Table 2's form: the last step's J of every budget and group size,
-the best of a row in bold.
+For each evaluation step of the main grid: means over seeds with 95% bands, the best group
+size ringed; the predicted one dashed, its interval shaded. Then the last step of the arms:
+of other step sizes, and those that differ in more. Below, Table 2's form: the last step's J
+of every budget and group size, the best of a row in bold.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -81,24 +81,21 @@ def _budgets(study: Study, table: pd.DataFrame) -> list[Arm]:
     return [arm for arm in alike if (table["arm"] == arm.name).any()]
 
 
-def _others(study: Study, table: pd.DataFrame) -> dict[str, Curve]:
-    """Take the last step of the arms that differ from the main grid in more than N."""
-    known = {arm.name for arm in _budgets(study, table)}
-    curves = {
-        arm.name: curve_of(table, arm.name, study.steps)
-        for arm in arms_of(study)
-        if arm.name not in known
-    }
+def _curves_of(arms: Sequence[Arm], table: pd.DataFrame, step: int) -> dict[str, Curve]:
+    """Take J at a step of the arms of which a seed has run at every group size."""
+    curves = {arm.name: curve_of(table, arm.name, step) for arm in arms}
     return {name: curve for name, curve in curves.items() if len(curve.values_SG)}
 
 
-def _draw_others(axes: Axes, others: Mapping[str, Curve], level: float) -> None:
-    """Draw the arms, means with their intervals, side by side at each group size."""
-    styles, drawn = styles_of(others), []
-    for place, (name, curve) in enumerate(others.items()):
+def _draw_arms(
+    axes: Axes, curves: Mapping[str, Curve], styles: Mapping[str, Style], level: float
+) -> None:
+    """Draw arms, means with their intervals, side by side at each group size."""
+    drawn = []
+    for place, (name, curve) in enumerate(curves.items()):
         means, (colour, mark, _, _) = _means(curve, level), styles[name]
         one = axes.errorbar(
-            curve.sizes * 2 ** (0.05 * (place - (len(others) - 1) / 2)),
+            curve.sizes * 2 ** (0.06 * (place - (len(curves) - 1) / 2)),
             means[:, 0],
             np.nan_to_num(reach(means)),
             color=colour,
@@ -108,10 +105,38 @@ def _draw_others(axes: Axes, others: Mapping[str, Curve], level: float) -> None:
         )
         drawn.append(one)
     axes.set_xscale("log", base=2)
-    sizes = {int(size) for curve in others.values() for size in curve.sizes}
+    sizes = {int(size) for curve in curves.values() for size in curve.sizes}
     name_sizes(axes, sorted(sizes))
-    axes.set(xlabel="Group size G", title="Other arms, last step")
-    axes.legend(drawn, list(others), loc="lower left", fontsize=7, handlelength=1.4)
+    axes.set(xlabel="Group size G", ylabel="Mean reward J")
+    labels = [styles[name].label for name in curves]
+    axes.legend(drawn, labels, loc="lower left", fontsize=7.5, handlelength=1.4)
+
+
+class Panel(NamedTuple):
+    """Arms that stand beside the main grid, at the last step."""
+
+    title: str
+    curves: dict[str, Curve]
+    styles: dict[str, Style]
+
+
+def _panels(study: Study, table: pd.DataFrame) -> list[Panel]:
+    """Give a panel to the step sizes, and one to the arms that differ in more."""
+    steps = arms_that_differ_in(study, "eta")
+    known = {arm.name for arm in [*steps, *arms_that_differ_in(study, "budget")]}
+    others = [arm for arm in arms_of(study) if arm.name == MAIN or arm.name not in known]
+    by_eta = {
+        arm.name: Style(colour, "o", f"eta = {arm.training.eta:g}")
+        for arm, colour in zip(steps, colours_of(len(steps), "viridis"), strict=True)
+    }
+    by_name = {MAIN: Style("0.35", "s", MAIN)}
+    by_name |= styles_of(arm.name for arm in others if arm.name != MAIN)
+    last = f"step {study.steps}"
+    both = [
+        Panel(f"Step sizes, {last}", _curves_of(steps, table, study.steps), by_eta),
+        Panel(f"Other arms, {last}", _curves_of(others, table, study.steps), by_name),
+    ]
+    return [panel for panel in both if len(panel.curves) > 1]
 
 
 def table_2(
@@ -157,18 +182,26 @@ def compose_training(
     """Compose the figure of what has run of a study; bands need two seeds."""
     steps: Sequence[int] = study.evaluation.steps
     curves = {step: curve_of(table, MAIN, step) for step in steps}
-    others = _others(study, table)
-    rows, panels = len(_budgets(study, table)) + 1, 2 + bool(others)
-    height = 0.25 * rows
-    figure = Figure(figsize=(3.6 * panels, 3.5 + height), layout="constrained")
-    grid = figure.add_gridspec(2, panels, height_ratios=[3.0, height])
+    panels = _panels(study, table)
+    columns = 3 if len(panels) == 1 else 2
+    above, below = [3.3] * (1 + len(panels) // 2), 0.25 * (len(_budgets(study, table)) + 1)
+    figure = Figure(figsize=(3.7 * columns, sum(above) + below + 0.5), layout="constrained")
+    grid = figure.add_gridspec(len(above) + 1, columns, height_ratios=[*above, below])
     left = figure.add_subplot(grid[0, 0])
     right = figure.add_subplot(grid[0, 1], sharey=left)
     _draw_curves(left, curves, predictions[steps[-1]], study.level)
     _draw_against_error(right, curves, predictions)
-    if others:
-        _draw_others(figure.add_subplot(grid[0, 2], sharey=left), others, study.level)
-    _draw_table(figure.add_subplot(grid[1, :]), study, table)
+    for place, panel in enumerate(panels, start=2):
+        axes = figure.add_subplot(grid[divmod(place, columns)], sharey=left)
+        _draw_arms(axes, panel.curves, panel.styles, study.level)
+        axes.set_title(panel.title)
+    # Student's intervals of few seeds reach beyond what J can be.
+    drawn: list[Mapping[Any, Curve]] = [curves, *(panel.curves for panel in panels)]
+    seen = np.concatenate(
+        [one.values_SG.ravel() for part in drawn for one in part.values()]
+    )
+    left.set_ylim(seen.min() - 0.06 * np.ptp(seen), seen.max() + 0.06 * np.ptp(seen))
+    _draw_table(figure.add_subplot(grid[-1, :]), study, table)
     seeds = len(curves[steps[-1]].values_SG)
     legend_above(
         figure,
