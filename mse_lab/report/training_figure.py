@@ -1,9 +1,10 @@
 """The figure of a training study: J against G, and against what was predicted; Table 2.
 
 For each evaluation step of the main grid: means over seeds with 95% bands, the best group
-size ringed; the predicted one dashed, its interval shaded. Then the last step of the arms:
-of other step sizes, and those that differ in more. Below, Table 2's form: the last step's J
-of every budget and group size, the best of a row in bold.
+size ringed; the predicted one dashed, its interval shaded; the runs of the last step as
+dots. Then the last step of the arms: of other step sizes, and those that differ in more.
+Below, Table 2's form: the last step's J of every budget and group size, the best of a row
+in bold.
 """
 
 import math
@@ -48,6 +49,10 @@ def _draw_curves(
         draw_line(axes, curve.sizes, _means(curve, level), Style(colour, "o", label))
         best = int(np.argmax(curve.means))
         axes.plot(curve.sizes[best], curve.means[best], color=colour, **RING)
+    # The runs of the last step: where some break down their mean is nobody's.
+    dots: dict[str, Any] = {"color": colour, "ls": "", "marker": ".", "ms": 4, "alpha": 0.6}
+    for values_G in curve.values_SG:
+        axes.plot(curve.sizes, values_G, **dots)
     found = predicted.interval(level)
     axes.axvline(found.value, color="0.3", lw=1, ls="--", label="predicted G*")
     axes.axvspan(found.low, found.high, color="0.5", alpha=0.18, lw=0, zorder=0)

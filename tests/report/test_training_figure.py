@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from mse_lab.answers.training_verdict import curve_of
 from mse_lab.report.training_figure import compose_training, table_2
 from simulated_study import SIZES, STUDY, predict, simulate
 
@@ -24,6 +25,12 @@ def test_rings_are_at_the_best(figure):
     for ring, step in zip(rings, STUDY.evaluation.steps, strict=True):
         assert ring.get_xdata()[0] == means[step].idxmax()
         assert ring.get_ydata()[0] == pytest.approx(means[step].max())
+
+
+def test_every_run_is_a_dot_at_the_last_step(figure):
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    values = curve_of(simulate(), "main", STUDY.steps).values_SG
+    np.testing.assert_allclose([line.get_ydata() for line in dots], values)
 
 
 def test_the_prediction_is_dashed(figure):
