@@ -138,8 +138,8 @@ def _complete_names(action: argparse.Action) -> None:
     action.completer = names  # type: ignore[attr-defined]
 
 
-def _take_settings(one: Parser) -> None:
-    help = "change a setting: interval.level=0.9"
+def _take_settings(one: Parser, such: str = "interval.level=0.9") -> None:
+    help = f"change a setting: {such}"
     one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=help)
 
 
@@ -171,7 +171,7 @@ def _take_along(one: Parser) -> None:
 
 def _take_study(one: Parser) -> None:
     one.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
-    _take_settings(one)
+    _take_settings(one, such="eta=0.01")
     _take_results(one)
     text = "the main grid alone, 3 seeds of 60 steps"
     one.add_argument("--quick", action="store_true", help=text)
