@@ -205,7 +205,8 @@ def compose_training(
     seen = np.concatenate(
         [one.values_SG.ravel() for part in drawn for one in part.values()]
     )
-    left.set_ylim(seen.min() - 0.06 * np.ptp(seen), seen.max() + 0.06 * np.ptp(seen))
+    margin = 0.06 * max(np.ptp(seen), 0.1)
+    left.set_ylim(seen.min() - margin, seen.max() + margin)
     _draw_table(figure.add_subplot(grid[-1, :]), study, table)
     seeds = len(curves[steps[-1]].values_SG)
     legend_above(

@@ -43,6 +43,8 @@ class Seen(NamedTuple):
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(read_text(path))
+        if not isinstance(found, dict):
+            raise ValueError("it holds no object")
     except ValueError as error:
         raise InputError(f"{path}: is damaged ({in_short(error)}); remove it") from None
     return found
@@ -132,6 +134,24 @@ class StudyFiles:
             raise InputError(f"{path}: is of other settings; {REMEDY}")
         return found
 
+    def claim(self, origins: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the folder for probes as they are: name -> part -> what it is, if known.
+
+        Raises:
+            InputError: What is there began with another probe of a name.
+        """
+        path = self.folder / "probes.json"
+        known = _read_json(path) if path.is_file() else {}
+        for name, origin in origins.items():
+            there = known.setdefault(name, {})
+            for part, value in origin.items():
+                if there.setdefault(part, value) != value:
+                    raise InputError(
+                        f"{self.folder}: {part} of {name} is not what it was when the "
+                        f"study began; {REMEDY}"
+                    )
+        write_json(path, known)
+
     def write_study(self, text: str) -> None:
         """Write the resolved settings."""
         write_text(self.folder / "study.yaml", text)
@@ -142,5 +162,6 @@ class StudyFiles:
 
     def clear(self) -> None:
         """Remove all that an earlier start has left."""
-        for name in ("runs.csv", "pilots.csv", "prediction.json", "verdict.json"):
+        for name in ("probes.json", "pilots.csv", "prediction.json", "runs.csv"):
             (self.folder / name).unlink(missing_ok=True)
+        (self.folder / "verdict.json").unlink(missing_ok=True)

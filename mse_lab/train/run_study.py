@@ -11,6 +11,7 @@ from mse_lab.console import writing
 from mse_lab.probe.study import Arm, Prediction, Run, Study, arms_of, dump_study, runs_of
 from mse_lab.results.study_files import Seen, StudyFiles
 from mse_lab.run.processes import lock
+from mse_lab.train.origin import origins_of
 from mse_lab.train.pilots import pilots_of, run_pilot
 from mse_lab.train.task import load_task, with_prompts
 from mse_lab.train.trainer import train
@@ -100,6 +101,7 @@ def run_study(
     with lock(folder):
         if fresh:
             files.clear()
+        files.claim(origins_of(arms, root))
         files.write_study(dump_study(study))
         if not files.has_prediction():
             bench.pilot(arms[0], study.prediction)

@@ -82,11 +82,15 @@ class Task:
         return float(np.mean(means))
 
 
+def probe_of_prompts(probe: Probe, source: str) -> Probe:
+    """Give a probe all prompts of another source, as it shows its own."""
+    prompts = probe.prompts.model_copy(update={"source": source, "limit": None})
+    return probe.model_copy(update={"prompts": prompts})
+
+
 def with_prompts(task: Task, source: str, root: Path) -> Task:
     """Put other prompts to the same policy."""
-    config = task.probe.prompts.model_copy(update={"source": source, "limit": None})
-    probe = task.probe.model_copy(update={"prompts": config})
-    return make_task(probe, task.policy, root)
+    return make_task(probe_of_prompts(task.probe, source), task.policy, root)
 
 
 def make_task(probe: Probe, policy: Policy, root: Path) -> Task:

@@ -86,6 +86,11 @@ def test_one_seed_can_be_drawn():
     assert all(re.fullmatch(r"0\.\d{3}", cell) for row in cells for cell in row)
 
 
+def test_runs_that_are_all_alike_can_be_drawn():
+    same = simulate().assign(value=0.5)
+    compose_training(STUDY, same, predict(4)).draw_without_rendering()
+
+
 def test_without_other_arms_there_is_no_panel_for_them():
     table = simulate()
     main = table[table["arm"].isin(["main", "budget-64"])]

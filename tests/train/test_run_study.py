@@ -103,6 +103,13 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     changed = ["train", str(study), "--out", str(tmp_path / "out"), "--set", "eta=0.5"]
     assert run_mse.main(changed) == 2
     assert "is of other settings; start over with --fresh" in capsys.readouterr().err
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(prompts.read_text().replace("p0", "p9"))
+    assert train(study, tmp_path / "out") == 2
+    assert (
+        f"short: prompts of {tmp_path / 'small.yaml'} is not what"
+        in capsys.readouterr().err
+    )
     (folder / "prediction.json").unlink()
     bench = studies.Bench(studies.StudyFiles(folder), tmp_path, 1, print)
     with pytest.raises(InputError, match=r"made before anything is trained"):

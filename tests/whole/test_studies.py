@@ -12,6 +12,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
 from mse_lab.report.training_report import WORDS
 from mse_lab.results.study_files import StudyFiles
+from mse_lab.train.origin import origins_of
 from mse_lab.wording import plain_with_interval
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,13 @@ def test_the_runs_are_of_the_settings_that_ship(committed):
     assert load_study(files.folder / "study.yaml") == study
     runs = list(runs_of(arms_of(study)))
     assert not files.read(runs).empty
+
+
+def test_the_runs_are_of_the_probes_that_ship(committed):
+    """Their settings, prompts and checkpoints."""
+    study, files = committed
+    written = json.loads((files.folder / "probes.json").read_text())
+    assert origins_of(arms_of(study), ROOT) == written
 
 
 def test_the_prediction_is_that_of_the_pilots(committed):
