@@ -89,6 +89,23 @@ def test_the_first_page_tells_the_last_step_of_the_main_grid():
         assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
 
 
+def test_what_is_told_of_the_policies_that_broke():
+    table = pd.read_csv(ROOT / "results/group-size-worked/runs.csv")
+    last = table[table["step"] == 100]
+    large = last["group_size"] >= 16
+
+    def values(arm, chosen):
+        return last["value"][chosen & (last["arm"] == arm)].round(2)
+
+    assert values("main", ~large).between(0.93, 0.94).all()
+    broken = values("main", large & (last["value"] < 0.9))
+    assert (len(broken), broken.min(), broken.max()) == (4, 0.04, 0.15)
+    assert values("main", large).drop(broken.index).between(0.93, 0.94).all()
+    assert values("eta-0.01", last["value"] > 0).min() > 0.8
+    assert (values("best-constant-loo", large) < 0.1).sum() == 3
+    assert (values("best-constant-loo", ~large) < 0.9).sum() == 1
+
+
 def approximate(value):
     """Let what JSON is made of be compared to six digits of its numbers."""
     if isinstance(value, dict):
