@@ -70,6 +70,20 @@ def test_the_table_of_the_page_is_that_of_the_verdict(committed):
         assert f"| {row['step']} | {predicted} | {peak} | {best} | {verdicts} |\n" in page
 
 
+def test_the_table_of_arms_is_that_of_the_verdict():
+    """Each arm's last step: seeds, J by G, the best, the verdicts."""
+    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
+    page = (ROOT / "results/README.md").read_text(encoding="utf-8")
+    rows = [row for row in verdict["steps"] if row["step"] == 100 and row["arm"] != "main"]
+    assert {row["arm"] for row in rows} >= {"epochs", "adamw", "eta-0.06", "vanilla"}
+    for row in rows:
+        assert arm_line(row["arm"], row) in page
+    tuned = verdict["best_eta"]
+    assert arm_line("the best eta of each G", tuned) in page
+    etas = ", ".join(f"{eta:g}" for eta in tuned["chosen"])
+    assert f"| eta | | {etas} | | | | |\n" in page
+
+
 def test_the_first_page_tells_the_last_step_of_the_main_grid():
     verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
     row = verdict["steps"][3]
@@ -83,10 +97,14 @@ def test_the_first_page_tells_the_last_step_of_the_main_grid():
     assert f"is at {row['peak'][0]:.1f} [{low:.1f}, {high:.1f}] after 100 steps" in first
     told = (f"{means[4]:.2f} at G = 4", *(f"{means[g]:.2f} at {g}" for g in (16, 32, 64)))
     assert ", ".join(told) in first
+    tuned = dict(zip(row["sizes"], verdict["best_eta"]["means"], strict=True))
+    told = (f"{tuned[4]:.2f} at 4", *(f"{tuned[g]:.2f} at {g}" for g in (16, 64)))
+    assert f"with the best of four, {', '.join(told)}." in first
     assert ", ".join(f"{mean:.3f}" for mean in row["means"]) in page
-    for arm, size in (("vanilla", 2), ("best-constant-loo", 4), ("best-constant-loo", 8)):
-        gain, low, high = verdict["gains"][arm][str(size)]
-        assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
+    for arm, sizes in {"vanilla": (2, 4), "best-constant-loo": (4, 8, 16)}.items():
+        for size in sizes:
+            gain, low, high = verdict["gains"][arm][str(size)]
+            assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
 
 
 def test_what_is_told_of_the_policies_that_broke():
@@ -104,6 +122,17 @@ def test_what_is_told_of_the_policies_that_broke():
     assert values("eta-0.01", last["value"] > 0).min() > 0.8
     assert (values("best-constant-loo", large) < 0.1).sum() == 3
     assert (values("best-constant-loo", ~large) < 0.9).sum() == 1
+
+
+def arm_line(name, row):
+    """An arm's row of the page's table."""
+    means = ", ".join(f"{mean:.3f}".lstrip("0") for mean in row["means"])
+    others = ", ".join(str(size) for size in row["set"] if size != row["best"])
+    words = " | ".join(WORDS[row[test]] if test in row else "" for test in "ABC")
+    best = f"{row['best']}; {others or 'none'}"
+    return (
+        " ".join(f"| {name} | {row['seeds']} | {means} | {best} | {words} |".split()) + "\n"
+    )
 
 
 def approximate(value):
