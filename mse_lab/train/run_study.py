@@ -70,6 +70,17 @@ class Bench:
             left -= 1
             self.tell(f"{run.name}: {seconds:.0f} s; {left} {what} left")
 
+    def refuse_other(self, arms: Sequence[Arm], prediction: Prediction) -> None:
+        """See that what is there is of these settings, before a line is written.
+
+        Raises:
+            InputError: It is of others.
+        """
+        self.files.read(pilots_of(arms[0], prediction))
+        self.files.read(list(runs_of(arms)))
+        if self.files.has_prediction():
+            self.files.read_prediction(arms[0])
+
     def pilot(self, arm: Arm, prediction: Prediction) -> None:
         """Carry out the pilots of the main grid, and write what they predict."""
         pilots = pilots_of(arm, prediction)
@@ -98,10 +109,13 @@ def run_study(
     """
     bench = Bench(StudyFiles(folder), root, processes, tell)
     arms, files = arms_of(study), bench.files
+    # What cannot be read is told before anything is cleared.
+    origins = origins_of(arms, root)
     with lock(folder):
         if fresh:
             files.clear()
-        files.claim(origins_of(arms, root))
+        bench.refuse_other(arms, study.prediction)
+        files.claim(origins)
         files.write_study(dump_study(study))
         if not files.has_prediction():
             bench.pilot(arms[0], study.prediction)

@@ -98,18 +98,23 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     for step, value in table[lost][["step", "value"]].to_numpy():
         task.follow(AutoModelForCausalLM.from_pretrained(place / f"checkpoint-{step:.0f}"))
         assert task.mean_reward(16) == pytest.approx(value, abs=1e-9)
-    # Other settings are refused, and so are runs without a prediction.
+    # Other settings are refused, and so are runs without a prediction; nothing is lost.
     capsys.readouterr()
+    kept = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     changed = ["train", str(study), "--out", str(tmp_path / "out"), "--set", "eta=0.5"]
     assert run_mse.main(changed) == 2
     assert "is of other settings; start over with --fresh" in capsys.readouterr().err
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(prompts.read_text().replace("p0", "p9"))
+    text = prompts.read_text()
+    prompts.write_text(text.replace("p0", "p9"))
     assert train(study, tmp_path / "out") == 2
     assert (
         f"short: prompts of {tmp_path / 'small.yaml'} is not what"
         in capsys.readouterr().err
     )
+    prompts.write_text("{")
+    assert train(study, tmp_path / "out", "--fresh") == 2
+    assert kept == {name: (folder / name).read_bytes() for name in kept}
     (folder / "prediction.json").unlink()
     bench = studies.Bench(studies.StudyFiles(folder), tmp_path, 1, print)
     with pytest.raises(InputError, match=r"made before anything is trained"):
