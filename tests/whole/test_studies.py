@@ -107,7 +107,37 @@ def test_the_first_page_tells_the_last_step_of_the_main_grid():
             assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
 
 
+def test_what_is_told_of_the_arms():
+    """The sentences below their table, each put to the verdict."""
+    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
+    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
+    arms = {row["arm"]: row for row in verdict["steps"] if row["step"] == 100}
+    small, held_out = arms["small-step"], verdict["held_out"]
+    low, high = min(small["means"]), max(small["means"])
+    assert f"the means lie between {low:.3f} and {high:.3f}" in page
+    assert "up to G = 16 within 0.004" in page
+    assert max(small["means"][:4]) - min(small["means"][:4]) <= 0.004
+    told = (held_out["small-step"]["4"], held_out["main"]["4"])
+    assert "({:.2f} instead of {:.2f} at G = 4)".format(*told) in page
+    tuned = verdict["best_eta"]
+    assert (
+        f"J still falls from {max(tuned['means']):.3f} to {tuned['means'][-1]:.3f}" in page
+    )
+    assert (tuned["best"], 8 in tuned["set"]) == (4, False)
+    for arm in ("budget-64", "main", "budget-256", "epochs", "adamw"):
+        assert arms[arm]["best"] == 4
+    assert all(2 in row["set"] for row in arms.values())
+    vanilla = [row for row in verdict["steps"] if row["arm"] == "vanilla"]
+    assert [row["B"] for row in vanilla] == ["holds"] * 4
+    assert sum(row["means"][1] > row["means"][0] for row in vanilla) == 3
+    gains = verdict["gains"]["best-constant-loo"]
+    assert all(low <= 0 <= high for _, low, high in gains.values())
+
+
 def test_what_is_told_of_the_policies_that_broke():
+    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
+    assert "five of nine at 16, 32 and 64; the other four fell to 0.04 to 0.15" in page
+    assert "three of nine at G = 16 to 64, and one at G = 4 falls from 0.90" in page
     table = pd.read_csv(ROOT / "results/group-size-worked/runs.csv")
     last = table[table["step"] == 100]
     large = last["group_size"] >= 16
@@ -119,7 +149,11 @@ def test_what_is_told_of_the_policies_that_broke():
     broken = values("main", large & (last["value"] < 0.9))
     assert (len(broken), broken.min(), broken.max()) == (4, 0.04, 0.15)
     assert values("main", large).drop(broken.index).between(0.93, 0.94).all()
-    assert values("eta-0.01", last["value"] > 0).min() > 0.8
+    slow = last[last["arm"] == "eta-0.01"]
+    assert slow["value"].min() > 0.8
+    means = slow.groupby("group_size")["value"].mean()
+    assert f"from {means[2]:.3f} at G = 2 and 4 to {means[64]:.3f} at 64" in page
+    assert f"{means[2]:.3f}" == f"{means[4]:.3f}"
     assert (values("best-constant-loo", large) < 0.1).sum() == 3
     assert (values("best-constant-loo", ~large) < 0.9).sum() == 1
 
