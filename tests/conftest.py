@@ -1,6 +1,7 @@
 """Fixtures: a checkpoint that can be enumerated, and a probe that measures it."""
 
 import json
+import tempfile
 
 import pytest
 import yaml
@@ -10,6 +11,15 @@ from models import write_checkpoint
 from populations import alike_prompts, known_run
 
 PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def details_apart(tmp_path_factory):
+    """What is kept of an internal error goes when pytest's own folders go."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TMPDIR", str(tmp_path_factory.mktemp("details")))
+        patched.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(scope="session")
