@@ -129,9 +129,34 @@ def test_what_is_told_of_the_arms():
     assert all(2 in row["set"] for row in arms.values())
     vanilla = [row for row in verdict["steps"] if row["arm"] == "vanilla"]
     assert [row["B"] for row in vanilla] == ["holds"] * 4
-    assert sum(row["means"][1] > row["means"][0] for row in vanilla) == 3
+    assert sum(row["means"][1] > row["means"][0] for row in vanilla) == 2
     gains = verdict["gains"]["best-constant-loo"]
     assert all(low <= 0 <= high for _, low, high in gains.values())
+
+
+def test_what_is_told_of_the_refusals():
+    """Every arm and step at which A or B fails, and no other."""
+    steps = json.loads((ROOT / "results/group-size/verdict.json").read_text())["steps"]
+    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
+
+    def refused(test):
+        judged = [row for row in steps if test in row]
+        fails = {row["arm"]: row for row in judged if row[test] == "fails"}
+        assert all(row["step"] == 100 for row in fails.values())
+        return len(judged), fails
+
+    count, fails = refused("A")
+    assert (count, set(fails)) == (32, {"epochs", "eta-0.06"})
+    for row in fails.values():
+        value, low, high = row["peak"]
+        assert f"of {value:.2f} [{low:.2f}, {high:.2f}]" in page
+    count, fails = refused("B")
+    assert (count, set(fails)) == (36, {"small-step"})
+    small = [row for row in steps if row["arm"] == "small-step"]
+    assert all(64 not in row["set"] for row in small)
+    assert [row["A"] for row in small].count("undecided") == 3
+    assert (small[-1]["best"], small[-1]["set"]) == (2, [2, 8])
+    assert f"{small[-1]['regret'][0]:.3f}" == "0.002"
 
 
 def test_what_is_told_of_the_policies_that_broke():
