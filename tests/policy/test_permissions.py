@@ -18,8 +18,8 @@ NOBODY = 65534
 
 @pytest.fixture
 def copy(checkpoint):
-    """A copy of the checkpoint that another user may enter."""
-    with tempfile.TemporaryDirectory() as place:
+    """A copy of the checkpoint that another user may enter, unlike pytest's folders."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
         folder = shutil.copytree(checkpoint, Path(place) / "copy")
         for path in (folder, folder.parent, *folder.iterdir()):
             path.chmod(0o755)
