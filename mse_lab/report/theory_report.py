@@ -11,24 +11,23 @@ from mse_lab.theory.findings import Finding, findings_table
 from mse_lab.theory.study import Study
 from mse_lab.wording import plain, plain_with_interval
 
-# Columns of the screen, of the verdict and of the statement.
-WIDTH, VERDICT, STATEMENT = 80, 11, 40
+# Columns of the screen, of the verdict, of the statement and of what it predicts.
+WIDTH, VERDICT, STATEMENT, EXPECTED = 80, 11, 41, 5
 
 HEAD = (
     "What arXiv 2603.01162 says about training, on bandits in which all is exact",
-    f"{'':{VERDICT}}{'':{STATEMENT}}found (99% interval)",
+    f"{'expected':>{VERDICT + STATEMENT + EXPECTED}} found (99% interval)",
 )
 
 
 def _line(finding: Finding) -> str:
-    """Say one verdict, what was found and what was expected, where that is not zero."""
+    """Say one verdict, what was expected and what was found; or why nothing was."""
+    verdict = f"{SHOWN[finding.verdict]:{VERDICT}}{finding.statement:{STATEMENT}}"
     value, low, high = finding.estimate
-    told = plain(value) if low == high else plain_with_interval(finding.estimate)
     if math.isnan(value):
-        told = finding.protocol
-    elif finding.expected:
-        told = f"{told}; expected {plain(finding.expected)}"
-    return f"{SHOWN[finding.verdict]:{VERDICT}}{finding.statement:{STATEMENT}}{told}"
+        return f"{verdict}{finding.protocol}"
+    told = plain(value) if low == high else plain_with_interval(finding.estimate)
+    return f"{verdict}{plain(finding.expected):>{EXPECTED}} {told}"
 
 
 def _cut(line: str) -> str:
