@@ -124,17 +124,19 @@ def along(arguments: argparse.Namespace) -> int:
 
 def measure_checkpoints(arguments: argparse.Namespace, processes: Processes) -> int:
     """Measure a probe at every checkpoint, in one of the processes that share it."""
+    from mse_lab.probe.trained_checkpoints import find_checkpoints
+
     arguments.probes = [arguments.probe]
     [(name, probe)] = load_probes(arguments)
+    checkpoints = find_checkpoints(arguments.checkpoints, from_start=arguments.from_start)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
     from mse_lab.answers.along import Along, refuse_beforehand
     from mse_lab.answers.measured_run import read_run
     from mse_lab.report.along_report import write_along
     from mse_lab.results.checks import hold
-    from mse_lab.run.along import ALONG, find_checkpoints, measure_along
+    from mse_lab.run.along import ALONG, measure_along
 
-    checkpoints = find_checkpoints(arguments.checkpoints, from_start=arguments.from_start)
     refuse_beforehand(len(checkpoints), arguments.group_size, probe.pool)
     folder, fresh = arguments.out / name, arguments.fresh
     tell = announce_stage if processes.first else lambda stage: None

@@ -5,11 +5,8 @@ what differs between two checkpoints is paired prompt by prompt. Each is a run l
 other, in a folder of its own, which goes on where it stopped.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from glob import glob
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +15,7 @@ from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
 from mse_lab.policy.hub import locate
 from mse_lab.probe.schema import Model, Probe
+from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.records import Record
 from mse_lab.run.prepare import Prepared, load, prepare
 from mse_lab.run.processes import ALONE, Processes
@@ -31,65 +29,12 @@ ALONG = "along"
 LEAST_PROMPTS = 3
 
 
-class Checkpoint(NamedTuple):
-    """A folder that a trainer saved after so many steps; None for the probe's own model."""
-
-    step: int
-    path: Path | None
-
-
 class Stage(NamedTuple):
     """A checkpoint's run: after which step, where it lies, what became of it."""
 
     step: int
     folder: Path
     outcome: Outcome
-
-
-START = Checkpoint(0, None)
-
-
-def _read_step(path: Path) -> Checkpoint:
-    numbers = re.findall(r"\d+", path.name)
-    if not numbers:
-        raise InputError(
-            f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"
-        )
-    return Checkpoint(int(numbers[-1]), path)
-
-
-def find_checkpoints(
-    patterns: Sequence[str], *, from_start: bool = False
-) -> list[Checkpoint]:
-    """Find checkpoints by folder names or patterns of them, in the order of their steps.
-
-    The step is the last number in a folder's name. `from_start` puts the probe's own model
-    before them, as step 0.
-
-    Raises:
-        InputError: A pattern matches no folder, or two are of one step.
-    """
-    paths: dict[Path, None] = {}
-    for pattern in patterns:
-        # A name is taken as it is, also where it looks like a pattern.
-        found = [pattern] if Path(pattern).is_dir() else glob(pattern)  # noqa: PTH207
-        folders = [path for path in map(Path, found) if path.is_dir()]
-        if not folders:
-            raise InputError(
-                f"--checkpoints {pattern}: no such folder; give what a trainer saved, "
-                "such as 'out/checkpoint-*'"
-            )
-        paths |= dict.fromkeys(folders)
-    checkpoints = [START] * from_start + [_read_step(path) for path in paths]
-    checkpoints.sort(key=lambda one: one.step)
-    for one, other in pairwise(checkpoints):
-        if one.step == other.step:
-            first, second = (str(two.path or "the start") for two in (one, other))
-            raise InputError(
-                f"--checkpoints: {first} and {second} are both of step {one.step}; "
-                "give one of them"
-            )
-    return checkpoints
 
 
 def _model_at(probe: Probe, checkpoint: Path) -> Model:

@@ -10,11 +10,12 @@ import run_mse
 from models import write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.trained_checkpoints import Checkpoint, find_checkpoints
 from mse_lab.results import shard
 from mse_lab.results.files import write_arrays
 from mse_lab.results.inventory import FROM_POOLS
 from mse_lab.results.records import Record
-from mse_lab.run.along import START, Checkpoint, find_checkpoints, measure_along
+from mse_lab.run.along import measure_along
 from mse_lab.run.run_probe import run_probe
 
 
@@ -43,38 +44,6 @@ def measured(trained, probe, project, tmp_path_factory):
 
 def pattern_of(trained):
     return [str(trained / "checkpoint-*")]
-
-
-def test_checkpoints_stand_in_the_order_of_their_steps(trained):
-    two, ten = trained / "checkpoint-2", trained / "checkpoint-10"
-    expected = [Checkpoint(2, two), Checkpoint(10, ten)]
-    assert find_checkpoints(pattern_of(trained)) == expected
-    assert find_checkpoints([str(ten), str(two)]) == expected
-    # What a shell makes of two patterns.
-    assert find_checkpoints([str(ten), *pattern_of(trained)]) == expected
-    assert find_checkpoints(pattern_of(trained), from_start=True) == [START, *expected]
-
-
-def test_the_step_is_the_last_number_of_the_folders_own_name(tmp_path):
-    folder = tmp_path / "seed-7/lr0.03-step-25"
-    folder.mkdir(parents=True)
-    assert find_checkpoints([str(folder)]) == [Checkpoint(25, folder)]
-
-
-@pytest.mark.parametrize(
-    ("folders", "words"),
-    [
-        ([], "no such folder"),
-        (["last"], "no step in its name"),
-        (["a-2", "b-2"], "are both of step 2"),
-    ],
-)
-def test_what_is_no_run_of_checkpoints_is_refused(folders, words, tmp_path):
-    for folder in folders:
-        (tmp_path / folder).mkdir()
-    (tmp_path / "checkpoint-3").touch()  # a file is no checkpoint
-    with pytest.raises(InputError, match=words):
-        find_checkpoints([str(tmp_path / "*")])
 
 
 def test_each_checkpoint_is_an_ordinary_run(measured, trained, probe, tmp_path):
