@@ -1,7 +1,7 @@
 """What a training study says, in lines of a terminal; and what it will take."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -49,7 +49,9 @@ def study_lines(study: Study, prompts: int) -> Iterator[str]:
     )
 
 
-HEAD = f"{'step':>6}{'seeds':>7}{'best G':>8}  {'not told from it':<18}"
+def _head(tests: Iterable[str]) -> str:
+    begun = f"{'step':>6}{'seeds':>7}{'best G':>8}  {'not told from it':<18}"
+    return begun + "".join(f"{test:<13}" for test in tests).rstrip()
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -77,7 +79,7 @@ def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
     """Say what is best where every group size has the best of some step sizes."""
     etas = ", ".join(f"{eta:g}" for eta in row["etas"])
     yield f"the best eta of {etas} at each G"
-    yield HEAD + "".join(f"{test:<13}" for test in TESTS if test in row).rstrip()
+    yield _head(test for test in TESTS if test in row)
     yield _row(row)
     chosen = groupby(zip(row["chosen"], row["sizes"], strict=True), itemgetter(0))
     sizes = (f"{eta:g} at {', '.join(str(g) for _, g in run)}" for eta, run in chosen)
@@ -90,7 +92,7 @@ def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
         yield f"{test}  {meaning}"
     for (arm, budget), rows in groupby(verdict["steps"], itemgetter("arm", "budget")):
         yield f"{arm}, N = {budget}"
-        yield HEAD + "".join(f"{test:<13}" for test in TESTS).rstrip()
+        yield _head(TESTS)
         yield from map(_row, rows)
     if verdict["best_eta"]:
         yield from _best_eta(verdict["best_eta"])
