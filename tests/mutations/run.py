@@ -22,7 +22,7 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-NOT_COPIED = (".git", ".venv", "__pycache__", ".*_cache", "figures", "*.egg-info")
+NOT_COPIED = (".git", ".venv", "__pycache__", ".*_cache", "*.egg-info")
 SURVIVED = "SURVIVED"
 
 
