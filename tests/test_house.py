@@ -207,7 +207,11 @@ def test_imports_make_no_circle():
         done |= ready
 
 
-@pytest.mark.parametrize("words", [["list"], ["figure", "nowhere"]], ids=["list", "figure"])
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["figure", "nowhere"], ["along", "tiny/base", "--checkpoints", "nowhere"]],
+    ids=lambda words: words[0],
+)
 def test_no_torch_where_no_model_is_needed(words):
     code = f"import run_mse, sys; run_mse.main({words}); sys.exit('torch' in sys.modules)"
     done = subprocess.run(
