@@ -273,4 +273,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         import argcomplete
 
         argcomplete.autocomplete(parser)
+    for word in words:
+        option, _, value = word.partition("=")
+        if option.startswith("--") and value == "--":  # argparse would give no value.
+            parser.error(f"{option}: expected one argument, not --")
     return parser.parse_args(words)
