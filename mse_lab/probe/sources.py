@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError
 from mse_lab.probe.foreign_code import guard, load_extra
-from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text
+from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, reading
 
 # File suffixes that the library datasets reads, and its names for them.
 _BUILDERS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
@@ -31,7 +31,8 @@ _FILE_SUFFIXES = (".jsonl", ".json", *_BUILDERS)
 
 def is_one_file(name: str) -> bool:
     """Whether a name is that of a single file, not of a folder or of a Hub data set."""
-    return name.endswith(_FILE_SUFFIXES) or Path(name).is_file()
+    with reading(Path(name)):
+        return name.endswith(_FILE_SUFFIXES) or Path(name).is_file()
 
 
 def is_hub_name(name: str) -> bool:

@@ -13,7 +13,7 @@ from one_line import answer_or_one_line
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import pick_device
 from mse_lab.probe.patterns import find_matching
-from mse_lab.probe.plain_text import parse_yaml
+from mse_lab.probe.plain_text import local_path, parse_yaml
 from mse_lab.probe.probe_files import dump_probe, flatten, load_probe, parse_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward
@@ -70,7 +70,8 @@ def use(probe):
         answer_or_one_line(find_matching, pattern, NAMES)
     # Folders and names of the Hub are another door.
     source = probe.prompts.source
-    if "/" not in source and not (ROOT / source).is_dir():
+    found = answer_or_one_line(local_path, source, ROOT)
+    if "/" not in source and not (found and found.is_dir()):
         answer_or_one_line(load_prompts, probe.prompts, ROOT)
 
 
@@ -90,12 +91,15 @@ def put(value, key):
 
 
 @given(keys, plain)
+@example("prompts.source", "x" * 5000)
 @CASES
 def test_any_value_under_any_key(key, value):
     judge(answer_or_one_line(parse_probe, put(value, key), "probe"))
 
 
 @given(keys, st.sampled_from(NASTY) | texts)
+@example("prompts.source", "x" * 5000)
+@example("prompts.shots.source", "x" * 5000)
 @CASES
 def test_any_text_behind_set(key, text):
     path = ROOT / "probes/tiny/base.yaml"
