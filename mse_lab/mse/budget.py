@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import LARGEST_LOG, Estimate, Statistic
 from mse_lab.mse.moments import pool_moments
@@ -207,7 +207,9 @@ class Population:
         whole, others = self._evaluate(figure, besides)
         value = float(whole.item())
         apart = (self.pools.prompts - 1) * (value - others)
-        return Statistic(value, {"prompts": apart[None]}, {})
+        # A ratio's may be larger than an error's; their fourth powers are to be numbers.
+        bounded = np.clip(apart, -(LARGEST**3), LARGEST**3)
+        return Statistic(value, {"prompts": bounded[None]}, {})
 
     def estimate(self, figure: Figure, level: float, *besides: Sides) -> Estimate:
         """Give a function of the constants its interval, symmetric about it."""

@@ -54,5 +54,8 @@ def answer(pools):
 @example(GRADED, [-160] * 4, [-50] * 4)
 @example(GRADED, [24] * 4, [11] * 4)
 @example(GRADED, [-26, 24, 0, -300], [-12, -13, 11, 0])
+@example(BINARY, (20, -13, 2, -21), (-34, 0, -13, 6))
+@example(BINARY, (19, -12, 3, -22), (-28, 0, -12, 11))
+@example(BINARY, (18, -15, 1, -22), (-34, 0, -13, 6))
 def test_pools_of_any_scale(design, rewards, scores):
     answer_or_one_line(answer, draw(design, rewards, scores))
