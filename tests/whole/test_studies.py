@@ -26,6 +26,22 @@ def committed(request):
     return load_study(study_file(folder.name, ROOT)), StudyFiles(folder)
 
 
+@pytest.fixture
+def verdict():
+    """That of the study on the first page."""
+    return json.loads((ROOT / "results/group-size/verdict.json").read_text())
+
+
+@pytest.fixture
+def page():
+    """The page of results, wherever its lines end."""
+    return words_of("results/README.md")
+
+
+def words_of(name):
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
 def test_the_runs_are_of_the_settings_that_ship(committed):
     study, files = committed
     assert load_study(files.folder / "study.yaml") == study
@@ -70,9 +86,8 @@ def test_the_table_of_the_page_is_that_of_the_verdict(committed):
         assert f"| {row['step']} | {predicted} | {peak} | {best} | {verdicts} |\n" in page
 
 
-def test_the_table_of_arms_is_that_of_the_verdict():
+def test_the_table_of_arms_is_that_of_the_verdict(verdict):
     """Each arm's last step: seeds, J by G, the best, the verdicts."""
-    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
     page = (ROOT / "results/README.md").read_text(encoding="utf-8")
     rows = [row for row in verdict["steps"] if row["step"] == 100 and row["arm"] != "main"]
     assert {row["arm"] for row in rows} >= {"epochs", "adamw", "eta-0.06", "vanilla"}
@@ -84,16 +99,12 @@ def test_the_table_of_arms_is_that_of_the_verdict():
     assert f"| eta | | {etas} | | | | |\n" in page
 
 
-def test_the_first_page_tells_the_last_step_of_the_main_grid():
-    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
+def test_the_first_page_tells_the_last_step_of_the_main_grid(verdict, page):
     row = verdict["steps"][3]
     assert (row["arm"], row["step"], row["A"]) == ("main", 100, "holds")
     means = dict(zip(row["sizes"], row["means"], strict=True))
     low, high = row["peak"][1:]
-    first, page = (
-        " ".join((ROOT / name).read_text(encoding="utf-8").split())
-        for name in ("README.md", "results/README.md")
-    )
+    first = words_of("README.md")
     assert f"is at {row['peak'][0]:.1f} [{low:.1f}, {high:.1f}] after 100 steps" in first
     told = (f"{means[4]:.2f} at G = 4", *(f"{means[g]:.2f} at {g}" for g in (16, 32, 64)))
     assert ", ".join(told) in first
@@ -107,10 +118,8 @@ def test_the_first_page_tells_the_last_step_of_the_main_grid():
             assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
 
 
-def test_what_is_told_of_the_arms():
+def test_what_is_told_of_the_arms(verdict, page):
     """The sentences below their table, each put to the verdict."""
-    verdict = json.loads((ROOT / "results/group-size/verdict.json").read_text())
-    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
     arms = {row["arm"]: row for row in verdict["steps"] if row["step"] == 100}
     small, held_out = arms["small-step"], verdict["held_out"]
     low, high = min(small["means"]), max(small["means"])
@@ -134,10 +143,9 @@ def test_what_is_told_of_the_arms():
     assert all(low <= 0 <= high for _, low, high in gains.values())
 
 
-def test_what_is_told_of_the_refusals():
+def test_what_is_told_of_the_refusals(verdict, page):
     """Every arm and step at which A or B fails, and no other."""
-    steps = json.loads((ROOT / "results/group-size/verdict.json").read_text())["steps"]
-    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
+    steps = verdict["steps"]
 
     def refused(test):
         judged = [row for row in steps if test in row]
@@ -154,13 +162,15 @@ def test_what_is_told_of_the_refusals():
     assert (count, set(fails)) == (36, {"small-step"})
     small = [row for row in steps if row["arm"] == "small-step"]
     assert all(64 not in row["set"] for row in small)
+    assert all({16, 32} <= set(row["set"]) for row in small[:3])
+    means = dict(zip(small[-1]["sizes"], small[-1]["means"], strict=True))
+    assert max(means[2] - means[16], means[2] - means[32]) < 0.0055
     assert [row["A"] for row in small].count("undecided") == 3
     assert (small[-1]["best"], small[-1]["set"]) == (2, [2, 8])
     assert f"{small[-1]['regret'][0]:.3f}" == "0.002"
 
 
-def test_what_is_told_of_the_policies_that_broke():
-    page = " ".join((ROOT / "results/README.md").read_text(encoding="utf-8").split())
+def test_what_is_told_of_the_policies_that_broke(page):
     assert "five of nine at 16, 32 and 64; the other four fell to 0.04 to 0.15" in page
     assert "three of nine at G = 16 to 64, and one at G = 4 falls from 0.90" in page
     table = pd.read_csv(ROOT / "results/group-size-worked/runs.csv")
