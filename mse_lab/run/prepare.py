@@ -109,7 +109,7 @@ def prepare(
     try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root) if probe.completions else None
     digest = digest_of(prompts, supplied)
-    mine = (dump_probe(probe), digest)
+    mine = [dump_probe(probe), digest]
     if processes.agree(lambda: mine) != mine:
         raise InputError(
             "this process's probe, prompts or completions are not those of process 0; "

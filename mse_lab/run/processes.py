@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -91,12 +91,12 @@ class Processes:
         """Give the probe this process's own device."""
         return probe
 
-    def agree(self, decide: Callable[[], T]) -> T:
-        """Let the first process decide; all return what it did."""
+    def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
+        """Let the first process decide; all return what it did, a value of this type."""
         return decide()
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, in order of the ranks."""
+        """Return everybody's value, which JSON can hold, in order of the ranks."""
         return [value]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:

@@ -73,8 +73,10 @@ def carry_out(
     processes, folder = run.processes, run.record.folder
     # What was measured since the command was given is not dropped by a start after a loss.
     fresh = fresh and not processes.restarted
-    if not fresh and (found := processes.agree(lambda: find_finished(run, identity))):
-        return found
+    if not fresh:
+        found = processes.agree(lambda: find_finished(run, identity), Outcome | None)
+        if found:
+            return found
     bench = load(run)
     # Only now that everything is known to be usable is anything of an old run dropped.
     processes.meet()
@@ -84,4 +86,4 @@ def carry_out(
         measure_prompts(bench, processes.deal(todo), done, shown=shown)
         devices = processes.gather(device_model(bench.policy.device))
         peaks = processes.gather(peak_memory_bytes())
-        return processes.agree(lambda: finish(bench, devices, max(peaks)))
+        return processes.agree(lambda: finish(bench, devices, max(peaks)), Outcome)

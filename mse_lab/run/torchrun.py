@@ -1,7 +1,8 @@
 """Several processes, started by torchrun: they share the prompts and meet.
 
-What they exchange goes through torchrun's store; they meet by gloo, which tells at once
-when a process is lost. Nothing that lies on a device is exchanged.
+What they exchange goes through torchrun's store, as JSON: the store asks nobody who they
+are, so nothing that is read from it may run. They meet by gloo, which tells at once when a
+process is lost. Nothing that lies on a device is exchanged.
 
 Prompts are dealt one by one to whoever is free. Some take several times as long as others,
 devices differ, and an interrupted run has gaps: with equal shares all would wait for the
@@ -9,9 +10,10 @@ unluckiest, so nobody waits longer than one prompt takes. Who measures a prompt 
 nothing about it.
 """
 
+import hashlib
 import json
 import os
-import pickle
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +21,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
+from pydantic import TypeAdapter
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
@@ -57,7 +61,6 @@ class Several(Processes):
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
         self.rank, self._count = rank, count
-        self.restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so numbers make the keys agree.
         self._meetings = self._deals = 0
@@ -88,16 +91,16 @@ class Several(Processes):
         model = probe.model.model_copy(update={"device": f"cuda:{local}"})
         return probe.model_copy(update={"model": model})
 
-    def agree(self, decide: Callable[[], T]) -> T:
-        """Let the first process decide; all return what it did."""
-        key = f"decision/{self._meetings}"
+    def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
+        """Let the first process decide; all return what it did, a value of this type."""
+        key, adapter = f"decision/{self._meetings}", TypeAdapter(kind)
         if self.first:
-            self._set(key, decide())
+            self._set(key, adapter.dump_python(decide(), mode="json"))
         self.meet()
-        return self._get(key)
+        return adapter.validate_python(self._get(key))
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, in order of the ranks."""
+        """Return everybody's value, which JSON can hold, in order of the ranks."""
         key = f"value/{self._meetings}"
         self._set(f"{key}/{self.rank}", value)
         self.meet()
@@ -186,15 +189,43 @@ class Several(Processes):
 
     def _set(self, key: str, value: object) -> None:
         with _noticing_loss():
-            self._store.set(key, pickle.dumps(value).hex())
+            self._store.set(key, json.dumps(value))
 
     def _get(self, key: str) -> Any:
         with _noticing_loss():
-            return pickle.loads(bytes.fromhex(self._store.get(key).decode()))
+            return json.loads(self._store.get(key))
+
+
+def name_start(store: Store, rank: int, count: int) -> str:
+    """Agree on a name of this start: what a lost one left in the store has another.
+
+    The environment does not tell: each machine counts its own restarts. Everybody leaves a
+    mark that is new, and waits until all have seen the same marks.
+    """
+    marks, seen = ([f"{what}/{one}" for one in range(count)] for what in ("mark", "seen"))
+    store.set(marks[rank], uuid4().hex)
+    while True:
+        # Asked first, for Python hears no Ctrl-C while a store waits for a key.
+        if store.check(marks):
+            name = hashlib.sha256(b"".join(store.multi_get(marks))).hexdigest()
+            store.set(seen[rank], name)
+            if store.check(seen) and set(store.multi_get(seen)) == {name.encode()}:
+                return name
+        time.sleep(PAUSE)
+
+
+def _stay_here() -> None:
+    """Where all processes are on one machine, let gloo listen to that machine alone."""
+    if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:
+        loopback = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
+        if loopback:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
 
 
 def _connect() -> Several:
-    store, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    _stay_here()
+    started, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    store = PrefixStore(name_start(started, rank, count), started)
     on_gpus = torch.cuda.is_available() and distributed.is_nccl_available()
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if on_gpus else "gloo",
@@ -203,7 +234,11 @@ def _connect() -> Several:
         world_size=count,
         timeout=FOREVER,
     )
-    return Several(store, rank, count)
+    processes = Several(store, rank, count)
+    # As only the first process's machine may know, by its count or by the store.
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
+    return processes
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,12 @@ import run_mse
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
+from mse_lab.results.checks import Check
 from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, lock
 from mse_lab.run.progress import Tally
-from mse_lab.run.torchrun import Several
+from mse_lab.run.resume import Outcome
+from mse_lab.run.torchrun import Several, name_start
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,10 +36,10 @@ seen = []
 def reward(text, prompt):
     if prompt["id"] not in seen:
         seen.append(prompt["id"])
-    what = os.environ.get("WHAT")
+    what, starts = os.environ.get("WHAT"), os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if what and os.environ["RANK"] != "1":
         time.sleep(0.1)
-    elif what == "die" and len(seen) == 2:
+    elif what == "die" and len(seen) == 2 and starts == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "fail" and len(seen) == 2:
         raise ZeroDivisionError("no such thing")
@@ -57,9 +61,10 @@ def pair():
     return [Unmet(store, rank, 2) for rank in range(2)]
 
 
-def torchrun(*words, folder, **environment):
+def torchrun(*words, folder, max_restarts=0, **environment):
     """Run `run_mse.py run` in two processes; they may not hang."""
-    words = ["--standalone", "--nproc-per-node", "2", ROOT / "run_mse.py", "run", *words]
+    options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
+    words = [*options, ROOT / "run_mse.py", "run", *words]
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
@@ -85,16 +90,12 @@ def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeyp
     alone, out = tmp_path / "alone", tmp_path / "out"
     assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
 
-    words = {"folder": tmp_path}
-    killed = torchrun(*paths, "--out", out, **words, WHAT="die")
-    assert killed.returncode != 0
-    assert killed.stdout.count("results written") == 1
-    left = len(list((out / "two/shards").glob("*.npz")))
-    assert 1 <= left < 5
-    again = torchrun(*paths, "--out", out, **words)
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.count("finished before") == 1
-    assert again.stdout.count("results written") == 1
+    words = [*paths, "--fresh", "--out", out]
+    done = torchrun(*words, folder=tmp_path, max_restarts=1, WHAT="die")
+    assert done.returncode == 0, done.stderr
+    # The first probe was measured before the loss and, despite --fresh, found after it.
+    assert done.stdout.count("finished before") == 1
+    assert done.stdout.count("results written") == 2
     for name in ("one/mse.csv", "one/prompts.csv", "two/mse.csv", "two/prompts.csv"):
         assert (out / name).read_bytes() == (alone / name).read_bytes()
 
@@ -139,6 +140,33 @@ def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert not started_by_torchrun()
+
+
+def test_a_start_has_a_name_that_no_lost_one_had():
+    store = distributed.HashStore()
+    with ThreadPoolExecutor() as pool:
+        names = set(pool.map(lambda rank: name_start(store, rank, 2), range(2)))
+        alone = pool.submit(name_start, store, 0, 2)
+        with pytest.raises(TimeoutError):
+            alone.result(0.2)  # the other's mark is there, but of the lost start
+        again = {name_start(store, 1, 2), alone.result()}
+    assert len(names) == len(again) == 1
+    assert names != again
+
+
+def test_what_is_read_from_the_store_runs_nothing(pair):
+    """Anybody who reaches the store can write to it."""
+    pair[0]._store.set("decision/0", pickle.dumps(print).hex())
+    with pytest.raises(json.JSONDecodeError):
+        pair[1].agree(lambda: None)
+
+
+def test_outcomes_survive_the_store(pair):
+    check = Check("a", float("nan"), 1.0, None, "b")
+    found = Outcome([check], ["c"], True, None, ["mse.csv"])
+    told = [one.agree(lambda: found, Outcome | None) for one in pair]
+    for one in told:
+        assert repr(one) == repr(found)
 
 
 def test_everything_is_dealt_once(pair):
