@@ -23,12 +23,14 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import Kind, mean_of_prompts, share_by_kind, silent_share
+from mse_lab.answers.prompt_means import Kind, share_by_kind
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
+from mse_lab.probe.streams import stream
 from mse_lab.results.integrity import open_intact
 
 # Group sizes that are priced unless others are asked for.
@@ -225,11 +227,11 @@ def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
 
 
 def _silent_share(run: MeasuredRun, size: int) -> Estimate | None:
-    both = (run.pools.reference_rewards_PN, run.pools.rewards_PN)
-    rewards_PN = np.concatenate(both, axis=1)
+    rewards_PN = np.hstack([run.pools.reference_rewards_PN, run.pools.rewards_PN])
     if size > rewards_PN.shape[1]:
         return None
-    return mean_of_prompts(silent_share(rewards_PN, size)).interval(run.level)
+    shares_P, name = zero_variance_shares(rewards_PN, size), f"zero variance at {size}"
+    return mean_share(shares_P, run.level, run.resamples, stream(run.seed, "advice", name))
 
 
 def _refuse(run: MeasuredRun) -> None:

@@ -22,7 +22,7 @@ from mse_lab.answers.advice import BUDGET, noise_scale
 from mse_lab.answers.alternatives import price_default
 from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts, silent_share
+from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement, describe
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
@@ -30,7 +30,9 @@ from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regime import Places, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
+from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.schema import Pool
+from mse_lab.probe.streams import stream
 from mse_lab.results.tables import columns_of
 
 STILL = Statement("Along a run (best group size)", "The best group size stays the same.")
@@ -239,9 +241,12 @@ class Along:
         groups = pools.rewards_PN.shape[1] // size
         rewards = pools.rewards_PN[:, : groups * size].reshape(pools.prompts, groups, size)
         measured_P = (rewards == rewards[..., :1]).all(-1).mean(-1)
-        law_P = silent_share(pools.reference_rewards_PN, size)
-        both = (mean_of_prompts(one).interval(self.level) for one in (measured_P, law_P))
-        return next(both), next(both)
+        law_P = zero_variance_shares(pools.reference_rewards_PN, size)
+        rng = stream(run.seed, "along", "zero-variance groups")
+        measured, law = (
+            mean_share(one, self.level, run.resamples, rng) for one in (measured_P, law_P)
+        )
+        return measured, law
 
     def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
         """Estimate the columns of one checkpoint."""

@@ -1,6 +1,5 @@
-"""Plain means over prompts: groups without a signal, and the noise by kind of module."""
+"""Plain means over prompts, and the noise by kind of module."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,26 +23,6 @@ class Kind(NamedTuple):
 def mean_of_prompts(values_P: Floats) -> Statistic:
     """Estimate a mean over prompts, which are drawn at random."""
     return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
-
-
-def silent_share(rewards_PN: Floats, group_size: int) -> Floats:
-    """Estimate the probability that a group's rewards are all equal, per prompt (P,).
-
-    The share of all groups of G different completions, sum_z C(n_z, G) / C(n, G) with n_z
-    completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
-
-    Args:
-        rewards_PN: Rewards of n >= G completions.
-        group_size: G.
-
-    >>> silent_share(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
-    array([0.33333333])
-    """
-    groups, shares = math.comb(rewards_PN.shape[1], group_size), []
-    for rewards in rewards_PN:
-        counts = np.unique(rewards, return_counts=True)[1]
-        shares.append(sum(math.comb(int(one), group_size) for one in counts) / groups)
-    return np.array(shares)
 
 
 def _figures_by_kind(pools: Pools) -> Floats:

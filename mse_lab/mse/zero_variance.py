@@ -1,0 +1,58 @@
+"""Zero-variance groups: how often all rewards of a group are equal.
+
+A prompt whose completions have reward z with probability p_z has the share sum_z p_z^G of
+such groups, for rewards 0 and 1 p^G + (1-p)^G. The mean over prompts drawn at random is
+that of numbers in [0, 1], of which a few prompts may hold nearly all, and prompts that were
+not drawn may hold more: where no prompt of 60 has a share of one, 6% of all prompts still
+may. Its interval is Gaffke's: random weights, Dirichlet(1, ..., 1), average the P shares
+and one end of the range, 1 for the upper end and 0 for the lower. For shares that are 0 or
+1 alone it is Clopper and Pearson's; its ends lie in [0, 1]. Source: Gaffke (2005), in the
+form of Learned-Miller and Thomas, arXiv 1905.06208.
+"""
+
+import math
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.intervals import Estimate
+
+
+def zero_variance_shares(rewards_PN: Floats, group_size: int) -> Floats:
+    """Estimate the probability that a group's rewards are all equal, per prompt (P,).
+
+    The share of all groups of G different completions, sum_z C(n_z, G) / C(n, G) with n_z
+    completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
+
+    Args:
+        rewards_PN: Rewards of n >= G completions.
+        group_size: G.
+
+    >>> zero_variance_shares(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
+    array([0.33333333])
+    """
+    groups, shares = math.comb(rewards_PN.shape[1], group_size), []
+    for rewards in rewards_PN:
+        counts = np.unique(rewards, return_counts=True)[1]
+        shares.append(sum(math.comb(int(one), group_size) for one in counts) / groups)
+    return np.array(shares)
+
+
+def mean_share(
+    shares_P: Floats, level: float, draws: int, rng: np.random.Generator
+) -> Estimate:
+    """Estimate the mean of shares in [0, 1] over prompts drawn at random, (P,).
+
+    The interval covers at least its level, also where the share is carried by prompts so
+    rare that none was drawn; it is up to twice as wide as Student's where shares are alike.
+
+    >>> rng = np.random.default_rng(0)
+    >>> low, high = mean_share(np.zeros(60), 0.95, 4000, rng)[1:]
+    >>> low, round(high, 2)  # 1 - 0.025^(1/60), Clopper and Pearson's
+    (0.0, 0.06)
+    """
+    weights = rng.dirichlet(np.ones(len(shares_P) + 1), size=draws)
+    mean, tail = weights[:, 1:] @ shares_P, (1 - level) / 2
+    low = float(np.quantile(mean, tail))
+    high = float(np.quantile(mean + weights[:, 0], 1 - tail))
+    return Estimate(float(shares_P.mean()), low, min(high, 1.0))
