@@ -3,7 +3,6 @@
 import warnings
 from pathlib import Path
 
-import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -143,6 +142,9 @@ def write_checkpoint(folder: Path, seed=0, **options) -> Path:
 
 def write_adapter(base: Path, folder: Path) -> Path:
     """Write a LoRA adapter of a checkpoint, as PEFT draws it."""
+    # Here, for known_truth.py imports this file where the tests' extras are not installed.
+    import pytest
+
     peft = pytest.importorskip("peft", reason="adapters need the extra lora")
     model = transformers.AutoModelForCausalLM.from_pretrained(base)
     config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
