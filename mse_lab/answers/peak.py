@@ -69,6 +69,16 @@ def _bent(log_rho: Floats | float, sizes: Floats) -> Floats:
     return np.asarray(sizes + rho2 / (sizes - 1))
 
 
+def _misfit(log_rho: float, sizes: Floats, means: Floats, weights: Floats) -> float:
+    """Derivative of the squares in log rho, over -4 times the slope: 0 at the least.
+
+    The least value itself would give the place to half of a number's digits only.
+    """
+    x = _bent(log_rho, sizes)
+    left = weights * (means - _line(x, means, weights)[0] * x)
+    return float((x - sizes) @ (left - weights * left.sum() / weights.sum()))
+
+
 def fit_peak(sizes: Floats, means: Floats, weights: Floats) -> float:
     """Fit log rho by weighted least squares; NaN where the curve has no peak inside.
 
@@ -80,14 +90,13 @@ def fit_peak(sizes: Floats, means: Floats, weights: Floats) -> float:
     best = int(np.argmin(_line(_bent(grid, sizes), means, weights)[1]))
     if not 0 < best < len(grid) - 1:
         return math.nan
-    found = optimize.minimize_scalar(
-        lambda log_rho: _line(_bent(log_rho, sizes), means, weights)[1],
-        bounds=(grid[best - 1], grid[best + 1]),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    slope, _ = _line(_bent(found.x, sizes), means, weights)
-    return float(found.x) if slope < 0 else math.nan
+    ends = grid[best - 1], grid[best + 1]
+    fit = sizes, means, weights
+    if _misfit(ends[0], *fit) * _misfit(ends[1], *fit) >= 0:
+        return math.nan
+    found = optimize.brentq(_misfit, *ends, args=fit, xtol=1e-13)
+    slope, _ = _line(_bent(found, sizes), means, weights)
+    return float(found) if slope < 0 else math.nan
 
 
 class Peak(NamedTuple):
@@ -156,9 +165,10 @@ class Regret(NamedTuple):
 def _critical(correlation: Floats, degrees: int, level: float) -> float:
     """Quantile of the largest of several Student's t; by 20,000 draws, always the same."""
     rng = np.random.Generator(np.random.Philox(key=len(correlation)))
-    normal = rng.multivariate_normal(
-        np.zeros(len(correlation)), correlation, DRAWS, check_valid="ignore"
-    )
+    # The symmetric root: no other is the same whatever signs a library gives its vectors.
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.maximum(values, 0)) @ vectors.T
+    normal = rng.standard_normal((DRAWS, len(correlation))) @ root
     scale = np.sqrt(rng.chisquare(degrees, DRAWS) / degrees)
     return float(np.quantile(normal.max(1) / scale, level))
 

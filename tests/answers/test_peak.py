@@ -104,6 +104,24 @@ def test_the_interval_of_the_peak_covers():
     assert high - low < 4
 
 
+def test_rounding_moves_nothing():
+    """Another processor rounds otherwise; equal eigenvalues have other vectors there."""
+    rng = np.random.default_rng(5)
+    curve = simulate(rng, noise=0.05)
+    rounded = curve._replace(
+        values_SG=curve.values_SG * (1 + 1e-15 * rng.standard_normal(curve.values_SG.shape))
+    )
+    peaks, compared = zip(
+        *((measure_peak(one), regrets(one, LEVEL)) for one in (curve, rounded)), strict=True
+    )
+    np.testing.assert_allclose(*peaks, rtol=1e-10)
+    np.testing.assert_allclose(*compared, rtol=1e-10)
+    exchangeable = (np.ones((5, 5)) + np.eye(5)) / 2
+    nudged = exchangeable + 1e-15 * np.diag(rng.standard_normal(5))
+    found, other = (_critical(one, 15, LEVEL) for one in (exchangeable, nudged))
+    assert found == pytest.approx(other, rel=1e-10)
+
+
 @pytest.mark.parametrize("values", [-SIZES, SIZES, PATH_MSE])
 def test_a_curve_without_a_peak_has_none(values):
     assert math.isnan(fit_peak(SIZES, values, np.ones(6)))
