@@ -8,13 +8,8 @@ beta (Lambda Sigma + Sigma Lambda) - Sigma = beta^2 Gamma: the noise comes in ti
 Assumption 5. mu <= L, so beta > 1/(2 mu) makes the first step beta/1 larger than 1/(2 L).
 
 Appendix A. K3 = r - 1 - log r with r = pi_ref/pi, and grad r = -r W: grad K3 = W (1 - r).
-
-Table 2. The mean of B of P prompts, without replacement, has the variance
-c1 (P-B)/((P-1) B) = (P/(P-1)) c1/B - c1/(P-1): the second term holds no G, so at a budget
-N = B G the best size is 1 + sqrt(c3/c1 (P-1)/P), whatever N.
 """
 
-import math
 from collections.abc import Mapping
 
 from mse_lab.answers.judgement import Verdict
@@ -38,11 +33,6 @@ PENALTY = Statement(
     "The gradient of the K3 penalty is W (1 - pi/pi_ref).",
     argued=True,
 )
-SHIFT = Statement(
-    "Table 2 (the best G moves with N)",
-    "A finite set of prompts explains that the best G grows with N.",
-    argued=True,
-)
 
 ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
     COVARIANCE: (
@@ -60,30 +50,12 @@ ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
         "K3 is r - 1 - log r with r = pi_ref/pi, and grad r = -r W, so its gradient is "
         "W (1 - pi_ref/pi): the ratio is the other way round.",
     ),
-    SHIFT: (
-        "fails",
-        "B of P prompts without replacement add c1 (P-B)/((P-1) B) instead of c1/B, which "
-        "moves the best G by P/(P-1) in c1 alone, at every N alike.",
-    ),
 }
 
 
-def best_without_replacement(best: float, prompts: int) -> float:
-    """G* where each step draws its prompts without replacement from P.
-
-    >>> best_without_replacement(4.0, 10)  # 1 + 3 sqrt(9/10)
-    3.846049894151541
-    """
-    return 1 + (best - 1) * math.sqrt((prompts - 1) / prompts)
-
-
 def judge_arguments(run: MeasuredRun) -> list[Claim]:
-    """Give every argument, the last with this run's numbers."""
-    told = dict.fromkeys(ARGUMENTS, NOT_MEASURED)
-    if run.pools.prompts > 2 and math.isfinite(best := run.best_group_size.value):
-        without = best_without_replacement(best, run.pools.prompts)
-        told[SHIFT] = f"G* {best:.3g} with replacement, {without:.3g} without, at any N"
+    """Give every argument, each the same for every run."""
     return [
-        one.about(run).claim(told[one], verdict, reason)
+        one.about(run).claim(NOT_MEASURED, verdict, reason)
         for one, (verdict, reason) in ARGUMENTS.items()
     ]

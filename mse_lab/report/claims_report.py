@@ -57,7 +57,6 @@ WORDS = {
     "Theorem 8 (covariance)": Words("Thm. 8", "the limit's covariance", ""),
     "Assumption 5 (steps beta/i)": Words("Ass. 5", "steps beta/i from the first on", ""),
     "Appendix A (K3 gradient)": Words("App. A", "the gradient of K3", ""),
-    "Table 2 (the best G moves with N)": Words("Table 2", "why the best G grows", ""),
 }
 
 # On the screen, ten columns wide each.

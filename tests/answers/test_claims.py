@@ -37,7 +37,7 @@ def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
 )
 def test_degenerate_runs_are_judged_without_a_warning(evidence):
     claims = judge_run(evidence)
-    assert len(verdicts(claims)) == 21
+    assert len(verdicts(claims)) == 20
     assert claims_markdown(claims)
 
 

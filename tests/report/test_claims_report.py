@@ -27,7 +27,7 @@ def test_written_claims(tmp_path):
     written = pd.read_csv(table)
     assert set(written["run"]) == {"quiet", "quiet, small"}
     assert set(written["verdict"]) == {"holds", "fails", "premise fails", "undecided"}
-    assert written["group_size"].isna().sum() == 22
+    assert written["group_size"].isna().sum() == 21
     argued = written[written["kind"] == "argument"]
     assert set(argued["statement"]) == {one.name for one in ARGUMENTS}
     assert argued["p_value"].isna().all()
@@ -47,7 +47,7 @@ def test_one_run_on_one_screen():
     assert max(map(len, lines)) <= 80
     whole = [claim for claim in claims if claim.group_size is None]
     assert len(lines) == len(whole) - len(ARGUMENTS) + 4
-    assert "by no run, in claims.md: Thm. 8, Ass. 5, App. A, Table 2" in lines[-1]
+    assert "by no run, in claims.md: Thm. 8, Ass. 5, App. A" in lines[-1]
     assert lines.pop(0).startswith("quiet-1: ")
     middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
     assert lines[0].startswith("Evidence")
