@@ -43,20 +43,31 @@ of a pool, G completions of a group, R replicates, E estimators, B bootstrap dra
 K blocks of the largest group, T tokens, D parameters.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mse_lab.public_api import Result, analyse, measure
+    from mse_lab.public_api import analyse, measure
+    from mse_lab.result import Advice, Result
 
-__all__ = ["Result", "__version__", "analyse", "measure"]
+__all__ = ["Advice", "Result", "__version__", "analyse", "measure"]
 
 __version__ = "0.1.0"
 
+# Where each of them is, imported when it is used: the package itself is cheap to import.
+_HOMES = {
+    "Advice": "result",
+    "Result": "result",
+    "analyse": "public_api",
+    "measure": "public_api",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import the public door when it is used, so that the package is cheap to import."""
-    if name in ("Result", "analyse", "measure"):
-        from mse_lab import public_api
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
-        return getattr(public_api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,9 +3,9 @@
     import mse_lab
     tokens = {"max_new_tokens": 32}
     result = mse_lab.measure(model, tokenizer, prompts, reward, sampling=tokens)
-    print(result.warnings, result.mse)
-    print(result.advice.recommended, result.advice.best)
-    result.plot().savefig("mse.png")
+    print(result.advice)  # the screen of `mse-lab advise`
+    result.mse, result.prompts, result.advice.recommended
+    result.plot("advice").savefig("advice.png")
 
 Arrays need no model and no torch: scores that were computed elsewhere can be brought,
 intervals and estimators changed afterwards, and the statistics put to arrays whose truth is
@@ -13,24 +13,21 @@ known. Of the configuration of a finished run only what is used after the scores
 group sizes that divide those measured, estimators, intervals, the seed of their draws.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mse_lab.answers.advice import Advice, advise
-from mse_lab.answers.claims import claims_table, judge_run
-from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import assign, flatten, parse_probe
 from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.result import Result
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.checks import Check, hold
-from mse_lab.results.finished_run import Tables, read_finished
+from mse_lab.results.finished_run import read_finished
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.records import Record
 
@@ -39,61 +36,9 @@ SETTINGS = ("group_sizes", "estimators", "interval.level", "interval.resamples",
 # Of pools that come without a configuration, those that divide the largest group.
 GROUP_SIZES = (4, 8, 16, 32, 64)
 
-
-@dataclass(frozen=True)
-class Result(MeasuredRun):
-    """An analysis, and what follows from it.
-
-    Attributes:
-        checks: The built-in checks of what was measured; none of arrays.
-        noted: What was seen when it was measured; None of arrays.
-    """
-
-    checks: tuple[Check, ...] = ()
-    noted: tuple[str, ...] | None = None
-
-    @cached_property
-    def warnings(self) -> list[str]:
-        """What a reader should know before using the numbers, a sentence each."""
-        return super().warnings if self.noted is None else list(self.noted)
-
-    def claims(self) -> pd.DataFrame:
-        """Put the paper's statements to the pools: the rows of `claims.csv`.
-
-        Raises:
-            InputError: There is no group size of two or more.
-        """
-        return claims_table(judge_run(self))
-
-    @cached_property
-    def advice(self) -> Advice:
-        """Which group size and baseline suit the model and prompts.
-
-        Raises:
-            InputError: There are fewer than three prompts, or no reward varies in one.
-        """
-        return advise(self)
-
-    def advise(self) -> Advice:
-        """Give the `advice`."""
-        return self.advice
-
-    def plot(self) -> Any:
-        """Draw the MSE against the group size, and its ratio to the oracle's.
-
-        Returns:
-            A figure of matplotlib: a notebook shows it, `savefig` writes it.
-        """
-        from mse_lab.report.figure_4 import show_figure
-
-        tables = Tables(
-            name=self.name,
-            mse=self.mse,
-            laws=self.laws,
-            prompts=self.prompts,
-            held=hold(self.checks),
-        )
-        return show_figure(tables)
+# One, or several; sizes of an array, too.
+Sizes = int | Iterable[int]
+Entries = EstimatorEntry | Iterable[EstimatorEntry]
 
 
 def measure(
@@ -102,8 +47,8 @@ def measure(
     prompts: Iterable[Any],
     reward: str | Callable[[str, Mapping[str, Any]], float],
     *,
-    group_sizes: Sequence[int] | None = None,
-    estimators: Sequence[EstimatorEntry] | None = None,
+    group_sizes: Sizes | None = None,
+    estimators: Entries | None = None,
     sampling: Mapping[str, Any] | None = None,
     pool: Mapping[str, int] | None = None,
     interval: Mapping[str, Any] | None = None,
@@ -129,8 +74,8 @@ def measure(
             reward is one of ours; `id` and `category` may be missing.
         reward: A name as in a probe, or a function of a completion's text and its prompt's
             mapping, which gives a number.
-        group_sizes: Group sizes G; each divides the largest.
-        estimators: As in a probe: names, or mappings of a name and parameters.
+        group_sizes: Group sizes G, or one; each divides the largest.
+        estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
         interval: `level` and `resamples`.
@@ -149,12 +94,12 @@ def measure(
     from mse_lab.run.in_memory import measure_model
 
     sections = {"sampling": sampling, "pool": pool, "interval": interval}
-    lists = (("group_sizes", group_sizes), ("estimators", estimators))
     settings = {
         "prompts": {"source": "memory", "template": template, "chat": chat},
         "seed": seed,
         **{key: dict(section) for key, section in sections.items() if section is not None},
-        **{key: list(one) for key, one in lists if one is not None},
+        **({} if group_sizes is None else {"group_sizes": _sizes(group_sizes)}),
+        **({} if estimators is None else {"estimators": _entries(estimators)}),
         "parameters": parameters if isinstance(parameters, str) else list(parameters),
     }
     analysis, checks, noted = measure_model(
@@ -174,8 +119,8 @@ def measure(
 def analyse(
     arrays: Mapping[str, Any],
     *,
-    group_sizes: Sequence[int],
-    estimators: Sequence[EstimatorEntry] = ("vanilla", "grpo", "oracle"),
+    group_sizes: Sizes,
+    estimators: Entries = ("vanilla", "grpo", "oracle"),
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -186,8 +131,8 @@ def analyse(
 
     Args:
         arrays: By the names of `Pools`, as in `pools.npz`; the two `kind_*` may be absent.
-        group_sizes: Group sizes G; each divides the G of the blocks in `gram_PKGG`.
-        estimators: As in a probe: names, or mappings of a name and parameters.
+        group_sizes: Group sizes G, or one; each divides the G of the blocks in `gram_PKGG`.
+        estimators: As in a probe: names, or mappings of a name and parameters; or one.
         level: Coverage of intervals, between 0 and 1.
         resamples: Draws of the reference's noise.
         seed: Of all draws.
@@ -199,7 +144,7 @@ def analyse(
         InputError: Something of these is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
-    sizes = tuple(dict.fromkeys(group_sizes))
+    sizes = tuple(dict.fromkeys(_sizes(group_sizes)))
     _refuse_sizes(sizes, pools.largest_group)
     if not 0 < level < 1:
         raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
@@ -207,21 +152,38 @@ def analyse(
         raise InputError(f"resamples: {resamples} is too few; take 2000")
     if described is None:
         described = _describe(pools)
-    entries = tuple(estimators)
+    entries = tuple(_entries(estimators))
     result = Result(name, pools, entries, sizes, level, resamples, seed, described)
     if not result.estimators:  # those that are not to be had are named here
         raise InputError("estimators: none given; give one or more")
     return result
 
 
-def _refuse_sizes(group_sizes: Sequence[Any], largest: int) -> None:
+def _sizes(given: Any) -> list[int]:
+    """Read whole numbers, of Python's, NumPy's or torch's, or a single one."""
+    try:
+        sizes = list(given)
+    except TypeError:
+        sizes = [given]
+    try:
+        return [operator.index(size) for size in sizes]
+    except TypeError:
+        raise InputError(
+            f"group_sizes = {shown(given)}: give whole numbers, such as [4, 8]"
+        ) from None
+
+
+def _entries(given: Entries) -> list[EstimatorEntry]:
+    return [given] if isinstance(given, str | dict) else list(given)
+
+
+def _refuse_sizes(group_sizes: Sequence[int], largest: int) -> None:
     if not group_sizes:
         raise InputError("group_sizes: none given; give one or more")
     for size in group_sizes:
-        if not isinstance(size, int) or size < 1 or largest % size:
+        if size < 1 or largest % size:
             raise InputError(
-                f"group_sizes: {shown(size)} does not divide the {largest} completions of "
-                "a block"
+                f"group_sizes: {size} does not divide the {largest} completions of a block"
             )
 
 
@@ -256,8 +218,7 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
     for assignment in assignments:
         assign(values, assignment)
         _refuse_measured(assignment)
-    sizes = values["group_sizes"]
-    _refuse_sizes(sizes if isinstance(sizes, list) else [sizes], pools.largest_group)
+    _refuse_sizes(_sizes(values["group_sizes"]), pools.largest_group)
     probe = parse_probe(values, "--set" if assignments else name)
     return analyse(
         vars(pools),

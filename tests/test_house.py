@@ -33,8 +33,9 @@ MAY_IMPORT = {
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
     "theory": GROUND | {"probe", "estimators", "mse", "answers"},
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "theory"},
-    "": GROUND | {"public_api"},
+    "": GROUND | {"public_api", "result"},
 }
+MAY_IMPORT["result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["training_commands"] = set(MAY_IMPORT) - {""}

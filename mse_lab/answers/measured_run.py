@@ -154,7 +154,7 @@ class MeasuredRun(Analysis):
         return find_regime(self.moments, rho_P, self.pools.binary, self.level, most)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinishedRun(MeasuredRun):
     """A run that lies in a folder, with what else is known of it there.
 

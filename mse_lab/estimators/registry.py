@@ -25,6 +25,7 @@ from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.errors import InputError, nearest, shorten, shown
+from mse_lab.estimators.aliases import hint
 from mse_lab.estimators.batch import (
     batch_std,
     bnpo,
@@ -257,8 +258,7 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     elif name in ESTIMATORS:
         estimator = _with_parameters(ESTIMATORS[name], given)
     else:
-        hint = nearest(name, list(ESTIMATORS))
-        raise InputError(f"estimators: unknown {shorten(name)}; {hint}")
+        raise InputError(f"estimators: unknown {shorten(name)}; {hint(name, ESTIMATORS)}")
     if length is None:
         return estimator
     return _with_length(estimator, **_checked(name, {"length": length}, {"length": Length}))

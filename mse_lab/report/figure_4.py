@@ -16,7 +16,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -241,15 +240,6 @@ def compose(
     else:
         joined = {"no law: joined": Line2D([], [], color="0.3", lw=0.9, linestyle=":")}
         _legend_beside(figure, law | joined)
-    return figure
-
-
-def show_figure(run: Tables) -> Figure:
-    """Compose a run's figure for somebody who looks at it, in the house style."""
-    with mpl.rc_context(RC):
-        figure = compose([run])
-        # Marks of an axis take their style when they are first drawn.
-        figure.draw_without_rendering()
     return figure
 
 

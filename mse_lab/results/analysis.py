@@ -1,7 +1,8 @@
 """Analysis: the one way from pools to numbers, whoever asks for them, without a model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from mse_lab.results.warnings import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Analysis:
     """What pools have to say of estimators at group sizes.
 
@@ -42,6 +43,10 @@ class Analysis:
     resamples: int
     seed: int
     described: pd.DataFrame
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what was given; what was worked out is worked out again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def estimators(self) -> tuple[Estimator, ...]:
@@ -67,23 +72,34 @@ class Analysis:
 
     @cached_property
     def mse(self) -> pd.DataFrame:
-        """The rows of `mse.csv`."""
+        """Errors of the mean over prompts: `mse.csv`, by estimator and group size.
+
+        `mse` with its interval `mse_low` to `mse_high`; `mse_plain`, against one finite
+        reference; `law`, exact; `relative_mse`, over ||g||^2; `ratio` to the oracle's mse;
+        `bias2`, `variance`; `slope`, <E g_hat, g> / ||g||^2; `cosine` of E g_hat and g;
+        `scale_free_mse`, after the best rescaling; `probe`, its name; `replicates`.
+        """
         return tables.mse_table(self.name, self.pools, self.errors, self.points, self.level)
 
     @cached_property
     def laws(self) -> pd.DataFrame:
-        """The rows of `laws.csv`."""
+        """Exact laws at more group sizes, up to 1,024: `laws.csv`, columns as in `mse`."""
         points = law_curves(self.curves, self.estimators, self.group_sizes)
         return tables.laws_table(self.name, points, self.level)
 
     @cached_property
     def prompts(self) -> pd.DataFrame:
-        """The rows of `prompts.csv`."""
+        """Moments of each prompt: `prompts.csv`.
+
+        `prompt` (its id), `category`, `value` V, `score_norm2` E||W||^2, `grad_norm2`
+        ||g||^2, `trace_oracle` T, `zeta`, `best_baseline` b*, `mean_length` in tokens,
+        `truncated` (share), and `rho`, E||W||^2 of right over wrong completions.
+        """
         return tables.prompts_table(self.described, self.pools, self.level)
 
     @cached_property
     def by_prompt(self) -> pd.DataFrame:
-        """The rows of `by_prompt.csv`."""
+        """Errors of each prompt: `by_prompt.csv`; `prompt`, then columns as in `mse`."""
         names = self.described["prompt"]
         return tables.by_prompt_table(names, self.curves, self.estimators, self.errors)
 

@@ -102,6 +102,10 @@ def test_a_number_written_as_yaml_reads_it():
     ("entry", "message"),
     [
         ("grop", "estimators: unknown grop; did you mean grpo?"),
+        ("RLOO", "estimators: unknown RLOO; here it is grpo"),
+        ("Dr. GRPO", "here it is centred"),
+        ("dapo", "here it is {name: grpo-std, length: token-batch}"),
+        ("REINFORCE", "here it is vanilla"),
         ({"name": "pass-at-k", "K": 4}, "pass-at-k takes no K; known: k, length"),
         ({"name": "grpo-std", "epsi": 1}, "grpo-std takes no epsi; did you mean eps?"),
         ({"name": "grpo", "lenght": 1}, "grpo takes no lenght; did you mean length?"),

@@ -217,4 +217,4 @@ def test_the_lines_that_are_shown(parts, tmp_path, monkeypatch):
     lines = re.search(r"(    .+\n)+", public_api.__doc__)[0]
     names = dict(zip(("model", "tokenizer"), parts, strict=True))
     exec(dedent(lines), names | {"prompts": ["1", "2 1", "3"], "reward": reward_of_parity})
-    assert (tmp_path / "mse.png").stat().st_size > 5000
+    assert (tmp_path / "advice.png").stat().st_size > 5000

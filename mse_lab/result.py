@@ -1,0 +1,112 @@
+"""Result: what `measure` and `analyse` give, as one looks at it in Python."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from textwrap import fill
+from typing import TYPE_CHECKING, Literal
+
+import pandas as pd
+
+from mse_lab.answers import advice
+from mse_lab.answers.claims import claims_table, judge_run
+from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.results.checks import Check
+
+if TYPE_CHECKING:
+    from mse_lab.report.drawing import Figure
+
+
+class Advice(advice.Advice):
+    """The advice; `print` shows the screen of `mse-lab advise`."""
+
+    def __repr__(self) -> str:
+        from mse_lab.report.advice_report import headline
+
+        about = f"Advice for {self.name}, from {self.prompts} prompts; print shows it all"
+        return f"{about}\n{fill(headline(self), 80)}"
+
+    def __str__(self) -> str:
+        from mse_lab.report.advice_report import advice_text
+
+        return advice_text(self).rstrip()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(MeasuredRun):
+    """What was measured, or given as arrays, and all that follows from it.
+
+    A result equals itself alone. Pickled, it takes along what was measured; the rest is
+    worked out again.
+
+    Attributes:
+        checks: The built-in checks of what was measured; none of arrays.
+        noted: What was seen when it was measured; None of arrays.
+    """
+
+    checks: tuple[Check, ...] = ()
+    noted: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        pools, sizes = self.pools, ", ".join(map(str, self.group_sizes))
+        names = ", ".join(estimator.name for estimator in self.estimators)
+        return (
+            f"Result {self.name}: {pools.prompts} prompts, "
+            f"{pools.reference_rewards_PN.shape[1]} + {pools.rewards_PN.shape[1]} "
+            f"completions each\n{names} at G = {sizes}\n"
+            "data frames: mse, laws, prompts, by_prompt, claims(); advice, warnings, plot()"
+        )
+
+    def _repr_html_(self) -> str:
+        table = self.mse[["estimator", "group_size", "mse", "mse_low", "mse_high", "law"]]
+        return f"<pre>{escape(repr(self))}</pre>{table.to_html(index=False)}"
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a reader should know before using the numbers, a sentence each."""
+        return super().warnings if self.noted is None else list(self.noted)
+
+    def claims(self) -> pd.DataFrame:
+        """Judge the paper's statements by the pools.
+
+        Returns:
+            The rows of `claims.csv`, a statement each, as a whole or at a `group_size`:
+            `statement`, `kind`, `run`, `group_size`, `says`, `measured`, `value` with its
+            interval `low` to `high`, `p_value`, `verdict` (holds, fails, undecided or
+            premise fails), `reason`, `would_fail`.
+
+        Raises:
+            InputError: There is no group size of two or more.
+        """
+        return claims_table(judge_run(self))
+
+    @cached_property
+    def advice(self) -> Advice:
+        """Which group size and baseline suit the model and prompts.
+
+        Raises:
+            InputError: There are fewer than three prompts, or no reward varies in one.
+        """
+        return Advice(**vars(advice.advise(self)))
+
+    def advise(self) -> Advice:
+        """Give the `advice`."""
+        return self.advice
+
+    def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":
+        """Draw a figure of matplotlib: a notebook shows it, `savefig` writes it.
+
+        Args:
+            kind: `figure4`, the MSE against the group size, and its ratio to the oracle's;
+                `advice`, the MSE at a fixed number of completions, the best sizes marked;
+                `phase`, on which prompts a baseline near the value lowers the error.
+
+        Raises:
+            InputError: There is no such figure, or nothing to advise on.
+        """
+        from mse_lab.report.plots import plot_result
+
+        return plot_result(self, self.checks, kind)
