@@ -1,6 +1,7 @@
 """Sources: where the rows of a prompt set come from, a file or a data set of the Hub.
 
-JSONL is read here; everything else by the library datasets. A Hub data set is the snapshot
+JSONL is read here, a CSV file by pandas, a Parquet file by pyarrow; everything else by the
+library datasets. A Hub data set is the snapshot
 of its repository in the Hub's cache, where `hf download` puts it too, and is read as a
 local folder: what was fetched once is found without a network, and at the very revision
 asked for, where the library by itself would take any version that it has seen. The Hub is
@@ -22,11 +23,11 @@ from mse_lab.errors import InputError
 from mse_lab.probe.foreign_code import guard, load_extra
 from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, reading
 
-# File suffixes that the library datasets reads, and its names for them.
-_BUILDERS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
+# Suffixes of files that are no lines of JSON.
+_TABLES = (".parquet", ".csv", ".arrow")
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_FILE_SUFFIXES = (".jsonl", ".json", *_BUILDERS)
+_FILE_SUFFIXES = (".jsonl", ".json", *_TABLES)
 
 
 def is_one_file(name: str) -> bool:
@@ -128,8 +129,23 @@ def _fetch(source: Source) -> Path:
         ) from None
 
 
+def _read_csv(path: Path) -> Any:
+    """Read a CSV file; an empty cell is None, and NA a text as any other."""
+    import pandas as pd  # Late: most sources need none of it.
+
+    empty: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+    # Nullable, or whole numbers beside an empty cell would become 3.0.
+    table = pd.read_csv(path, dtype_backend="numpy_nullable", **empty).astype(object)
+    return table.where(table.notna(), None).to_dict("records")
+
+
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
-    """Read a folder or a file through the library datasets."""
+    """Read a folder or a file."""
+    if where.suffix == ".csv" and where.is_file():
+        return _read_csv(where)
+    if where.suffix == ".parquet" and where.is_file():
+        load_extra("pyarrow", "data", str(source))
+        return importlib.import_module("pyarrow.parquet").read_table(where).to_pylist()
     datasets = load_extra("datasets", "data", str(source))
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
@@ -137,8 +153,7 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     try:
         if where.is_file():
             files = {"rows": str(where)}
-            builder = _BUILDERS[where.suffix]
-            return datasets.load_dataset(builder, data_files=files, split="rows")
+            return datasets.load_dataset("arrow", data_files=files, split="rows")
         if (where / "dataset_dict.json").is_file() or (where / "state.json").is_file():
             return _saved_dataset(datasets, where, source, split)
         return datasets.load_dataset(str(where.absolute()), source.subset, split=split)
@@ -199,7 +214,7 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
     if path is not None and path.is_file():
         source.refuse_keys(("subset", "split", "revision"), "one local file")
         name = path.stem
-        if path.suffix not in _BUILDERS:
+        if path.suffix not in _TABLES:
             return name, _lines(path)
     elif path is not None:
         source.refuse_keys(("revision",), "a local folder")

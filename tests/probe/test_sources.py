@@ -80,6 +80,19 @@ def test_a_local_file(suffix, splits, tmp_path, lines):
     assert load(source=path, fields=FIELDS) == load(source=lines, fields=FIELDS)
 
 
+def test_a_csv_needs_no_further_library(tmp_path, monkeypatch):
+    """An empty cell is none, and makes no whole number a fraction; NA is a text."""
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    path = tmp_path / "sums.csv"
+    path.write_text('problem,answer,level\n"1, 2",NA,3\n2,1,\n')
+    one, other = (prompt.record for prompt in load(source=path))
+    assert (one["problem"], one["answer"], one["level"]) == ("1, 2", "NA", 3)
+    assert other["level"] is None
+    path.write_text('problem,answer\n"1,2\n')
+    with pytest.raises(InputError, match=r"sums.csv: cannot be read: ParserError"):
+        load(source=path)
+
+
 def write_repository(folder, splits):
     """Two subsets, as the Hub holds GSM8K."""
     configs = []
