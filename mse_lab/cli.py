@@ -54,7 +54,11 @@ def _let_waiting_threads_sleep() -> None:
 
 
 def start() -> NoReturn:
-    """Run the command line as a process of its own: `mse-lab`, `python run_mse.py`."""
+    """Run the command line as a process of its own: `mse-lab`, `python -m mse_lab`."""
     take_over()
     _let_waiting_threads_sleep()
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    start()

@@ -26,6 +26,8 @@ from mse_lab.errors import InputError, one_line, shorten
 
 def typed() -> str:
     """Say how a command is typed by whoever typed this one."""
+    if sys.argv[0].endswith(("mse_lab/__main__.py", "mse_lab/cli.py")):
+        return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
         return "python run_mse.py"
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
@@ -50,7 +52,7 @@ REQUIRED = {
 }
 INSTALL = (
     "use .venv/bin/mse-lab, which make figure4 sets up, or install what is needed: "
-    "pip install -e . -c requirements.lock"
+    "pip install -e ."
 )
 
 GO_ON = "interrupted; the same command goes on from here"

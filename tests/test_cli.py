@@ -51,6 +51,13 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
 
 
+@pytest.mark.parametrize("module", ["mse_lab", "mse_lab.cli"])
+def test_as_a_module(module):
+    words = [sys.executable, "-m", module, "--version"]
+    found = subprocess.check_output(words, cwd=ROOT, text=True)
+    assert found == f"mse_lab {mse_lab.__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("word", "heavy"),
     [

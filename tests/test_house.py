@@ -40,6 +40,7 @@ MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["training_commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["__main__"] = {"cli"}
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
 MODEL_SIDE = {"policy", "scores", "run", "train"}
