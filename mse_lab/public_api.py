@@ -45,7 +45,7 @@ def measure(
     model: Any,
     tokenizer: Any,
     prompts: Iterable[Any],
-    reward: str | Callable[[str, Mapping[str, Any]], float],
+    reward: str | Callable[..., Any],
     *,
     group_sizes: Sizes | None = None,
     estimators: Entries | None = None,
@@ -72,8 +72,9 @@ def measure(
         tokenizer: Its tokenizer.
         prompts: Texts, mappings, or a data frame, with `problem`, and `answer` where the
             reward is one of ours; `id` and `category` may be missing.
-        reward: A name as in a probe, or a function of a completion's text and its prompt's
-            mapping, which gives a number.
+        reward: A name as in a probe; or a function `(text, row) -> float` of a completion's
+            text and its prompt's mapping; or one as for TRL, `(completions, **columns) ->
+            list`, called for one completion at a time.
         group_sizes: Group sizes G, or one; each divides the largest.
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.

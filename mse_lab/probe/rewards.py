@@ -19,6 +19,7 @@ from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.probe.foreign_code import guard, load_extra, load_function
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.reward_forms import as_reward
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 
@@ -127,10 +128,10 @@ REWARDS: dict[str, Reward] = {
 }
 
 
-def load_reward(name: str) -> Reward:
-    """Look up a reward by name, or import `package.module:function`."""
+def load_reward(name: str, *, chat: bool = False) -> Reward:
+    """Look up a reward by name, or import `package.module:function`; of a `chat` or not."""
     if ":" in name:
-        return guard_reward(*load_function(name, "reward"))
+        return guard_reward(*load_function(name, "reward"), chat=chat)
     if name not in REWARDS:
         raise InputError(f"reward = {name}: no such reward; {nearest(name, list(REWARDS))}")
     if name == "math":
@@ -148,14 +149,15 @@ def fault_of_reward(value: float) -> str:
     return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
 
 
-def guard_reward(function: Callable[..., Any], what: str) -> Reward:
+def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
     """Guard a user's function at every call; `what` names it in messages."""
+    given = as_reward(function, what, chat)
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:
         where = f"prompt {shorten(str(prompt.get('id')))}"
         with guard(f"{what}: failed on {where}"):
-            value = function(text, prompt)
+            value = given(text, prompt)
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
             number = float(value)

@@ -61,16 +61,17 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     return parse_probe(own | dict(settings), "measure")
 
 
-def _load_reward(reward: Any, name: str) -> Reward:
+def _load_reward(reward: Any, probe: Probe) -> Reward:
     if isinstance(reward, str):
         return load_reward(reward)
     if callable(reward):
-        return guard_reward(reward, f"reward = {name}")
+        what, chat = f"reward = {probe.reward}", probe.prompts.chat
+        return guard_reward(reward, what, chat=chat)
     raise InputError(f"reward = {shown(reward)}: give a name or a function")
 
 
 def _prepare(probe: Probe, prompts: Any, reward: Any, name: str, folder: Path) -> Prepared:
-    function = _load_reward(reward, probe.reward)
+    function = _load_reward(reward, probe)
     ours = isinstance(reward, str)
     found = take_prompts(prompts, probe.prompts.template, answered=ours)
     try_reward(function, found)

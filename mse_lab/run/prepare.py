@@ -105,7 +105,7 @@ def prepare(
     """
     prompts = load_prompts(probe.prompts, root)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
-    reward = load_reward(probe.reward)
+    reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root) if probe.completions else None
     digest = digest_of(prompts, supplied)

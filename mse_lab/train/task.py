@@ -99,7 +99,8 @@ def make_task(probe: Probe, policy: Policy, root: Path) -> Task:
     Raises:
         InputError: They do not fit, or cannot be read.
     """
-    prompts, reward = load_prompts(probe.prompts, root), load_reward(probe.reward)
+    prompts = load_prompts(probe.prompts, root)
+    reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
     longest = probe.sampling.max_new_tokens
     tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=longest)
