@@ -73,8 +73,3 @@ const open = () => {
 };
 addEventListener("hashchange", open);
 open();
-
-// On paper nothing is folded.
-addEventListener("beforeprint", () => {
-  for (const one of document.querySelectorAll("details")) one.open = true;
-});
