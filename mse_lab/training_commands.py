@@ -5,12 +5,14 @@ from __future__ import annotations
 # Late imports, as in `commands`.
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mse_lab.command_line import RESULTS, ROOT
 from mse_lab.commands import load_probes, share
 from mse_lab.console import TYPED, show_status, writing
+from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.probe.study import Study
@@ -32,7 +34,7 @@ def train(arguments: argparse.Namespace) -> int:
         trained_estimator(arm.training)
     folder = arguments.out / (path.stem + "-quick" * arguments.quick)
     if arguments.dry_run:
-        return price(study)
+        return price(study, folder)
     if arguments.save:
         return save(study, arguments.save, folder)
     if not arguments.so_far:
@@ -44,15 +46,21 @@ def train(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def price(study: Study) -> int:
-    """Say what a study will take."""
+def price(study: Study, folder: Path) -> int:
+    """Say what a study will take, and what its runs took that are done."""
     from mse_lab.probe.probe_files import load_probe, probe_file
     from mse_lab.probe.prompts import load_prompts
+    from mse_lab.probe.study import arms_of, runs_of
     from mse_lab.report.training_report import study_lines
+    from mse_lab.results.study_files import KEY, StudyFiles
 
-    prompts = load_probe(probe_file(study.probe, ROOT)).prompts
-    count = prompts.limit or len(load_prompts(prompts, ROOT))
-    print("\n".join(study_lines(study, count)))
+    probe = load_probe(probe_file(study.probe, ROOT))
+    count = probe.prompts.limit or len(load_prompts(probe.prompts, ROOT))
+    seconds: list[float] = []
+    with suppress(InputError):  # Those of other settings tell nothing.
+        done = StudyFiles(folder).read(list(runs_of(arms_of(study))))
+        seconds = list(done.drop_duplicates(KEY).get("seconds", []))
+    print("\n".join(study_lines(study, count, probe.sampling.max_new_tokens, seconds)))
     return 0
 
 

@@ -1,7 +1,7 @@
 """What a training study says, in lines of a terminal; and what it will take."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -20,13 +20,27 @@ WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
 # Floating-point operations a parameter and token: two to draw it, six to train on it.
 TO_DRAW, TO_TRAIN = 2, 6
 
+# Operations a second that hours are told at, a tenth of an H100's peak in bfloat16, and the
+# parameters that they are told for.
+RATE, PARAMETERS = 1e14, 1e9
 
-def _price(what: str, completions: int, operations: int) -> str:
-    return f"{what}: {completions:,} completions, {plain(completions * operations / 1e6)}"
+
+def _price(what: str, completions: int, operations: int, tokens: int) -> str:
+    hours = completions * tokens * operations * PARAMETERS / RATE / 3600
+    return f"{what}: {completions:,} completions, {plain(hours)} h"
 
 
-def study_lines(study: Study, prompts: int) -> Iterator[str]:
-    """Say what a study of so many prompts will take, as far as arithmetic knows."""
+def study_lines(
+    study: Study, prompts: int, tokens: int, seconds: Sequence[float] = ()
+) -> Iterator[str]:
+    """Say what a study will take.
+
+    Args:
+        study: The study.
+        prompts: Its prompts.
+        tokens: The most that a completion may have.
+        seconds: What each of its runs took that are done.
+    """
     trained, looks = 0, 0
     yield f"{'arm':<20} {'N':>6} {'steps':>6} {'runs':>5} {'completions':>13}"
     for arm in arms_of(study):
@@ -39,14 +53,16 @@ def study_lines(study: Study, prompts: int) -> Iterator[str]:
     piloted = pilots * study.steps * study.budget
     pool = (prediction.reference + prediction.replicate) * (prediction.prompts or prompts)
     yield ""
-    yield "PFLOP for each token of a completion and 10^9 parameters, prompts apart:"
-    both = TO_DRAW + TO_TRAIN
-    yield _price("  training", trained, both)
-    yield _price("  J", looks * prompts * study.evaluation.completions, TO_DRAW)
-    yield _price(f"  {pilots} pilots", piloted, both)
-    yield _price(
-        "  c1 and c3 along them", pilots * (1 + len(study.evaluation.steps)) * pool, both
-    )
+    yield "Hours of a GPU at 100 TFLOP/s, for each 10^9 parameters,"
+    yield f"at {tokens} tokens a completion (the most), without those of the prompts:"
+    both, seen = TO_DRAW + TO_TRAIN, pilots * (1 + len(study.evaluation.steps)) * pool
+    looked = looks * prompts * study.evaluation.completions
+    yield _price("  training", trained, both, tokens)
+    yield _price("  J", looked, TO_DRAW, tokens)
+    yield _price(f"  {pilots} pilots", piloted, both, tokens)
+    yield _price("  c1 and c3 along them", seen, both, tokens)
+    if seconds:
+        yield f"{len(seconds)} of its runs are done; they took {sum(seconds) / 3600:.1f} h"
 
 
 def _head(tests: Iterable[str]) -> str:

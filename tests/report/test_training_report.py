@@ -54,13 +54,19 @@ def test_a_folder_without_runs_is_refused(tmp_path):
 
 
 def test_what_it_takes():
-    """12 seeds of 6 sizes, 10 steps of 128: 92,160 completions at 8 operations each."""
-    said = list(study_lines(STUDY, 60))
+    """12 seeds of 6 sizes, 10 steps of 128: 92,160 completions at 8 operations a token.
+
+    A token of 10^9 parameters takes 8e9 operations, 8e-5 s at 1e14 a second.
+    """
+    said = list(study_lines(STUDY, 60, 50, [1800.0, 3600.0]))
     main = next(line for line in said if line.startswith("main"))
     assert main.split() == ["main", "128", "10", "72", "92,160"]
     total = 92160 * 3 + 92160 // 2 + 84 * 1280 + 30 * 1280
     training = next(line for line in said if line.startswith("  training"))
-    assert training == f"  training: {total:,} completions, {total * 8e-6:.3g}"
+    hours = total * 50 * 8e-5 / 3600
+    assert training == f"  training: {total:,} completions, {hours:.3g} h"
+    assert said[-1] == "2 of its runs are done; they took 1.5 h"
+    assert not any("done" in line for line in study_lines(STUDY, 60, 50))
 
 
 def test_predictions_survive_json():
