@@ -109,9 +109,7 @@ def random_model(architecture, vocabulary=11, tied=True, **sizes):
     return model.eval().requires_grad_(False)
 
 
-def random_policy(
-    architecture="qwen2", dtype=torch.float64, ends=(1, 2), batch=5, **options
-):
+def random_policy(architecture="qwen2", dtype=torch.float64, ends=(1, 2), **options):
     """Wrap a random model as a policy with two end tokens."""
     model = random_model(architecture, **options).to(dtype)
     return Policy(
@@ -120,7 +118,6 @@ def random_policy(
         end_tokens=ends,
         temperature=0.8,
         parameters=dict(model.named_parameters()),
-        batch=batch,
     )
 
 

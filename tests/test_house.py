@@ -26,10 +26,13 @@ MAY_IMPORT = {
     "scores": GROUND | {"probe", "policy"},
     "estimators": GROUND | {"probe"},
     "mse": GROUND | {"probe", "estimators"},
+    "measurement": GROUND | {"probe", "policy", "scores", "estimators", "mse"},
     "results": GROUND | {"probe", "estimators", "mse"},
-    "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
+    "run": GROUND
+    | {"probe", "policy", "scores", "estimators", "mse", "measurement", "results"},
     "train": GROUND
-    | {"probe", "policy", "scores", "estimators", "mse", "results", "run", "answers"},
+    | {"probe", "policy", "scores", "estimators", "mse", "measurement", "results", "run"}
+    | {"answers"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
     "theory": GROUND | {"probe", "estimators", "mse", "answers"},
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "theory"},
@@ -43,7 +46,7 @@ MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
-MODEL_SIDE = {"policy", "scores", "run", "train"}
+MODEL_SIDE = {"policy", "scores", "measurement", "run", "train"}
 DRAWING = {"matplotlib", "seaborn", "jinja2"}
 
 

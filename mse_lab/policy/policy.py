@@ -46,7 +46,6 @@ class Policy:
         end_tokens: Ids that end a completion, every one of them.
         temperature: Divides the logits.
         parameters: Those that the score covers, by name; tied ones once.
-        batch: The most completions in one pass of sampling or of the reference.
         identity: `model`, and `adapter` where there is one -> which checkpoint it is: a
             Hub commit, or a hash of the folder.
         found: What is found out about it once, by its type, such as a `ScoringPlan`.
@@ -57,7 +56,6 @@ class Policy:
     end_tokens: tuple[int, ...]
     temperature: float
     parameters: dict[str, nn.Parameter]
-    batch: int
     identity: Mapping[str, str] = field(default_factory=dict)
     # Of this very policy: one with other parameters begins anew.
     found: dict[type, Any] = field(
@@ -213,7 +211,6 @@ def make_policy(
         end_tokens=_end_tokens(model, tokenizer, location),
         temperature=config.sampling.temperature,
         parameters=select_parameters(model, config.parameters, trained),
-        batch=config.model.batch or max(config.pool.reference, config.pool.replicate),
         identity=identity,
     )
     _refuse_acausal(policy, location)

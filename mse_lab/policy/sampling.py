@@ -155,16 +155,22 @@ def _draw_batch(
 
 @torch.no_grad()
 def draw(
-    policy: Policy, prompt: list[int], uniforms_NT: NDArray[np.float64], prompt_id: str
+    policy: Policy,
+    prompt: list[int],
+    uniforms_NT: NDArray[np.float64],
+    prompt_id: str,
+    *,
+    max_batch: int | None = None,
 ) -> Completions:
     """Draw N completions of a prompt, of at most T tokens.
 
-    Entry (n, t) of `uniforms_NT`, in [0, 1), draws token t of completion n.
+    Entry (n, t) of `uniforms_NT`, in [0, 1), draws token t of completion n. At most
+    `max_batch` are drawn in one pass; None for all.
     """
     prefix = SharedPrefix(policy, prompt)
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
-    starts = range(0, len(uniforms), policy.batch)
-    batches = zip(starts, uniforms.split(policy.batch), strict=True)
+    most = max_batch or len(uniforms)
+    batches = zip(range(0, len(uniforms), most), uniforms.split(most), strict=True)
     return concatenate(
         [_draw_batch(policy, prefix, batch, at, prompt_id) for at, batch in batches]
     )

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, divide
 
@@ -88,11 +87,6 @@ def _check(name: str, figure: float | None, bound: float) -> Check:
     # Written so that NaN fails.
     ok = None if figure is None else bool(figure <= bound)
     return Check(name, figure, bound, ok, MEANINGS[name])
-
-
-def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
-    """Largest |difference| of log-probabilities in nats a token."""
-    return float(np.max(np.abs(drawn_N - recomputed_N) / lengths_N))
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:

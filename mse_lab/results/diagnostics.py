@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-from mse_lab.results.shard import Shard
 from mse_lab.wording import share as in_percent
 
 percent = partial(in_percent, digits=3)
@@ -96,41 +95,14 @@ def restore(values: Mapping[str, Any]) -> Diagnostics | None:
     return TypeAdapter(Diagnostics).validate_python(values)
 
 
-def describe_tokens(
-    completions: Sequence[NDArray[np.int64]], ended_N: NDArray[np.bool_]
-) -> dict[str, Any]:
-    """Count in the tokens of a prompt's completions what `diagnose` needs.
-
-    Args:
-        completions: Each one's own tokens, at least one.
-        ended_N: Whether the last of them is an end token.
-
-    >>> one, other = np.array([7, 2]), np.array([7, 7])
-    >>> found = describe_tokens([one, one, other], np.array([True, True, False]))
-    >>> {name: np.asarray(found[name]).tolist() for name in ("end_ids", "end_counts")}
-    {'end_ids': [2], 'end_counts': [2]}
-    """
-    times = Counter(tokens.tobytes() for tokens in completions)
-    last_N = np.array([tokens[-1] for tokens in completions], dtype=np.int64)
-    lengths_N = np.array([len(tokens) for tokens in completions])
-    end_ids, end_counts = np.unique(last_N[ended_N], return_counts=True)
-    return {
-        "distinct": len(times) / len(completions),
-        "commonest": max(times.values()) / len(completions),
-        "empty": (ended_N & (lengths_N == 1)).mean(),
-        "end_ids": end_ids,
-        "end_counts": end_counts,
-    }
-
-
 def _count_ends(
-    shards: Sequence[Shard],
+    summaries: Sequence[CompletionSummary],
     names: Mapping[int, str],
     completions: int,
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
-    for shard in shards:
-        pairs = zip(shard.end_ids.tolist(), shard.end_counts.tolist(), strict=True)
+    for one in summaries:
+        pairs = zip(one.end_ids.tolist(), one.end_counts.tolist(), strict=True)
         counts.update(dict(pairs))
     return tuple(
         EndToken(token, names.get(token, str(token)), count / completions)
@@ -139,20 +111,20 @@ def _count_ends(
 
 
 def diagnose(
-    pools: Pools, shards: Sequence[Shard], names: Mapping[int, str]
+    pools: Pools, summaries: Sequence[CompletionSummary], names: Mapping[int, str]
 ) -> Diagnostics:
     """Describe the completions of a run.
 
     Args:
         pools: The pools.
-        shards: Of each prompt `mean_length`, `truncated` and what `describe_tokens` found.
+        summaries: What the completions of each prompt are like.
         names: End token -> its text, every one that there is.
     """
     value_P, binary = pools.value_P, pools.binary
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
 
     def mean(name: str) -> float:
-        return float(np.mean([getattr(shard, name) for shard in shards]))
+        return float(np.mean([getattr(one, name) for one in summaries]))
 
     return Diagnostics(
         prompts=pools.prompts,
@@ -167,8 +139,8 @@ def diagnose(
         empty=mean("empty"),
         distinct=mean("distinct"),
         commonest=mean("commonest"),
-        end_tokens=_count_ends(shards, names, size * pools.prompts),
+        end_tokens=_count_ends(summaries, names, size * pools.prompts),
         gradient_norm2=pools.aggregate_norm2,
         gradient_norm2_error=aggregate_norm2_error(pools),
-        given_up=sum(shard.given_up for shard in shards),
+        given_up=sum(one.given_up for one in summaries),
     )

@@ -17,10 +17,10 @@ from mse_lab.policy.hub import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.records import Record
-from mse_lab.run.prepare import Prepared, load, prepare
+from mse_lab.run.prepare import RunSpec, load, prepare
 from mse_lab.run.processes import ALONE, Processes
 from mse_lab.run.resume import Outcome, find_finished
-from mse_lab.run.run_probe import carry_out
+from mse_lab.run.run_probe import execute
 
 # Where the checkpoints' runs lie, beside the files of the probe's own.
 ALONG = "along"
@@ -48,7 +48,7 @@ def _model_at(probe: Probe, checkpoint: Path) -> Model:
     return probe.model.model_copy(update=changes)
 
 
-def _prepare_at(own: Prepared, checkpoint: Checkpoint) -> Prepared:
+def _prepare_at(own: RunSpec, checkpoint: Checkpoint) -> RunSpec:
     """Prepare the run of a checkpoint, whose prompts and reward are those of the probe."""
     if checkpoint.path is None:
         return own
@@ -62,7 +62,7 @@ def _prepare_at(own: Prepared, checkpoint: Checkpoint) -> Prepared:
     )
 
 
-def _refuse_each(runs: Sequence[Prepared], *, fresh: bool) -> None:
+def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
     """See that every checkpoint can be measured, or has been, before any is."""
     for run in runs:
         if fresh or not find_finished(run):
@@ -72,7 +72,7 @@ def _refuse_each(runs: Sequence[Prepared], *, fresh: bool) -> None:
             find_adapter(model, run.root)
 
 
-def _refuse_together(runs: Sequence[Prepared]) -> None:
+def _refuse_together(runs: Sequence[RunSpec]) -> None:
     """Refuse checkpoints whose differences would mean nothing."""
     if len(runs[0].prompts) < LEAST_PROMPTS:
         raise InputError(
@@ -130,7 +130,7 @@ def measure_along(
     processes.agree(lambda: _refuse_each(runs, fresh=fresh))
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
-        outcome = carry_out(run, load, fresh=fresh)
+        outcome = execute(run, load, fresh=fresh)
         stages.append(Stage(checkpoint.step, run.record.folder, outcome))
         tell(stages[-1])
     return stages

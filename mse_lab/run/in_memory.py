@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
+from mse_lab.measurement.prompt import measure_prompt
+from mse_lab.measurement.subject import Subject, make_subject
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.lent_model import lend_policy
-from mse_lab.policy.policy import Policy
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
 from mse_lab.probe.rewards import Reward, guard_reward, load_reward, try_reward
@@ -16,15 +18,11 @@ from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
 from mse_lab.results.records import Record
-from mse_lab.results.shard import Shard
 from mse_lab.run.finish import conclude
-from mse_lab.run.prepare import Bench, Prepared, digest_of, equip
+from mse_lab.run.prepare import RunSpec, attach_model, digest_of
 from mse_lab.run.processes import ALONE
-from mse_lab.run.resume import measure_one
-from mse_lab.run.run_probe import carry_out, measure_prompts
-
-# Where nothing can be written.
-NOWHERE = Path("/dev/null")
+from mse_lab.run.progress import Tally, add_up, progress
+from mse_lab.run.run_probe import execute
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -70,35 +68,14 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
     raise InputError(f"reward = {shown(reward)}: give a name or a function")
 
 
-def _prepare(probe: Probe, prompts: Any, reward: Any, name: str, folder: Path) -> Prepared:
-    function = _load_reward(reward, probe)
-    ours = isinstance(reward, str)
-    found = take_prompts(prompts, probe.prompts.template, answered=ours)
-    try_reward(function, found)
-    return Prepared(
-        name=name,
-        probe=probe,
-        root=PROJECT,
-        prompts=found,
-        estimators=find_estimators(probe.estimators, probe.group_sizes, len(found)),
-        reward=function,
-        supplied=None,
-        record=Record(folder),
-        digest=digest_of(found),
-        processes=ALONE,
-    )
-
-
-def _measure_unwritten(run: Prepared, policy: Policy, shown: bool) -> Measured:
-    shards: list[Shard] = []
-
-    def measure(bench: Bench, index: int) -> Shard:
-        shards.append(measure_one(bench, index))
-        return shards[-1]
-
-    bench = equip(run, policy)
-    measure_prompts(bench, range(len(run.prompts)), 0, measure, shown=shown)
-    result, checks, warnings, _ = conclude(bench, shards)
+def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
+    """Measure every prompt of a subject, and keep nothing on the disk."""
+    prompts: list[PromptMeasurement] = []
+    with progress(name, len(subject.prompts), 0, hidden=not shown) as show:
+        for index in range(len(subject.prompts)):
+            prompts.append(measure_prompt(subject, index))
+            show(add_up(map(Tally.of, prompts)))
+    result, checks, warnings, _ = conclude(name, subject, prompts)
     return Measured(result, checks, warnings)
 
 
@@ -123,11 +100,30 @@ def measure_model(
     """
     probe = _configure(model, reward, settings)
     name = name or Path(_path(model)).name
-    run = _prepare(probe, prompts, reward, name, folder or NOWHERE)
+    function = _load_reward(reward, probe)
+    rows = take_prompts(prompts, probe.prompts.template, answered=isinstance(reward, str))
+    try_reward(function, rows)
+    estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with lend_policy(probe, model, tokenizer) as policy:
         if folder is None:
-            return _measure_unwritten(run, policy, shown)
-        done = carry_out(
-            run, lambda run: equip(run, policy), identity=policy.identity, shown=shown
+            subject = make_subject(probe, policy, rows, function, estimators=estimators)
+            return _measure_unwritten(name, subject, shown=shown)
+        spec = RunSpec(
+            name=name,
+            probe=probe,
+            root=PROJECT,
+            prompts=rows,
+            estimators=estimators,
+            reward=function,
+            supplied=None,
+            record=Record(folder),
+            digest=digest_of(rows),
+            processes=ALONE,
+        )
+        done = execute(
+            spec,
+            lambda spec: attach_model(spec, policy),
+            identity=policy.identity,
+            shown=shown,
         )
     return Measured(read_result(folder), done.checks, done.warnings)

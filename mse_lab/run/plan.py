@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
-from mse_lab.results.shard import Shard
 from mse_lab.run import plan_text as text
 from mse_lab.run.environment import peak_memory_bytes
 from mse_lab.run.plan_costs import Costs, Plan, Row, add_up, analyse_few, spread
 from mse_lab.run.plan_widths import expect_widths
-from mse_lab.run.prepare import Bench, load, prepare
-from mse_lab.run.resume import claim, find_finished, read_shard
+from mse_lab.run.prepare import RunContext, load, prepare
+from mse_lab.run.resume import find_finished, read_shard, take_folder
 from mse_lab.run.run_probe import measure_prompts
 
 # Prompts that tell what the others take, and seconds after which none is begun any more:
@@ -60,44 +61,47 @@ def _peak_memory(policy: Policy, tables: float) -> float:
     return peak_memory_bytes() + tables
 
 
-def _rows(bench: Bench, costs: Costs, loading: float, tables: float) -> list[Row]:
-    pool, count = bench.probe.pool, len(bench.prompts)
+def _rows(subject: Subject, costs: Costs, loading: float, tables: float) -> list[Row]:
+    pool, count = subject.probe.pool, len(subject.prompts)
     halves, scored = count * pool.reference, count * pool.replicate
-    draw = "draw" if bench.supplied is None else "read"
+    draw = "draw" if subject.supplied is None else "read"
     of_halves = costs.tokens - costs.scored
     # Shards, and the pools that are made of them.
     together = costs.vectors + 2 * costs.records
     rows = [
-        Row("load the model", 0, 0, bench.memory.footprint.weights, loading),
+        Row("load the model", 0, 0, subject.memory.footprint.weights, loading),
         Row(f"{draw} and reward", halves + scored, costs.tokens, None, costs.draw),
         Row("reference gradients", halves, of_halves, None, costs.reference),
         Row("scores and products", scored, costs.scored, None, costs.score),
         Row("checks and records", halves + scored, 0, None, costs.rest),
         Row("tables and intervals", 0, 0, together, tables),
     ]
-    seconds, peak = sum(row.seconds for row in rows), _peak_memory(bench.policy, together)
+    seconds, peak = sum(row.seconds for row in rows), _peak_memory(subject.policy, together)
     return [*rows, Row("total", halves + scored, costs.tokens, peak, seconds)]
 
 
-def _foretell(bench: Bench, shards: Mapping[int, Shard], loading: float) -> Plan:
-    lengths, measured = [len(one) for one in bench.tokens], list(shards.values())
-    seconds = {index: shard.seconds for index, shard in shards.items()}
-    (analysis, tables), costs = analyse_few(bench, measured), add_up(lengths, shards)
-    widths = expect_widths(analysis, len(lengths), bench.probe.interval.width)
-    *rows, total = _rows(bench, costs, loading, tables)
+def _foretell(
+    context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
+) -> Plan:
+    spec, subject = context.spec, context.subject
+    lengths, measured = [len(one) for one in subject.tokens], list(prompts.values())
+    seconds = {index: one.provenance.seconds for index, one in prompts.items()}
+    (analysis, tables), costs = analyse_few(spec, measured), add_up(lengths, prompts)
+    widths = expect_widths(analysis, len(lengths), spec.probe.interval.width)
+    *rows, total = _rows(subject, costs, loading, tables)
     return Plan(
-        probe=bench.name,
-        heading=text.say_what(bench),
+        probe=spec.name,
+        heading=text.say_what(subject),
         rows=rows,
         total=total,
         factor=spread(lengths, seconds),
-        prompts_measured=len(shards),
+        prompts_measured=len(prompts),
         seconds_measured=sum(seconds.values()),
         remarks=[
-            f"measured: {len(shards)} of {len(lengths)} prompts, kept for the run in "
-            f"{bench.record.folder}",
-            text.say_completions(measured, bench.probe.sampling.max_new_tokens),
-            text.say_memory(bench),
+            f"measured: {len(prompts)} of {len(lengths)} prompts, kept for the run in "
+            f"{spec.record.folder}",
+            text.say_completions(measured, spec.probe.sampling.max_new_tokens),
+            text.say_memory(subject),
             text.say_disk(costs),
         ],
         half_widths=widths,
@@ -110,19 +114,19 @@ def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
 
     What is measured goes to the folder of the results, for the run to find.
     """
-    run = prepare(name, probe, folder, root)
-    if found := find_finished(run):
+    spec = prepare(name, probe, folder, root)
+    if found := find_finished(spec):
         mended = [f"{lost} is made again from pools.npz" for lost in found.mended]
         return Plan(name, heading=[f"finished, nothing to do: {folder}", *mended])
     began = time.perf_counter()
-    bench = load(run)
+    context = load(spec)
     loading = time.perf_counter() - began
-    with run.processes.hold(folder):
-        todo = claim(bench, fresh=False)
-        known = len(bench.prompts) - len(todo)
-        order = choose([len(one) for one in bench.tokens], todo, probe.seed)
+    with spec.processes.hold(folder):
+        todo = take_folder(context, fresh=False)
+        known = len(spec.prompts) - len(todo)
+        order = choose([len(one) for one in context.subject.tokens], todo, probe.seed)
         chosen = order[: max(1, ENOUGH - known)]
-        measure_prompts(bench, _patiently(chosen), known)
-        kept = {index: read_shard(bench, index) for index in range(len(bench.prompts))}
-        shards = {index: shard for index, shard in kept.items() if shard}
-        return _foretell(bench, shards, loading)
+        measure_prompts(context, _patiently(chosen), known)
+        kept = {index: read_shard(spec, index) for index in range(len(spec.prompts))}
+        prompts = {index: prompt for index, prompt in kept.items() if prompt}
+        return _foretell(context, prompts, loading)

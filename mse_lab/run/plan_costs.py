@@ -17,11 +17,11 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats
+from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.results.analysis import Analysis, analyse_run
-from mse_lab.results.shard import Shard, stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.run.plan_widths import FEW, Widths
-from mse_lab.run.prepare import Prepared
+from mse_lab.run.prepare import RunSpec
 
 # Factors by which a run's time may differ from the plan's: the least, since the same work
 # takes longer where something else runs, and that of prompts too few to tell their spread.
@@ -83,14 +83,16 @@ class Costs(NamedTuple):
     records: float
 
 
-def costs_of(shard: Shard) -> Costs:
+def costs_of(prompt: PromptMeasurement) -> Costs:
     """Give what a measured prompt took."""
-    drawn = len(shard.reference_rewards_N) + len(shard.rewards_N)
-    tokens, scored = shard.mean_length * drawn, float(shard.lengths_N.sum())
-    arrays = [one.nbytes for one in vars(shard).values() if isinstance(one, np.ndarray)]
-    vectors = shard.mean_D.nbytes + shard.difference_D.nbytes
-    records = len(shard.lines.encode()) + sum(arrays) - vectors
-    return Costs._make([*shard.seconds_S.tolist(), tokens, scored, vectors, records])
+    own, summary = prompt.arrays, prompt.completions
+    drawn = len(own.reference_rewards_N) + len(own.rewards_N)
+    tokens, scored = summary.mean_length * drawn, float(own.lengths_N.sum())
+    arrays = [one.nbytes for one in vars(own).values() if isinstance(one, np.ndarray)]
+    vectors = own.mean_D.nbytes + own.difference_D.nbytes
+    records = len(summary.lines.encode()) + sum(arrays) - vectors
+    seconds = prompt.provenance.seconds_S.tolist()
+    return Costs._make([*seconds, tokens, scored, vectors, records])
 
 
 def extrapolate(
@@ -112,9 +114,9 @@ def extrapolate(
     return costs_PC
 
 
-def add_up(lengths_P: Sequence[int], shards: Mapping[int, Shard]) -> Costs:
-    """Foretell what all prompts take together, by the shards of some."""
-    measured = {index: costs_of(shard) for index, shard in shards.items()}
+def add_up(lengths_P: Sequence[int], prompts: Mapping[int, PromptMeasurement]) -> Costs:
+    """Predict what all prompts take together from the measurements of some."""
+    measured = {index: costs_of(prompt) for index, prompt in prompts.items()}
     return Costs._make(extrapolate(lengths_P, measured).sum(0).tolist())
 
 
@@ -137,21 +139,24 @@ def spread(lengths_P: Sequence[int], seconds: Mapping[int, float]) -> float:
     return max(LEAST, float(1 + stats.t.ppf(0.975, len(others) - 1) * error / total))
 
 
-def _analyse(run: Prepared, shards: Sequence[Shard]) -> tuple[Analysis, float]:
+def _analyse(spec: RunSpec, prompts: Sequence[PromptMeasurement]) -> tuple[Analysis, float]:
     """Do what a run does when its prompts are measured, but write nothing; time it."""
-    began, unknown = time.perf_counter(), [0.0] * len(shards)
-    described = describe_prompts(run.prompts[:1] * len(shards), unknown, unknown)
-    result = analyse_run(run.name, run.probe, stack(shards), described)
+    began, unknown = time.perf_counter(), [0.0] * len(prompts)
+    described = describe_prompts(spec.prompts[:1] * len(prompts), unknown, unknown)
+    pools = stack([one.arrays for one in prompts])
+    result = analyse_run(spec.name, spec.probe, pools, described)
     _ = (result.tables, result.warnings)
     return result, time.perf_counter() - began
 
 
-def analyse_few(run: Prepared, shards: Sequence[Shard]) -> tuple[Analysis, float]:
+def analyse_few(
+    spec: RunSpec, prompts: Sequence[PromptMeasurement]
+) -> tuple[Analysis, float]:
     """Analyse the prompts that are measured, and foretell the seconds that all will take.
 
     Estimators that look at other prompts need two: twice the same tell as much as one.
     """
-    few = list(shards) * (1 + (len(shards) == 1))
-    (result, some), (_, more) = _analyse(run, few), _analyse(run, few * 2)
-    left = len(run.prompts) - len(few)
+    few = list(prompts) * (1 + (len(prompts) == 1))
+    (result, some), (_, more) = _analyse(spec, few), _analyse(spec, few * 2)
+    left = len(spec.prompts) - len(few)
     return result, some + max(more - some, 0) / len(few) * max(left, 0)

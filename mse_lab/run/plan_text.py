@@ -9,12 +9,12 @@ from dataclasses import asdict
 import numpy as np
 import torch
 
-from mse_lab.results.shard import Shard
+from mse_lab.measurement.memory import scoring_bytes
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.environment import device_model
-from mse_lab.run.memory import scoring_bytes
 from mse_lab.run.plan_costs import Costs, Plan, Row
 from mse_lab.run.plan_widths import Widths
-from mse_lab.run.prepare import Bench
 from mse_lab.wording import duration, in_units, share
 
 # Of the terminal.
@@ -31,23 +31,24 @@ def plan_json(plans: Sequence[Plan]) -> str:
     return json.dumps(known, indent=2, ensure_ascii=False)
 
 
-def say_what(bench: Bench) -> list[str]:
+def say_what(subject: Subject) -> list[str]:
     """Say what is measured, and on what."""
-    lengths, pool = [len(one) for one in bench.tokens], bench.probe.pool
-    cores, device = torch.get_num_threads(), bench.policy.device
+    lengths, pool = [len(one) for one in subject.tokens], subject.probe.pool
+    cores, device = torch.get_num_threads(), subject.policy.device
     threads = f", {cores} thread{'s'[: cores > 1]}" if device.type == "cpu" else ""
     return [
         f"{len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens, "
         f"{pool.reference:,} + {pool.replicate:,} completions each; "
-        f"{bench.policy.size:,} parameters count",
-        f"on {device_model(device)}{threads}, {bench.probe.model.dtype}",
+        f"{subject.policy.size:,} parameters count",
+        f"on {device_model(device)}{threads}, {subject.probe.model.dtype}",
     ]
 
 
-def say_completions(shards: Sequence[Shard], limit: int) -> str:
+def say_completions(prompts: Sequence[PromptMeasurement], limit: int) -> str:
     """Say what the completions measured are like, which are cut at a limit."""
+    summaries = [one.completions for one in prompts]
     length, cut, distinct = np.mean(
-        [(shard.mean_length, shard.truncated, shard.distinct) for shard in shards], 0
+        [(one.mean_length, one.truncated, one.distinct) for one in summaries], 0
     )
     return (
         f"completions: {length:.3g} tokens on average, {share(cut)} cut at {limit}; "
@@ -55,9 +56,10 @@ def say_completions(shards: Sequence[Shard], limit: int) -> str:
     )
 
 
-def say_memory(bench: Bench) -> str:
+def say_memory(subject: Subject) -> str:
     """Say how a block is scored within which budget, and what memory would change it."""
-    memory, group, one = bench.memory, bench.probe.largest_group, bench.memory.footprint
+    memory, group = subject.memory, subject.probe.largest_group
+    one = memory.footprint
     how, ways = memory.scoring.current, memory.scoring.ways
     takes = [
         f"model.memory={math.ceil(size / 1e6)}MB"

@@ -9,6 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from mse_lab.console import columns, show_status
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.wording import duration
 
 # Where there is no terminal, how often a line is due: at every quarter, and each minute.
@@ -24,6 +25,11 @@ class Tally(NamedTuple):
     prompts: int = 0
     reward: float = 0.0
     truncated: float = 0.0
+
+    @classmethod
+    def of(cls, prompt: PromptMeasurement) -> "Tally":
+        """Count one prompt."""
+        return cls(1, prompt.mean_reward, prompt.completions.truncated)
 
 
 def add_up(tallies: Iterable[Tally]) -> Tally:

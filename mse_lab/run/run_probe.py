@@ -4,30 +4,24 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from mse_lab.probe.schema import Probe
-from mse_lab.results.shard import Shard
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
-from mse_lab.run.prepare import Bench, Prepared, load, prepare
+from mse_lab.run.prepare import RunContext, RunSpec, load, prepare
 from mse_lab.run.processes import ALONE, Processes
 from mse_lab.run.progress import Tally, add_up, progress
-from mse_lab.run.resume import Outcome, claim, find_finished, measure_and_keep
+from mse_lab.run.resume import Outcome, find_finished, measure_and_keep, take_folder
 
 
 def measure_prompts(
-    bench: Bench,
-    dealt: Iterable[int],
-    done: int,
-    measure: Callable[[Bench, int], Shard] = measure_and_keep,
-    *,
-    shown: bool = True,
+    context: RunContext, dealt: Iterable[int], done: int, *, shown: bool = True
 ) -> None:
     """Measure the prompts dealt to this process; wait until all but those done are."""
-    tally, processes = Tally(), bench.processes
+    spec, tally = context.spec, Tally()
+    processes = spec.processes
     hidden = not (shown and processes.first)
-    with progress(bench.name, len(bench.prompts), done, hidden=hidden) as show:
+    with progress(spec.name, len(spec.prompts), done, hidden=hidden) as show:
         for index in dealt:
-            shard = measure(bench, index)
-            tally = add_up([tally, Tally(1, shard.mean_reward, shard.truncated)])
+            tally = add_up([tally, Tally.of(measure_and_keep(context, index))])
             show(processes.total(tally))
         processes.meet(lambda: show(processes.total(tally)))
         show(processes.total(tally))
@@ -55,12 +49,12 @@ def run_probe(
     Raises:
         InputError: Something of the user's is at fault; nothing is lost.
     """
-    return carry_out(prepare(name, probe, folder, root, processes), load, fresh=fresh)
+    return execute(prepare(name, probe, folder, root, processes), load, fresh=fresh)
 
 
-def carry_out(
-    run: Prepared,
-    load: Callable[[Prepared], Bench],
+def execute(
+    spec: RunSpec,
+    load: Callable[[RunSpec], RunContext],
     *,
     fresh: bool = False,
     identity: Mapping[str, str] | None = None,
@@ -70,20 +64,20 @@ def carry_out(
 
     `load` brings the model; `identity` says which it is, if that is known before.
     """
-    processes, folder = run.processes, run.record.folder
+    processes, folder = spec.processes, spec.record.folder
     # What was measured since the command was given is not dropped by a start after a loss.
     fresh = fresh and not processes.restarted
     if not fresh:
-        found = processes.agree(lambda: find_finished(run, identity), Outcome | None)
+        found = processes.agree(lambda: find_finished(spec, identity), Outcome | None)
         if found:
             return found
-    bench = load(run)
+    context = load(spec)
     # Only now that everything is known to be usable is anything of an old run dropped.
     processes.meet()
     with processes.hold(folder):
-        todo = processes.agree(lambda: claim(bench, fresh=fresh))
-        done = len(run.prompts) - len(todo)
-        measure_prompts(bench, processes.deal(todo), done, shown=shown)
-        devices = processes.gather(device_model(bench.policy.device))
+        todo = processes.agree(lambda: take_folder(context, fresh=fresh))
+        done = len(spec.prompts) - len(todo)
+        measure_prompts(context, processes.deal(todo), done, shown=shown)
+        devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
-        return processes.agree(lambda: finish(bench, devices, max(peaks)), Outcome)
+        return processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)

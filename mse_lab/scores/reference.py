@@ -106,8 +106,11 @@ def weighted_gradient(
     prompt: list[int],
     completions: Completions,
     weights_N: NDArray[np.float64],
+    max_batch: int | None = None,
 ) -> tuple[Gradient, NDArray[np.float64]]:
     """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
+
+    At most `max_batch` completions are in one pass; None for no limit.
 
     Returns:
         Parameter name -> gradient, for the parameters that autograd reaches, float32 or
@@ -126,7 +129,7 @@ def weighted_gradient(
     with torch.enable_grad(), meeting_gradients(policy, add):
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
-        for part in in_passes(distinct.lengths_N, policy.batch):
+        for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
             found = completion_log_probs(policy, cut, distinct[part])
             (torch.from_numpy(weights_N[part]).to(found) * found).sum().backward()
             log_probs[part] = found.detach().double().cpu().numpy()
@@ -154,6 +157,8 @@ def measure_reference(
     completions: Completions,
     rewards_N: NDArray[np.float64],
     keep: Callable[[Gradient], NDArray[np.float32]],
+    *,
+    max_batch: int | None = None,
 ) -> Reference:
     """Measure the reference gradient of a prompt.
 
@@ -163,10 +168,13 @@ def measure_reference(
         completions: An even number of them; the first half is A, the second B.
         rewards_N: Their rewards.
         keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
+        max_batch: The most completions in one pass; None for no limit.
     """
     n = len(completions) // 2
     (half_a, log_probs_a), (half_b, log_probs_b) = (
-        weighted_gradient(policy, prompt, completions[half], leave_one_out(rewards_N[half]))
+        weighted_gradient(
+            policy, prompt, completions[half], leave_one_out(rewards_N[half]), max_batch
+        )
         for half in (slice(n), slice(n, None))
     )
     for one, other in ((half_a, half_b), (half_b, half_a)):

@@ -8,15 +8,16 @@ pilots are independent, and how they differ holds the noise of the measurement, 
 from pathlib import Path
 from typing import Any
 
+from mse_lab.measurement.prompt import measure_prompt
+from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.budget import Population
+from mse_lab.mse.measurement import stack
 from mse_lab.policy.policy import Policy
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.rewards import load_reward
 from mse_lab.probe.schema import Pool, Probe
 from mse_lab.probe.study import PILOT, Arm, Prediction, Run
-from mse_lab.results.shard import stack
 from mse_lab.results.study_files import Constants
-from mse_lab.run.in_memory import NOWHERE
-from mse_lab.run.prepare import equip, prepare
-from mse_lab.run.resume import measure_one
 from mse_lab.train.task import load_task
 from mse_lab.train.trainer import train
 
@@ -46,9 +47,10 @@ def measure_constants(probe: Probe, policy: Policy, root: Path) -> tuple[float, 
     These are the whole population of a training with replacement, so c1 is their own
     variance: (P-1)/P times that of the distribution they are a sample of.
     """
-    bench = equip(prepare("pilot", probe, NOWHERE, root), policy)
-    pools = stack([measure_one(bench, index) for index in range(len(bench.prompts))])
-    found, share = Population(pools).constants, 1 - 1 / len(bench.prompts)
+    prompts = load_prompts(probe.prompts, root)
+    subject = make_subject(probe, policy, prompts, load_reward(probe.reward))
+    pools = stack([measure_prompt(subject, at).arrays for at in range(len(prompts))])
+    found, share = Population(pools).constants, 1 - 1 / len(prompts)
     return share * found.between.item(), found.oracle.item(), found.pairs.item()
 
 

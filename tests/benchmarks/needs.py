@@ -19,8 +19,8 @@ from torch import nn
 from benchmarks.markdown import table
 from benchmarks.operations import Shape, counting, reduction_operations
 from benchmarks.qwen import SHAPES, Shapes
-from mse_lab.run.footprint import Footprint, measure_footprint
-from mse_lab.run.memory import Memory
+from mse_lab.measurement.footprint import Footprint, measure_footprint
+from mse_lab.measurement.memory import Memory
 from mse_lab.scores.factors import OuterProducts, RowSums
 
 GROUP = 64

@@ -43,7 +43,6 @@ class Shapes(NamedTuple):
             end_tokens=(1,),
             temperature=1.0,
             parameters=dict(model.named_parameters()),
-            batch=1,
         )
 
 

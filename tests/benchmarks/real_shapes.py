@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from benchmarks.qwen import SHAPES
+from mse_lab.measurement.footprint import measure_footprint
+from mse_lab.measurement.memory import scoring_bytes
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.run.footprint import measure_footprint
-from mse_lab.run.memory import scoring_bytes
 from mse_lab.scores.score_block import Scoring, score_block
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -90,7 +90,7 @@ def load(base, adapter, parameters="all", seed=0, **model):
         },
         "probe",
     )
-    return replace(load_policy(probe, base), end_tokens=(1, 2), batch=5)
+    return replace(load_policy(probe, base), end_tokens=(1, 2))
 
 
 def check_scores(policy, bound):
@@ -310,7 +310,7 @@ def test_the_remedy_of_a_refused_adapter_works(bases, tmp_path):
         shutil.copy(path, tmp_path / "merged")
     values = {"path": str(tmp_path / "merged"), "dtype": "float64", "device": "cpu"}
     probe = parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
-    policy = replace(load_policy(probe, tmp_path), end_tokens=(1, 2), batch=5)
+    policy = replace(load_policy(probe, tmp_path), end_tokens=(1, 2))
     found = policy.model(torch.tensor([PROMPT])).logits
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     check_scores(policy, 1e-5)

@@ -32,7 +32,7 @@ COUNT = 2048
 
 @pytest.fixture(scope="module")
 def policy():
-    return random_policy(batch=COUNT)
+    return random_policy()
 
 
 def draw_many(policy, prompt=PROMPT, count=COUNT, seed=0):
@@ -174,7 +174,7 @@ def test_another_prompt_is_caught(policy):
 
 
 def test_another_model_is_caught(policy):
-    other = random_policy(batch=COUNT, tied=False)
+    other = random_policy(tied=False)
     assert not holds(policy, draw_many(other))
 
 

@@ -39,9 +39,10 @@ def test_log_probs_are_those_of_the_differentiated_policy():
 
 
 def test_batches_and_numbers_do_not_matter():
-    whole = draw(random_policy(batch=64), PROMPT, numbers(20), "a")
-    split = draw(random_policy(batch=3), PROMPT, numbers(20), "a")
-    part = draw(random_policy(batch=64), PROMPT, numbers(20)[7:9], "a")
+    policy = random_policy()
+    whole = draw(policy, PROMPT, numbers(20), "a")
+    split = draw(policy, PROMPT, numbers(20), "a", max_batch=3)
+    part = draw(policy, PROMPT, numbers(20)[7:9], "a")
     np.testing.assert_array_equal(whole.lengths_N, split.lengths_N)
     for one, other in ((split, whole), (part, whole[7:9])):
         for row in range(len(one)):
@@ -77,7 +78,7 @@ def test_keys_with_room_are_those_without(monkeypatch, held):
 
 def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
     """Every step reads as many rows as there are distinct beginnings still unfinished."""
-    policy = random_policy(batch=200)
+    policy = random_policy()
     honest, rows = drawing.next_log_probabilities, []
 
     def counted(policy, tokens_N1, cache):
@@ -118,7 +119,7 @@ def test_length_is_where_the_first_end_token_stands():
 def test_frequencies_are_the_enumerated_probabilities(temperature):
     """Chi-square on all completions of two tokens; false alarm 1e-6 for each case."""
     policy = random_policy(vocabulary=5, ends=(1,))
-    policy = replace(policy, temperature=temperature, batch=4000)
+    policy = replace(policy, temperature=temperature)
     prompt, count = [3, 4, 2], 4000
     exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
     drawn = draw(policy, prompt, numbers(count, positions=2), "a")

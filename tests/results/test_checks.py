@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from models import random_policy
+from mse_lab.measurement.prompt import law_gap
 from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
 from mse_lab.policy.log_probabilities import sequence_log_probs
@@ -17,7 +18,6 @@ from mse_lab.results.checks import (
     check_mean_score,
     check_rivals,
     hold,
-    law_gap,
     summary,
 )
 from mse_lab.results.warnings import warn_of_unmade
@@ -48,7 +48,7 @@ def gap_of(policy, drawn):
 
 @pytest.fixture(scope="module")
 def policy():
-    return random_policy(batch=COUNT)
+    return random_policy()
 
 
 def test_honest_sampling_passes(policy):

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from measurements import make_measurement
+from mse_lab.measurement.completion_summary import describe_tokens
 from mse_lab.results.diagnostics import (
     Diagnostics,
     EndToken,
-    describe_tokens,
     diagnose,
     restore,
 )
-from shards import make_shard
 from simulated import make_design
 
 HEALTHY = Diagnostics(
@@ -37,9 +37,9 @@ HEALTHY = Diagnostics(
 )
 
 
-def make_shards(prompts, **changes):
-    """Make shards of prompts that are all alike."""
-    return [make_shard(**changes)] * prompts
+def make_summaries(prompts, **changes):
+    """Make summaries of prompts that are all alike."""
+    return [make_measurement(**changes).completions] * prompts
 
 
 def test_tokens_are_counted():
@@ -66,7 +66,7 @@ def test_diagnosis():
     pools = make_design(np.random.default_rng(0), prompts=10).draw(
         np.random.default_rng(1), 64, 4, 8
     )
-    found = diagnose(pools, make_shards(10), {2: "<end>", 5: "<stop>", 7: "<pad>"})
+    found = diagnose(pools, make_summaries(10), {2: "<end>", 5: "<stop>", 7: "<pad>"})
     assert found.completions == 64 + 32
     assert found.accuracy == found.mean_reward == pools.reference_rewards_PN.mean()
     values = pools.reference_rewards_PN.mean(1)
@@ -84,7 +84,7 @@ def test_graded_rewards_have_no_accuracy():
         np.random.default_rng(1), 64, 4, 8
     )
     graded = replace(pools, rewards_PN=pools.rewards_PN / 2)
-    found = diagnose(graded, make_shards(4), {2: "<end>"})
+    found = diagnose(graded, make_summaries(4), {2: "<end>"})
     assert found.accuracy is found.never_right is found.always_right is None
     assert "mean reward" in found.lines[0]
     assert "accuracy" not in found.lines[0]
@@ -104,7 +104,7 @@ def test_a_file_of_another_version_is_not_read():
 def test_given_up_comparisons_are_counted_over_prompts():
     design = make_design(np.random.default_rng(3), 5)
     pools = design.draw(np.random.default_rng(4), 256, 4, 8)
-    found = diagnose(pools, make_shards(5, given_up=2), {2: "<end>"})
+    found = diagnose(pools, make_summaries(5, given_up=2), {2: "<end>"})
     assert found.given_up == 10
     without = {key: one for key, one in found.as_dict().items() if key != "given_up"}
     assert restore(without) == replace(found, given_up=0)

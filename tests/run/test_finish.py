@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from measurements import change
+from mse_lab.results.shard import save_shard
 from mse_lab.run.finish import finish
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.processes import Processes
-from mse_lab.run.resume import claim, measure_and_keep
+from mse_lab.run.resume import measure_and_keep, take_folder
 
 
 def second_process():
@@ -21,17 +23,18 @@ def second_process():
 def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     """Seconds are those of the slowest; a device that two share is named once."""
     out = tmp_path / "out"
-    bench = load(prepare("small", probe, out, tmp_path))
-    second = replace(bench, processes=second_process())
+    context = load(prepare("small", probe, out, tmp_path))
+    second = replace(context, spec=replace(context.spec, processes=second_process()))
     seconds = [0.0, 0.0, 0.0]
-    for index in claim(bench, fresh=False):
+    for index in take_folder(context, fresh=False):
         rank = index % 2
-        shard = measure_and_keep([bench, second][rank], index)
-        seconds_S = shard.seconds_S + 10 * rank
-        slow = replace(shard, seconds_S=seconds_S, threads=shard.threads + rank)
-        slow.save(bench.record.shard(index))
-        seconds[rank] += slow.seconds
-    outcome = finish(bench, ["A", "B", "A"], peak_memory=7)
+        prompt = measure_and_keep([context, second][rank], index)
+        how = prompt.provenance
+        seconds_S = how.seconds_S + 10 * rank
+        slow = change(prompt, seconds_S=seconds_S, threads=how.threads + rank)
+        save_shard(slow, context.spec.record.shard(index))
+        seconds[rank] += slow.provenance.seconds
+    outcome = finish(context, ["A", "B", "A"], peak_memory=7)
     found = json.loads((out / "environment.json").read_text())
     assert found["process_seconds"] == pytest.approx(seconds, abs=0.051)
     assert found["seconds"] == pytest.approx(seconds[1], abs=0.051)
@@ -40,5 +43,5 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert found["threads"] == [threads, threads + 1]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
     assert not outcome.found
-    assert bench.record.is_complete()
+    assert context.spec.record.is_complete()
     assert not (out / "shards").exists()

@@ -26,9 +26,9 @@ def measured(monkeypatch):
     """The prompts that are measured, as they are."""
     found, measure = [], resume.measure_prompt
 
-    def noted(bench, index, **keywords):
+    def noted(context, index, **keywords):
         found.append(index)
-        return measure(bench, index, **keywords)
+        return measure(context, index, **keywords)
 
     monkeypatch.setattr(resume, "measure_prompt", noted)
     return found

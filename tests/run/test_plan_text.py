@@ -5,8 +5,8 @@ import json
 import numpy as np
 
 import run_mse
+from mse_lab.measurement.memory import Ladder
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.run.memory import Ladder
 from mse_lab.run.plan import plan_probe
 from mse_lab.run.plan_text import plan_json
 from mse_lab.scores.score_block import Scoring

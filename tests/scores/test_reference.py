@@ -43,7 +43,7 @@ def test_weighted_gradient_is_the_weighted_sum_of_scores(architecture, prompt_le
 def test_repeated_completions_of_all_lengths(monkeypatch):
     """Differentiated once, in several passes, with the sum of their weights."""
     monkeypatch.setattr(reference, "PASS_TOKENS", 1)
-    policy = random_policy(batch=2)
+    policy = random_policy()
     place = np.array([2, 0, 1, 0, 8, 3, 4, 0, 7])
     completions = some_completions(policy)[place]
     weights, sizes = np.linspace(-1, 2, 9), []
@@ -54,7 +54,7 @@ def test_repeated_completions_of_all_lengths(monkeypatch):
         return honest(policy, prefix, part)
 
     monkeypatch.setattr(reference, "completion_log_probs", counted)
-    found, log_probs = weighted_gradient(policy, PROMPT, completions, weights)
+    found, log_probs = weighted_gradient(policy, PROMPT, completions, weights, 2)
     assert sum(sizes) == 7
     assert len(sizes) > 4
     expected = weights @ autograd_scores(policy, completions)

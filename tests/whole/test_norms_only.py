@@ -20,6 +20,8 @@ from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
 from mse_lab.answers.section_5_1_figure_4 import judge_order_of_runs
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.estimators.leave_one_out import centred
+from mse_lab.measurement import memory
+from mse_lab.measurement import prompt as measure
 from mse_lab.mse.curves import Curves, measure_curves
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
@@ -31,8 +33,6 @@ from mse_lab.results.finished_run import read_tables
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.records import Record
 from mse_lab.results.warnings import warn_of_norms_only
-from mse_lab.run import memory
-from mse_lab.run import one_prompt as measure
 from mse_lab.scores.score_block import Scoring, score_block
 from simulated import analysed, make_design
 

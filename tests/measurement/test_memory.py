@@ -1,7 +1,5 @@
 """Memory: passes keep to what is planned for them, and a retreat loses nothing."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +8,16 @@ from enumerated import as_completions
 from live_memory import LiveMemory
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.run import memory
-from mse_lab.run.footprint import measure_footprint
-from mse_lab.run.memory import Ladder, Memory, attempt, halves, parse_bytes, scoring_bytes
+from mse_lab.measurement import memory
+from mse_lab.measurement.footprint import measure_footprint
+from mse_lab.measurement.memory import (
+    Ladder,
+    Memory,
+    attempt,
+    halves,
+    parse_bytes,
+    scoring_bytes,
+)
 from mse_lab.scores import factors
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block
@@ -155,7 +160,6 @@ def test_other_errors_are_not_caught():
 
 def test_low_precision_weights_give_float32_gradients():
     policy = random_policy(dtype=torch.bfloat16)
-    policy = dataclasses.replace(policy, batch=2)
     few = as_completions([[3, 4, 1]] * 4)
-    gradient, _ = weighted_gradient(policy, [3, 4, 5], few, np.ones(4))
+    gradient, _ = weighted_gradient(policy, [3, 4, 5], few, np.ones(4), max_batch=2)
     assert {part.dtype for part in gradient.values()} == {torch.float32}

@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from mse_lab.errors import InputError, shown
+from mse_lab.measurement.footprint import Footprint, measure_footprint
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
-from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_calls import is_out_of_memory
 from mse_lab.scores.score_block import Scoring
@@ -184,7 +184,8 @@ def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Me
     longest, wanted = max(tokens, key=len), probe.model.memory
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
     budget = budget_bytes(wanted, policy.devices)
-    memory = Memory(budget, footprint, probe.largest_group, policy.batch)
+    most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
+    memory = Memory(budget, footprint, probe.largest_group, most)
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(

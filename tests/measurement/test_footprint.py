@@ -3,7 +3,7 @@
 import pytest
 
 from models import random_policy
-from mse_lab.run.footprint import measure_footprint
+from mse_lab.measurement.footprint import measure_footprint
 
 
 def test_the_footprint_is_the_same_every_time():

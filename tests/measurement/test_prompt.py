@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 
 from enumerated import as_completions
+from mse_lab.measurement import prompt as stages
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.run import one_prompt as stages
 from mse_lab.run.run_probe import run_probe
 
 
@@ -65,7 +65,7 @@ def test_lines_of_a_pool():
         log_probs_N=np.array([-0.12345678, np.nan]),
         ended_N=np.array([True, False]),
     )
-    pool = stages.Pool("replicate", drawn, ["ü", "b"], np.array([1.0, 0.5]))
+    pool = stages.CompletionPool("replicate", drawn, ["ü", "b"], np.array([1.0, 0.5]))
     first, second = map(json.loads, pool.lines(Prompt("p", "1", "", {})))
     assert first == {"prompt": "p", "pool": "replicate", "text": "ü", "reward": 1.0,
                      "length": 2, "truncated": False, "log_prob": -0.123457}  # fmt: skip

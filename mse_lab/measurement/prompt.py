@@ -1,0 +1,289 @@
+"""Measure one prompt: everything about it that needs the model."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.estimators.groups import is_binary
+from mse_lab.measurement.completion_summary import describe_tokens
+from mse_lab.measurement.memory import attempt
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.measurement import (
+    STAGES,
+    CompletionSummary,
+    PromptArrays,
+    PromptChecks,
+    PromptMeasurement,
+    Provenance,
+)
+from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.rival_laws import rival_ratios
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.module_kinds import sum_by_kind
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.rewards import reward_completions
+from mse_lab.probe.streams import uniforms
+from mse_lab.scores.invariance import score_difference
+from mse_lab.scores.reference import Reference, measure_reference
+from mse_lab.scores.score_block import Scores, score_block
+
+
+@dataclass(frozen=True)
+class CompletionPool:
+    """A prompt's completions for one purpose, with their texts and rewards.
+
+    `given_up` of them have reward 0 because their comparison with the answer timed out.
+    """
+
+    name: str
+    completions: Completions
+    texts: list[str]
+    rewards_N: Floats
+    given_up: int = 0
+
+    def lines(self, prompt: Prompt) -> list[str]:
+        """Give the pool's lines of `completions.jsonl`."""
+        drawn = self.completions
+        drawn_so = (drawn.lengths_N, drawn.ended_N, drawn.log_probs_N)
+        columns = (self.texts, self.rewards_N, *drawn_so)
+        return [
+            json.dumps(
+                {
+                    "prompt": prompt.id,
+                    "pool": self.name,
+                    "text": text,
+                    "reward": float(reward),
+                    "length": int(length),
+                    "truncated": not ended,
+                    # Of completions from elsewhere it may not be known.
+                    "log_prob": None if np.isnan(log_prob) else round(float(log_prob), 6),
+                },
+                ensure_ascii=False,
+            )
+            for text, reward, length, ended, log_prob in zip(*columns, strict=True)
+        ]
+
+
+def _draw_pool(subject: Subject, index: int, name: str, size: int) -> CompletionPool:
+    """Draw a pool, or read it, and reward its completions."""
+    probe, prompt, supplied = subject.probe, subject.prompts[index], subject.supplied
+    positions = probe.sampling.max_new_tokens
+    if supplied is not None:
+        completions = supplied.read(prompt.id, name, subject.policy, positions)
+    else:
+        numbers = uniforms(probe.seed, prompt.id, name, range(size), positions)
+        completions = attempt(
+            subject.memory.drawing,
+            lambda most: draw(
+                subject.policy, subject.tokens[index], numbers, prompt.id, max_batch=most
+            ),
+        )
+    texts = completions.texts(subject.policy)
+    if supplied is not None and probe.reward == "supplied":
+        return CompletionPool(name, completions, texts, supplied.rewards(prompt.id, name))
+    rewarded = reward_completions(subject.reward, texts, prompt)
+    return CompletionPool(name, completions, texts, *rewarded)
+
+
+def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Reference:
+    return attempt(
+        subject.memory.reference,
+        lambda most: measure_reference(
+            subject.policy,
+            subject.tokens[index],
+            pool.completions,
+            pool.rewards_N,
+            subject.keep,
+            max_batch=most,
+        ),
+    )
+
+
+def _score_block(
+    subject: Subject, index: int, block: Completions, reference: Reference
+) -> Scores:
+    return attempt(
+        subject.memory.scoring,
+        lambda how: score_block(
+            subject.policy, subject.tokens[index], block, reference.mean, how=how
+        ),
+    )
+
+
+def _score_pool(
+    subject: Subject, index: int, pool: CompletionPool, reference: Reference
+) -> list[Scores]:
+    """Score the pool, a block of the largest group size at a time."""
+    size, blocks = subject.probe.largest_group, []
+    for start in range(0, len(pool.completions), size):
+        block = pool.completions[start : start + size]
+        scores = _score_block(subject, index, block, reference)
+        finite = np.isfinite(scores.gram_NN.diagonal())
+        if not finite.all():
+            raise InputError(
+                f"prompt {subject.prompts[index].id}, completion "
+                f"{start + int(np.argmin(finite))}: its score is not finite; check the "
+                "checkpoint, or use another model.dtype"
+            )
+        blocks.append(scores)
+    return blocks
+
+
+def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
+    """Give the largest |difference| of log-probabilities, in nats per token."""
+    return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
+
+
+def _law_gap(subject: Subject, drawn: Completions, recomputed_N: Floats) -> float:
+    """Compare the sampled law with the differentiated one; NaN where it is unknown."""
+    if subject.supplied is not None and not subject.supplied.form.log_probs:
+        return np.nan
+    return law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
+
+
+def _rival_ratios(
+    subject: Subject, index: int, completions: Completions, recomputed_N: Floats
+) -> Floats:
+    """Test whether another sampler drew supplied completions; empty for our own."""
+    if subject.supplied is None:
+        return np.zeros(0)
+    tokens = subject.tokens[index]
+    ratios_R = rival_ratios(subject.policy, tokens, completions, recomputed_N)
+    if not np.isfinite(ratios_R).all():
+        raise InputError(
+            f"prompt {subject.prompts[index].id}: {subject.supplied.path.name} has a "
+            "completion that the model gives no probability; check model.path and "
+            "sampling.temperature"
+        )
+    return ratios_R
+
+
+def _summarise(
+    subject: Subject, index: int, pools: list[CompletionPool]
+) -> CompletionSummary:
+    """Describe the completions of both pools together."""
+    lines = [line for pool in pools for line in pool.lines(subject.prompts[index])]
+    drawn = concatenate([pool.completions for pool in pools])
+    return CompletionSummary(
+        lines="\n".join(lines),
+        mean_length=float(drawn.lengths_N.mean()),
+        truncated=1 - float(drawn.ended_N.mean()),
+        given_up=sum(pool.given_up for pool in pools),
+        **describe_tokens(drawn.own_tokens, drawn.ended_N),
+    )
+
+
+def _check(
+    subject: Subject,
+    index: int,
+    pools: list[CompletionPool],
+    reference: Reference,
+    blocks: list[Scores],
+) -> PromptChecks:
+    """Measure what the checks compare; invariance for the first prompt only."""
+    drawn = concatenate([pool.completions for pool in pools])
+    recomputed = [reference.log_probs_N, *(block.log_probs_N for block in blocks)]
+    recomputed_N = np.concatenate(recomputed)
+    invariance = np.nan
+    if index == 0:
+        invariance = score_difference(
+            subject.policy,
+            subject.tokens[0],
+            pools[1].completions[: subject.probe.largest_group],
+            reference.mean,
+            blocks[0],
+            subject.memory.scoring.current,
+        )
+    return PromptChecks(
+        law_gap=_law_gap(subject, drawn, recomputed_N),
+        rivals_R=_rival_ratios(subject, index, drawn, recomputed_N),
+        invariance=invariance,
+    )
+
+
+def _arrays(
+    pool: CompletionPool,
+    blocks: list[Scores],
+    reference_pool: CompletionPool,
+    reference: Reference,
+) -> PromptArrays:
+    return PromptArrays(
+        rewards_N=pool.rewards_N,
+        lengths_N=pool.completions.lengths_N,
+        gram_KGG=np.stack([block.gram_NN for block in blocks]),
+        products_N=np.concatenate([block.products_N for block in blocks]),
+        reference_rewards_N=reference_pool.rewards_N,
+        reference_product=sum(reference.products.values()),
+        reference_distance2=reference.distance2,
+        kind_norms2_NM=np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
+        kind_products_M=sum_by_kind(reference.products),
+        mean_D=reference.kept_mean,
+        difference_D=reference.kept_difference,
+    )
+
+
+def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
+    """Refuse rewards that an estimator cannot take, at the first prompt, not the last."""
+    for estimator in subject.estimators:
+        if estimator.binary and not is_binary(rewards_N):
+            raise InputError(
+                f"estimators: {estimator.name} needs rewards 0 and 1, and prompt "
+                f"{subject.prompts[index].id} has others; remove it, or use another reward"
+            )
+
+
+class _Clock:
+    """Seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds_S = np.zeros(len(STAGES))
+
+    @contextmanager
+    def on(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds_S[STAGES.index(stage)] += time.monotonic() - began
+
+
+def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
+    """Draw, reward and score the completions of one prompt.
+
+    Args:
+        subject: What is measured.
+        index: Which of its prompts; the first is also scored alone and padded, as a check.
+
+    Raises:
+        InputError: The model gives NaN or the reward fails; the completion is named.
+    """
+    clock, sizes = _Clock(), subject.probe.pool
+    with clock.on("draw"):
+        reference_pool = _draw_pool(subject, index, "reference", sizes.reference)
+    with clock.on("reference"):
+        reference = _measure_reference(subject, index, reference_pool)
+    with clock.on("draw"):
+        pool = _draw_pool(subject, index, "replicate", sizes.replicate)
+        _refuse_rewards(subject, index, pool.rewards_N)
+    with clock.on("score"):
+        blocks = _score_pool(subject, index, pool, reference)
+    with clock.on("rest"):
+        pools = [reference_pool, pool]
+        completions = _summarise(subject, index, pools)
+        checks = _check(subject, index, pools, reference, blocks)
+    return PromptMeasurement(
+        arrays=_arrays(pool, blocks, reference_pool, reference),
+        completions=completions,
+        checks=checks,
+        provenance=Provenance(
+            seconds_S=clock.seconds_S,
+            threads=torch.get_num_threads(),
+            retreated=subject.memory.retreated,
+        ),
+    )

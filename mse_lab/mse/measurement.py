@@ -1,0 +1,143 @@
+"""The measurement of one prompt: all that leaves the model's side.
+
+Measurements of P prompts, stacked, are `Pools`; every number follows from those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.pools import Pools, inner_products
+
+# What the time of a prompt is spent on.
+STAGES = ("draw", "reference", "score", "rest")
+
+
+@dataclass(frozen=True)
+class PromptArrays:
+    """One prompt's part of `Pools`: N replicate completions, 2n of the reference.
+
+    Those not named here are as in `Pools`, without the axis of prompts. The two vectors'
+    products with other prompts' make `Pools.between_PP` and `Pools.halves_PP`.
+
+    Attributes:
+        mean_D: rbar over all D parameters, or a sketch of it.
+        difference_D: r_A - r_B, or a sketch of it.
+    """
+
+    rewards_N: Floats
+    lengths_N: NDArray[np.int64]
+    gram_KGG: Floats
+    products_N: Floats
+    reference_rewards_N: Floats
+    reference_product: float
+    reference_distance2: float
+    kind_norms2_NM: Floats
+    kind_products_M: Floats
+    mean_D: NDArray[np.float32]
+    difference_D: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class CompletionSummary:
+    """What a prompt's completions are like, both pools together.
+
+    Attributes:
+        lines: The completions as lines of JSON.
+        mean_length: Mean tokens per completion.
+        truncated: Share of completions cut at the token limit.
+        empty: Share of completions whose first token ends them.
+        distinct: Distinct completions over all.
+        commonest: Share of the commonest completion.
+        end_ids: End tokens that occurred.
+        end_counts: How many completions each of them ended.
+        given_up: Completions whose comparison with the answer timed out.
+    """
+
+    lines: str
+    mean_length: float
+    truncated: float
+    empty: float
+    distinct: float
+    commonest: float
+    end_ids: NDArray[np.int64]
+    end_counts: NDArray[np.int64]
+    given_up: int
+
+
+@dataclass(frozen=True)
+class PromptChecks:
+    """What the checks of a run compare, for one prompt.
+
+    Attributes:
+        law_gap: Largest difference of log-probabilities per token, as drawn against
+            recomputed; NaN where those of the draw are not known.
+        rivals_R: Log-likelihood ratios of R other samplers; empty if drawn here.
+        invariance: Relative difference of a score alone, padded and in its block; NaN but
+            for the first prompt.
+    """
+
+    law_gap: float
+    rivals_R: Floats
+    invariance: float
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How a prompt was measured.
+
+    Attributes:
+        seconds_S: Time spent in each of `STAGES`.
+        process: Rank of the process that measured it.
+        threads: Threads that the process had.
+        retreated: Whether a pass had run out of memory by then.
+    """
+
+    seconds_S: Floats
+    process: int = 0
+    threads: int = 1
+    retreated: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Time that the prompt took."""
+        return float(self.seconds_S.sum())
+
+
+@dataclass(frozen=True)
+class PromptMeasurement:
+    """One prompt, measured."""
+
+    arrays: PromptArrays
+    completions: CompletionSummary
+    checks: PromptChecks
+    provenance: Provenance
+
+    @property
+    def mean_reward(self) -> float:
+        """Mean reward of the reference pool, an estimate of V."""
+        return float(self.arrays.reference_rewards_N.mean())
+
+
+def stack(prompts: Sequence[PromptArrays]) -> Pools:
+    """Stack prompts into pools, and form their products with one another."""
+    means = [one.mean_D for one in prompts]
+    differences = [one.difference_D for one in prompts]
+    arrays = {
+        "rewards_PN": np.stack([one.rewards_N for one in prompts]),
+        "lengths_PN": np.stack([one.lengths_N for one in prompts]),
+        "gram_PKGG": np.stack([one.gram_KGG for one in prompts]),
+        "products_PN": np.stack([one.products_N for one in prompts]),
+        "reference_rewards_PN": np.stack([one.reference_rewards_N for one in prompts]),
+        "reference_product_P": np.array([one.reference_product for one in prompts]),
+        "reference_distance2_P": np.array([one.reference_distance2 for one in prompts]),
+        "between_PP": inner_products(means, means),
+        "halves_PP": inner_products(differences, means),
+        "kind_norms2_PNM": np.stack([one.kind_norms2_NM for one in prompts]),
+        "kind_products_PM": np.stack([one.kind_products_M for one in prompts]),
+    }
+    # Where only a plan is asked for, a prompt may have a single block.
+    return Pools.from_arrays(arrays, least_blocks=1)

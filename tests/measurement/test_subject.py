@@ -1,0 +1,67 @@
+"""A subject is measured without folder or processes, and refuses what does not fit it."""
+
+import numpy as np
+import pytest
+
+from measurements import flat
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimators
+from mse_lab.measurement.prompt import measure_prompt
+from mse_lab.measurement.subject import make_subject
+from mse_lab.policy.policy import load_policy
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.prompts import Prompt
+
+PROMPTS = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
+
+
+@pytest.fixture
+def subject(checkpoint, tmp_path):
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
+        "prompts": {"source": "none", "template": "none"},
+        "pool": {"reference": 8, "replicate": 8},
+        "group_sizes": [2, 4],
+    }
+    probe = parse_probe(values, "probe")
+    policy = load_policy(probe, tmp_path)
+
+    def make(reward, prompts=PROMPTS, **options):
+        return make_subject(probe, policy, prompts, reward, **options)
+
+    return make
+
+
+def parity(text, row):
+    return len(text) % 2
+
+
+def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
+    subject, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    alone = flat(measure_prompt(subject(parity), 1))
+    both = subject(parity)
+    first, second = (flat(measure_prompt(both, index)) for index in (0, 1))
+    for name in set(alone) - {"seconds_S"}:
+        np.testing.assert_array_equal(alone[name], second[name])
+    assert not np.array_equal(first["gram_KGG"], second["gram_KGG"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_rewards_that_an_estimator_cannot_take_are_refused_at_the_first_prompt(subject):
+    estimators = find_estimators([{"name": "pass-at-k", "k": 2}], [2, 4], 2)
+    measure_prompt(subject(parity, estimators=estimators), 0)
+    graded = subject(lambda text, row: 0.25, estimators=estimators)
+    with pytest.raises(
+        InputError, match=r"pass-at-k.* needs rewards 0 and 1, and prompt a"
+    ):
+        measure_prompt(graded, 0)
+
+
+def test_vectors_that_do_not_fit_are_kept_as_sketches(subject, monkeypatch):
+    whole = subject(parity)
+    monkeypatch.setattr("mse_lab.scores.sketches.vectors_fit", lambda *_: False)
+    sketched = subject(parity)
+    sizes = [len(measure_prompt(one, 0).arrays.mean_D) for one in (whole, sketched)]
+    assert sizes[0] == whole.policy.size != sizes[1]
