@@ -14,15 +14,16 @@ error of every estimator at every group size G. Data flows one way, through a fo
     scores      the model, backward: scores -> inner products, the reference gradient
     estimators  a group's rewards -> the weights w_i
     mse         weights and inner products -> errors, laws, intervals
+    measurement prompts of a policy -> their arrays, within memory
     results     every file of a finished run
-    run         prompts measured one by one, within memory, resumed; and planned
+    run         a folder is filled prompt by prompt, resumed; and planned
     answers     finished runs -> claims, advice, ranking; trainings -> verdicts
     theory      statements about training, put to bandits that can be enumerated
     train       a probe's policy trained by TRL, run after run of a study
     report      what is drawn and written for a reader
 
-Torch is imported in policy, scores, run and train alone; elsewhere, from the estimators
-on, all is NumPy.
+Torch is imported in policy, scores, measurement, run and train alone; elsewhere, from the
+estimators on, all is NumPy.
 
 Notation, used in formulas, names and column heads alike:
 
@@ -46,13 +47,14 @@ K blocks of the largest group, T tokens, D parameters.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mse_lab.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from mse_lab.public_api import analyse, measure
     from mse_lab.result import Advice, Result
 
 __all__ = ["Advice", "Result", "__version__", "analyse", "measure"]
 
-__version__ = "0.1.0"
 
 # Where each of them is, imported when it is used: the package itself is cheap to import.
 _HOMES = {

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from mse_lab import __version__
 from mse_lab.console import NAME
 from mse_lab.errors import InputError, shorten
+from mse_lab.version import VERSION
 
 # The project, whose probes and results are found after those of the working folder.
 ROOT = Path(__file__).resolve().parents[1]
@@ -207,7 +207,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"mse_lab {__version__}")
+    parser.add_argument("--version", action="version", version=f"mse_lab {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, help: str) -> Parser:

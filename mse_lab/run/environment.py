@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from mse_lab import __version__
+from mse_lab.version import VERSION
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
 
@@ -91,7 +91,7 @@ def describe_environment(
         "commit": _commit(root),
         "python": platform.python_version(),
         # Ours may be used without being installed.
-        "versions": {"mse_lab": __version__}
+        "versions": {"mse_lab": VERSION}
         | {name: metadata.version(name) for name in PACKAGES},
         "device": device.type,
         "device_model": device_model(device),
