@@ -93,3 +93,13 @@ def test_a_correlation_beyond_one_is_explained():
     assert f"-1.12]{BEYOND_ONE}" in judge_correlation(run).measured
     claim = judge_baselines(unlike_spread(np.random.default_rng(1), cancel=True))[0]
     assert BEYOND_ONE not in claim.measured
+
+
+def test_the_smaller_of_two_p_values_counts_twice():
+    """One test of the mean and one of the mean square refuse as often as one alone."""
+    run = draw("fair")
+    found = correlations(run.pools)
+    mean = stats.ttest_1samp(found.mean(-1), 0).pvalue
+    square = stats.ttest_1samp(found.prod(-1), 0, alternative="greater").pvalue
+    expected = min(1, 2 * min(mean, square))
+    assert judge_correlation(run).p_value == pytest.approx(expected, rel=0.02)

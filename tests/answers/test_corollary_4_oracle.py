@@ -1,7 +1,12 @@
 """Corollary 4: a limit, which a small group says nothing of."""
 
+import numpy as np
+import pytest
+
 from claimed_runs import by_size, draw, scores_with_a_mean, verdicts
-from mse_lab.answers.corollary_4_oracle import judge_oracle_property
+from mse_lab.answers.corollary_4_oracle import MARGIN, _test, judge_oracle_property
+from mse_lab.answers.judgement import Pair
+from mse_lab.mse.intervals import Statistic
 
 
 def test_corollary_4_holds_at_64_and_a_small_group_says_nothing_of_a_limit():
@@ -20,3 +25,14 @@ def test_corollary_4_fails_where_large_groups_agree():
     """The law says within 5% at G = 64; scores with a mean put the replicates outside."""
     claims = judge_oracle_property(scores_with_a_mean(draw("quiet")))
     assert verdicts(claims) == {"Corollary 4": "fails"}
+
+
+def test_a_ratio_at_the_margin_is_no_evidence_of_either_side():
+    """Two tests, one on each side, of which the smaller p-value counts twice."""
+    rng = np.random.default_rng(0)
+    oracle, grpo = (
+        Statistic(mse, {run: rng.standard_normal((1, 20))}, {})
+        for run, mse in (("one", 10.0), ("other", 10.0 * (1 + MARGIN)))
+    )
+    outside, inside = _test(Pair(8, grpo, oracle))
+    assert (outside, inside) == (pytest.approx(1), pytest.approx(0.5))

@@ -1,9 +1,11 @@
 """The ranking: all built-in estimators on the run's own groups."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from mse_lab.answers.ranking import _place, nearest_size, rank_estimators
+from mse_lab.answers.ranking import _median, _place, nearest_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key, measure_errors
@@ -104,3 +106,21 @@ def test_a_place_is_behind_those_shown_to_be_less():
     assert _place(one, [near, two, three], 0.05) == (1, 1, 2)
     assert _place(near, [one, two, three], 0.05) == (2, 1, 2)
     assert _place(two, [one, near, three], 0.05) == (3, 3, 3)
+
+
+def test_a_place_is_behind_those_alone_that_are_shown_to_be_better():
+    """A p-value of 0.04 shows something of one other, and nothing of the best of twenty."""
+    apart = np.array([[-1.0, 1.0] * 500]) / np.sqrt(1 - 1 / 1000) * np.sqrt(500)
+    own, other = Statistic(0.0, {"": apart}, {}), Statistic(-1.46, {}, {})
+    assert own.error == pytest.approx(0.71, abs=0.01)
+    assert 0.03 < own.exceeding(other).p_not_zero() < 0.05
+    assert _place(own, [other], 0.05) == (2, 2, 2)
+    assert _place(own, [other] * 20, 0.05) == (21, 1, 21)
+
+
+def test_the_interval_of_a_median_is_that_of_its_ranks():
+    """Of 1,001 numbers the ranks 500 +- 1.96 sqrt(1001)/2, and resampling's noise."""
+    run = SimpleNamespace(seed=0, resamples=2000, level=0.95)
+    found = _median(np.arange(1001.0), run, "test")
+    reach = 1.96 * np.sqrt(1001) / 2
+    assert found == pytest.approx((500, 500 - reach, 500 + reach), abs=3)

@@ -15,8 +15,9 @@ import pytest
 from makers import MAKERS, brute_force, enumerate_prompts, make
 from mse_lab.answers.advice import advise
 from mse_lab.answers.claims import judge_run
-from mse_lab.answers.run_regime import find_regime
+from mse_lab.answers.run_regime import _side, find_regime
 from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import crossing_size, norm_ratio, oracle_gain
 from mse_lab.report.phase_diagram import as_dots
@@ -160,3 +161,22 @@ def test_the_median_is_over_the_prompts_that_have_rho():
     rho = np.array([3.0, 0.1, np.nan, 0.2, np.inf])
     found = find_regime(moments, rho, True, 0.95)
     assert (found.median_rho, found.prompts_with_rho) == (0.2, 3)
+
+
+@pytest.mark.parametrize(
+    ("ends", "side"),
+    [((0.6, 0.4, 0.8), "undecided"), ((0.4, 0.3, 0.6), "undecided"),
+     ((0.7, 0.6, 0.8), "above"), ((0.3, 0.2, 0.4), "below")],
+)  # fmt: skip
+def test_a_side_is_told_by_the_interval_not_the_value(ends, side):
+    assert _side(Estimate(*ends), 0.5) == side
+
+
+def test_the_interval_of_the_baseline_is_capped_and_of_a_positive_number():
+    moments = make("many wrong answers").moments()
+    rho_P = np.full(len(moments.value), np.nan)
+    regimes = (find_regime(moments, rho_P, True, 0.95, most) for most in (2, math.inf))
+    wide, narrow = (one.best_baseline for one in regimes)
+    assert wide.high / wide.low > 1.01 * narrow.high / narrow.low
+    for found in (wide, narrow):
+        assert found.low * found.high == pytest.approx(found.value**2)

@@ -1,6 +1,7 @@
 """Theorem 2: the law and the line hold for independent draws, and fail without."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from claimed_runs import (
     verdicts,
 )
 from mse_lab.answers.proposition_3_prompts import judge_random_prompts
-from mse_lab.answers.theorem_2_mse import fit_line, judge_expansion
+from mse_lab.answers.theorem_2_mse import _slope_at, fit_line, judge_expansion
+from mse_lab.mse.intervals import Statistic
 from simulated import make_design as make_plain
 
 
@@ -85,3 +87,18 @@ def test_theorem_2_is_refused_no_more_often_than_stated(kind):
         error = np.sqrt(alpha * (1 - alpha) / RUNS)
         share = np.mean(np.array(p_values) < alpha)
         assert share <= 4 / 3 * alpha + 4 * error, (alpha, share)
+
+
+def test_the_slope_takes_off_what_the_oracle_does_not_know():
+    """Its V is a mean of few rewards: S Var(V_hat) / G more, which is no part of zeta."""
+    trace, zeta, learning = 3.0, 2.0, np.array([0.1, 0.2, 0.3])
+    moments = SimpleNamespace(value_variance=learning, norm2=np.array([1.0, 2, 3]))
+    told = (learning * moments.norm2).sum() / 9
+
+    def mse_of(name, size):
+        more = zeta / (size * (size - 1)) if name == "grpo" else told / size
+        return Statistic(trace / size + more, {}, {})
+
+    run = SimpleNamespace(moments=moments, mse_of=mse_of, pools=SimpleNamespace(prompts=3))
+    for size in (2, 4, 16):
+        assert _slope_at(run, size).value == pytest.approx(zeta)

@@ -164,3 +164,13 @@ def test_the_bias_of_dropping_prompts_is_known(unlike, number):
     found = np.array([allocation.dropped_bias2(one, dropped) for one in pools])
     assert abs(found.mean() - exact @ exact) < 4 * found.std() / np.sqrt(200)
     assert allocation.dropped_bias2(pools[0], 0 * dropped) == 0
+
+
+def test_the_square_of_a_plans_value_is_unbiased():
+    """V^2 less the mean's variance is the mean over pairs of different completions."""
+    rng = np.random.default_rng(0)
+    norms2, rewards = rng.random((2, 3, 6))
+    plan = allocation._plan(norms2, rewards)
+    pairs = rewards[:, :, None] * rewards[:, None] * (1 - np.eye(6))
+    found = plan.value**2 - plan.value_variance
+    np.testing.assert_allclose(found, pairs.sum((1, 2)) / 30, rtol=1e-12)

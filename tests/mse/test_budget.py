@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mse.test_reference_noise import independent_design
 from mse_lab.mse.budget import Population
 from mse_lab.mse.moments import pool_moments
 from simulated import make_design
@@ -111,3 +112,22 @@ def test_a_constant_has_one_interval():
         assert low < below < value < above
         symmetric = above - value == pytest.approx(value - below)
         assert symmetric == (name == "between")
+
+
+def test_the_fewer_of_two_numbers_of_prompts_counts():
+    """c1 on one prompt alone, c3 on all of them."""
+    pools = make_population(20).pools
+    one = np.where(np.arange(20) == 3, 1e-6, 0.0)
+    alone = Population(replace(pools, reference_product_P=one))
+    assert alone.effective_prompts == pytest.approx(1)
+
+
+def test_c1_is_told_from_noise_no_more_often_than_said():
+    """Without gradients: at the level 1/2 it is above its noise in a quarter of runs.
+
+    64 runs: 4 to 28, more than 99.9% of them.
+    """
+    rng = np.random.default_rng(3)
+    design = independent_design(rng, 20)
+    runs = (Population(design.draw(rng, 64, 4, 8)) for _ in range(64))
+    assert 4 <= sum(one.knows_between(0.5) for one in runs) <= 28

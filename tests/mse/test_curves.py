@@ -10,7 +10,7 @@ from mse_lab.mse.curves import (
     law_sizes,
     measure_curves,
 )
-from mse_lab.mse.decomposition import Between, aggregate
+from mse_lab.mse.decomposition import PARTS, Between, aggregate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
@@ -100,3 +100,28 @@ def test_laws_that_are_no_polynomial_are_not_lifted_by_the_noise_of_v():
     standard_error = np.std(found, ddof=1) / 10
     assert abs(np.mean(found) - exact) < 4 * standard_error
     assert 0.024 * exact > 6 * standard_error
+
+
+def test_every_part_moves_with_the_errors_of_groups_as_is_said():
+    """To first order; what does not depend on the replicates has no noise of theirs."""
+    rng = np.random.default_rng(0)
+    _, curves, [estimator], errors = curves_of(make_design(rng, 6), rng, ["grpo-std"])
+    errors_PR = errors[Key("grpo-std", 4)]
+    lower, curve, higher = (
+        curves.measured(estimator, 4, errors_PR + step) for step in (-1e-4, 0, 1e-4)
+    )
+    for part in PARTS:
+        moved = getattr(higher.point, part) - getattr(lower.point, part)
+        groups = curve.statistic(part).groups.get(curves.run, np.zeros((1, 1)))
+        # A group's error is part of the mean over P prompts and the groups of its own.
+        shares = 6**2 * groups / errors_PR if groups.any() else np.zeros(1)
+        np.testing.assert_allclose(shares, 6 * moved / 2e-4, rtol=1e-5, atol=1e-7)
+
+
+def test_the_aggregates_law_of_one_prompt_is_that_prompts():
+    rng = np.random.default_rng(1)
+    design = make_design(rng, 1, (0.3, 0.4))
+    _, curves, estimators, _ = curves_of(design, rng, ["grpo", *BIASED], reference=16)
+    for estimator in estimators:
+        law = curves.by_law(estimator, 4).point.mse
+        np.testing.assert_allclose(curves.prompts_by_law(estimator, 4), law, rtol=1e-12)

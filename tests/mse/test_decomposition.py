@@ -1,5 +1,7 @@
 """Biased estimators: the parts of a mean square, of one prompt and of the aggregate."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,28 @@ def test_aggregate_of_enumerated_prompts(name):
     second = variance + mean @ mean
     scale_free = gradient @ gradient - (mean @ gradient) ** 2 / second
     np.testing.assert_allclose(found.scale_free_mse, scale_free, rtol=1e-9)
+
+
+def test_noise_between_prompts_is_that_of_the_references():
+    """To first order: rbar(x) + noise (r_A(x) - r_B(x)) / 2; different prompts alone."""
+    rng = np.random.default_rng(2)
+    rbar, apart = rng.standard_normal((2, 3, 4))
+    left, right, noise = rng.standard_normal((3, 3))
+    found = Between(rbar @ rbar.T, apart @ rbar.T, noise).form(left, right)
+    expected = sum(
+        left[x]
+        * right[y]
+        * (rbar[x] @ rbar[y] + noise[x] / 2 * apart[x] @ rbar[y]
+           + noise[y] / 2 * apart[y] @ rbar[x])
+        for x, y in permutations(range(3), 2)
+    )  # fmt: skip
+    assert found == pytest.approx(expected)
+
+
+def test_the_scale_free_mse_grows_with_the_mse_as_is_said():
+    mse, others = 5.0, (np.array(4.5), np.array(1.5), np.array(2.0))
+    below, above = (decompose(np.array(mse + h), *others) for h in (-1e-4, 1e-4))
+    slope = (above.scale_free_mse - below.scale_free_mse) / 2e-4
+    assert decompose(np.array(mse), *others).scale_free_growth == pytest.approx(
+        slope, rel=1e-6
+    )

@@ -153,3 +153,10 @@ def test_degrees_of_the_references_own_noise():
     other = Statistic(9.0, {}, {"b": shift}, 6.0)
     assert one.degrees == pytest.approx(8)
     assert (one + other).degrees == (other - one).degrees == pytest.approx(10)
+
+
+def test_the_uncertainty_of_a_variance_by_hand():
+    """Nine zeros and a ten: s^2 = 10, m4 = 657, (m4 - s^4 7/9)/10 = 57.9, not 2 s^4/11."""
+    spread = spread_of_means(np.array([[0.0] * 9 + [10.0]]))
+    assert spread.variance == pytest.approx(1)
+    assert spread.uncertainty == pytest.approx((657 - 100 * 7 / 9) / 10 / 10**2)

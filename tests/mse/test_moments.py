@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.moments import completion_moments, pool_moments
 from simulated import make_design
 
 
@@ -16,3 +16,15 @@ def test_the_least_mean_of_equal_norms_is_the_unbiased_variance():
     moments = pool_moments(replace(pools, gram_PKGG=eye))
     found = moments.trace_best + moments.gradient2
     np.testing.assert_allclose(found, 2 * pools.rewards_PN.var(-1, ddof=1), rtol=1e-12)
+
+
+def test_the_parts_of_completions_average_to_the_moments_of_the_pool():
+    """Rewards far from 0 and 1, whose square is not their own."""
+    rng = np.random.default_rng(1)
+    design = make_design(rng, 3)
+    graded = replace(design, reward_PC=rng.uniform(-5, -1, design.reward_PC.shape))
+    pools = graded.draw(rng, 16, 2, 4)
+    whole, parts = pool_moments(pools), completion_moments(pools)
+    for name in ("norm2", "reward_norm2", "reward2_norm2"):
+        means = getattr(parts, name).mean(0)
+        np.testing.assert_allclose(means, getattr(whole, name), rtol=1e-12)

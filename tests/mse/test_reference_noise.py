@@ -249,3 +249,20 @@ def test_standard_error_without_products_between_completions():
     gram[..., rows, columns] = gram[..., columns, rows] = np.nan
     norms_only = aggregate_norm2_error(replace(pools, gram_PKGG=gram))
     assert aggregate_norm2_error(pools) < norms_only < np.inf
+
+
+def test_the_error_of_the_aggregates_norm_by_hand():
+    """A prompt's noise meets the other prompts: rows of <r_A - r_B, rbar>, 1+2, 3+5 and 0.
+
+    Rewards that are all alike leave nothing of the prompts' own.
+    """
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, 3).draw(rng, 16, 2, 4)
+    ones, halves = np.ones_like(pools.rewards_PN), [[7, 1, 2], [3, 7, 5], [0, 0, 7]]
+    alike = replace(
+        pools,
+        rewards_PN=ones,
+        reference_rewards_PN=np.ones_like(pools.reference_rewards_PN),
+        halves_PP=np.array(halves, float),
+    )
+    assert aggregate_norm2_error(alike) == pytest.approx(np.sqrt(3**2 + 8**2) / 9)

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mse.test_reference_noise import independent_design
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.regime import oracle_gain
 from mse_lab.mse.replicates import measure_errors
 from mse_lab.results.tables import restore_moments
@@ -112,3 +114,17 @@ def test_rho_stands_in_the_table_where_rewards_are_0_and_1(pools):
         assert row.rho_low < row.rho < row.rho_high
     graded = analysed(replace(pools, rewards_PN=pools.rewards_PN / 2), SIZES).prompts
     assert graded[["rho", "rho_low", "rho_high"]].isna().all(axis=None)
+
+
+def test_nothing_is_divided_by_a_norm_that_noise_explains():
+    """Prompts without a gradient: an estimate above zero is within its error as a rule."""
+    rng = np.random.default_rng(0)
+    design = independent_design(rng, 6)
+    places = set()
+    for _ in range(12):
+        pools = design.draw(rng, 16, 2, 4)
+        norm2, error = pools.aggregate_norm2, aggregate_norm2_error(pools)
+        known = analysed(pools, [4], resamples=5).mse.relative_mse.notna()
+        assert (known == (norm2 > error)).all()
+        places.add((norm2 > 0, norm2 > error))
+    assert places >= {(False, False), (True, False), (True, True)}

@@ -1,6 +1,7 @@
 """Warnings: one for each way to measure nothing, none of an honest run."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from mse.test_curves import SIZES, curves_of
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.curves import measure_curves
-from mse_lab.mse.replicates import measure_errors
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.results import warnings
 from mse_lab.results.diagnostics import EndToken, diagnose
 from mse_lab.results.warnings import warn_of_completions, warn_of_disagreement
-from results.test_diagnostics import HEALTHY, make_shards
+from results.test_diagnostics import HEALTHY, make_summaries
 from simulated import make_design
 
 
@@ -19,7 +21,7 @@ from simulated import make_design
 def test_gradient_is_told_from_zero_where_there_is_one(signal):
     rng = np.random.default_rng(3)
     design = make_design(rng, 20) if signal else independent_design(rng, 20)
-    found = diagnose(design.draw(rng, 256, 4, 8), make_shards(20), {2: "<end>"})
+    found = diagnose(design.draw(rng, 256, 4, 8), make_summaries(20), {2: "<end>"})
     warnings = warn_of_completions(found)
     assert any("of zero" in warning for warning in warnings) == (not signal)
 
@@ -86,3 +88,12 @@ def test_agreement_and_its_failure(name):
     found = measure_curves(curves, estimators, errors)
     warnings = warn_of_disagreement(found)
     assert any(line.startswith(name) for line in warnings)
+
+
+@pytest.mark.parametrize(("p_value", "warned"), [(5e-5, 0), (3e-5, 3)])
+def test_a_disagreement_is_told_family_wise(monkeypatch, p_value, warned):
+    """1e-4 over three comparisons is 3.3e-5 each."""
+    curve = SimpleNamespace(point=SimpleNamespace(mse=1.0))
+    points = {Key("grpo", size): (curve, curve) for size in (2, 4, 8)}
+    monkeypatch.setattr(warnings, "disagreement", lambda *_: p_value)
+    assert len(warn_of_disagreement(points)) == warned
