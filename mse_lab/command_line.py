@@ -71,6 +71,15 @@ def finished(name: str) -> Path:
     return next(runs, (there or places)[0])
 
 
+def place_for(run: Path) -> Path:
+    """Say where what is made of a run lies: beside it, or in `results/` here.
+
+    The latter for the project's own runs: seen from elsewhere they stay as they are.
+    """
+    own = ROOT / "results"
+    return RESULTS / run.relative_to(own) if run.is_relative_to(own) else run
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, without the usage."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import RESULTS, ROOT, finished
+from mse_lab.command_line import RESULTS, ROOT, finished, place_for
 from mse_lab.console import TYPED, complain, show_status, started_by_torchrun
 from mse_lab.errors import InputError
 
@@ -128,7 +128,7 @@ def figure(arguments: argparse.Namespace) -> int:
     names = FIGURE_4 + LENIENT * (arguments.kind == "regimes")
     folders = arguments.runs or [finished(name) for name in names]
     # Figures of a user's own runs lie beside the first of them.
-    place = arguments.runs[0] if arguments.runs else ROOT / "figures"
+    place = place_for(arguments.runs[0]) if arguments.runs else Path("figures")
     default = [place / f"{arguments.kind}{suffix}" for suffix in (".png", ".pdf")]
     for output in [arguments.out] if arguments.out else default:
         draw[arguments.kind](folders, output)
@@ -147,8 +147,9 @@ def claims(arguments: argparse.Namespace) -> int:
     judged = judge_runs([read_run(folder) for folder in arguments.runs])
     print(claims_screen(judged))
     for folder in arguments.runs:
-        write_claims(folder, judged)
-        print(f"{folder}: claims.md (reasons, by group size), claims.csv written")
+        place = place_for(folder)
+        write_claims(folder, judged, place)
+        print(f"{place}: claims.md (reasons, by group size), claims.csv written")
     return 0
 
 
@@ -162,9 +163,10 @@ def advise(arguments: argparse.Namespace) -> int:
     if arguments.allocate:
         if sizes:
             raise InputError("--at prices one G for all; leave it out with --allocate")
-        print(allocate_run(run, budget, as_json=arguments.json))
+        print(allocate_run(run, budget, place_for(run), as_json=arguments.json))
     else:
-        print(advise_run(run, sizes, budget or BUDGET, as_json=arguments.json))
+        place = place_for(run)
+        print(advise_run(run, sizes, budget or BUDGET, place, as_json=arguments.json))
     return 0
 
 
@@ -172,7 +174,7 @@ def report(arguments: argparse.Namespace) -> int:
     """Write one page about the runs."""
     from mse_lab.report.page import write_report
 
-    output = arguments.out or arguments.runs[0] / "report.html"
+    output = arguments.out or place_for(arguments.runs[0]) / "report.html"
     write_report(arguments.runs, output)
     print(f"{output} written")
     return 0
@@ -185,7 +187,7 @@ def analyse(arguments: argparse.Namespace) -> int:
 
     source = arguments.source
     result = reanalyse(source, arguments.set)
-    beside = source / "analysis" if source.is_dir() else source.with_suffix("")
+    beside = place_for(source) / "analysis" if source.is_dir() else source.with_suffix("")
     folder = arguments.out or beside
     Record(folder).write_tables(result, list(result.tables))
     print(f"{folder}: {', '.join(result.tables)} written")

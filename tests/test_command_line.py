@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mse_lab import command_line
-from mse_lab.command_line import RESULTS, ROOT, parse
+from mse_lab.command_line import RESULTS, ROOT, parse, place_for
 from mse_lab.errors import InputError
 
 
@@ -56,6 +56,12 @@ def test_the_project_s_runs_are_found_from_anywhere(project):
     assert parse(["advise", "tiny/base"]).run == there
     make_folders(here, run=True)
     assert parse(["advise", "tiny/base"]).run == here
+
+
+def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
+    there, mine = ROOT / "results/tiny/base", Path("elsewhere/results/tiny/base")
+    assert place_for(there) == RESULTS / "tiny/base"
+    assert place_for(mine) == mine
 
 
 def test_what_advice_is_asked_for():

@@ -83,14 +83,20 @@ def _write(folder: Path, advice: Advice, sizes: Sequence[int]) -> list[str]:
 
 
 def advise_run(
-    folder: Path, sizes: Sequence[int] = (), budget: int = BUDGET, *, as_json: bool = False
+    folder: Path,
+    sizes: Sequence[int] = (),
+    budget: int = BUDGET,
+    place: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> str:
-    """Advise from a run; write `advice.md` and what belongs to it beside the run.
+    """Advise from a run; write `advice.md` and what belongs to it.
 
     Args:
         folder: The run's.
         sizes: Group sizes to price instead of powers of two.
         budget: Completions N that errors are stated for.
+        place: Where the files are written, by default beside the run.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:
@@ -99,8 +105,8 @@ def advise_run(
     advice = _find_advice(folder, sizes, budget)
     if as_json:
         return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
-    written = ", ".join(_write(folder, advice, sizes))
-    return f"{advice_text(advice, sizes)}Written to {folder}:\n  {written}"
+    written = ", ".join(_write(place or folder, advice, sizes))
+    return f"{advice_text(advice, sizes)}Written to {place or folder}:\n  {written}"
 
 
 def answer_lines(folder: Path) -> list[str]:

@@ -85,12 +85,15 @@ def allocation_text(found: Allocation) -> str:
     return "".join(f"{line}\n" for line in _lines(found))
 
 
-def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> str:
-    """Share a budget out among the prompts of a run; write the sizes beside it.
+def allocate_run(
+    folder: Path, budget: int | None, place: Path | None = None, *, as_json: bool = False
+) -> str:
+    """Share a budget out among the prompts of a run; write the sizes.
 
     Args:
         folder: The run's.
         budget: Completions in all; None for the recommended G for each prompt.
+        place: Where the files are written, by default beside the run.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:
@@ -101,7 +104,7 @@ def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> 
         found = allocate(run, budget)
     except InputError as error:
         raise InputError(f"{run.where}{error}") from None
-    table, record = allocation_table(found), Record(folder)
+    table, record = allocation_table(found), Record(place or folder)
     if as_json:
         names = ("name", "held", "budget", "ratios", "outside", "bias")
         told = {name: as_data(getattr(found, name)) for name in names}
@@ -110,4 +113,4 @@ def allocate_run(folder: Path, budget: int | None, *, as_json: bool = False) -> 
     for name in ("allocation.png", "allocation.pdf"):
         draw_allocation(found, record.path(name))
     written = "allocation.csv (G of every prompt), allocation.png, allocation.pdf"
-    return f"{allocation_text(found)}Written to {folder}:\n  {written}"
+    return f"{allocation_text(found)}Written to {record.folder}:\n  {written}"

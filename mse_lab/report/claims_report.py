@@ -185,9 +185,9 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
     )
 
 
-def write_claims(folder: Path, claims: Sequence[Claim]) -> None:
-    """Write `claims.csv` and `claims.md` of a run's folder; others' claims are left out."""
-    name, record = read_tables(folder).name, Record(folder)
+def write_claims(folder: Path, claims: Sequence[Claim], place: Path | None = None) -> None:
+    """Write `claims.csv` and `claims.md` of a run, beside it unless a `place` is given."""
+    name, record = read_tables(folder).name, Record(place or folder)
     own = [claim for claim in claims if name in claim.runs]
     write_table(record.path("claims.csv"), claims_table(own))
     write_text(record.path("claims.md"), claims_markdown(own))

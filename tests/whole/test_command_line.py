@@ -135,6 +135,27 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         assert "advice.md" in said
 
 
+def test_the_project_stays_as_it_is_where_one_works_elsewhere(
+    carry_out, tmp_path, monkeypatch
+):
+    """Figures and advice of its runs lie in the working folder, which is no run for it."""
+
+    def times():
+        folders = (ROOT / "figures", ROOT / "results/tiny")
+        return {path: path.stat().st_mtime_ns for one in folders for path in one.rglob("*")}
+
+    monkeypatch.chdir(tmp_path)
+    before = times()
+    carry_out("figure")
+    carry_out("figure", "--phase", "tiny/base")
+    for _ in range(2):
+        carry_out("advise", "tiny/base")
+    assert times() == before
+    names = ("figures/figure4.pdf", "results/tiny/base/phase.png",
+             "results/tiny/base/advice.md")  # fmt: skip
+    assert all((tmp_path / name).stat().st_size for name in names)
+
+
 def test_killed_and_started_again_gives_the_same_bytes(smoke, carry_out, tmp_path):
     """Killed with SIGKILL twice, once after two prompts and once at any instant."""
     out, _ = smoke
