@@ -160,10 +160,11 @@ def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
         "model": AutoModelForCausalLM.from_pretrained(checkpoint),
         "tokenizer": AutoTokenizer.from_pretrained(checkpoint),
         "prompts": [{"problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
+        "reward": "integer",
         "POOL": {"reference": 64, "replicate": 128},
     }
     exec(lines.replace("64", "2", 1), names)
-    assert (tmp_path / "mse.png").stat().st_size > 10_000
+    assert (tmp_path / "advice.png").stat().st_size > 10_000
 
 
 def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
