@@ -1,19 +1,25 @@
 """Progress: how far the measurement is, and early signs of one that would mean little."""
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.wording import duration
 
 # Where there is no terminal, how often a line is due: at every quarter, and each minute.
 QUARTERS, MINUTE = 4, 60.0
+
+COUNTS = "{n_fmt}/{total_fmt} prompts [{elapsed}<{remaining}{postfix}]"
+BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
+LINE = "{desc}: {percentage:.0f}%, " + COUNTS
 
 
 class Tally(NamedTuple):
@@ -31,6 +37,10 @@ class Tally(NamedTuple):
         """Count one prompt."""
         return cls(1, prompt.mean_reward, prompt.completions.truncated)
 
+    def __str__(self) -> str:
+        reward, truncated = self.reward / self.prompts, self.truncated / self.prompts
+        return f"mean reward {reward:.2f}, {truncated:.0%} cut"
+
 
 def add_up(tallies: Iterable[Tally]) -> Tally:
     """Add tallies up, field by field.
@@ -39,32 +49,6 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
     Tally(prompts=2, reward=0.75, truncated=0.25)
     """
     return Tally(*(sum(column) for column in zip(*tallies, strict=True)))
-
-
-def describe(prompts: int, done: int, tally: Tally, seconds: float) -> list[str]:
-    """Say how far the work is, the most important first.
-
-    Args:
-        prompts: All of the run.
-        done: Those that an earlier start has measured.
-        tally: Those measured since this start.
-        seconds: Time since this start.
-
-    >>> describe(60, 0, Tally(15, 3.75, 7.5), 30.0)
-    ['25%', '15/60 prompts', '1 min 30 s left', 'mean reward 0.25', '50% cut']
-    """
-    now = done + tally.prompts
-    said = [f"{100 * now // prompts}%", f"{now}/{prompts} prompts"]
-    if not tally.prompts:
-        return said
-    left = seconds / tally.prompts * (prompts - now)
-    reward, truncated = tally.reward / tally.prompts, tally.truncated / tally.prompts
-    return [
-        *said,
-        f"{duration(left)} left" if now < prompts else f"in {duration(seconds)}",
-        f"mean reward {reward:.2f}",
-        f"{truncated:.0%} cut",
-    ]
 
 
 @cache
@@ -80,29 +64,30 @@ def note_load() -> None:
         )
 
 
-class Progress:
-    """What is shown of the prompts of a run while they are measured."""
+class Lines(std.tqdm):  # type: ignore[misc]
+    """A bar for a log file: a line of its own at every quarter, and each minute."""
 
-    def __init__(self, name: str, prompts: int, done: int) -> None:
-        self._name, self._prompts, self._done = name, prompts, done
-        self._began = self._shown = time.monotonic()
-        self._last = done
+    def __init__(self, **options: Any) -> None:
+        self._shown, self._last = time.monotonic(), options["initial"]
+        # Behind an endless delay tqdm shows nothing of its own accord.
+        super().__init__(**options, bar_format=LINE, delay=math.inf)
 
-    def show(self, tally: Tally) -> None:
-        """Show everybody's tally so far: on a terminal always, elsewhere when it is due."""
-        now, at = self._done + tally.prompts, time.monotonic()
-        seconds = at - self._began
-        share, *others = describe(self._prompts, self._done, tally, seconds)
-        said = [f"{self._name} {share}", *others]
-        if columns():
-            show_status(*said)
-        elif self._is_due(now, at):
-            print(", ".join(said), file=sys.stderr)
-            self._shown, self._last = at, now
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Print a line where one is due."""
+        at = time.monotonic()
+        quarter, before = (QUARTERS * n // self.total for n in (self.n, self._last))
+        if quarter > before or (self.n > self._last and at - self._shown > MINUTE):
+            print(self, file=self.fp)
+            self._shown, self._last = at, self.n
+        return True
 
-    def _is_due(self, now: int, at: float) -> bool:
-        quarter, before = (QUARTERS * count // self._prompts for count in (now, self._last))
-        return quarter > before or (now > self._last and at - self._shown > MINUTE)
+
+def _make_bar(**options: Any) -> std.tqdm:
+    """Make the bar of a notebook, of a terminal, or of neither."""
+    if auto.notebook_tqdm is not std.tqdm:
+        return auto.tqdm(**options)
+    # A terminal may say that it has no rows, and tqdm then shows nothing.
+    return std.tqdm(**options, bar_format=BAR, nrows=20) if columns() else Lines(**options)
 
 
 @contextmanager
@@ -111,19 +96,31 @@ def progress(
 ) -> Iterator[Callable[[Tally], None]]:
     """Show prompts done, the time left, and what their completions are like.
 
-    On a terminal in one line; elsewhere now and then in a line of its own.
+    Args:
+        name: What is measured.
+        prompts: How many in all.
+        done: How many an earlier start has measured.
+        hidden: Whether nothing is to be shown.
 
     Yields:
-        What shows everybody's tally so far.
+        A function that shows everybody's tally so far.
     """
     if hidden:
         yield lambda _: None
         return
     note_load()
-    bar = Progress(name, prompts, done)
-    bar.show(Tally())
-    try:
-        yield bar.show
-    finally:
-        if columns():
-            print(file=sys.stderr)
+    show_status()
+    options = {"total": prompts, "initial": done, "desc": name, "file": sys.stderr}
+    with _make_bar(**options, smoothing=0) as bar:
+
+        def show(tally: Tally) -> None:
+            bar.n = done + tally.prompts
+            if width := columns():
+                # The last column stays free: some terminals begin a new line behind it.
+                bar.ncols = width - 1
+            if tally.prompts:
+                bar.set_postfix_str(str(tally), refresh=False)
+            bar.refresh()
+
+        show(Tally())
+        yield show
