@@ -283,7 +283,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
         argcomplete.autocomplete(parser)
     for word in words:
-        option, _, value = word.partition("=")
-        if option.startswith("--") and value == "--":  # argparse would give no value.
+        option, equals, value = word.partition("=")
+        given = value if option.startswith("--") and equals else word
+        if not given.strip():
+            parser.error(f"{shorten(word)!r}: empty; give a value, or leave it out")
+        if given != word and value == "--":  # argparse would give no value.
             parser.error(f"{option}: expected one argument, not --")
     return parser.parse_args(words)

@@ -29,9 +29,12 @@ def train(arguments: argparse.Namespace) -> int:
 
     path = study_file(arguments.study, ROOT)
     study = load_study(path, arguments.set, quick=arguments.quick)
-    for arm in arms_of(study):
+    arms = arms_of(study)
+    for arm in arms:
         probe_file(arm.training.probe, ROOT)
         trained_estimator(arm.training)
+    piloted = {"group_sizes": study.prediction.group_sizes}
+    trained_estimator(arms[0].training.model_copy(update=piloted))
     folder = arguments.out / (path.stem + "-quick" * arguments.quick)
     if arguments.dry_run:
         return price(study, folder)

@@ -72,11 +72,27 @@ def test_what_advice_is_asked_for():
 
 @pytest.mark.parametrize(
     ("option", "text"),
-    [("--at", "8,x"), ("--at", "1"), ("--at", ""), ("--at", "9" * 5000), ("--budget", "0")],
+    [("--at", "8,x"), ("--at", "1"), ("--at", "9" * 5000), ("--budget", "0")],
 )
 def test_sizes_and_budgets_that_make_no_sense(option, text):
     with pytest.raises(InputError, match=rf"argument {option}: .*see .* --help"):
         parse(["advise", "tiny/base", option, text])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["init", "MODEL", ""],
+        ["train", "group-size", "--save", ""],
+        ["train", "group-size", "--save="],
+        ["run", "tiny/base", "--set", " "],
+        ["advise", "tiny/base", "--at", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_word_is_not_as_if_it_were_not_there(words):
+    with pytest.raises(InputError, match="empty; give a value, or leave it out; see "):
+        parse(words)
 
 
 @pytest.mark.parametrize(

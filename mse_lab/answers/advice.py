@@ -235,6 +235,8 @@ def _silent_share(run: MeasuredRun, size: int) -> Estimate | None:
 
 
 def _refuse(run: MeasuredRun) -> None:
+    if not run.sizes:
+        raise InputError("group_sizes = [1]: advice needs one of two or more")
     prompts, differ = run.pools.prompts, int((run.pools.reward_variance_P > 0).sum())
     if prompts < LEAST_PROMPTS:
         raise InputError(
@@ -258,7 +260,8 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
         budget: Completions N that errors are stated for.
 
     Raises:
-        InputError: Rewards differ within fewer prompts.
+        InputError: Rewards differ within fewer prompts, or there is no group size of two
+            or more.
     """
     _refuse(run)
     recommended, near_best = _choose(run)

@@ -79,7 +79,7 @@ def judge_step(curve: Curve, predicted: Predicted | None, study: Study) -> dict[
     seeds = len(curve.values_SG)
     found: dict[str, Any] = {"seeds": seeds, "sizes": curve.sizes.astype(int).tolist()}
     undecided: Verdict = "undecided"
-    if seeds < FEWEST:
+    if seeds < FEWEST or len(curve.sizes) < 2:
         return found | {"B": undecided}
     best = predicted.best if predicted else 1.0
     compared, p_value = regrets(curve, study.level), curve.differ()

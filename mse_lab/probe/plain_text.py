@@ -136,6 +136,16 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
     }
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        """Refuse a key that stands twice: the last would count, silently."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key {shorten(key.value)} stands twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
 
 def _refuse_growth(text: str) -> None:
     """See that a document stays small, and shallow, when its aliases are written out."""

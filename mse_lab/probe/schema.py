@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -29,10 +31,23 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-# What an array can be long; names and paths; sizes, of which whole numbers are taken, too.
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not a boolean")
+    return value
+
+
+# What an array can be long; names and paths; sizes, of which texts such as 1e-3, which YAML
+# takes for no number, are taken, too.
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
-Scale = Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+Scale = Annotated[
+    float, BeforeValidator(_no_boolean), Field(gt=0, strict=False, allow_inf_nan=False)
+]
+
+# The most completions of a prompt: all are held at once, and a million leave an error of
+# a thousandth.
+MOST_COMPLETIONS = 10**6
 
 
 class FreshAdapter(Section):
@@ -165,9 +180,9 @@ class Pool(Section):
     """Completions per prompt."""
 
     # For the reference gradient, in two halves.
-    reference: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 1024
+    reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 1024
     # For the replicates; a whole number, two or more, of blocks of the largest group size.
-    replicate: Positive = 256
+    replicate: Annotated[int, Field(ge=1, le=MOST_COMPLETIONS)] = 256
 
 
 class Interval(Section):
@@ -181,7 +196,13 @@ class Interval(Section):
     width: Scale = 0.1
 
 
-EstimatorEntry = str | dict[str, Any]
+def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
+        raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
+    return entry
+
+
+EstimatorEntry = Annotated[str | dict[str, Any], AfterValidator(_has_a_name)]
 Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 
 
@@ -223,14 +244,6 @@ class Probe(Section):
         if len(set(sizes)) < len(sizes):
             raise ValueError("a size stands twice; name each once")
         return sorted(sizes)
-
-    @field_validator("estimators")
-    @classmethod
-    def _each_has_a_name(cls, entries: list[EstimatorEntry]) -> list[EstimatorEntry]:
-        for entry in entries:
-            if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
-                raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
-        return entries
 
     @field_validator("parameters")
     @classmethod

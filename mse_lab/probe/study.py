@@ -21,7 +21,14 @@ from pydantic import Field, model_validator
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text
 from mse_lab.probe.probe_files import STUDIES, SUFFIXES, assign, parse_as
-from mse_lab.probe.schema import EstimatorEntry, Positive, Scale, Section, Text
+from mse_lab.probe.schema import (
+    MOST_COMPLETIONS,
+    EstimatorEntry,
+    Positive,
+    Scale,
+    Section,
+    Text,
+)
 
 EXAMPLE = "probes/studies/group-size.yaml"
 # Names of arms that no study can give.
@@ -38,7 +45,8 @@ class Training(Section):
     group_sizes: Sizes = Field(default=[2, 4, 8, 16, 32, 64])  # Divisors of the budget.
     steps: Positive = 100
     seeds: Positive = 16  # Runs of each group size, with the seeds 0, 1, ...
-    eta: Scale = 0.03  # In Algorithm 1's scale; for `adamw` its learning rate.
+    # In Algorithm 1's scale; for `adamw` its learning rate.
+    eta: Annotated[Scale, Field(le=10**6)] = 0.03
     optimiser: Literal["sgd", "adamw"] = "sgd"
     schedule: Literal["constant", "inverse"] = "constant"
     offset: Annotated[int, Field(ge=0, le=10**9)] = 0  # Of the inverse schedule.
@@ -46,14 +54,17 @@ class Training(Section):
     estimator: EstimatorEntry = "grpo"  # Whose weights the completions have.
     micro_batch: Positive | None = None  # Completions in a backward pass; None for N.
 
-    @model_validator(mode="after")
-    def _divides(self) -> Self:
-        for size in self.group_sizes:
+    def _see_divisors(self, sizes: Sequence[int], key: str) -> None:
+        for size in sizes:
             if self.budget % size:
                 raise ValueError(
-                    f"group_sizes: {size} does not divide the budget, {self.budget}; use "
+                    f"{key}: {size} does not divide the budget, {self.budget}; use "
                     "divisors of it"
                 )
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        self._see_divisors(self.group_sizes, "group_sizes")
         if len(set(self.group_sizes)) < len(self.group_sizes):
             raise ValueError("group_sizes: a size stands twice; name each once")
         if self.budget % (self.micro_batch or self.budget):
@@ -79,8 +90,8 @@ class Prediction(Section):
     seeds: Annotated[int, Field(ge=2, le=10**4)] = 4  # Pilots of each.
     prompts: Positive | None = None  # Only the probe's first so many; None for all.
     # Completions a prompt for c1 and c3, at step 0 and at those of the evaluation.
-    reference: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 256
-    replicate: Annotated[int, Field(ge=4, lt=2**31, multiple_of=2)] = 64
+    reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 256
+    replicate: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 64
 
 
 class Study(Training):
@@ -94,7 +105,10 @@ class Study(Training):
     arms: dict[Text, dict[str, Any]] = Field(default={})
 
     @model_validator(mode="after")
-    def _evaluates_what_is_trained(self) -> Self:
+    def _compares_what_is_trained(self) -> Self:
+        self._see_divisors(self.prediction.group_sizes, "prediction.group_sizes")
+        if len(self.group_sizes) < 2:
+            raise ValueError("group_sizes: a study compares two or more; add one")
         steps = self.evaluation.steps
         if sorted(set(steps)) != steps or steps[-1] != self.steps:
             raise ValueError(

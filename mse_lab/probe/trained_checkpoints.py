@@ -22,9 +22,16 @@ class Checkpoint(NamedTuple):
 
 START = Checkpoint(0, None)
 
+# Digits of a step: tables hold no more.
+MOST_DIGITS = 18
+
 
 def _read_step(path: Path) -> Checkpoint:
     numbers = re.findall(r"\d+", path.name)
+    if numbers and len(numbers[-1]) > MOST_DIGITS:
+        raise InputError(
+            f"--checkpoints {path}: a step of more than {MOST_DIGITS} digits; rename it"
+        )
     if not numbers:
         raise InputError(
             f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"

@@ -75,6 +75,8 @@ def _row(row: Mapping[str, Any]) -> str:
     begun = f"{row['step']:>6}{row['seeds']:>7}"
     if row["seeds"] < FEWEST:
         return f"{begun}  {FEWEST} seeds at every group size are needed"
+    if "best" not in row:
+        return f"{begun}  two group sizes are needed"
     others = ", ".join(str(size) for size in row["set"] if size != row["best"])
     told = "".join(f"{WORDS[row[test]] if test in row else '':<13}" for test in TESTS)
     return f"{begun}{row['best']:>8}  {others:<18}{told}".rstrip()

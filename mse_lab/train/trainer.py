@@ -249,7 +249,11 @@ def make_trainer(run: Run, task: Task, folder: str, **hooks: Any) -> GRPOTrainer
 def train(
     run: Run, task: Task, steps: Sequence[int], look: Callable[[int, Any], None]
 ) -> None:
-    """Carry out a run; at `steps`, counted from 0, `look` is called with the model."""
+    """Carry out a run; at `steps`, counted from 0, `look` is called with the model.
+
+    Raises:
+        InputError: The steps are so large that the policy has no probabilities any more.
+    """
     # Nothing of what is trained here is told to anybody.
     constants.HF_HUB_DISABLE_TELEMETRY = True
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -257,4 +261,12 @@ def train(
         warnings.simplefilter("ignore", FutureWarning)
         trainer = make_trainer(run, task, folder, callbacks=[AfterStep(steps, look)])
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        try:
+            trainer.train()
+        except RuntimeError as error:
+            if "probability tensor" not in str(error):
+                raise
+            raise InputError(
+                f"{run.name}: eta = {run.arm.training.eta:g}: the training diverged, and "
+                "leaves no probabilities to draw from; lower eta"
+            ) from None

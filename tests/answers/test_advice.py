@@ -406,6 +406,13 @@ def test_rewards_that_differ_within_one_prompt_of_six():
         advise_on(replace(design, reward_PC=reward_PC).draw(rng, 32, 2, 4))
 
 
+def test_groups_of_one():
+    rng = np.random.default_rng(10)
+    pools = make_design(rng, prompts=3).draw(rng, 16, 4, 1)
+    with pytest.raises(InputError, match="advice needs one of two or more"):
+        analysed(pools, [1], estimators=("vanilla",)).advise()
+
+
 def test_two_prompts_are_too_few():
     """Without one of them nothing is left to tell how gradients differ."""
     rng = np.random.default_rng(10)

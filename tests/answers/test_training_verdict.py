@@ -100,6 +100,12 @@ def test_only_seeds_that_have_every_group_size_count():
     assert curve.values_SG.shape == (11, 6)
 
 
+def test_a_single_group_size_is_compared_with_nothing():
+    table = simulate()
+    found = judge_study(STUDY, table[table["group_size"] == 8], RIGHT)
+    assert row_of(found, "main")["B"] == "undecided"
+
+
 def test_two_seeds_tell_nothing():
     row = row_of(judge_study(STUDY, simulate(seeds=2), RIGHT), "main")
     assert row == row | {"seeds": 2, "B": "undecided"}

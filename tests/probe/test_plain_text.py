@@ -44,6 +44,11 @@ YAML = {
     "beyond all characters": ('a: "\\UFFFFFFFF"', "not valid YAML"),
     "a line break": ('a: "b\\nc"', "a: holds a control character or line break"),
     "a line separator in a key": ('"a\\u2028": 1', "holds a control character"),
+    "a key twice": (
+        "a: 1\nb: 2\na: 3",
+        'the key a stands twice in "<unicode string>", line 3',
+    ),
+    "a key twice inside": ("a: {b: 1, b: 2}", "the key b stands twice"),
     "two documents": ("a: 1\n---\na: 2", "not valid YAML"),
     "no YAML": ("{", "not valid YAML"),
     "a control character": ("a: \x01", "not valid YAML"),

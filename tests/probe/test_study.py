@@ -75,7 +75,7 @@ def test_an_arm_differs_in_what_it_says_alone():
 def test_more_seeds_and_sizes_leave_finished_runs_what_they_are():
     few, many = (
         arms_of(Study(probe="x", seeds=seeds, group_sizes=sizes))[0]
-        for seeds, sizes in ((1, [2]), (9, [2, 4]))
+        for seeds, sizes in ((1, [2, 8]), (9, [2, 4]))
     )
     assert few.digest == many.digest
 
@@ -97,6 +97,15 @@ def test_quick_is_the_main_grid_alone():
         ({"arms": {"a": {"steps": 2}}}, "arms.a: steps = 2: is of the whole study"),
         ({"group_sizes": [3]}, "group_sizes: 3 does not divide the budget, 128"),
         ({"group_sizes": [2, 2]}, "a size stands twice"),
+        ({"group_sizes": [4]}, "group_sizes: a study compares two or more; add one"),
+        (
+            {"budget": 16, "prediction": {"group_sizes": [3]}, "group_sizes": [2, 4]},
+            "prediction.group_sizes: 3 does not divide the budget, 16",
+        ),
+        ({"estimator": {"name": 1}}, "estimator = {'name': 1}: an entry with parameters"),
+        ({"eta": 1e300}, "eta = 1e+300: should be less than or equal to 1000000"),
+        ({"eta": True}, "eta = True: must be a number, not a boolean"),
+        ({"prediction": {"reference": 2 * 10**9}}, "should be less than or equal to 1000"),
         ({"micro_batch": 5}, "micro_batch = 5: must divide the budget, 128"),
         ({"evaluation": {"steps": [2, 3]}}, "must rise to the last step; end with 4"),
         ({"eta": -1}, "eta = -1: "),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
@@ -46,6 +47,15 @@ def run_of(group_size, **settings):
     given = {"probe": "x", "budget": 8, "steps": 1, "eta": ETA} | settings
     training = Training(**given, group_sizes=[group_size])
     return Run(Arm("main", training, Evaluation()), group_size, seed=3)
+
+
+def test_a_training_that_diverges_is_one_line(task, monkeypatch):
+    def diverge(_):
+        torch.multinomial(torch.full((2,), torch.nan), 1)
+
+    monkeypatch.setattr(trl.GRPOTrainer, "train", diverge)
+    with pytest.raises(InputError, match=r"main-G2-seed3: eta = 100000: .*lower eta"):
+        trainers.train(run_of(2, eta=1e5), task, [], lambda step, model: None)
 
 
 class Watched:
