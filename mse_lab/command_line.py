@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
 
 def folder_to_write(text: str) -> Path:
     """Read the name of a folder, which need not exist."""
-    if not text or Path(text).is_file():
+    if Path(text).exists() and not Path(text).is_dir():
         raise argparse.ArgumentTypeError(
             f"results cannot be written to {text!r}; name a folder"
         )
@@ -98,10 +98,12 @@ def folder_to_write(text: str) -> Path:
 
 
 def file_to_write(text: str) -> Path:
-    """Read the name of a file, which need not exist."""
-    if not text or Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} names no file; name one")
-    return Path(text)
+    """Read the name of a file, which need not exist; of a link, that of its target."""
+    # Not `resolve`, which fails on links in a circle.
+    path = Path(os.path.realpath(text)) if Path(text).is_symlink() else Path(text)
+    if not text or (path.exists() and not path.is_file()):
+        raise argparse.ArgumentTypeError(f"{text!r} names no regular file; name one")
+    return path
 
 
 def group_sizes(text: str) -> list[int]:

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
 
 from mse_lab import command_line
-from mse_lab.command_line import RESULTS, ROOT, parse, place_for
+from mse_lab.command_line import RESULTS, ROOT, file_to_write, parse, place_for
 from mse_lab.errors import InputError
 
 
@@ -77,6 +78,22 @@ def test_what_advice_is_asked_for():
 def test_sizes_and_budgets_that_make_no_sense(option, text):
     with pytest.raises(InputError, match=rf"argument {option}: .*see .* --help"):
         parse(["advise", "tiny/base", option, text])
+
+
+def test_a_file_is_written_to_the_target_of_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    assert file_to_write(f"{tmp_path}/link") == tmp_path / "target"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a pipe"])
+def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
+    if kind == "folder":
+        (tmp_path / kind).mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "link to a pipe").symlink_to(tmp_path / "pipe")
+    with pytest.raises(ArgumentTypeError, match="names no regular file"):
+        file_to_write(f"{tmp_path}/{kind}")
 
 
 @pytest.mark.parametrize(

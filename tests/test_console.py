@@ -219,6 +219,17 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_no_link_is_followed_when_a_file_is_written(tmp_path):
+    """Somebody may have put one where the parts of files lie until they are whole."""
+    (tmp_path / "theirs").write_text("theirs")
+    for name in (".mse.csv.part", "mse.csv"):
+        (tmp_path / name).symlink_to(tmp_path / "theirs")
+    write_bytes(tmp_path / "mse.csv", b"ours")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "mse.csv").read_bytes() == b"ours"
+    assert not (tmp_path / ".mse.csv.part").is_symlink()
+
+
 @pytest.fixture
 def powerless():
     """Take from root what other users lack: to open what its mode forbids."""

@@ -5,9 +5,11 @@ that its author needs lies in a file.
 """
 
 import importlib
+import importlib.util
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from mse_lab.console import keep_details, last_words
 from mse_lab.errors import InputError
 
 PROJECT = str(Path(__file__).resolve().parents[2])
+
+# Where Python has its own modules, and the names of folders that hold installed ones.
+OWN_MODULES = {Path(sysconfig.get_path(one)).resolve() for one in ("stdlib", "platstdlib")}
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
@@ -30,14 +36,39 @@ def load_extra(library: str, extra: str, key: str) -> Any:
 
 @contextmanager
 def guard(what: str) -> Iterator[None]:
-    """Turn whatever foreign code raises into one line: `what` has failed, and how."""
+    """Turn whatever foreign code raises into one line: `what` has failed, and how.
+
+    If it leaves the working folder, our relative paths lead where they did.
+    """
     try:
-        yield
+        with chdir("."):
+            yield
     except (KeyboardInterrupt, InputError):
         raise
     except BaseException as error:  # The one place: foreign code may raise SystemExit, too.
         reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
         raise InputError(f"{what}: {reason}") from None
+
+
+def _see_own(module: str, what: str) -> None:
+    """See that a module is the user's, before it is imported.
+
+    A probe may come from anybody, and completions may be given to what it names: `exec`
+    would carry them out.
+    """
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    if spec is None:
+        return
+    places = [Path(one).resolve() for one in spec.submodule_search_locations or ()]
+    if spec.has_location and spec.origin:
+        places.append(Path(spec.origin).resolve())
+    if not places or any(
+        OWN_MODULES & set(place.parents) or INSTALLED & set(place.parts) for place in places
+    ):
+        raise InputError(
+            f"{what}: {module} is Python's or an installed package's; name a function in a "
+            "module of your own, which may call it"
+        )
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
@@ -53,6 +84,7 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     if PROJECT not in sys.path:
         sys.path.append(PROJECT)
     with guard(f"{what}: cannot import {module_name}"):
+        _see_own(module_name, what)
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all; a link in its place is replaced, not followed.
 
     Raises:
         InputError: The folder cannot be written, or the disk is full.
@@ -24,8 +24,10 @@ def write_bytes(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # What a kill has left, or somebody's link to elsewhere.
+        temporary.unlink(missing_ok=True)
         try:
-            with temporary.open("wb") as file:
+            with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -69,6 +69,24 @@ def kept_traceback(message):
     return Path(re.search(r"its traceback is in (.*)$", message)[1]).read_text()
 
 
+@pytest.mark.parametrize(
+    "name", ["builtins:exec", "sys:exit", "os.path:join", "yaml:unsafe_load", "torch:load"]
+)
+def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
+    """A probe and its completions may come from anybody."""
+    with pytest.raises(InputError, match="is Python's or an installed package's"):
+        load_reward(name)
+
+
+def test_a_reward_that_leaves_the_folder(module, tmp_path, monkeypatch):
+    """Results go where they were to go."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    module("import os\ndef reward(text, row):\n    os.chdir('/')\n    return 1.0\n")
+    assert load_reward("theirs:reward")("", {}) == 1.0
+    assert Path.cwd() == tmp_path / "here"
+
+
 @pytest.mark.parametrize("case", IMPORTS)
 def test_a_module_that_cannot_be_imported(case, module):
     text, expected = IMPORTS[case]
