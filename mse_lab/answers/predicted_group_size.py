@@ -17,7 +17,7 @@ from scipy import stats
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.intervals import LARGEST_LOG, Estimate
 
 NAMES = ["between", "oracle", "pairs"]
 
@@ -45,7 +45,7 @@ class Predicted(NamedTuple):
         """Give G* its interval, symmetric in log(G* - 1)."""
         reach = float(stats.t.ppf((1 + level) / 2, self.degrees)) * self.error
         ends = (self.log_ratio + sign * reach for sign in (0, -1, 1))
-        return Estimate(*(1 + math.exp(end) for end in ends))
+        return Estimate(*(1 + math.exp(min(end, LARGEST_LOG)) for end in ends))
 
     def mse_times_budget(self, sizes: Floats) -> Floats:
         """N MSE, mean over the path, at group sizes of two or more."""

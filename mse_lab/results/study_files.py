@@ -5,19 +5,21 @@ that is killed goes on with the runs that are missing. Each row carries a digest
 arm's settings.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from mse_lab.errors import InputError, in_short
-from mse_lab.probe.plain_text import read_text
+from mse_lab.errors import InputError
 from mse_lab.probe.study import PILOT, Arm, Run
 from mse_lab.results.files import write_json, write_table, write_text
+from mse_lab.results.integrity import open_intact
+from mse_lab.results.table_readers import READERS
 
 REMEDY = "start over with --fresh, or choose another --out"
+REMEDY_OF_DAMAGE = "restore it, or remove it"
 
 # What names a run, and so finds its rows.
 KEY = ["arm", "group_size", "seed"]
@@ -40,28 +42,45 @@ class Seen(NamedTuple):
     held_out: float
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(read_text(path))
-        if not isinstance(found, dict):
-            raise ValueError("it holds no object")
-    except ValueError as error:
-        raise InputError(f"{path}: is damaged ({in_short(error)}); remove it") from None
-    return found
+class _Values(BaseModel):
+    """Values of a JSON file, their types as written; a later version may have more."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+class _PredictedStep(_Values):
+    step: int
+    # Whose exponential is a number.
+    log_ratio: Annotated[float, Field(ge=-300, le=300)]
+    error: Annotated[float, Field(ge=0)]
+    degrees: Annotated[int, Field(ge=1)]
+    constants: Annotated[list[float], Field(min_length=3, max_length=3)]
+
+
+class _Prediction(_Values):
+    digest: str
+    predicted: list[_PredictedStep]
+
+
+_ORIGINS = TypeAdapter(dict[str, dict[str, Any]])
+_PREDICTION = TypeAdapter(_Prediction)
+
+
+def _read_json(path: Path, kind: TypeAdapter[Any]) -> dict[str, Any]:
+    with open_intact(path, REMEDY_OF_DAMAGE) as file:
+        return kind.dump_python(kind.validate_json(file.read()))
 
 
 def _read(path: Path) -> pd.DataFrame:
-    if not path.is_file():
+    if not path.exists():
         return pd.DataFrame(columns=[*KEY, "digest"])
-    try:
-        # An arm may be called 64, or NA; a digest may be of digits alone.
-        texts = {"arm": str, "digest": str}
-        table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
-        missing = {*KEY, "step", "digest"} - set(table)
-        if missing:
-            raise ValueError(f"it has no column {min(missing)}")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({in_short(error)}); remove it") from None
+    with open_intact(path, REMEDY_OF_DAMAGE) as file:
+        table: pd.DataFrame = READERS[path.name](file)
+        for column in table.columns.drop("held_out", errors="ignore"):
+            if table[column].isna().any():
+                raise ValueError(f"column {column} has gaps")
+        if table.duplicated([*KEY, "step"]).any():
+            raise ValueError("a run's step stands twice")
     return table
 
 
@@ -129,9 +148,14 @@ class StudyFiles:
             raise InputError(
                 f"{path}: is missing, and it is made before anything is trained; {REMEDY}"
             )
-        found: dict[str, Any] = _read_json(path)
-        if arm is not None and found["digest"] != arm.digest:
+        found = _read_json(path, _PREDICTION)
+        if arm is None:
+            return found
+        if found["digest"] != arm.digest:
             raise InputError(f"{path}: is of other settings; {REMEDY}")
+        known = {one["step"] for one in found["predicted"]}
+        if missing := set(arm.evaluation.steps) - known:
+            raise InputError(f"{path}: lacks step {min(missing)}; {REMEDY_OF_DAMAGE}")
         return found
 
     def claim(self, origins: Mapping[str, Mapping[str, Any]]) -> None:
@@ -141,7 +165,7 @@ class StudyFiles:
             InputError: What is there began with another probe of a name.
         """
         path = self.folder / "probes.json"
-        known = _read_json(path) if path.is_file() else {}
+        known = _read_json(path, _ORIGINS) if path.is_file() else {}
         for name, origin in origins.items():
             there = known.setdefault(name, {})
             for part, value in origin.items():

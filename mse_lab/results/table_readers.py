@@ -20,10 +20,10 @@ from mse_lab.results.diagnostics import restore
 from mse_lab.results.inventory import Reader, read_json, read_text
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
-TEXTS = ("probe", "estimator", "prompt", "category")
+TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
 
 # Columns of whole numbers, and the least of each.
-COUNTS = {"group_size": 1, "replicates": 0}
+COUNTS = {"group_size": 1, "replicates": 0, "seed": 0, "budget": 1, "step": 0}
 
 
 def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
@@ -91,7 +91,12 @@ _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 
+# Of a training study.
+_RUN = ("arm", "group_size", "seed", "budget", "step", "digest")
+
 READERS: dict[str, Reader] = {
+    "runs.csv": _table((*_RUN, "value", "held_out"), rows=0),
+    "pilots.csv": _table((*_RUN, "between", "oracle", "pairs"), rows=0),
     "mse.csv": _table(_MSE),
     "laws.csv": _table((*_POINT, *_LAW), rows=0),
     "prompts.csv": _table(("prompt", "category", "value")),

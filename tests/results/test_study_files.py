@@ -73,18 +73,66 @@ def test_a_run_of_other_settings_is_refused(files):
         files.missing(list(runs_of([other])))
 
 
-@pytest.mark.parametrize("content", [b"", b"arm,seed\n"], ids=["nothing", "columns"])
-def test_a_damaged_table_is_named(files, content):
-    (files.folder / "runs.csv").write_bytes(content)
-    with pytest.raises(InputError, match=r"runs.csv: cannot be read .*; remove it"):
-        files.read([FIRST])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0.75", "", "column value has gaps"),
+        ("0.75", "much", "column value holds"),
+        ("0.75", "inf", "column value holds"),
+        (",100,", ",50,", "a run's step stands twice"),
+        (",100,", ",1e400,", "column step holds"),
+        ("group_size", "size", "no column group_size"),
+        (",2,", ",-2,", "column group_size holds"),
+    ],
+)
+def test_a_damaged_table_is_named(files, old, new, said):
+    path = files.folder / "runs.csv"
+    for content in (path.read_text().replace(old, new), "", "arm,seed\n"):
+        path.write_text(content)
+        with pytest.raises(InputError, match=r"runs.csv: damaged .*; restore") as caught:
+            files.read([FIRST])
+        assert said in str(caught.value) or old not in content
+
+
+STEP = {"log_ratio": 1.0, "error": 0.1, "degrees": 7, "constants": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *[{key: "1"} for key in STEP],
+        *[{key: None} for key in STEP],
+        *({"constants": [1.0]}, {"log_ratio": 1e300}, {"degrees": 0}, {"error": -1.0}),
+    ],
+    ids=str,
+)
+def test_a_damaged_prediction_is_named(files, change):
+    steps = [{"step": step, **STEP, **change} for step in MAIN.evaluation.steps]
+    files.write_prediction(MAIN, {"predicted": steps})
+    with pytest.raises(InputError, match=r"prediction.json: damaged .*; restore"):
+        files.read_prediction(MAIN)
+    for content in ("{}", "[]", "", "{", '{"digest": 1, "predicted": []}'):
+        (files.folder / "prediction.json").write_text(content)
+        with pytest.raises(InputError, match=r"prediction.json: damaged .*; restore"):
+            files.read_prediction(MAIN)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"tiny/base": 1}', "\0"])
+def test_damaged_origins_are_named(files, content):
+    (files.folder / "probes.json").write_text(content)
+    with pytest.raises(InputError, match=r"probes.json: damaged .*; restore"):
+        files.claim({"tiny/base": {"seed": 1}})
 
 
 def test_a_prediction_is_of_its_settings(files):
     with pytest.raises(InputError, match="made before anything is trained"):
         files.read_prediction(MAIN)
     files.write_prediction(MAIN, {"predicted": []})
-    assert files.read_prediction(MAIN)["predicted"] == []
+    with pytest.raises(InputError, match=r"prediction.json: lacks step 15; restore"):
+        files.read_prediction(MAIN)
+    found = [{"step": step, **STEP} for step in MAIN.evaluation.steps]
+    files.write_prediction(MAIN, {"predicted": found})
+    assert files.read_prediction(MAIN)["predicted"] == found
     [other] = arms_of(STUDY.model_copy(update={"eta": 1.0}))
     with pytest.raises(InputError, match="is of other settings"):
         files.read_prediction(other)
