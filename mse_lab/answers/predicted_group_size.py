@@ -65,8 +65,8 @@ def _path_means(pilot: pd.DataFrame, last: int) -> Floats:
     return np.trapezoid(upto[NAMES].to_numpy(), steps, axis=0) / (steps[-1] - steps[0])
 
 
-def _log_ratio(means_R3: Floats) -> float:
-    between, _, pairs = means_R3.mean(0)
+def _log_ratio(means_S3: Floats) -> float:
+    between, _, pairs = means_S3.mean(0)
     if between <= 0 or pairs <= 0:
         raise InputError(
             f"prediction: c1 = {between:.3g}, c3 = {pairs:.3g}: not told from zero; "
@@ -76,15 +76,24 @@ def _log_ratio(means_R3: Floats) -> float:
 
 
 def predict_at(pilots: pd.DataFrame, step: int) -> Predicted:
-    """Predict for training up to a step; the error by leaving out a pilot at a time."""
-    groups = pilots.groupby(["group_size", "seed"])
-    means_R3 = np.array([_path_means(pilot, step) for _, pilot in groups])
-    count = len(means_R3)
-    others = [_log_ratio(np.delete(means_R3, one, axis=0)) for one in range(count)]
+    """Predict for training up to a step; the error by leaving out a seed at a time.
+
+    A seed's pilots, one of each group size, share their uniforms, so they go together.
+    """
+    means_S3 = np.array(
+        [
+            np.mean(
+                [_path_means(pilot, step) for _, pilot in seed.groupby("group_size")], 0
+            )
+            for _, seed in pilots.groupby("seed")
+        ]
+    )
+    count = len(means_S3)
+    others = [_log_ratio(np.delete(means_S3, one, axis=0)) for one in range(count)]
     error = math.sqrt((count - 1) * float(np.var(others)))
-    between, oracle, pairs = (float(mean) for mean in means_R3.mean(0))
+    between, oracle, pairs = (float(mean) for mean in means_S3.mean(0))
     constants = (between, oracle, pairs)
-    return Predicted(step, _log_ratio(means_R3), error, count - 1, constants)
+    return Predicted(step, _log_ratio(means_S3), error, count - 1, constants)
 
 
 def predict(pilots: pd.DataFrame) -> dict[str, Any]:

@@ -1,14 +1,12 @@
-"""The figure of a training study: J against G, and against what was predicted; Table 2.
+"""The figure of a training study: J against G, on the prompts of training and held out.
 
-For each evaluation step of the main grid: means over seeds with 95% bands, the best group
-size ringed; the predicted one dashed, its interval shaded; the runs of the last step as
-dots. Then the last step of the arms: of other step sizes, and those that differ in more.
-Below, Table 2's form: the last step's J of every budget and group size, the best of a row
-in bold.
+A row for each set of prompts. Left the main grid at each step at which J was measured:
+means over seeds with their intervals, and the runs of the last step as dots. Right the last
+step of every step size. Rings mark the group sizes that are not significantly worse than
+another; dotted is J before training, dashed the predicted group size, its interval shaded.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,218 +14,145 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from mse_lab.answers.peak import Curve
+from mse_lab.answers.best_sizes import Curve, regrets
 from mse_lab.answers.predicted_group_size import Predicted
-from mse_lab.answers.training_verdict import curve_of, mean_interval
-from mse_lab.arrays import Floats
-from mse_lab.probe.study import MAIN, Arm, Study, arms_of, arms_that_differ_in
+from mse_lab.answers.training_verdict import FEWEST, PROMPTS, curve_of, mean_interval
+from mse_lab.probe.study import MAIN, Study, arms_that_differ_in
 from mse_lab.report.drawing import (
     Style,
     colours_of,
     draw_line,
-    legend_above,
     name_sizes,
-    reach,
     save_figure,
-    styles_of,
 )
 
-RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 10, "mfc": "none", "mew": 1.3}
-
-
-def _means(curve: Curve, level: float) -> Floats:
-    """Mean over seeds with its interval at each group size, rows of (value, low, high)."""
-    return np.array([mean_interval(column, level) for column in curve.values_SG.T])
-
-
-def _draw_curves(
-    axes: Axes, curves: Mapping[int, Curve], predicted: Predicted, level: float
-) -> None:
-    for (step, curve), colour in zip(curves.items(), colours_of(len(curves)), strict=True):
-        label = f"step {step}"
-        draw_line(axes, curve.sizes, _means(curve, level), Style(colour, "o", label))
-        best = int(np.argmax(curve.means))
-        axes.plot(curve.sizes[best], curve.means[best], color=colour, **RING)
-    # The runs of the last step: where some break down their mean is nobody's.
-    dots: dict[str, Any] = {"color": colour, "ls": "", "marker": ".", "ms": 4, "alpha": 0.6}
-    for values_G in curve.values_SG:
-        axes.plot(curve.sizes, values_G, **dots)
-    found = predicted.interval(level)
-    axes.axvline(found.value, color="0.3", lw=1, ls="--", label="predicted G*")
-    axes.axvspan(found.low, found.high, color="0.5", alpha=0.18, lw=0, zorder=0)
-    axes.plot([], [], color="0.3", label="best G", **RING)
-    axes.set_xscale("log", base=2)
-    name_sizes(axes, curve.sizes.astype(int).tolist())
-    axes.set(xlabel="Group size G", ylabel="Mean reward J")
-
-
-def _draw_against_error(
-    axes: Axes, curves: Mapping[int, Curve], predictions: Mapping[int, Predicted]
-) -> None:
-    """Draw J against what was predicted of the noise on the way there."""
-    for (step, curve), colour in zip(curves.items(), colours_of(len(curves)), strict=True):
-        error = predictions[step].mse_times_budget(curve.sizes)
-        relative, order = error / error.min(), np.argsort(error)
-        axes.plot(relative[order], curve.means[order], "o-", color=colour, ms=3.5, lw=0.9)
-    best = curve.sizes[np.argmin(error)]
-    for size, x, y in zip(curve.sizes, relative, curve.means, strict=True):
-        # Sizes on either side of the best may have one N MSE.
-        side = (0, -11, "center") if size < best else (3, 4, "left")
-        place: dict[str, Any] = {"xytext": side[:2], "textcoords": "offset points"}
-        axes.annotate(f"{size:.0f}", (x, y), ha=side[2], fontsize=7.5, **place)
-    axes.margins(x=0.08)
-    axes.set(xlabel="Predicted N MSE / its least")
-
-
-def _budgets(study: Study, table: pd.DataFrame) -> list[Arm]:
-    """Give the arms that differ from the main grid in their budget alone, in its order."""
-    alike = arms_that_differ_in(study, "budget")
-    return [arm for arm in alike if (table["arm"] == arm.name).any()]
-
-
-def _curves_of(arms: Sequence[Arm], table: pd.DataFrame, step: int) -> dict[str, Curve]:
-    """Take J at a step of the arms of which a seed has run at every group size."""
-    curves = {arm.name: curve_of(table, arm.name, step) for arm in arms}
-    return {name: curve for name, curve in curves.items() if len(curve.values_SG)}
-
-
-def _draw_arms(
-    axes: Axes, curves: Mapping[str, Curve], styles: Mapping[str, Style], level: float
-) -> None:
-    """Draw arms, means with their intervals, side by side at each group size."""
-    drawn = []
-    for place, (name, curve) in enumerate(curves.items()):
-        means, (colour, mark, _, _) = _means(curve, level), styles[name]
-        one = axes.errorbar(
-            curve.sizes * 2 ** (0.06 * (place - (len(curves) - 1) / 2)),
-            means[:, 0],
-            np.nan_to_num(reach(means)),
-            color=colour,
-            marker=mark,
-            ms=3.5,
-            lw=0.9,
-        )
-        drawn.append(one)
-    axes.set_xscale("log", base=2)
-    sizes = {int(size) for curve in curves.values() for size in curve.sizes}
-    name_sizes(axes, sorted(sizes))
-    axes.set(xlabel="Group size G", ylabel="Mean reward J")
-    labels = [styles[name].label for name in curves]
-    axes.legend(drawn, labels, loc="lower left", fontsize=7.5, handlelength=1.4)
+RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 8, "mfc": "none", "mew": 1.1}
 
 
 class Panel(NamedTuple):
-    """Arms that stand beside the main grid, at the last step."""
+    """Curves of J over some prompts; what has run at no group size is not drawn."""
 
+    prompts: str
     title: str
     curves: dict[str, Curve]
-    styles: dict[str, Style]
+    colours: dict[str, str]
 
 
-def _panels(study: Study, table: pd.DataFrame) -> list[Panel]:
-    """Give a panel to the step sizes, and one to the arms that differ in more."""
-    steps = arms_that_differ_in(study, "eta")
-    known = {arm.name for arm in [*steps, *arms_that_differ_in(study, "budget")]}
-    others = [arm for arm in arms_of(study) if arm.name == MAIN or arm.name not in known]
-    by_eta = {
-        arm.name: Style(colour, "o", f"eta = {arm.training.eta:g}")
-        for arm, colour in zip(steps, colours_of(len(steps), "viridis"), strict=True)
-    }
-    by_name = {MAIN: Style("0.35", "s", MAIN)}
-    by_name |= styles_of(arm.name for arm in others if arm.name != MAIN)
-    last = f"step {study.steps}"
-    both = [
-        Panel(f"Step sizes, {last}", _curves_of(steps, table, study.steps), by_eta),
-        Panel(f"Other arms, {last}", _curves_of(others, table, study.steps), by_name),
-    ]
-    return [panel for panel in both if len(panel.curves) > 1]
+def _panel(prompts: str, title: str, curves: dict[str, Curve], palette: str) -> Panel:
+    colours = dict(zip(curves, colours_of(len(curves), palette), strict=True))
+    known = {name: curve for name, curve in curves.items() if len(curve.values_SG)}
+    return Panel(prompts, title, known, colours)
 
 
-def table_2(
-    study: Study, table: pd.DataFrame
-) -> tuple[list[str], list[int], list[list[str]], list[int]]:
-    """Give the rows' names, the group sizes, the cells, and the best place of each row."""
-    names, cells, best = [], [], []
-    sizes = [int(size) for size in curve_of(table, MAIN, study.steps).sizes]
-    for arm in _budgets(study, table):
-        curve = curve_of(table, arm.name, study.steps)
-        if not len(curve.values_SG):
-            continue
-        found = {
-            int(size): f"{value:.3f}" + f" ± {high - value:.3f}" * math.isfinite(high)
-            for size, (value, _, high) in zip(
-                curve.sizes, _means(curve, study.level), strict=True
-            )
+def rows_of(study: Study, table: pd.DataFrame) -> list[list[Panel]]:
+    """Give a row to each set of prompts: the main grid's steps, then the step sizes."""
+    last, arms, rows = study.steps, arms_that_differ_in(study, "eta"), []
+    for prompts in PROMPTS:
+        steps = {
+            f"step {step}": curve_of(table, MAIN, step, prompts)
+            for step in study.evaluation.steps
         }
-        names.append(f"N = {arm.training.budget}")
-        cells.append([found.get(size, "") for size in sizes])
-        best.append(sizes.index(int(curve.sizes[np.argmax(curve.means)])))
-    return names, sizes, cells, best
+        etas = {
+            f"eta = {arm.training.eta:g}": curve_of(table, arm.name, last, prompts)
+            for arm in arms
+        }
+        row = [_panel(prompts, f"Along training, eta = {study.eta:g}", steps, "plasma")]
+        if len(arms) > 1:
+            row.append(_panel(prompts, f"Step sizes, step {last}", etas, "viridis"))
+        if any(panel.curves for panel in row):
+            rows.append(row)
+    return rows
 
 
-def _draw_table(axes: Axes, study: Study, table: pd.DataFrame) -> None:
-    names, sizes, cells, best = table_2(study, table)
-    axes.axis("off")
-    heads = [f"G = {size}" for size in sizes]
-    drawn = axes.table(
-        cells, rowLabels=names, colLabels=heads, loc="center", cellLoc="center", edges="B"
+def _judged(curve: Curve) -> bool:
+    return len(curve.values_SG) >= FEWEST and len(curve.sizes) > 1
+
+
+def _draw_curve(axes: Axes, label: str, curve: Curve, colour: str, level: float) -> None:
+    """Draw means with their intervals; ring those of the set, where there are seeds."""
+    intervals = [mean_interval(column, level) for column in curve.values_SG.T]
+    draw_line(axes, curve.sizes, np.array(intervals), Style(colour, "o", label))
+    if _judged(curve):
+        chosen = [one.in_set for one in regrets(curve, level)]
+        axes.plot(curve.sizes[chosen], curve.means[chosen], color=colour, **RING)
+
+
+def _draw_runs(axes: Axes, curve: Curve, colour: str) -> None:
+    """Draw every run: where some break down their mean is nobody's."""
+    for values_G in curve.values_SG:
+        axes.plot(curve.sizes, values_G, ls="", marker=".", ms=4, color=colour, alpha=0.5)
+
+
+def _draw_panel(axes: Axes, panel: Panel, level: float) -> None:
+    """Draw curves, and name them where the larger group sizes have left room."""
+    for label, curve in panel.curves.items():
+        _draw_curve(axes, label, curve, panel.colours[label], level)
+    sizes = {int(size) for curve in panel.curves.values() for size in curve.sizes}
+    axes.set_xscale("log", base=2)
+    # An uncertain prediction may reach beyond the group sizes; what is trained is shown.
+    axes.set_xlim(min(sizes) / 1.2, max(sizes) * 1.2)
+    name_sizes(axes, sorted(sizes))
+    axes.set(title=panel.title, xlabel="Group size G")
+    axes.legend(
+        loc="lower left", fontsize=7.5, handlelength=1.2, framealpha=1, edgecolor="w"
     )
-    drawn.auto_set_font_size(False)
-    drawn.set_fontsize(7.5)
-    for row, column in enumerate(best):
-        drawn[row + 1, column].get_text().set_fontweight("bold")
-    for cell in drawn.get_celld().values():
-        cell.set_edgecolor("0.8")
+
+
+def _draw_known(
+    axes: Axes, predicted: Predicted, start: float | None, level: float
+) -> dict[str, Any]:
+    """Draw what was known before: the predicted group size, J of the checkpoint."""
+    found = predicted.interval(level)
+    axes.axvspan(found.low, found.high, color="0.5", alpha=0.18, lw=0, zorder=0)
+    named = {"predicted G*": axes.axvline(found.value, color="0.3", lw=1, ls="--")}
+    if start is not None:
+        named["before training"] = axes.axhline(start, color="0.3", lw=1, ls=":")
+    return named
 
 
 def compose_training(
-    study: Study, table: pd.DataFrame, predictions: Mapping[int, Predicted]
+    study: Study, table: pd.DataFrame, predicted: Predicted, start: Mapping[str, float]
 ) -> Figure:
-    """Compose the figure of what has run of a study; bands need two seeds."""
-    steps: Sequence[int] = study.evaluation.steps
-    curves = {step: curve_of(table, MAIN, step) for step in steps}
-    panels = _panels(study, table)
-    columns = 3 if len(panels) == 1 else 2
-    above, below = [3.3] * (1 + len(panels) // 2), 0.25 * (len(_budgets(study, table)) + 1)
-    figure = Figure(figsize=(3.7 * columns, sum(above) + below + 0.5), layout="constrained")
-    grid = figure.add_gridspec(len(above) + 1, columns, height_ratios=[*above, below])
-    left = figure.add_subplot(grid[0, 0])
-    right = figure.add_subplot(grid[0, 1], sharey=left)
-    _draw_curves(left, curves, predictions[steps[-1]], study.level)
-    _draw_against_error(right, curves, predictions)
-    for place, panel in enumerate(panels, start=2):
-        axes = figure.add_subplot(grid[divmod(place, columns)], sharey=left)
-        _draw_arms(axes, panel.curves, panel.styles, study.level)
-        axes.set_title(panel.title)
-    # Student's intervals of few seeds reach beyond what J can be.
-    drawn: list[Mapping[Any, Curve]] = [curves, *(panel.curves for panel in panels)]
-    seen = np.concatenate(
-        [one.values_SG.ravel() for part in drawn for one in part.values()]
-    )
-    margin = 0.06 * max(np.ptp(seen), 0.1)
-    left.set_ylim(seen.min() - margin, seen.max() + margin)
-    _draw_table(figure.add_subplot(grid[-1, :]), study, table)
-    seeds = len(curves[steps[-1]].values_SG)
-    legend_above(
-        figure,
-        len(steps) + 2,
-        title=f"{study.probe}, N = {study.budget}, eta = {study.eta:g}, "
-        f"{seeds} seeds; below, step {steps[-1]} with {study.level:.0%} intervals",
-        fontsize=8.5,
-        title_fontsize=8.5,
-        handlelength=1.4,
-        columnspacing=1.1,
-    )
+    """Compose the figure of what has run of a study."""
+    rows, level, named = rows_of(study, table), study.level, dict[str, Any]()
+    judged = False
+    columns = len(rows[0])
+    figure = Figure(figsize=(3.7 * columns, 2.9 * len(rows) + 0.5), layout="constrained")
+    places = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
+    for row, axes_row in zip(rows, places, strict=True):
+        for panel, axes in zip(row, axes_row, strict=True):
+            if not panel.curves:
+                axes.axis("off")
+                continue
+            _draw_panel(axes, panel, level)
+            judged |= any(map(_judged, panel.curves.values()))
+            named |= _draw_known(axes, predicted, start.get(panel.prompts), level)
+        label, curve = list(row[0].curves.items())[-1]
+        _draw_runs(axes_row[0], curve, row[0].colours[label])
+        axes_row[0].set_ylabel(f"Mean reward J, {row[0].prompts} prompts")
+    title = f"{study.probe}, N = {study.budget}; means over seeds"
+    if judged:
+        title += f", {level:.0%} intervals"
+        named["not significantly worse"] = Line2D([], [], color="0.3", **RING)
+    figure.legend(
+        list(named.values()), list(named), loc="outside upper center", ncols=len(named),
+        title=title, frameon=False, fontsize=8.5, title_fontsize=8.5,
+    )  # fmt: skip
     return figure
 
 
 def draw_training(
-    study: Study, table: pd.DataFrame, predictions: Mapping[int, Predicted], output: Path
+    study: Study,
+    table: pd.DataFrame,
+    predicted: Predicted,
+    start: Mapping[str, float],
+    output: Path,
 ) -> None:
     """Draw the figure into a `.png`, `.pdf` or `.svg` file.
 
     Raises:
         InputError: The suffix or the place cannot be used.
     """
-    save_figure(lambda: compose_training(study, table, predictions), output)
+    save_figure(lambda: compose_training(study, table, predicted, start), output)

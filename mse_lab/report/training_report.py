@@ -1,6 +1,5 @@
 """What a training study says, in lines of a terminal; and what it will take."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.answers.predicted_group_size import restore_predictions
-from mse_lab.answers.training_verdict import FEWEST, TESTS, judge_study
+from mse_lab.answers.training_verdict import FEWEST, judge_study
 from mse_lab.errors import InputError
 from mse_lab.probe.study import Study, arms_of, runs_of
 from mse_lab.report.training_figure import draw_training
@@ -65,39 +64,57 @@ def study_lines(
         yield f"{len(seconds)} of its runs are done; they took {sum(seconds) / 3600:.1f} h"
 
 
-def _head(tests: Iterable[str]) -> str:
-    begun = f"{'step':>6}{'seeds':>7}{'best G':>8}  {'not told from it':<18}"
-    return begun + "".join(f"{test:<13}" for test in tests).rstrip()
+def _legend(study: Study) -> Iterator[str]:
+    """Say what the columns mean."""
+    loss = f"{study.tolerance:g}"
+    yield "set      group sizes that are not significantly worse than another"
+    yield "loss     of J, at the size nearest the predicted one (vanilla: nearest 1)"
+    yield f"verdict  holds: that loss is {loss} at most, and some size's is larger;"
+    yield "         fails: it is larger; in brackets: sizes of which it holds, too"
+
+
+HEAD = f"{'step':>5}{'best':>6}  {'set':<20}{'loss':<29}verdict"
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    """Say a step of an arm: the best group size, those not told from it, the verdicts."""
-    begun = f"{row['step']:>6}{row['seeds']:>7}"
-    if row["seeds"] < FEWEST:
-        return f"{begun}  {FEWEST} seeds at every group size are needed"
-    if "best" not in row:
-        return f"{begun}  two group sizes are needed"
-    others = ", ".join(str(size) for size in row["set"] if size != row["best"])
-    told = "".join(f"{WORDS[row[test]] if test in row else '':<13}" for test in TESTS)
-    return f"{begun}{row['best']:>8}  {others:<18}{told}".rstrip()
+    """Say a step of an arm: the best group size, the set, the loss, the verdict."""
+    begun = f"{row['step']:>5}{row['best']:>6}"
+    if "set" not in row:
+        return f"{begun}  not judged: {FEWEST} seeds of two group sizes are needed"
+    told, alike = (", ".join(map(str, row[key])) for key in ("set", "alike"))
+    loss = f"{row['nearest']}: {plain_with_interval(row['regret'])}"
+    verdict = WORDS[row["verdict"]] + f" ({alike})" * bool(alike)
+    return f"{begun}  {told:<20}{loss:<29}{verdict}"
+
+
+def _arm_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for (arm, budget, seeds, prompts), found in groupby(
+        rows, itemgetter("arm", "budget", "seeds", "prompts")
+    ):
+        yield ""
+        yield f"{arm}, N = {budget}, {seeds} seeds, {prompts} prompts"
+        yield HEAD
+        yield from map(_row, found)
 
 
 def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
     """Say what estimators other than the group's mean gain over it, seed by seed."""
     for arm in arms_of(study)[1:]:
-        gains = verdict["gains"].get(arm.name, {})
-        told = {size: gain for size, gain in gains.items() if math.isfinite(gain[1])}
-        if told and arm.training.estimator != study.estimator:
-            yield f"{arm.name} less the main grid, step {study.steps}, by G"
-            for size, gain in told.items():
-                yield f"{size:>6}  {plain_with_interval(gain)}"
+        for prompts, gains in verdict["gains"].get(arm.name, {}).items():
+            if gains and arm.training.estimator != study.estimator:
+                yield ""
+                yield f"{arm.name} less main, step {study.steps}, {prompts} prompts, by G"
+                for size, gain in gains.items():
+                    yield f"{size:>6}  {plain_with_interval(gain)}"
 
 
 def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
     """Say what is best where every group size has the best of some step sizes."""
     etas = ", ".join(f"{eta:g}" for eta in row["etas"])
-    yield f"the best eta of {etas} at each G"
-    yield _head(test for test in TESTS if test in row)
+    yield ""
+    about = f"{row['seeds']} seeds, {row['prompts']} prompts"
+    yield f"the best eta of {etas} at each G, {about}"
+    yield HEAD
     yield _row(row)
     chosen = groupby(zip(row["chosen"], row["sizes"], strict=True), itemgetter(0))
     sizes = (f"{eta:g} at {', '.join(str(g) for _, g in run)}" for eta, run in chosen)
@@ -105,15 +122,11 @@ def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
-    """Say the verdicts, a line for each arm and step, at 80 columns."""
-    for test, meaning in verdict["tests"].items():
-        yield f"{test}  {meaning}"
-    for (arm, budget), rows in groupby(verdict["steps"], itemgetter("arm", "budget")):
-        yield f"{arm}, N = {budget}"
-        yield _head(TESTS)
-        yield from map(_row, rows)
-    if verdict["best_eta"]:
-        yield from _best_eta(verdict["best_eta"])
+    """Say the verdicts, a line for each arm, step and set of prompts, at 80 columns."""
+    yield from _legend(study)
+    yield from _arm_lines(verdict["steps"])
+    for row in verdict["best_eta"]:
+        yield from _best_eta(row)
     yield from _gains(verdict, study)
 
 
@@ -128,14 +141,20 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
     table = files.read(list(runs_of(arms)))
     if table.empty:
         raise InputError(f"{folder}: no run is done")
-    predictions = restore_predictions(files.read_prediction(arms[0]))
+    written = files.read_prediction(arms[0])
+    predictions, start = restore_predictions(written), written["start"]
     verdict = judge_study(study, table, predictions)
     files.write_verdict(verdict)
     last = predictions[study.steps]
     predicted = plain_with_interval(last.interval(study.level))
     yield f"predicted G* of {study.steps} steps: {predicted}"
+    if start:
+        told = (f"{value:.3f} on {prompts} prompts" for prompts, value in start.items())
+        yield f"J before training: {', '.join(told)}"
     yield from verdict_lines(verdict, study)
     for suffix in (".png", ".pdf"):
-        draw_training(study, table, predictions, figures / f"training{suffix}")
+        draw_training(
+            study, table, predictions[study.steps], start, figures / f"training{suffix}"
+        )
     yield f"{folder}: verdict.json written"
     yield f"{figures}: training.png, .pdf written"

@@ -60,6 +60,7 @@ class _PredictedStep(_Values):
 class _Prediction(_Values):
     digest: str
     predicted: list[_PredictedStep]
+    start: dict[str, float] = {}  # Prompts -> J before training.
 
 
 _ORIGINS = TypeAdapter(dict[str, dict[str, Any]])

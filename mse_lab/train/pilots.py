@@ -1,8 +1,9 @@
 """Pilots: trainings before the study's own, on which c1, c2 and c3 are measured.
 
 At step 0 and at each evaluation step the trained policy is measured like a probe: a
-reference in two halves, and a pool for the score norms. A pilot's uniforms are its own, so
-pilots are independent, and how they differ holds the noise of the measurement, too.
+reference in two halves, and a pool for the score norms. Pilots of one seed share their
+uniforms, and at step 0 the model: whatever their group sizes, they are one trial. Seeds are
+independent, and how they differ holds the noise of the measurement, too.
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ def pilots_of(arm: Arm, prediction: Prediction) -> list[Run]:
 
 
 def _probe_of(probe: Probe, prediction: Prediction, seed: int) -> Probe:
-    """Give the probe the pilot's pools, in two blocks, and a seed of the pilot's own."""
+    """Give the probe the pilot's pools, in two blocks, and the pilot's seed."""
     pool = Pool(reference=prediction.reference, replicate=prediction.replicate)
     block, limit = prediction.replicate // 2, prediction.prompts or probe.prompts.limit
     prompts = probe.prompts.model_copy(update={"limit": limit})

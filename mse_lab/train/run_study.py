@@ -1,5 +1,6 @@
 """A study: pilots -> prediction -> runs, each kept when it ends; a kill loses one run."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,36 +8,52 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.answers.predicted_group_size import predict
+from mse_lab.answers.training_verdict import PROMPTS
 from mse_lab.console import writing
 from mse_lab.probe.study import Arm, Prediction, Run, Study, arms_of, dump_study, runs_of
 from mse_lab.results.study_files import Seen, StudyFiles
 from mse_lab.run.processes import lock
 from mse_lab.train.origin import origins_of
 from mse_lab.train.pilots import pilots_of, run_pilot
-from mse_lab.train.task import load_task, with_prompts
+from mse_lab.train.task import Task, load_task, with_prompts
 from mse_lab.train.trainer import train
 from mse_lab.train.workers import each
 
 Tell = Callable[[str], None]
 
 
-def carry_out(run: Run, root: Path) -> list[Seen]:
-    """Train one run; give what was seen of it at the evaluation's steps.
-
-    Held-out prompts, which share the policy, are put to it at the end.
-    """
-    evaluation, task = run.arm.evaluation, load_task(run.arm.training.probe, root)
-    source, seen = evaluation.held_out, list[Seen]()
+def evaluator(arm: Arm, task: Task, root: Path) -> Callable[[int], Seen]:
+    """Give what measures J at a step: over the prompts, and over held-out ones."""
+    evaluation = arm.evaluation
+    source, completions = evaluation.held_out, evaluation.completions
+    # Both share the policy.
     held_out = with_prompts(task, source, root) if source else None
+
+    def evaluate(step: int) -> Seen:
+        other = held_out.mean_reward(completions) if held_out else float("nan")
+        return Seen(step, task.mean_reward(completions), other)
+
+    return evaluate
+
+
+def carry_out(run: Run, root: Path) -> list[Seen]:
+    """Train one run; give what was seen of it at the evaluation's steps."""
+    task, seen = load_task(run.arm.training.probe, root), list[Seen]()
+    evaluate = evaluator(run.arm, task, root)
 
     def look(step: int, model: Any) -> None:
         task.follow(model)
-        last = held_out if step == run.arm.training.steps else None
-        beside = last.mean_reward(evaluation.completions) if last else float("nan")
-        seen.append(Seen(step, task.mean_reward(evaluation.completions), beside))
+        seen.append(evaluate(step))
 
-    train(run, task, evaluation.steps, look)
+    train(run, task, run.arm.evaluation.steps, look)
     return seen
+
+
+def start_of(arm: Arm, root: Path) -> dict[str, float]:
+    """Measure J of the checkpoint that nothing has changed yet: prompts -> J."""
+    seen = evaluator(arm, load_task(arm.training.probe, root), root)(0)._asdict()
+    found = {prompts: seen[column] for prompts, column in PROMPTS.items()}
+    return {prompts: value for prompts, value in found.items() if not math.isnan(value)}
 
 
 def save_models(run: Run, folder: Path, root: Path) -> None:
@@ -82,11 +99,13 @@ class Bench:
             self.files.read_prediction(arms[0])
 
     def pilot(self, arm: Arm, prediction: Prediction) -> None:
-        """Carry out the pilots of the main grid, and write what they predict."""
+        """Carry out the main grid's pilots; write what they predict, and J at the start."""
         pilots = pilots_of(arm, prediction)
         work = partial(run_pilot, prediction=prediction, root=self.root)
         self.complete(pilots, work, "pilots")
-        self.files.write_prediction(arm, predict(self.files.read(pilots)))
+        predicted = predict(self.files.read(pilots))
+        start = {"start": start_of(arm, self.root)}
+        self.files.write_prediction(arm, predicted | start)
 
     def train(self, arms: Sequence[Arm]) -> None:
         """Carry out all runs.

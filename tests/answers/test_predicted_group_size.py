@@ -51,6 +51,15 @@ def test_the_interval_covers():
     assert 51 <= inside <= 60
 
 
+def test_pilots_of_one_seed_are_one_trial():
+    """Twice the group sizes on the same uniforms say nothing more."""
+    table = pilots(noise=0.3)
+    both = pd.concat([table, table.assign(group_size=32)])
+    one, two = predict_at(table, 40), predict_at(both, 40)
+    assert (two.log_ratio, two.error) == pytest.approx((one.log_ratio, one.error))
+    assert two.degrees == one.degrees == 3
+
+
 def test_it_is_read_back_as_it_was_written():
     table = pilots(noise=0.1)
     found = restore_predictions(predict(table))

@@ -1,102 +1,110 @@
-"""The figure: rings at the best group sizes, the prediction, and Table 2's form."""
-
-import re
+"""The figure: both sets of prompts, what was known before, and the set ringed."""
 
 import numpy as np
 import pytest
 
+from mse_lab.answers.best_sizes import regrets
 from mse_lab.answers.training_verdict import curve_of
-from mse_lab.report.training_figure import compose_training, table_2
+from mse_lab.report.training_figure import compose_training
 from simulated_study import SIZES, STUDY, predict, simulate
+
+START = {"training": 0.5, "held-out": 0.45}
+
+
+def compose(table, start=START):
+    return compose_training(STUDY, table, predict(4)[10], start)
 
 
 @pytest.fixture(scope="module")
 def figure():
-    return compose_training(STUDY, simulate(), predict(4))
+    return compose(simulate())
 
 
-def test_rings_are_at_the_best(figure):
-    left, table = figure.axes[0], simulate()
-    rings = [
-        line for line in left.lines if line.get_marker() == "o" and len(line.get_xdata())
+def lines_of(axes, **look):
+    return [
+        line
+        for line in axes.lines
+        if all(getattr(line, f"get_{key}")() == value for key, value in look.items())
     ]
-    main = table[table["arm"] == "main"]
-    means = main.groupby(["step", "group_size"])["value"].mean()
-    for ring, step in zip(rings, STUDY.evaluation.steps, strict=True):
-        assert ring.get_xdata()[0] == means[step].idxmax()
-        assert ring.get_ydata()[0] == pytest.approx(means[step].max())
+
+
+def test_a_row_for_each_set_of_prompts(figure):
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == [
+        "Mean reward J, training prompts", "", "Mean reward J, held-out prompts", ""
+    ]  # fmt: skip
+    titles = {axes.get_title() for axes in figure.axes}
+    assert titles == {"Along training, eta = 0.03", "Step sizes, step 10"}
+
+
+@pytest.mark.parametrize(("panel", "prompts"), [(0, "training"), (2, "held-out")])
+def test_the_set_is_ringed(figure, panel, prompts):
+    """At the last step, which is the last ring."""
+    ring = lines_of(figure.axes[panel], marker="o", markersize=8)[-1]
+    curve = curve_of(simulate(), "main", 10, prompts)
+    chosen = [one.in_set for one in regrets(curve, 0.95)]
+    np.testing.assert_allclose(ring.get_xdata(), curve.sizes[chosen])
+    np.testing.assert_allclose(ring.get_ydata(), curve.means[chosen])
+    assert 0 < sum(chosen) < 6
 
 
 def test_every_run_is_a_dot_at_the_last_step(figure):
-    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    dots = lines_of(figure.axes[0], marker=".")
     values = curve_of(simulate(), "main", STUDY.steps).values_SG
     np.testing.assert_allclose([line.get_ydata() for line in dots], values)
 
 
-def test_the_prediction_is_dashed(figure):
-    [dashed] = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
-    assert np.ravel(dashed.get_xdata())[0] == pytest.approx(5)
+def test_what_was_known_before_is_drawn_everywhere(figure):
+    for axes, start in zip(figure.axes, (0.5, 0.5, 0.45, 0.45), strict=True):
+        [dashed] = lines_of(axes, linestyle="--")
+        assert np.ravel(dashed.get_xdata())[0] == pytest.approx(5)
+        [dotted] = lines_of(axes, linestyle=":")
+        assert np.ravel(dotted.get_ydata())[0] == start
 
 
-def test_j_falls_with_the_predicted_error(figure):
-    """J is linear in N MSE here: the curve on the right falls."""
-    line = figure.axes[1].lines[-1]
-    assert (np.diff(line.get_xdata()) > 0).all()
-    assert line.get_ydata()[0] - line.get_ydata()[-1] > 0.2
-
-
-def assert_drawn(axes, arms, labels):
-    """Each arm where its runs ended, by the table."""
-    table = simulate()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == labels
-    for handle, arm in zip(axes.containers, arms, strict=True):
+@pytest.mark.parametrize(("panel", "prompts"), [(1, "value"), (3, "held_out")])
+def test_every_step_size_is_drawn_where_its_runs_ended(figure, panel, prompts):
+    table, axes = simulate(), figure.axes[panel]
+    arms = {0.001: "small-step", 0.015: "half-step", 0.03: "main"}
+    told = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert told == [f"eta = {eta}" for eta in arms]
+    drawn = {line.get_label(): line.get_ydata() for line in axes.lines}
+    for eta, arm in arms.items():
         last = table[(table["arm"] == arm) & (table["step"] == 10)]
-        means = last.groupby("group_size")["value"].mean()
-        np.testing.assert_allclose(handle[0].get_ydata(), means)
-        assert handle[0].get_xdata() == pytest.approx(means.index, rel=0.09)
+        means = last.groupby("group_size")[prompts].mean()
+        np.testing.assert_allclose(drawn[f"eta = {eta}"], means)
 
 
-def test_step_sizes_and_other_arms_have_a_panel_each(figure):
-    """Arms of another budget are in Table 2 instead."""
-    etas = [f"eta = {eta}" for eta in (0.001, 0.015, 0.03)]
-    assert_drawn(figure.axes[2], ["small-step", "half-step", "main"], etas)
-    others = ["main", "vanilla", "better"]
-    assert_drawn(figure.axes[3], others, ["main", "Vanilla", "better"])
+def test_a_label_has_one_colour_in_both_rows(figure):
+    """Also where J of held-out prompts is known of the last step alone."""
+    above, below = (
+        {line.get_label(): line.get_color() for line in axes.lines}
+        for axes in (figure.axes[0], figure.axes[2])
+    )
+    assert "step 5" in above
+    assert "step 5" not in below
+    assert above["step 10"] == below["step 10"]
 
 
-def test_panels_show_what_was_seen(figure):
-    """Not the intervals of few seeds, which may leave what J can be."""
-    low, high = figure.axes[0].get_ylim()
-    values = simulate()["value"]
-    assert low < values.min() < values.max() < high < values.max() + 0.1
-
-
-def test_table_2_has_a_row_for_each_budget():
-    names, sizes, cells, best = table_2(STUDY, simulate())
-    assert names == ["N = 64", "N = 128"]
-    assert sizes == SIZES
-    assert [len(row) for row in cells] == [6, 6]
-    assert set(best) <= {1, 2}
-
-
-def test_one_seed_can_be_drawn():
-    """Without the interval that one seed does not have."""
-    compose_training(STUDY, simulate(seeds=1), predict(4)).draw_without_rendering()
-    _, _, cells, _ = table_2(STUDY, simulate(seeds=1))
-    assert all(re.fullmatch(r"0\.\d{3}", cell) for row in cells for cell in row)
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_few_seeds_are_drawn_without_intervals(seeds):
+    """Nor rings, which would need them."""
+    figure = compose(simulate(seeds=seeds))
+    figure.draw_without_rendering()
+    [legend] = figure.legends
+    assert legend.get_title().get_text() == "x, N = 128; means over seeds"
+    assert "not significantly worse" not in [one.get_text() for one in legend.get_texts()]
+    assert not lines_of(figure.axes[0], markersize=8)
 
 
 def test_runs_that_are_all_alike_can_be_drawn():
-    same = simulate().assign(value=0.5)
-    compose_training(STUDY, same, predict(4)).draw_without_rendering()
+    compose(simulate().assign(value=0.5)).draw_without_rendering()
 
 
-def test_without_other_arms_there_is_no_panel_for_them():
-    table = simulate()
-    main = table[table["arm"].isin(["main", "budget-64"])]
-    figure = compose_training(STUDY, main, predict(4))
-    assert [axes.axison for axes in figure.axes] == [True, True, False]
-    both = compose_training(
-        STUDY, table[table["arm"].isin(["main", "vanilla"])], predict(4)
-    )
-    assert [axes.axison for axes in both.axes] == [True, True, True, False]
+def test_without_other_step_sizes_or_held_out_prompts_there_is_no_panel_for_them():
+    table = simulate().assign(held_out=float("nan"))
+    assert len(compose(table, {}).axes) == 2
+    main = table[table["arm"] == "main"]
+    drawn = [axes for axes in compose(main, {}).axes if axes.axison and axes.lines]
+    assert drawn[0].get_title() == "Along training, eta = 0.03"
+    np.testing.assert_allclose(drawn[0].get_xticks(), SIZES)

@@ -1,6 +1,7 @@
 """What is said of a study, at 80 columns and in whole words."""
 
 import json
+import re
 
 import pytest
 
@@ -17,35 +18,44 @@ def write(folder, table):
     files = StudyFiles(folder)
     write_table(folder / "runs.csv", table)
     found = [one._asdict() for one in predict(4).values()]
-    files.write_prediction(arms_of(STUDY)[0], {"predicted": found})
+    start = {"training": 0.5, "held-out": 0.45}
+    files.write_prediction(arms_of(STUDY)[0], {"predicted": found, "start": start})
 
 
 def test_a_study_is_told_and_drawn(tmp_path):
     write(tmp_path, simulate())
     said = list(write_training(tmp_path, STUDY, tmp_path))
     assert said[0].startswith("predicted G* of 10 steps: 5 (")
-    main = said.index("main, N = 128")
-    assert said[main + 3].split() == ["10", "12", "8", "4", "holds", "holds", "holds"]
-    small = said.index("small-step, N = 128")
-    assert said[small + 3].endswith("cannot tell  cannot tell  cannot tell")
-    vanilla = said.index("vanilla, N = 128")
-    assert said[vanilla + 3].rpartition("  ")[2] == "holds"
-    etas = said.index("the best eta of 0.001, 0.015, 0.03 at each G")
-    assert said[etas + 2].split()[:3] == ["10", "5", "16"]
-    assert said[etas + 3] == "  eta by G: 0.03 at 2, 4, 8; 0.015 at 16, 32, 64"
-    gains = said.index("better less the main grid, step 10, by G")
-    assert said[gains + 1].split()[0] == "2"
+    assert said[1] == (
+        "J before training: 0.500 on training prompts, 0.450 on held-out prompts"
+    )
+    for prompts in ("training", "held-out"):
+        about = f"seeds, {prompts} prompts"
+        main = said.index(f"main, N = 128, 12 {about}")
+        row = said[main + 2 + (prompts == "training")]
+        assert row.startswith("   10     8  4, 8                4: ")
+        assert row.endswith("  holds (8)")
+        small = said.index(f"small-step, N = 128, 12 {about}")
+        assert said[small + 2].endswith("  cannot tell")
+        vanilla = said.index(f"vanilla, N = 128, 12 {about}")
+        assert said[vanilla + 2].split()[1:3] == ["1", "1"]
+        etas = said.index(f"the best eta of 0.001, 0.015, 0.03 at each G, 5 {about}")
+        assert said[etas + 2].split()[:2] == ["10", "16"]
+        assert said[etas + 3] == "  eta by G: 0.03 at 2, 4, 8; 0.015 at 16, 32, 64"
+        gains = said.index(f"better less main, step 10, {prompts} prompts, by G")
+        assert said[gains + 1].split()[0] == "2"
     assert not any(line.startswith("budget-64 less") for line in said)
     assert max(map(len, said[:-2])) <= 80
     assert (tmp_path / "training.pdf").is_file()
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    assert len(verdict["steps"]) == 5 * 2
+    assert len(verdict["steps"]) == 5 * 3
 
 
 def test_few_seeds_are_told(tmp_path):
-    write(tmp_path, simulate(seeds=2))
-    said = list(write_training(tmp_path, STUDY, tmp_path))
-    assert "    10      2  3 seeds at every group size are needed" in said
+    write(tmp_path, simulate(seeds=3))
+    said = "\n".join(write_training(tmp_path, STUDY, tmp_path))
+    assert "not judged: 4 seeds of two group sizes are needed" in said
+    assert not re.search("nan|holds$", said, re.MULTILINE)
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):

@@ -71,7 +71,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     # What has run so far is judged, and nothing is trained.
     capsys.readouterr()
     assert train(study, tmp_path / "out", "--so-far") == 0
-    assert "3 seeds at every group size are needed" in capsys.readouterr().out
+    assert "not judged: 4 seeds of two group sizes are needed" in capsys.readouterr().out
     assert len(pd.read_csv(folder / "runs.csv")) == 2 * 2
     done = kill_after(monkeypatch, "carry_out", 99)
     assert train(study, tmp_path / "out") == 0

@@ -1,19 +1,20 @@
 """The committed training studies: their verdicts are those of their runs."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from mse_lab.answers.best_sizes import Curve
 from mse_lab.answers.predicted_group_size import predict, restore_predictions
-from mse_lab.answers.training_verdict import judge_study
-from mse_lab.mse.intervals import Estimate
+from mse_lab.answers.training_verdict import PROMPTS, judge_study
 from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
 from mse_lab.report.training_report import WORDS
 from mse_lab.results.study_files import StudyFiles
 from mse_lab.train.origin import origins_of
-from mse_lab.wording import plain_with_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/runs.csv"))
@@ -59,7 +60,7 @@ def test_the_runs_are_of_the_probes_that_ship(committed):
 def test_the_prediction_is_that_of_the_pilots(committed):
     _, files = committed
     written = files.read_prediction()
-    del written["digest"]
+    del written["digest"], written["start"]
     found = predict(pd.read_csv(files.folder / "pilots.csv"))
     assert approximate(found) == written
 
@@ -72,102 +73,170 @@ def test_the_verdict_is_that_of_the_runs(committed):
     assert approximate(found) == written
 
 
-def test_the_table_of_the_page_is_that_of_the_verdict(committed):
-    study, files = committed
+def row_of(verdict, arm, step=100, prompts="training"):
+    wanted = (arm, step, prompts)
+    [found] = [
+        row
+        for row in verdict["steps"]
+        if (row["arm"], row["step"], row["prompts"]) == wanted
+    ]
+    return found
+
+
+def means_of(row):
+    """J by group size."""
+    return dict(zip(row["sizes"], row["means"], strict=True))
+
+
+def cells(row):
+    """What a table of the page says of a row: J by G, the set, the loss, the verdict."""
+    means = ", ".join(f"{mean:.3f}".lstrip("0") for mean in row["means"])
+    chosen, alike = (", ".join(map(str, row[key])) for key in ("set", "alike"))
+    verdict = WORDS[row["verdict"]] + f" ({alike})" * bool(alike)
+    return f"{means} | {chosen} | {bracketed(row['regret'])} | {verdict} |\n"
+
+
+def bracketed(interval):
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*interval)
+
+
+def test_the_tables_of_the_page_are_those_of_the_verdict(verdict):
+    """The main grid's rows; each arm's last step; the best of several step sizes."""
     page = (ROOT / "results/README.md").read_text(encoding="utf-8")
-    verdict = json.loads((files.folder / "verdict.json").read_text())
-    for row in verdict["steps"][: len(study.evaluation.steps)]:
-        predicted, peak = (
-            plain_with_interval(Estimate(*row[name])) for name in ("predicted", "peak")
-        )
-        others = ", ".join(str(size) for size in row["set"] if size != row["best"])
-        best = f"{row['best']}; {others or 'none'}"
-        verdicts = " | ".join(WORDS[row[test]] for test in "ABC")
-        assert f"| {row['step']} | {predicted} | {peak} | {best} | {verdicts} |\n" in page
+    arms = set()
+    for row in verdict["steps"]:
+        told = f"{row['prompts']} | {cells(row)}"
+        if row["arm"] == "main":
+            assert f"| {row['step']} | {told}" in page
+        elif row["step"] == 100:
+            assert f"| {row['arm']} | {row['seeds']} | {told}" in page
+            arms.add(row["arm"])
+    assert arms >= {"epochs", "adamw", "eta-0.06", "vanilla"}
+    for row in verdict["best_eta"]:
+        about = f"| the best eta of each G | {row['seeds']} | {row['prompts']} | "
+        assert about + cells(row) in page
+        etas = ", ".join(f"{eta:g}" for eta in row["chosen"])
+        assert f"| eta | | | {etas} | | | |\n" in page
 
 
-def test_the_table_of_arms_is_that_of_the_verdict(verdict):
-    """Each arm's last step: seeds, J by G, the best, the verdicts."""
-    page = (ROOT / "results/README.md").read_text(encoding="utf-8")
-    rows = [row for row in verdict["steps"] if row["step"] == 100 and row["arm"] != "main"]
-    assert {row["arm"] for row in rows} >= {"epochs", "adamw", "eta-0.06", "vanilla"}
-    for row in rows:
-        assert arm_line(row["arm"], row) in page
-    tuned = verdict["best_eta"]
-    assert arm_line("the best eta of each G", tuned) in page
-    etas = ", ".join(f"{eta:g}" for eta in tuned["chosen"])
-    assert f"| eta | | {etas} | | | | |\n" in page
-
-
-def test_the_first_page_tells_the_last_step_of_the_main_grid(verdict, page):
-    row = verdict["steps"][3]
-    assert (row["arm"], row["step"], row["A"]) == ("main", 100, "holds")
-    means = dict(zip(row["sizes"], row["means"], strict=True))
-    low, high = row["peak"][1:]
+def test_the_first_page_tells_the_last_step_on_both_sets_of_prompts(verdict):
     first = words_of("README.md")
-    assert f"is at {row['peak'][0]:.1f} [{low:.1f}, {high:.1f}] after 100 steps" in first
-    told = (f"{means[4]:.2f} at G = 4", *(f"{means[g]:.2f} at {g}" for g in (16, 32, 64)))
-    assert ", ".join(told) in first
-    tuned = dict(zip(row["sizes"], verdict["best_eta"]["means"], strict=True))
-    told = (f"{tuned[4]:.2f} at 4", *(f"{tuned[g]:.2f} at {g}" for g in (16, 64)))
-    assert f"with the best of four, {', '.join(told)}." in first
-    assert ", ".join(f"{mean:.3f}" for mean in row["means"]) in page
-    for arm, sizes in {"vanilla": (2, 4), "best-constant-loo": (4, 8, 16)}.items():
-        for size in sizes:
-            gain, low, high = verdict["gains"][arm][str(size)]
-            assert f"{gain:.3f} [{low:.3f}, {high:.3f}]" in page
-
-
-def test_what_is_told_of_the_arms(verdict, page):
-    """The sentences below their table, each put to the verdict."""
-    arms = {row["arm"]: row for row in verdict["steps"] if row["step"] == 100}
-    small, held_out = arms["small-step"], verdict["held_out"]
-    low, high = min(small["means"]), max(small["means"])
-    assert f"the means lie between {low:.3f} and {high:.3f}" in page
-    assert "up to G = 16 within 0.004" in page
-    assert max(small["means"][:4]) - min(small["means"][:4]) <= 0.004
-    told = (held_out["small-step"]["4"], held_out["main"]["4"])
-    assert "({:.2f} instead of {:.2f} at G = 4)".format(*told) in page
-    tuned = verdict["best_eta"]
-    assert (
-        f"J still falls from {max(tuned['means']):.3f} to {tuned['means'][-1]:.3f}" in page
+    training, held_out = (row_of(verdict, "main", prompts=one) for one in PROMPTS)
+    means = means_of(training)
+    told = ", ".join(f"{means[size]:.2f} at {size}" for size in (16, 32, 64))
+    begun = f"J went in 100 steps from 0.41 to {means[4]:.2f} at G = 4, the nearest size,"
+    assert f"{begun} {told}." in first
+    assert training["set"] == held_out["set"] == [2, 4, 8]
+    assert training["best"] == 4
+    assert f"4 loses {training['regret'][2]:.3f} at most (95%)" in first
+    tuned = means_of(verdict["best_eta"][0])
+    told = (f"{tuned[4]:.2f} at G = 4", *(f"{tuned[g]:.2f} at {g}" for g in (16, 64)))
+    assert f"best of four steps: {', '.join(told)}." in first
+    means = [means_of(held_out)[size] for size in (4, 16, 32, 64)]
+    told = ", ".join(f"{mean:.2f}" for mean in means[:3])
+    assert f"the same runs end at {told} and {means[3]:.2f}" in first
+    small, large = (
+        means_of(row_of(verdict, arm, prompts="held-out"))
+        for arm in ("small-step", "eta-0.06")
     )
-    assert (tuned["best"], 8 in tuned["set"]) == (4, False)
-    for arm in ("budget-64", "main", "budget-256", "epochs", "adamw"):
-        assert arms[arm]["best"] == 4
-    assert all(2 in row["set"] for row in arms.values())
+    assert f"a tenth of it has {small[4]:.2f} at G = 4 and {small[64]:.2f} at 64" in first
+    assert f"twice it {large[4]:.2f} and {large[64]:.2f}" in first
+
+
+def test_what_was_known_before_training_is_told(page):
+    """J of the checkpoint, what the pilots predict, and what `advise` says."""
+    first, folder = words_of("README.md"), ROOT / "results/group-size"
+    written = json.loads((folder / "prediction.json").read_text())
+    start = written["start"]
+    assert (
+        f"J is {start['training']:.3f} on the training prompts and {start['held-out']:.3f} "
+        "on the held-out ones" in page
+    )
+    assert {f"{value:.2f}" for value in start.values()} == {"0.41"}
+    predictions = restore_predictions(written)
+    for one in predictions.values():
+        assert "{:.2f} ({:.2f} to {:.2f})".format(*one.interval(0.95)) in page
+    last = predictions[100].interval(0.95)
+    assert "predicted G* = {:.1f} ({:.1f} to {:.1f})".format(*last) in first
+    advice = json.loads((ROOT / "results/tiny/base/advice.json").read_text())["best"]
+    assert "{value:.2f} ({low:.2f} to {high:.2f})".format(**advice) in page
+    assert f"`advise` without training {advice['value']:.1f};" in first
+    sizes = Curve(np.array([2.0, 4, 8, 16, 32, 64]), np.ones((1, 6)))
+    for best in (advice["value"], *(one.best for one in predictions.values())):
+        assert sizes.sizes[sizes.nearest(best)] == 4
+    worked = json.loads((ROOT / "results/group-size-worked/prediction.json").read_text())
+    last = restore_predictions(worked)[100].interval(0.95)
+    assert "{:.2f} ({:.2f} to {:.2f})".format(*last) in page
+    assert f"Before training J is {worked['start']['training']:.3f}" in page
+
+
+def test_what_is_told_of_the_main_grid(verdict, page):
+    rows = [row for row in verdict["steps"] if row["arm"] == "main"]
+    assert all(row["nearest"] == 4 and 4 in row["set"] for row in rows)
+    assert [row["set"] == [2, 4, 8] for row in rows] == [False, True, True, True, True]
+    training, held_out = (means_of(row) for row in rows[-2:])
+    less = [f"{training[4] - training[size]:.2f}" for size in (16, 32, 64)]
+    assert "have {}, {} and {} less than 4 on the training".format(*less) in page
+    less = [f"{held_out[4] - held_out[size]:.2f}" for size in (16, 32, 64)]
+    assert "and {}, {} and {} less on held-out ones".format(*less) in page
+    assert f"64 ends at {held_out[64]:.3f}" in page
+    few = [[means[size] for size in (2, 4, 8)] for means in (training, held_out)]
+    apart = [f"{max(one) - min(one):.3f}" for one in few]
+    assert "J differs by {} and {}.".format(*apart) in page
+
+
+def test_what_is_told_of_the_step_sizes(verdict, page):
+    tuned = means_of(verdict["best_eta"][0])
+    assert f"it falls from {tuned[4]:.3f} at G = 4 to {tuned[64]:.3f} at 64" in page
+    small = means_of(row_of(verdict, "small-step", prompts="held-out"))
+    assert (
+        f"0.003 is best at every G, with {small[4]:.3f} at G = 4 and {small[64]:.3f}"
+        in page
+    )
+    assert set(verdict["best_eta"][1]["chosen"]) == {0.003}
+    large = means_of(row_of(verdict, "eta-0.06", prompts="held-out"))
+    told = [f"{large[size]:.3f}" for size in (2, 4, 8)]
+    assert "0.06 leaves {}, {} and {} at".format(*told) in page
+    assert max(large.values()) < 0.41
+    for size in large:
+        by_eta = [
+            means_of(row_of(verdict, arm, prompts="held-out"))[size]
+            for arm in ("small-step", "eta-0.015", "main", "eta-0.06")
+        ]
+        assert by_eta == sorted(by_eta, reverse=True)
+
+
+def test_what_is_told_of_all_arms(verdict, page):
+    rows = [row for row in verdict["steps"] if row["arm"] != "vanilla"]
+    inside = sum(4 in row["set"] for row in rows)
+    assert f"4 is in the set in {inside} of {len(rows)} rows" in page
+    outside = [(row["arm"], row["prompts"]) for row in rows if 4 not in row["set"]]
+    assert outside == [("small-step", "training")]
+    count = Counter(row["verdict"] for row in rows)
+    assert count["fails"] == 0
+    assert f"It holds in {count['holds']}, and in {count['undecided']} the" in page
+    wide = [row for row in rows if row["regret"][2] > 0.02]
+    small = [row for row in rows if row["arm"] == "small-step"]
+    assert all(row["verdict"] == "undecided" for row in small)
+    assert f"in {len(small)} of them, the small step's" in page
+    assert len(wide) == count["undecided"] - len(small)
+    adamw = row_of(verdict, "adamw", prompts="held-out")["means"]
+    assert f"at {min(adamw):.2f} to {max(adamw):.2f} on held-out prompts" in page
+
+
+def test_what_is_told_of_other_estimators(verdict, page):
+    gains = verdict["gains"]["vanilla"]
+    for size in "24":
+        assert bracketed(gains["training"][size]) in page
+    assert all(low <= 0 <= high for _, low, high in gains["held-out"].values())
+    constant = verdict["gains"]["best-constant-loo"]
+    for one in PROMPTS:
+        assert all(low <= 0 <= high for _, low, high in constant[one].values())
+    for size in ("4", "8", "16"):
+        assert bracketed(constant["training"][size]) in page
     vanilla = [row for row in verdict["steps"] if row["arm"] == "vanilla"]
-    assert [row["B"] for row in vanilla] == ["holds"] * 4
-    assert sum(row["means"][1] > row["means"][0] for row in vanilla) == 2
-    gains = verdict["gains"]["best-constant-loo"]
-    assert all(low <= 0 <= high for _, low, high in gains.values())
-
-
-def test_what_is_told_of_the_refusals(verdict, page):
-    """Every arm and step at which A or B fails, and no other."""
-    steps = verdict["steps"]
-
-    def refused(test):
-        judged = [row for row in steps if test in row]
-        fails = {row["arm"]: row for row in judged if row[test] == "fails"}
-        assert all(row["step"] == 100 for row in fails.values())
-        return len(judged), fails
-
-    count, fails = refused("A")
-    assert (count, set(fails)) == (32, {"epochs", "eta-0.06"})
-    for row in fails.values():
-        value, low, high = row["peak"]
-        assert f"of {value:.2f} [{low:.2f}, {high:.2f}]" in page
-    count, fails = refused("B")
-    assert (count, set(fails)) == (36, {"small-step"})
-    small = [row for row in steps if row["arm"] == "small-step"]
-    assert all(64 not in row["set"] for row in small)
-    assert all({16, 32} <= set(row["set"]) for row in small[:3])
-    means = dict(zip(small[-1]["sizes"], small[-1]["means"], strict=True))
-    assert max(means[2] - means[16], means[2] - means[32]) < 0.0055
-    assert [row["A"] for row in small].count("undecided") == 3
-    assert (small[-1]["best"], small[-1]["set"]) == (2, [2, 8])
-    assert f"{small[-1]['regret'][0]:.3f}" == "0.002"
+    assert [1 in row["set"] for row in vanilla] == [True] * 4 + [False]
+    assert f"where 1 loses {bracketed(vanilla[-1]['regret'])}" in page
 
 
 def test_what_is_told_of_the_policies_that_broke(page):
@@ -191,17 +260,6 @@ def test_what_is_told_of_the_policies_that_broke(page):
     assert f"{means[2]:.3f}" == f"{means[4]:.3f}"
     assert (values("best-constant-loo", large) < 0.1).sum() == 3
     assert (values("best-constant-loo", ~large) < 0.9).sum() == 1
-
-
-def arm_line(name, row):
-    """An arm's row of the page's table."""
-    means = ", ".join(f"{mean:.3f}".lstrip("0") for mean in row["means"])
-    others = ", ".join(str(size) for size in row["set"] if size != row["best"])
-    words = " | ".join(WORDS[row[test]] if test in row else "" for test in "ABC")
-    best = f"{row['best']}; {others or 'none'}"
-    return (
-        " ".join(f"| {name} | {row['seeds']} | {means} | {best} | {words} |".split()) + "\n"
-    )
 
 
 def approximate(value):

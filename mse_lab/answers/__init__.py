@@ -1,1 +1,0 @@
-"""Finished runs -> numbers and verdicts: claims, advice, ranking, allocation."""

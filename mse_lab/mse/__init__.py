@@ -1,1 +1,0 @@
-"""Arrays -> numbers: errors, exact laws, intervals, best group size. No disk, no words."""

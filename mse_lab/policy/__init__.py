@@ -1,1 +1,0 @@
-"""The model, forward: loaded, its completions drawn, their log-probabilities."""

@@ -1,1 +1,0 @@
-"""What is measured, as data: configuration, prompts, rewards, randomness. No torch."""

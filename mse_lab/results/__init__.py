@@ -1,1 +1,0 @@
-"""Every file of a result: shards, tables, checks, records; written and validated."""

@@ -1,1 +1,0 @@
-"""The model, backward: scores of completions -> inner products, reference gradient."""
