@@ -1,48 +1,76 @@
-"""The list of mutations fits the program, and its runner tells caught from survived."""
+"""Mutations are what they say, and the runner tells noticed from survived."""
 
-from dataclasses import replace
+import ast
 
 import pytest
 
-from mutations.run import Mutation, judge, misplaced, mutated, read_mutations
+from mutations import run
+from mutations.changes import mutations
+
+PROGRAM = '''
+def widest(lows, highs, level=0.5):
+    """Words are left alone: 1 < 2."""
+    if not lows:
+        return None
+    return max(highs) - min(lows) >= level, sum(highs)
+'''
+TEST = """
+from one import widest
 
 
-@pytest.mark.parametrize("mutation", read_mutations(), ids=lambda one: one.name)
-def test_mutations_fit_the_program(mutation):
-    assert misplaced(mutation) is None
+def test_of_widest():
+    assert widest([0.0, 1.0], [0.2, 1.2])[0]
+"""
+EXPECTED = {
+    ("max", "min"), ("min", "max"), ("max(highs)", "highs"), ("min(lows)", "lows"),
+    ("sum", "mean"), ("sum(highs)", "highs"), ("not lows", "lows"),
+    ("max(highs) - min(lows)", "max(highs) + min(lows)"), ("0.5", "1.0"),
+    ("max(highs) - min(lows) >= level", "max(highs) - min(lows) > level"),
+    ("max(highs) - min(lows) >= level", "max(highs) - min(lows) <= level"),
+    ("return (max(highs) - min(lows) >= level, sum(highs))",
+     "return (sum(highs), max(highs) - min(lows) >= level)"),
+    ("if not lows:\n    return None", "if False:\n    return None"),
+}  # fmt: skip
 
 
 @pytest.fixture
-def tree(tmp_path):
-    """A program of one line, and a test that states one of its two properties."""
-    (tmp_path / "one.py").write_text("def double(x):\n    return 2 * x\n")
-    test = "from one import double\n\n\ndef test_of_one():\n    assert double(1) == 2\n"
-    (tmp_path / "test_one.py").write_text(test)
-    return tmp_path
+def found(tmp_path, monkeypatch):
+    """The mutations of a program of one function, with a test of it."""
+    (tmp_path / "one.py").write_text(PROGRAM)
+    (tmp_path / "test_one.py").write_text(TEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(tmp_path))
+    return {(one.before, one.after): one for one, _ in mutations("one.py", tmp_path)}
 
 
-SEEN = Mutation("seen", "doubles", "one.py", "2 * x", "3 * x", ("test_one.py",))
-UNSEEN = replace(SEEN, after="2 * abs(x)")
+def test_every_change_of_a_function(found):
+    assert set(found) == EXPECTED
+    assert {one.function for one in found.values()} == {"widest"}
 
 
-def test_a_mutation_is_caught_or_survives_and_leaves_nothing(tree):
-    assert judge(tree, [SEEN]) == "test_one.py::test_of_one"
-    assert judge(tree, [UNSEEN]) == "SURVIVED"
-    assert "2 * x" in (tree / "one.py").read_text()
+def test_the_tree_is_whole_again(tmp_path, found):
+    for one, tree in mutations("one.py", tmp_path):
+        assert ast.unparse(tree) != ast.unparse(ast.parse(PROGRAM)), one
+    assert ast.unparse(tree).count("level") == PROGRAM.count("level")
 
 
-def test_a_mutation_that_does_not_import_shows_nothing(tree):
-    with pytest.raises(SystemExit):
-        judge(tree, [replace(SEEN, after="2 *")])
+def test_what_is_noticed_and_what_survives(tmp_path, found):
+    tests = {"test_one.py::test_of_widest": 0.1}
+    noticed, survives = found["max", "min"], found["sum(highs)", "highs"]
+    assert run.judge(noticed, tests, tmp_path) == "test_one.py::test_of_widest"
+    assert run.judge(survives, tests, tmp_path) == ""
 
 
-def test_what_cannot_be_applied_is_named(tree):
-    twice = replace(SEEN, before="x")
-    assert "2 times" in misplaced(twice, tree)
-    gone = replace(SEEN, tests=("test_two.py",))
-    assert "test_two.py" in misplaced(gone, tree)
+def test_tests_are_those_that_enter_the_function(found):
+    one = found["max", "min"]
+    entered = {"here": {"one.py widest"}, "there": {"one.py narrowest"}}
+    assert run.tests_of(one, entered, {"here": 1.0, "there": 2.0}) == {"here": 1.0}
 
 
-def test_several_at_once(tree):
-    with mutated(tree, [SEEN, replace(SEEN, before="(x)", after="(x=1)")]):
-        assert (tree / "one.py").read_text() == "def double(x=1):\n    return 3 * x\n"
+def test_every_listed_survivor_is_a_mutation_of_the_program_as_it_is():
+    """A line that has changed is no longer known to matter: draw it again."""
+    files = {name.partition(" ")[0] for name in run.listed()}
+    known = {str(one) for file in files for one, _ in mutations(file)}
+    assert not set(run.listed()) - known, "take these out, and run make mutations"
+    assert all(run.listed().values())

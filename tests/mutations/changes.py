@@ -1,0 +1,168 @@
+"""Small faults of a program, one at a time: what may be written wrong, and where.
+
+A mutation replaces one node of the syntax tree. Words (texts, annotations, what is raised)
+are left alone, and so is what cannot matter, such as `float(...)` around a number.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+OPERATORS = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div,),
+    ast.Div: (ast.Mult,),
+    ast.FloorDiv: (ast.Mod,),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+}
+PAIRS = (
+    ("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all"),
+    ("sum", "mean"), ("var", "std"), ("floor", "ceil"), ("low", "high"), ("ppf", "cdf"),
+    ("sf", "cdf"), ("left", "right"), ("first", "second"), ("isin", "setdiff1d"),
+)  # fmt: skip
+NAMES = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+NAMES |= {"value": "low"}
+# Around one argument these change nothing that a result shows, or are missed at once.
+TRANSPARENT = {"float", "int", "str", "bool", "list", "tuple", "asarray", "len", "range",
+               "enumerate", "dict", "array", "cast", "iter", "describe", "join",
+               "append"}  # fmt: skip
+WORDS = (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom, ast.Assert)
+
+
+class Mutation(NamedTuple):
+    """One change: the file, the line's function, the text before and after, and which.
+
+    Attributes:
+        file: From the root of the project.
+        function: The function or class in which it is, dotted; empty outside.
+        before: The node's text.
+        after: What takes its place.
+        count: Of those alike in the function, which.
+    """
+
+    file: str
+    function: str
+    before: str
+    after: str
+    count: int
+
+    def __str__(self) -> str:
+        place = f"{self.file} {self.function}".strip()
+        return f"{place}: {self.before} -> {self.after}" + f" ({self.count})" * (
+            self.count > 0
+        )
+
+
+def changes_of(node: ast.AST) -> Iterator[ast.AST]:
+    """Give what may stand wrongly in the place of a node."""
+    match node:
+        case ast.Compare(ops=[operator]) | ast.BoolOp(op=operator) | ast.BinOp(op=operator):
+            field = "ops" if isinstance(node, ast.Compare) else "op"
+            for other in OPERATORS.get(type(operator), ()):
+                yield _with(node, **{field: [other()] if field == "ops" else other()})
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return  # The number itself changes: -1 is the last axis of two, and so is 1.
+        case ast.UnaryOp(op=ast.USub() | ast.Not() | ast.Invert(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
+            if value > 0:
+                yield ast.Constant(value - 1)
+        case ast.Constant(value=float(value)):
+            yield ast.Constant(2 * value or 1.0)
+        case ast.Attribute(attr="T", value=value):
+            yield value
+        case ast.Attribute(attr=name) if name in NAMES:
+            yield _with(node, attr=NAMES[name])
+        case ast.Name(id=name) if name in NAMES and isinstance(node.ctx, ast.Load):
+            yield _with(node, id=NAMES[name])
+        case ast.IfExp(body=body, orelse=orelse):
+            yield _with(node, body=orelse, orelse=body)
+        case ast.Call():
+            yield from _changed_calls(node)
+        case ast.Return(value=ast.Tuple(elts=[_, _, *_] as parts)):
+            yield _with(node, value=_with(node.value, elts=parts[::-1]))
+        case ast.If(body=[ast.Return() | ast.Continue()], orelse=[]):
+            yield _with(node, test=ast.Constant(False))
+        case ast.AugAssign():
+            yield ast.Pass()
+
+
+def _changed_calls(node: ast.Call) -> Iterator[ast.AST]:
+    """Give the argument itself, the other order, a default; of functions, not of types."""
+    name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+    if name in TRANSPARENT or name[:1].isupper():
+        return
+    match node.args:
+        case [ast.Starred(), *_]:
+            return
+        case [only] if not node.keywords:
+            yield only
+        case [one, other] if not node.keywords:
+            yield one
+            if isinstance(one, ast.Name) and isinstance(other, ast.Name):
+                yield _with(node, args=[other, one])
+    for index in range(len(node.keywords)):
+        yield _with(node, keywords=node.keywords[:index] + node.keywords[index + 1 :])
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    changed = copy.copy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _places(node: ast.AST, function: str = "") -> Iterator[tuple[str, Callable, ast.AST]]:
+    """Every node that may be changed: its function, what puts another there, and itself."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "bases"):
+            continue
+        for index, child in enumerate(value if isinstance(value, list) else [value]):
+            if not isinstance(child, ast.AST) or isinstance(child, WORDS):
+                continue
+            name = getattr(child, "name", "") if isinstance(child, ast.stmt) else ""
+            inside = ".".join(filter(None, (function, name)))
+
+            def put(other, node=node, field=field, index=index):
+                if isinstance(old := getattr(node, field), list):
+                    other = [*old[:index], other, *old[index + 1 :]]
+                setattr(node, field, other)
+
+            yield function, put, child
+            yield from _places(child, inside)
+
+
+def mutations(file: str, root: Path = ROOT) -> Iterator[tuple[Mutation, ast.Module]]:
+    """Give every mutation of a file with the tree that it makes, valid until the next."""
+    tree, seen = ast.parse((root / file).read_text("utf-8")), {}
+    for function, put, node in list(_places(tree)):
+        for other in changes_of(node):
+            before, after = ast.unparse(node), ast.unparse(other)
+            key = (function, before, after)
+            seen[key] = seen.get(key, -1) + 1
+            put(ast.copy_location(other, node))
+            yield Mutation(file, *key, seen[key]), ast.fix_missing_locations(tree)
+            put(node)
