@@ -107,6 +107,17 @@ def write_repository(folder, splits):
     return folder
 
 
+@pytest.mark.parametrize("place", ["../theirs.jsonl", "{folder}/theirs.jsonl"])
+def test_a_readme_names_no_file_of_somebody_else(place, tmp_path):
+    (tmp_path / "theirs.jsonl").write_text('{"problem": "secret", "answer": 1}\n')
+    (tmp_path / "set").mkdir()
+    files = f"  - split: test\n    path: {place.format(folder=tmp_path)}\n"
+    readme = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
+    (tmp_path / "set/README.md").write_text(readme)
+    with pytest.raises(InputError, match=r"its README names .*theirs\.jsonl, outside"):
+        load(source=tmp_path / "set")
+
+
 BAD_DATA = {
     "no subset": ({}, "Config name is missing"),
     "wrong subset": ({"subset": "min"}, "Available: ['main', 'socratic']"),
