@@ -110,3 +110,12 @@ def test_few_seeds_have_students_quantile():
     """One comparison of four seeds: 2.353, not the normal 1.645."""
     gains = np.random.default_rng(7).standard_normal((4, 1))
     assert _largest_t(gains, LEVEL)[1] == pytest.approx(stats.t.ppf(LEVEL, 3), abs=0.1)
+
+
+def test_rounding_moves_nothing():
+    """Another processor rounds otherwise; the draws must not turn with it."""
+    rng = np.random.default_rng(5)
+    curve = simulate(rng)
+    noise = 1e-15 * rng.standard_normal(curve.values_SG.shape)
+    rounded = curve._replace(values_SG=curve.values_SG * (1 + noise))
+    np.testing.assert_allclose(regrets(curve, LEVEL), regrets(rounded, LEVEL), rtol=1e-9)
