@@ -42,6 +42,29 @@ class Completions:
         lengths_N = np.where(ended_N, ends_NT.argmax(1) + 1, tokens_NT.shape[1])
         return cls(tokens_NT, lengths_N, log_probs_N, ended_N)
 
+    @classmethod
+    def of_each(
+        cls,
+        own_tokens: Sequence[NDArray[np.int64]],
+        positions: int,
+        log_probs: Sequence[float],
+        end_tokens: Sequence[int],
+    ) -> "Completions":
+        """Take completions whose lengths are known: those without an end token were cut.
+
+        Args:
+            own_tokens: The tokens of each, one at least and `positions` at most.
+            positions: T, the most that are drawn.
+            log_probs: The log-probability of each.
+            end_tokens: What ends a completion, always its last token.
+        """
+        tokens_NT = np.zeros((len(own_tokens), positions), np.int64)
+        for row, tokens in enumerate(own_tokens):
+            tokens_NT[row, : len(tokens)] = tokens
+        lengths_N = np.array([len(tokens) for tokens in own_tokens])
+        ended_N = np.isin([tokens[-1] for tokens in own_tokens], end_tokens)
+        return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N)
+
     def __len__(self) -> int:
         return len(self.lengths_N)
 

@@ -7,6 +7,7 @@ A line is a JSON object; other keys are ignored, and all lines give the same one
 | prompt    | id of its prompt                                                         |
 | tokens    | token ids, the end token included unless the completion was cut          |
 | text      | instead of tokens; tokenised anew, the tokenizer's end token appended    |
+| truncated | optional, with text: true where it was cut, so that no end token follows |
 | log_probs | optional: log-probability of each token, or (also `log_prob`) their sum  |
 | pool      | optional: reference or replicate                                         |
 | reward    | read where the probe says `reward: supplied`                             |
@@ -108,26 +109,27 @@ def read_reward(line: Line, where: str) -> float:
 def read_tokens(
     line: Line, where: str, policy: Policy, positions: int
 ) -> NDArray[np.int64]:
-    """Take a completion's tokens, cut at so many positions, or make them from its text."""
+    """Take a completion's tokens, or make them from its text, maybe fewer than drawn."""
     own = "tokens" in line
-    given = line["tokens"] if own else _tokenise(line["text"], where, policy, positions)
+    cut = not own and line.get("truncated") is True
+    given = line["tokens"] if own else _tokenise(line, where, policy, positions)
     tokens = _numbers(given, "i") if isinstance(given, list) else None
     if tokens is None:
         raise InputError(f"{where}: tokens: give a list of token ids")
-    if fault := _fault(tokens, policy, positions):
+    if fault := _fault(tokens, policy, len(tokens) if cut else positions):
         raise InputError(f"{where}: {fault}{'' if own else ANEW}")
     return tokens.astype(np.int64)
 
 
-def _tokenise(text: str, where: str, policy: Policy, positions: int) -> list[int]:
-    tokenizer = policy.tokenizer
-    tokens = list(tokenizer(text, add_special_tokens=False).input_ids)
-    ended = bool(tokens) and tokens[-1] in policy.end_tokens
-    if not ended and len(tokens) < positions:
-        if tokenizer.eos_token_id is None:
-            raise InputError(f"{where}: the tokenizer has no end token; give tokens")
-        tokens.append(tokenizer.eos_token_id)
-    return tokens
+def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
+    tokens = list(policy.tokenizer(line["text"], add_special_tokens=False).input_ids)
+    if line.get("truncated") is True:
+        return tokens[:most]
+    if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
+        return tokens
+    if policy.tokenizer.eos_token_id is None:
+        raise InputError(f"{where}: the tokenizer has no end token; give tokens")
+    return [*tokens, policy.tokenizer.eos_token_id]
 
 
 def _fault(tokens: NDArray[np.int64], policy: Policy, positions: int) -> str:
@@ -184,13 +186,11 @@ class Supplied:
 
         Log-probabilities are NaN where the file gives none.
         """
-        tokens_NT = np.zeros((len(self.places[prompt_id][pool]), positions), np.int64)
-        log_probs_N = np.zeros(len(tokens_NT))
-        for row, (where, line) in enumerate(self._lines(prompt_id, pool)):
-            tokens = read_tokens(line, where, policy, positions)
-            tokens_NT[row, : len(tokens)] = tokens
-            log_probs_N[row] = read_log_prob(line, where, len(tokens))
-        return Completions.ending(tokens_NT, log_probs_N, policy.end_tokens)
+        own_tokens, log_probs = [], []
+        for where, line in self._lines(prompt_id, pool):
+            own_tokens.append(read_tokens(line, where, policy, positions))
+            log_probs.append(read_log_prob(line, where, len(own_tokens[-1])))
+        return Completions.of_each(own_tokens, positions, log_probs, policy.end_tokens)
 
     def rewards(self, prompt_id: str, pool: str) -> NDArray[np.float64]:
         """Read the rewards (N,) of a pool."""
@@ -216,8 +216,9 @@ class Supplied:
             )
         if not self.form.tokens:
             warnings.append(
-                f"{name} gives texts, tokenised anew and ended with the tokenizer's end "
-                "token: these need not be the tokens that were drawn; give tokens"
+                f"{name} gives texts, tokenised anew: these need not be the tokens that "
+                "were drawn, and a text of fewer than sampling.max_new_tokens is taken to "
+                "have ended unless its line has truncated: true; better give tokens"
             )
         if self.strangers:
             some = one_line(", ".join(map(shorten, self.strangers[:3])))

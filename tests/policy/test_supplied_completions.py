@@ -12,6 +12,7 @@ import run_mse
 from models import random_policy
 from mse_lab.errors import InputError, shown
 from mse_lab.policy import sampling as drawing
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied_completions import (
     find_completions,
@@ -319,6 +320,23 @@ def test_texts_are_ended_where_they_are_short(checkpoint, write_probe, tmp_path)
     assert tokens_of("3 <end>") == [3, 0]
     with pytest.raises(InputError, match=r"3 tokens, and sampling.*give tokens"):
         tokens_of("1 2 3")
+
+
+def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
+    """However few tokens they have, or many."""
+    policy = load_policy(load_probe(write_probe()), tmp_path)
+
+    def tokens_of(text, truncated=True):
+        line = {"prompt": "a", "text": text, "truncated": truncated}
+        return read_tokens(line, "here", policy, 2)
+
+    own = [tokens_of(text) for text in ("3", "3 1", "1 2 3")]
+    assert [tokens.tolist() for tokens in own] == [[3], [3, 1], [1, 2]]
+    assert tokens_of("3", truncated=False).tolist() == [3, 0]
+    found = Completions.of_each([*own, tokens_of("", False)], 2, [0.0] * 4, [0])
+    assert found.lengths_N.tolist() == [1, 2, 2, 1]
+    assert found.ended_N.tolist() == [False, False, False, True]
+    assert found.own_tokens[0].tolist() == [3]
 
 
 @pytest.mark.parametrize(
