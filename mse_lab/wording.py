@@ -6,6 +6,7 @@ their interval allows; `plain` and what builds on it are for terminals.
 
 import math
 import re
+import textwrap
 
 Interval = tuple[float, float, float]
 
@@ -134,6 +135,22 @@ def percent(interval: Interval) -> str:
     '62% [57, 69]'
     """
     return " ".join(percent_parts(interval)).rstrip()
+
+
+def wrap(text: str, width: int = 80, indent: int = 0) -> str:
+    """Break a text into lines for a terminal, at spaces alone: nothing of it is cut.
+
+    >>> print(wrap("raise pool.replicate, or take more prompts", 22, indent=2))
+    raise pool.replicate,
+      or take more prompts
+    """
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def plain(value: float) -> str:

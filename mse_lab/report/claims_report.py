@@ -13,7 +13,7 @@ from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.records import Record
-from mse_lab.wording import NONE
+from mse_lab.wording import NONE, wrap
 
 
 class Words(NamedTuple):
@@ -95,10 +95,6 @@ def _statements(claims: Sequence[Claim]) -> list[Statement]:
     return statements
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3].rstrip()}..."
-
-
 def _line(claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
     words, (value, low, _) = WORDS[claim.statement], claim.estimate
@@ -108,7 +104,7 @@ def _line(claim: Claim) -> str:
     where = f"{SHOWN[claim.verdict]:<{COLUMN}}{words.place:<8}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
-    return _cut(f"{where}{words.plain}{runs}: {told}")
+    return wrap(f"{where}{words.plain}{runs}: {told}", WIDTH, len(where))
 
 
 def _row(one: Statement, runs: Sequence[str]) -> str:
@@ -129,7 +125,7 @@ def _arguments(statements: Sequence[Statement]) -> str:
     """Name what no run decides in one line."""
     own = [one.name for one in statements if one.claims[0].kind == "argument"]
     places = ", ".join(WORDS[name].place for name in own)
-    return f"Arguments, measured by no run, in claims.md: {places}"
+    return wrap(f"Arguments, measured by no run, in claims.md: {places}", WIDTH)
 
 
 def _of_one_run(statements: Sequence[Statement]) -> Iterator[str]:
@@ -152,7 +148,7 @@ def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
     statements = _statements(claims)
     runs = list(dict.fromkeys(run for one in statements for run in one.found))
-    lines = [_cut(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
+    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients", WIDTH)]
     if len(runs) == 1:
         lines += _of_one_run(statements)
     else:
@@ -162,7 +158,8 @@ def claims_screen(claims: Sequence[Claim]) -> str:
         lines += [_line(claim) for claim in across]
     lines.append(_arguments(statements))
     if untested := _untested(claims):
-        lines.append(_cut(f"Norms only, so nothing tests the law: {', '.join(untested)}"))
+        names = ", ".join(untested)
+        lines.append(wrap(f"Norms only, so nothing tests the law: {names}", WIDTH))
     return "\n".join(lines)
 
 

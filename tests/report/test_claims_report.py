@@ -43,8 +43,9 @@ def test_one_run_on_one_screen():
     """A line a statement: evidence first, then identities; verdict, words, number."""
     claims = judge_runs([draw("quiet", sizes=(4, 8))])
     lines = claims_screen(claims).splitlines()
-    assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
+    lines = [line for line in lines if not line.startswith(" ")]
+    assert len(lines) <= 23
     whole = [claim for claim in claims if claim.group_size is None]
     assert len(lines) == len(whole) - len(ARGUMENTS) + 4
     assert "by no run, in claims.md: Thm. 8, Ass. 5, App. A" in lines[-1]
@@ -58,6 +59,19 @@ def test_one_run_on_one_screen():
     assert f"{claim.estimate.value:.3g} [" in line
     unsure = replace(claim, verdict="undecided", reason="Because of this.")
     assert "uncorrelated: Because of this." in claims_screen([unsure])
+
+
+def test_long_numbers_and_reasons_go_on_in_the_next_line():
+    [claim] = [
+        one
+        for one in judge_runs([draw("quiet", sizes=(4, 8))])
+        if one.statement == "Assumption 2" and one.group_size is None
+    ]
+    reason = f"{'Because of this, ' * 12}and take more prompts."
+    lines = claims_screen([replace(claim, verdict="undecided", reason=reason)]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert reason in " ".join(" ".join(lines).split())
+    assert lines[3].startswith(" " * 19)
 
 
 def test_several_runs_side_by_side():
