@@ -70,21 +70,23 @@ def measure(arguments: argparse.Namespace, processes: Processes) -> int:
 
 def announce(folder: Path, outcome: Outcome, named: str) -> None:
     """Say on the screen what became of a run, and its answer; `named` is what finds it."""
-    from mse_lab.report.advice_files import answer_lines
+    from mse_lab.report.advice_files import answer_lines, screen_width
     from mse_lab.results.checks import hold, summary
+    from mse_lab.wording import wrap
 
     show_status()
     state = "finished before, left as it is (--fresh starts over)"
     if outcome.mended:
         state = f"{', '.join(outcome.mended)} made again from pools.npz"
     print(f"{folder}: {state if outcome.found else 'results written'}")
-    for line in outcome.diagnostics.lines if outcome.diagnostics else []:
-        print(line)
-    for warning in outcome.warnings:
-        print(f"warning: {warning}")
-    for line in answer_lines(folder):
-        print(line)
-    print(summary(outcome.checks))
+    told = [
+        *(outcome.diagnostics.lines if outcome.diagnostics else []),
+        *(f"warning: {warning}" for warning in outcome.warnings),
+        *answer_lines(folder),
+        summary(outcome.checks),
+    ]
+    for line in told:
+        print(wrap(line, screen_width()))
     print(f"next: {TYPED} advise {named}, or report {named}")
     if not hold(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import Kind, share_by_kind
+from mse_lab.answers.regret import SIZES, choose_size
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
@@ -33,21 +34,17 @@ from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
 from mse_lab.results.integrity import open_intact
 
-# Group sizes that are priced unless others are asked for.
-SIZES = tuple(2**power for power in range(1, 9))
-LARGEST = max(SIZES)
-
 # Where the curves are evaluated; every eighth is one of SIZES.
 CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
 
 # Completions of the budget that errors are stated for; nearly every figure is free of it.
 BUDGET = 1024
 
-# By how much more than the least a group size may cost to be as good as the best.
-TOLERANCE = 0.05
-
 # Prompts that are needed to tell how gradients differ, and of them, with a gradient.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
+
+# Constants that go by the letters of the formula here.
+_NAMES = {"between": "c1", "oracle": "c2", "pairs": "c3"}
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
@@ -56,14 +53,14 @@ class GroupSize(NamedTuple):
     """One group size: its MSE at the budget, and what it costs.
 
     `cost` is completions for the same MSE, over those at the recommended size;
-    `silent_share` the share of groups whose rewards are all equal, None where the pools
+    `zero_variance` the share of groups whose rewards are all equal; None where the pools
     have fewer completions than the group.
     """
 
     group_size: int
     mse: Estimate
     cost: Estimate
-    silent_share: Estimate | None
+    zero_variance: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,15 @@ class Advice:
         held: Whether its built-in checks hold.
         warnings: What its reader was told, a sentence each.
         law_only: Whether no replicate confirms the laws that this rests on.
-        between, oracle, pairs, vanilla: c1, c2, c3, c_vanilla.
-        batch_mean, best_constant: As c_vanilla, for the baselines E[Z] and b*.
+        c1, c2, c3, vanilla: The constants above.
+        batch_mean, best_constant: As vanilla, for the baselines E[Z] and b*.
         gradient2: ||E g(X)||^2 of the population.
         best: G*; infinite above where c1 is not told from zero.
-        recommended: Among the sizes `near_best` a power of two, where there is one.
-        near_best: Least and largest whole size that costs at most 5% more than the best.
+        recommended: The smallest power of two that is near the best, as in `regret.py`.
+        regret: By how much more than the best size it costs at most, at the run's level of
+            confidence; infinite where no bound is known.
+        near_best: Least and largest of the sizes that cost at most `near_regret` more.
+        near_regret: 5%, or `regret` in whole percents where that is more.
         rows: The sizes that were asked for, and the recommended one.
         alternatives: Other estimators over random prompts, the cheapest first.
         singles: Estimators of which only single prompts are known.
@@ -101,16 +101,18 @@ class Advice:
     held: bool
     warnings: tuple[str, ...]
     law_only: bool
-    between: Estimate
-    oracle: Estimate
-    pairs: Estimate
+    c1: Estimate
+    c2: Estimate
+    c3: Estimate
     vanilla: Estimate
     batch_mean: Estimate
     best_constant: Estimate
     gradient2: Estimate
     best: Estimate
     recommended: int
+    regret: float
     near_best: tuple[int, int]
+    near_regret: float
     rows: tuple[GroupSize, ...]
     alternatives: tuple[Alternative, ...]
     singles: tuple[Single, ...]
@@ -203,20 +205,6 @@ def noise_scale(run: MeasuredRun, size: int) -> Estimate:
     return falling(run.population.estimate(inverse, run.level), -1)
 
 
-def _choose(run: MeasuredRun) -> tuple[int, tuple[int, int]]:
-    """Choose a size among those as good as the best: powers of two fit any batch.
-
-    Where G* has no upper bound it is the least of them.
-    """
-    sizes = np.arange(2, LARGEST + 1)
-    cost = mse_times_budget("grpo", run.population.constants, sizes)
-    near = sizes[cost <= (1 + TOLERANCE) * cost.min()].tolist()
-    powers = [size for size in near if size in SIZES] or near
-    open_ended = math.isinf(run.best_group_size.high)
-    best = powers[0] if open_ended else min(powers, key=lambda size: float(cost[size - 2]))
-    return best, (near[0], near[-1])
-
-
 def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
     """MSE at a budget."""
 
@@ -226,7 +214,7 @@ def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
     return run.population.estimate_positive(figure, run.level)
 
 
-def _silent_share(run: MeasuredRun, size: int) -> Estimate | None:
+def _zero_variance(run: MeasuredRun, size: int) -> Estimate | None:
     rewards_PN = np.hstack([run.pools.reference_rewards_PN, run.pools.rewards_PN])
     if size > rewards_PN.shape[1]:
         return None
@@ -264,7 +252,8 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
             or more.
     """
     _refuse(run)
-    recommended, near_best = _choose(run)
+    choice = choose_size(run.population, run.level)
+    recommended = choice.size
     scale = noise_scale(run, recommended)
     alternatives, singles = find_alternatives(Yardstick(run, recommended, budget))
     rows = (
@@ -272,7 +261,7 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
             size,
             _mse(run, "grpo", size, budget),
             _cost(run, size, recommended),
-            _silent_share(run, size),
+            _zero_variance(run, size),
         )
         for size in sorted({*sizes, recommended})
     )
@@ -284,10 +273,12 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
         held=run.held,
         warnings=tuple(run.warnings),
         law_only=run.law_only,
-        **run.constants,
+        **{_NAMES.get(name, name): one for name, one in run.constants.items()},
         best=run.best_group_size,
         recommended=recommended,
-        near_best=near_best,
+        regret=choice.regret,
+        near_best=choice.near_best,
+        near_regret=choice.near_regret,
         rows=tuple(rows),
         alternatives=alternatives,
         singles=singles,

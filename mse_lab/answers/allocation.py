@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mse_lab.answers.advice import LARGEST, advise
+from mse_lab.answers.advice import advise
 from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.regret import LARGEST
 from mse_lab.errors import InputError
 from mse_lab.mse.allocation import (
     FILTERED,

@@ -47,28 +47,35 @@ TRAINER_SETTINGS = (
     ),
 )
 
-# What is known of an estimator as such: how it is called, and how to have it.
+# TRL's group size unless told otherwise.
+TRLS_SIZE = 8
+
+# What an estimator is called, beside its own name.
 CALLED = {
-    "vanilla": "no baseline",
-    "batch-mean": "the batch's mean reward",
-    "best-constant": "bound: best baseline by prompt",
+    "grpo": "GRPO-type (RLOO)",
+    "vanilla": "vanilla (no baseline)",
+    "batch-mean": "batch-mean baseline",
+    "best-constant": "bound: best baseline per prompt",
     "grpo-std(eps=0.0001, length=token-batch)": "TRL's default (grpo-std, dapo)",
 }
+
+# With which change of a trainer an estimator is had.
 HOW = {
     "vanilla": (
-        "verl actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo, which leaves the "
-        "reward as it is; TRL and OpenRLHF cannot"
+        "verl: actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo; TRL and "
+        "OpenRLHF cannot"
     ),
     "batch-mean": (
-        "one completion a prompt and REINFORCE++, nearly that: verl "
-        "algorithm.adv_estimator=reinforce_plus_plus, OpenRLHF --algo.advantage.estimator "
-        "reinforce"
+        "nearly that: REINFORCE++ with one completion per prompt, verl "
+        "algorithm.adv_estimator=reinforce_plus_plus, OpenRLHF "
+        "--algo.advantage.estimator reinforce"
     ),
     "best-constant-loo": (
-        "by every completion's score norm, which no trainer has; verl "
+        "no trainer has every completion's score norm, which it takes; verl's "
         "algorithm.adv_estimator=opo takes lengths in their place"
     ),
     "grpo-std(eps=0.0001, length=token-batch)": (
-        'GRPOConfig(scale_rewards="group", loss_type="dapo")'
+        'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")'
     ),
 }
+NO_TRAINER = "no trainer has these weights among its settings"

@@ -1,7 +1,8 @@
 """The advice's figure: MSE against group size at a fixed budget of completions.
 
-The band is GRPO-type's interval over prompts; the shaded stretch holds the whole group
-sizes that cost at most 5% more than the best.
+The band is GRPO-type's interval over prompts; the shaded stretch holds the group sizes
+that cost at most 5% more than the best, or what the headline says, at the run's level of
+confidence.
 """
 
 import math
@@ -12,7 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.answers.advice import CURVE_SIZES, SIZES, Advice
+from mse_lab.answers.advice import CURVE_SIZES, Advice
+from mse_lab.answers.regret import SIZES
 from mse_lab.report.drawing import (
     RC,
     STYLES,

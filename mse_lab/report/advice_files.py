@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from mse_lab.answers.advice import BUDGET, SIZES, Advice, advise, restore_advice
+from mse_lab.answers.advice import BUDGET, Advice, advise, restore_advice
 from mse_lab.answers.measured_run import FinishedRun, read_run
-from mse_lab.console import TYPED
-from mse_lab.errors import InputError, shorten
+from mse_lab.answers.regret import SIZES
+from mse_lab.console import TYPED, columns
+from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_report import WIDTH, advice_page, advice_text, answer, headline
 from mse_lab.results.files import write_json, write_table, write_text
@@ -21,7 +22,7 @@ def advice_table(advice: Advice) -> pd.DataFrame:
     """Make `advice.csv`: a row for each group size, its MSE at the budget.
 
     Columns: `mse` of GRPO-type; `cost`, completions for the same MSE over those at the
-    recommended size; `silent_share`, groups whose rewards are all equal.
+    recommended size; `zero_variance`, the share of groups whose rewards are all equal.
     """
     rows = [
         {
@@ -29,7 +30,7 @@ def advice_table(advice: Advice) -> pd.DataFrame:
             "budget": advice.budget,
             **columns_of("mse", row.mse),
             **columns_of("cost", row.cost),
-            **columns_of("silent_share", row.silent_share),
+            **columns_of("zero_variance", row.zero_variance),
         }
         for row in advice.rows
     ]
@@ -92,6 +93,8 @@ def advise_run(
 ) -> str:
     """Advise from a run; write `advice.md` and what belongs to it.
 
+    Of a run whose checks do not hold nothing is written.
+
     Args:
         folder: The run's.
         sizes: Group sizes to price instead of powers of two.
@@ -105,15 +108,23 @@ def advise_run(
     advice = _find_advice(folder, sizes, budget)
     if as_json:
         return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
+    screen = advice_text(advice, sizes, screen_width())
+    if not advice.held:
+        return screen.rstrip()
     written = ", ".join(_write(place or folder, advice, sizes))
-    return f"{advice_text(advice, sizes)}Written to {place or folder}:\n  {written}"
+    return f"{screen}Written to {place or folder}:\n  {written}"
+
+
+def screen_width() -> int:
+    """Columns that a text may take: the terminal's, 100 at most; 80 where there is none."""
+    return min(columns() or WIDTH, 100)
 
 
 def answer_lines(folder: Path) -> list[str]:
-    """Say the answer of a run in four lines of 80 columns at most; keep it if it is new."""
+    """Say the answer of a run in a few lines; keep it if it is new."""
     there = Record(folder).has("advice.json")
     try:
         advice = restore_advice(folder / "advice.json") if there else keep_advice(folder)
     except InputError as error:
-        return [shorten(f"no advice: {str(error).removeprefix(f'{folder}: ')}", WIDTH)]
-    return [shorten(line, WIDTH) for line in answer(advice)]
+        return [f"no advice: {str(error).removeprefix(f'{folder}: ')}"]
+    return list(answer(advice))

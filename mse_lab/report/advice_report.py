@@ -5,10 +5,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from mse_lab.answers.advice import LARGEST, TOLERANCE, Advice, advise
+from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.alternatives import BOUND, Alternative
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.answers.trainer_settings import CALLED, HOW, TRAINER_SETTINGS
+from mse_lab.answers.regret import LARGE, LARGEST, percent_up
+from mse_lab.answers.trainer_settings import (
+    CALLED,
+    HOW,
+    NO_TRAINER,
+    TRAINER_SETTINGS,
+    TRLS_SIZE,
+)
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.inline_svg import inline
@@ -17,15 +24,15 @@ from mse_lab.wording import (
     NONE,
     multiple,
     plain,
-    plain_percent,
     plain_with_interval,
     times_with_interval,
     with_interval,
+    wrap,
 )
 
 BOUNDS_ONLY = (
-    "||g||^2 over random prompts is not told from zero: group sizes can be compared "
-    "without it, errors relative to it and biased estimators cannot."
+    "||g||^2 over random prompts is not significantly different from zero: group sizes can "
+    "be compared without it, errors relative to it and biased estimators cannot."
 )
 
 HOLDS = (
@@ -33,46 +40,64 @@ HOLDS = (
     "summed over tokens, for rewards and prompts like these. Trainers add batch rules."
 )
 
+LEAST_ERROR = (
+    "This is the size of least gradient error; training feels less of the wording's "
+    "noise, so its best size may be smaller."
+)
+
 # Group sizes on the screen, beside the recommended one, unless others are asked for.
 SHOWN = (8, 16, 32)
 
-# The columns of a terminal, and of the trainers' settings in it.
-WIDTH, SETTING = 80, 68
+# The columns of a terminal, and where in it the trainers' settings begin.
+WIDTH, SETTING = 80, 12
+
+# The curve is flat where sizes so many times apart cost at most so much more than the best.
+FLAT, FLATNESS = 4, 0.1
 
 cost_words = times_with_interval
 
 
-def headline(advice: Advice) -> str:
-    """Say in one sentence what to do."""
-    if not advice.held:
-        return "No advice: a built-in check of this run FAILED; find out why first."
+def _regret(bound: float) -> str:
+    return f"at most {percent_up(bound):.0%}"
+
+
+def _near(advice: Advice) -> str:
+    """Say which sizes are as good, and whether the curve is flat there."""
     first, last = advice.near_best
-    size, share = advice.recommended, f"{TOLERANCE:.0%}"
-    if advice.unbounded:
-        return (
-            f"Set num_generations to {size}: larger groups save at most {share} of the "
-            f"completions, and these {advice.prompts} prompts show none to cost more."
-        )
     if first == last:
-        return f"Set num_generations to {size}; any other size costs over {share} more."
+        return ""
+    largest = ", the largest considered," if last == LARGEST else ""
+    near = f"any size from {first} to {last}{largest} {_regret(advice.near_regret)}"
+    flat = last >= FLAT * first and advice.near_regret <= FLATNESS
+    return f"the curve is flat: {near}" if flat else near
+
+
+def headline(advice: Advice) -> str:
+    """Say in a sentence or two what to do, and with which confidence."""
+    if not advice.held:
+        return "No advice: a built-in check of this run FAILED; checks.json says which."
+    size, confidence = advice.recommended, f"({advice.level:.0%} confidence)"
+    if advice.regret > LARGE:
+        return (
+            f"Set num_generations to {size}; but {advice.prompts} prompts are too few to "
+            "tell whether it costs less than twice the completions of the best group size "
+            f"{confidence}."
+        )
+    near = _near(advice)
     return (
-        f"Set num_generations to {size}; between {first} and {last} it costs at most "
-        f"{share} more completions than the best."
+        f"Set num_generations to {size}. It costs {_regret(advice.regret)} more "
+        f"completions than the best group size{'; ' * bool(near)}{near} {confidence}."
     )
 
 
-def _how_sure(advice: Advice) -> str:
-    """Say what else the best size may be, where that is beyond what the headline says."""
-    low, high = advice.best.low, advice.best.high
-    if advice.unbounded:
-        return (
-            f"The best size is at least {low:.1f}, with no upper bound on this evidence; "
-            f"more than these {advice.prompts} prompts would settle it."
-        )
-    first, last = advice.near_best
-    if first <= math.ceil(low) and (math.floor(high) <= last or last == LARGEST):
-        return ""
-    return f"On this evidence the best size may be anything from {low:.1f} to {high:.1f}."
+def best_size_words(advice: Advice) -> str:
+    """Write G* for a terminal."""
+    if not advice.unbounded:
+        return plain_with_interval(advice.best)
+    return (
+        f"at least {advice.best.low:.1f} (more than these {advice.prompts} prompts would "
+        "bound it)"
+    )
 
 
 def _beats_vanilla(advice: Advice) -> str:
@@ -90,26 +115,31 @@ def _beats_vanilla(advice: Advice) -> str:
 _SIDES = {
     "above": "above {line}: a baseline near V pays",
     "below": "below {line}: a baseline near V costs",
-    "undecided": "not told from {line}, where a baseline near V does nothing",
+    "undecided": (
+        "not significantly different from {line}, where a baseline near V does nothing"
+    ),
 }
 
 
 def say_regime(advice: Advice) -> str:
-    """Say on which side of vanilla the run is and why, and how many of its prompts."""
+    """Say on which side of vanilla the run is, and why."""
     one = advice.regime
     where, line, half = one.best_baseline, "V/2", one.value / 2
-    name, median = "The best constant baseline", ""
+    name = "The best constant baseline"
     if one.binary:
         where, line, half = one.rho, "(1-V)/(2-V)", one.line
         name = "rho, right over wrong completions' squared score norm,"
-        median = f", median rho {plain(one.median_rho)}"
     if math.isnan(where.value):
         return ""
     side = _SIDES[one.side].format(line=f"{line} = {plain(half)}")
-    return (
-        f"{name} is {plain_with_interval(where)}, {side}; {one.vanilla_worse} of "
-        f"{one.prompts} prompts are above{median}. {_beats_vanilla(advice)}"
-    )
+    return f"{name} is {plain_with_interval(where)}, {side}. {_beats_vanilla(advice)}"
+
+
+def say_prompts(advice: Advice) -> str:
+    """Say on which side of vanilla its prompts are."""
+    one = advice.regime
+    above = f"GRPO-type's baseline pays on {one.vanilla_worse} of {one.prompts} prompts"
+    return f"{above}; median rho {plain(one.median_rho)}." if one.binary else f"{above}."
 
 
 def called(name: str) -> str:
@@ -118,7 +148,7 @@ def called(name: str) -> str:
 
 
 def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None:
-    """Find the cheapest estimator that is shown to beat the group's mean, if any is."""
+    """Find the cheapest estimator that is shown to beat GRPO-type, if any is."""
     usable = (
         one
         for one in advice.alternatives
@@ -127,23 +157,26 @@ def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None
     return next((one for one in usable if one.cost.high < 1), None)
 
 
-def _have(one: Alternative) -> str:
-    """Say what an estimator saves over the group's mean, and how to have it."""
-    value, low, high = one.cost
-    saved = plain_percent((1 - value, 1 - high, 1 - low))
-    how = HOW.get(one.estimator, "by weights that no trainer has among its settings")
-    return f"{called(one.estimator)} saves {saved} of the completions: {how}."
+def _needs(one: Alternative) -> str:
+    """Say what an estimator needs compared with GRPO-type, and by which change."""
+    how = HOW.get(one.estimator, NO_TRAINER)
+    return (
+        f"{called(one.estimator)} at G = {one.group_size} takes {cost_words(one.cost)} "
+        f"the completions ({how})."
+    )
 
 
 def better(advice: Advice) -> str:
-    """Say what saves most over the group's mean, and most of what is unbiased."""
+    """Say what needs the fewest completions, and the fewest of what is unbiased."""
     one, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
     if one is None:
-        return "No other usable estimator is shown to save completions."
-    if unbiased is None:
-        return f"Cheapest, and biased: {_have(one)}"
-    biased = "" if one == unbiased else f"Cheapest, and biased: {_have(one)} "
-    return f"{biased}Cheapest unbiased: {_have(unbiased)}"
+        return (
+            "No other estimator that training could use is shown to need fewer completions."
+        )
+    if one == unbiased:
+        return f"Another estimator needs fewer: {_needs(one)}"
+    biased = f"Another estimator, which is biased, needs fewer: {_needs(one)}"
+    return f"{biased} One that is unbiased: {_needs(unbiased)}" if unbiased else biased
 
 
 def _say(advice: Advice) -> dict[str, Any]:
@@ -154,17 +187,20 @@ def _say(advice: Advice) -> dict[str, Any]:
         "advice": advice,
         "headline": headline(advice),
         "warnings": [*([] if known else [BOUNDS_ONLY]), *advice.warnings],
-        "how_sure": _how_sure(advice),
+        "least_error": LEAST_ERROR,
         "better": better(advice),
         "regime": say_regime(advice),
+        "prompts": say_prompts(advice),
         "called": called,
+        "trls": TRLS_SIZE,
+        "best_size": best_size_words(advice),
         "shown": {*SHOWN, size},
-        "error": f"MSE/||g||^2 at N = {advice.budget} completions, G = {size}",
+        "error": f"MSE/||g||^2 at N = {advice.budget}, G = {size}",
         "figures": {
             "G* = 1 + sqrt(c3/c1) =": advice.best,
-            "c1, gradients differ between prompts": advice.between,
-            "c2, completions differ in a prompt": advice.oracle,
-            "c3, the baseline is the group's mean": advice.pairs,
+            "c1, gradients differ between prompts": advice.c1,
+            "c2, completions differ in a prompt": advice.c2,
+            "c3, the baseline is the group's mean": advice.c3,
             "The population's ||g||^2 =": advice.gradient2,
             "Gradient noise scale, completions": advice.noise_scale,
         },
@@ -173,11 +209,17 @@ def _say(advice: Advice) -> dict[str, Any]:
     }
 
 
-def advice_text(advice: Advice, sizes: Sequence[int] = ()) -> str:
-    """Say the advice on one screen; with the costs of these group sizes, or of SHOWN."""
+def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
+    """Say the advice on one screen, with the costs of these group sizes, or of SHOWN.
+
+    Where a built-in check failed, nothing but that.
+    """
+    if not advice.held:
+        warnings = [f"warning: {one}" for one in advice.warnings]
+        return "".join(f"{wrap(one, width)}\n" for one in (headline(advice), *warnings))
     shown = {*(sizes or SHOWN), advice.recommended}
     rows = [row for row in advice.rows if row.group_size in shown]
-    return lay_out("advice.txt", rows=rows, width=WIDTH, setting=SETTING, **_say(advice))
+    return lay_out("advice.txt", rows=rows, width=width, indent=SETTING, **_say(advice))
 
 
 def advice_page(advice: Advice, sizes: Sequence[int] = ()) -> str:
@@ -187,29 +229,26 @@ def advice_page(advice: Advice, sizes: Sequence[int] = ()) -> str:
 
 def answer(advice: Advice) -> Iterator[str]:
     """Say what the last lines of a run say."""
+    yield headline(advice)
     if not advice.held:
-        yield headline(advice)
         return
-    size, (first, last) = advice.recommended, advice.near_best
-    share = f"{TOLERANCE:.0%}"
-    near = f"{first} to {last} cost at most {share} more than the best"
-    open_ended = f"larger groups save at most {share}, and none is shown to cost more"
-    yield f"group size: {size}; {open_ended if advice.unbounded else near}"
     costs = [
         f"G = {row.group_size} takes {multiple(row.cost.value)}"
         for row in advice.rows
-        if row.group_size in (8, 16) and row.group_size != size
+        if row.group_size in (8, 16) and row.group_size != advice.recommended
     ]
     yield f"instead {', '.join(costs)} times the completions"
     if one := best_usable(advice):
         cost = cost_words(one.cost)
         yield f"{called(one.estimator)}, G = {one.group_size}, takes {cost}"
-    error = plain_with_interval(advice.relative_error)
+    error, size = plain_with_interval(advice.relative_error), advice.recommended
     yield f"MSE/||g||^2 at N = {advice.budget}, G = {size}: {error}"
 
 
 def advise_source(source: FinishedRun) -> Advice | str:
     """Work out the advice, or say why there is none."""
+    if not source.held:
+        return "a built-in check FAILED"
     try:
         return advise(source)
     except InputError as error:

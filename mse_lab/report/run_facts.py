@@ -26,12 +26,12 @@ def _signal(advice: Advice | str) -> dict[str, str]:
     if isinstance(advice, str):
         return {}
     size = advice.recommended
-    silent = next(row.silent_share for row in advice.rows if row.group_size == size)
+    share = next(row.zero_variance for row in advice.rows if row.group_size == size)
     return {
         "Group size": f"{size}",
         f"MSE / ‖g‖² at {advice.budget:,} completions": _or_bound(advice.relative_error),
         "Completions at which that is one": _or_bound(advice.noise_scale),
-        "Groups whose rewards are all equal": percent(silent) if silent else NONE,
+        "Zero-variance groups": percent(share) if share else NONE,
     }
 
 

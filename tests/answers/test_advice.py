@@ -16,11 +16,11 @@ from designs import scaled
 from mse_lab.answers.advice import (
     BUDGET,
     CURVE_SIZES,
-    SIZES,
     advise,
     beats_vanilla_from,
     restore_advice,
 )
+from mse_lab.answers.regret import SIZES
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
@@ -87,8 +87,9 @@ def test_finds_the_brute_force_optimum(known):
     assert math.floor(best.low) <= brute_force(design) <= math.ceil(best.high)
     assert standard_errors(best, exact_best(design)) < 4
     assert best.high - best.low < 2
-    powers = min(SIZES, key=lambda size: exact_mse(design, "grpo", size))
-    assert found.recommended == powers
+    least = exact_mse(design, "grpo", brute_force(design))
+    near = [size for size in SIZES if exact_mse(design, "grpo", size) <= 1.05 * least]
+    assert found.recommended == near[0]
 
 
 def test_every_number_is_within_four_standard_errors_of_the_truth(known):
@@ -98,9 +99,9 @@ def test_every_number_is_within_four_standard_errors_of_the_truth(known):
     noise_scale = BUDGET * exact_mse(design, "grpo", size) / gradient2
 
     truths = {
-        "between": between,
-        "oracle": moments.trace_oracle.mean(),
-        "pairs": moments.zeta.mean(),
+        "c1": between,
+        "c2": moments.trace_oracle.mean(),
+        "c3": moments.zeta.mean(),
         "vanilla": moments.constant_baseline(0.0).mean(),
         "batch_mean": moments.constant_baseline(moments.value.mean()).mean(),
         "best_constant": moments.constant_baseline(best).mean(),
@@ -122,17 +123,6 @@ def test_every_number_is_within_four_standard_errors_of_the_truth(known):
         if row.group_size != size:
             assert standard_errors(row.cost, exact_at / recommended) < 4
     assert found.row(size).cost == pytest.approx((1, 1, 1))
-
-
-def test_the_sizes_that_are_as_good_as_the_best(known):
-    """Every whole size up to 5% above the least of the estimated law, and no other."""
-    _, pools, found = known
-    one = Population(pools).constants
-    cost = {size: mse_times_budget("grpo", one, size).item() for size in range(2, 257)}
-    near = [size for size, at in cost.items() if at <= 1.05 * min(cost.values())]
-    assert found.near_best == (near[0], near[-1])
-    assert near == list(range(near[0], near[-1] + 1))
-    assert found.recommended in {2, 4, 8, 16, 32, 64} & {*near}
 
 
 def test_other_sizes_and_budgets(known):
@@ -234,7 +224,7 @@ def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
     rng = np.random.default_rng(3)
     found = advise_on(sample(alike, rng))
     assert found.unbounded
-    assert found.between.low <= 0
+    assert found.c1.low <= 0
     assert found.recommended in SIZES
 
 
@@ -254,7 +244,7 @@ def test_an_evident_spread_bounds_the_size(known):
     """Negative control."""
     found = known[2]
     assert not found.unbounded
-    assert found.between.low > 0
+    assert found.c1.low > 0
 
 
 def test_beats_vanilla_from(known):
@@ -331,21 +321,21 @@ def test_hand_arithmetic():
     assert beats_vanilla_from(never, LEVEL).value == math.inf
 
 
-def test_silent_share_of_a_run(known):
+def test_shares_of_zero_variance_groups(known):
     """Against p^G + (1-p)^G over the population; none where the pools are too small."""
     design, pools, found = known
     value = design.mean(design.reward_PC)
     for row in found.rows:
         truth = (value**row.group_size + (1 - value) ** row.group_size).mean()
         # Of larger groups a few rare prompts decide.
-        assert standard_errors(row.silent_share, truth) < 4 or row.group_size > 16
+        assert standard_errors(row.zero_variance, truth) < 4 or row.group_size > 16
     few = replace(pools, reference_rewards_PN=pools.reference_rewards_PN[:, :-240])
     few = advise_on(few)
-    shares = {row.group_size: row.silent_share for row in few.rows}
+    shares = {row.group_size: row.zero_variance for row in few.rows}
     assert shares[256] is not None
     rng = np.random.default_rng(0)
     short = advise_on(sample(design, rng, reference=64, blocks=2, largest=16))
-    shares = {row.group_size: row.silent_share for row in short.rows}
+    shares = {row.group_size: row.zero_variance for row in short.rows}
     assert shares[64] is not None
     assert shares[128] is None
 

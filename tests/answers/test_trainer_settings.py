@@ -31,6 +31,6 @@ def test_every_trainer_is_told_the_size(trainer):
 
 
 def test_estimators_go_by_their_names():
-    known = {*CONSTANT, find_estimator(TRAINERS_DEFAULT).name}
+    known = {"grpo", *CONSTANT, find_estimator(TRAINERS_DEFAULT).name}
     assert {*CALLED} == known
     assert {*HOW} <= known | {*ESTIMATORS}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from mse_lab.answers.advice import CURVE_SIZES, SIZES
+from mse_lab.answers.advice import CURVE_SIZES
+from mse_lab.answers.regret import SIZES
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_files import advice_table, advise_run, answer_lines
@@ -34,14 +35,12 @@ def write_run(folder, pools, ok=True):
     return record
 
 
-@pytest.mark.parametrize("ok", [True, False], ids=["checks hold", "a check failed"])
-def test_files(tmp_path, known, ok):
-    record = write_run(tmp_path / "run", known[1], ok)
+def test_files(tmp_path, known):
+    record = write_run(tmp_path / "run", known[1])
     text = advise_run(record.folder)
     screen, _, named = text.partition("Written to ")
     page = record.path("advice.md").read_text(encoding="utf-8")
     assert page.startswith(f"```text\n{screen}```\n")
-    assert ("FAILED" in text) == (not ok)
     written = {path.name for path in record.folder.glob("advice.*")}
     assert {name.strip(",") for name in named.split() if "advice." in name} == written
     rows = record.path("advice.csv").read_text(encoding="utf-8").splitlines()
@@ -50,6 +49,17 @@ def test_files(tmp_path, known, ok):
     assert record.path("advice.png").stat().st_size > 5000
     assert record.path("advice.pdf").stat().st_size > 5000
     assert advise_run(record.folder) == text
+
+
+def test_a_run_whose_check_failed_has_no_advice(tmp_path, known):
+    """Neither sizes nor settings, on the screen, in files or in a run's last lines."""
+    record = write_run(tmp_path / "run", known[1], ok=False)
+    text = advise_run(record.folder)
+    assert text == "No advice: a built-in check of this run FAILED; checks.json says which."
+    assert not list(record.folder.glob("advice.*"))
+    assert answer_lines(record.folder) == [text]
+    told = json.loads(advise_run(record.folder, as_json=True))
+    assert (told["held"], told["headline"]) == (False, text)
 
 
 def test_table_agrees_with_the_curves(known):
@@ -74,7 +84,7 @@ def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
     """The last lines of a run keep it; then it can be told from what is committed."""
     record = write_run(tmp_path / "run", known[1])
     lines = answer_lines(record.folder)
-    assert lines[0].startswith("group size: ")
+    assert lines[0].startswith("Set num_generations to ")
     assert "advice.json" in record.read("manifest.json")
     text = advise_run(record.folder)
     record.path("pools.npz").unlink()
@@ -84,7 +94,7 @@ def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
     again = advise_run(record.folder)
     assert again.partition("Written")[0] == text.partition("Written")[0]
     assert "advice.png" not in again
-    assert advise_run(record.folder, [8, 32]).count("the group's mean, G = ") <= 2
+    assert advise_run(record.folder, [8, 32]).count("GRPO-type (RLOO), G = ") <= 2
     for sizes, budget in (([12], 1024), ([], 2048)):
         with pytest.raises(
             InputError, match=r"without pools.npz nothing is known but --at"

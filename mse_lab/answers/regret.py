@@ -1,0 +1,107 @@
+"""Regret: by how much more than the best group size another one costs, at most.
+
+The cost of GRPO-type at group size G is N MSE = c1 G + c2 + c3 / (G-1); the regret of G is
+cost(G) / cost(H) - 1 for the best size H, which is not known. So
+
+    regret(G) <= max over all H of the upper end of the interval of cost(G) / cost(H) - 1:
+
+whichever H is the best, the end at that H lies below the truth in 2.5% of runs, for
+intervals of 95%. No correction for the number of sizes is needed. As a function of G the
+regret falls to its least and rises again, so that a range of sizes is wrongly taken to have
+a regret of at most x where one of its two ends is: in 5% of runs.
+
+`tests/benchmarks/regret.py` measures how often what is said is true.
+"""
+
+import math
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.intervals import LARGEST_LOG, Statistic
+
+# Group sizes that are priced unless others are asked for; powers of two fit any batch.
+SIZES = tuple(2**power for power in range(1, 9))
+LARGEST = max(SIZES)
+
+# Sizes that are compared: whole, 2^(1/4) apart, so that the best of them costs at most 0.4%
+# more than the best of all.
+COMPARED = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
+
+# By how much more than the best a group size may cost to be as good as the best; and from
+# where on a regret says nothing.
+TOLERANCE, LARGE = 0.05, 1.0
+
+
+class Choice(NamedTuple):
+    """The recommended group size, and what is known of it at a level of confidence.
+
+    Attributes:
+        size: The smallest power of two that costs at most 5% more than the best size, by
+            the estimate; where none does, the smallest of the sizes that do.
+        regret: Upper bound of its regret; infinite where none is known.
+        near_best: Least and largest of the sizes whose regret is at most `near_regret`; of
+            this size alone where that is more than 100%.
+        near_regret: 5%, or the recommended size's in whole percents where that is more.
+    """
+
+    size: int
+    regret: float
+    near_best: tuple[int, int]
+    near_regret: float
+
+
+def percent_up(share: float) -> float:
+    """Round an upper bound up to whole percents, to one at least: sizes lie apart.
+
+    >>> percent_up(0.0312), percent_up(0.07), percent_up(0.0), percent_up(math.inf)
+    (0.04, 0.07, 0.01, inf)
+    """
+    whole = math.ceil(round(100 * share, 6)) if share < math.inf else share
+    return max(whole / 100, 0.01)
+
+
+def _log_cost(population: Population, size: int) -> Statistic:
+    def figure(one: Constants) -> Floats:
+        cost = mse_times_budget("grpo", one, size)
+        # What is not positive is next to nothing, so that nothing is known of ratios to it.
+        return np.log(np.maximum(cost, np.finfo(float).tiny))
+
+    return population.statistic(figure)
+
+
+def regret_bounds(population: Population, level: float) -> dict[int, float]:
+    """Bound the regret of each size of `COMPARED`.
+
+    Args:
+        population: The prompts' distribution.
+        level: Confidence with which the bounds at any two sizes hold together.
+    """
+    logs = {size: _log_cost(population, size) for size in COMPARED}
+    worst, most = dict.fromkeys(COMPARED, 0.0), population.effective_prompts
+    for one, other in combinations(COMPARED, 2):
+        _, low, high = (logs[one] - logs[other]).interval(level, most_degrees=most)
+        worst[one], worst[other] = max(worst[one], high), max(worst[other], -low)
+    return {
+        size: math.expm1(bound) if bound < LARGEST_LOG else math.inf
+        for size, bound in worst.items()
+    }
+
+
+def _smallest_near_best(population: Population) -> int:
+    sizes = np.array(COMPARED)
+    cost = mse_times_budget("grpo", population.constants, sizes)
+    near = sizes[cost <= (1 + TOLERANCE) * cost.min()].tolist()
+    return next((size for size in near if size in SIZES), near[0])
+
+
+def choose_size(population: Population, level: float) -> Choice:
+    """Choose the group size, and say what is known of it."""
+    size, bounds = _smallest_near_best(population), regret_bounds(population, level)
+    regret = bounds[size]
+    within = max(TOLERANCE, percent_up(regret))
+    near = [one for one, bound in bounds.items() if bound <= within <= LARGE] or [size]
+    return Choice(size, regret, (near[0], near[-1]), within)

@@ -1,0 +1,198 @@
+"""How often the advice's sentences are true: `python tests/benchmarks/regret.py [RUNS]`.
+
+Prompts are drawn from populations of 4000 whose constants are known, 200 runs of each: the
+choice of a group size and what is said of it, and the intervals that stand beside it; then
+another rule of choice. Some ten minutes on an idle core.
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from designs import scaled, with_values
+from mse_lab.answers.regret import (
+    COMPARED,
+    TOLERANCE,
+    _log_cost,
+    choose_size,
+    percent_up,
+)
+from mse_lab.answers.regret import SIZES as POWERS
+from mse_lab.arrays import divide
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from populations import POPULATION, choose, population, tilt, with_gradient
+
+RUNS, PROMPTS, LEVEL = 200, (12, 30, 60, 120), 0.95
+SIZES = np.arange(2, 257)
+
+
+def bimodal(rng):
+    """Half of the prompts are hard and half are easy; their gradients share a part."""
+    value_P = np.where(
+        rng.random(POPULATION) < 0.5,
+        rng.uniform(0.02, 0.1, POPULATION),
+        rng.uniform(0.9, 0.98, POPULATION),
+    )
+    common = np.zeros((POPULATION, 6))
+    common[:, 0] = 1
+    return tilt(with_values(rng, value_P), common)
+
+
+def drawn_together(design, share):
+    """Shrink what tells the prompts' gradients apart to this share."""
+    design = choose(design, design.moments().variance > 0.05)
+    gradient_PD = design.gradient_PD
+    mean = gradient_PD.mean(0)
+    return with_gradient(design, mean + share * (gradient_PD - mean))
+
+
+def log_normal(rng):
+    return np.exp(0.8 * rng.standard_normal(POPULATION))
+
+
+def _make():
+    stream = np.random.default_rng
+    plain, mixed = population(stream(1)), bimodal(stream(3))
+    return {
+        "scores e^(0.8 N)": scaled(plain, log_normal(stream(2))),
+        "half easy, half hard": mixed,
+        "both": scaled(mixed, log_normal(stream(5))),
+        "little tells gradients apart": drawn_together(plain, 0.15),
+        "nothing does (c1 = 0)": drawn_together(plain, 0.0),
+    }
+
+
+DESIGNS = _make()
+
+
+def constants_of(design):
+    """Evaluate the constants of the whole population, arrays (1,)."""
+    gradient_PD, moments = design.gradient_PD, design.moments()
+    mean = gradient_PD.mean(0)
+    value = moments.value.mean()
+    figures = (
+        ((gradient_PD - mean) ** 2).sum(-1).mean(),
+        moments.trace_oracle.mean(),
+        moments.zeta.mean(),
+        moments.constant_baseline(0.0).mean(),
+        moments.constant_baseline(value).mean(),
+        moments.trace_best.mean(),
+        mean @ mean,
+    )
+    return Constants(*(np.array([one]) for one in figures))
+
+
+def cost_of(name, size, over):
+    """Make the figure: completions of one estimator over those of GRPO-type at a size."""
+
+    def figure(one):
+        return divide(
+            mse_times_budget(name, one, size), mse_times_budget("grpo", one, over)
+        )
+
+    return figure
+
+
+class Told(NamedTuple):
+    """What one run says: a size, its true regret, and which sentences are true."""
+
+    size: int
+    regret: float
+    bound: float
+    true: dict[str, bool]
+
+
+def tell(design, known, prompts, rng):
+    """Draw a run, and hold what it says against the constants of the population."""
+    index = rng.integers(0, design.prompts, prompts)
+    drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
+    choice = choose_size(drawn, LEVEL)
+    cost = mse_times_budget("grpo", known, SIZES)
+    regret = dict(zip(SIZES.tolist(), cost / cost.min() - 1, strict=True))
+    ends = max(regret[size] for size in choice.near_best)
+
+    def holds(figure):
+        _, low, high = drawn.estimate_positive(figure, LEVEL)
+        return low <= figure(known).item() <= high
+
+    best = drawn.best_group_size(LEVEL)
+    with np.errstate(divide="ignore"):
+        exact = 1 + np.sqrt(known.pairs / known.between).item()
+    true = {
+        "at most x% more": regret[choice.size] <= percent_up(choice.regret),
+        "the range": ends <= choice.near_regret,
+        "G*": best.low <= exact <= best.high,
+        "cost of another G": holds(
+            cost_of("grpo", 16 if choice.size != 16 else 8, choice.size)
+        ),
+        "vanilla's cost": holds(cost_of("vanilla", 1, choice.size)),
+    }
+    return Told(choice.size, regret[choice.size], choice.regret, true)
+
+
+def show(name, prompts, runs):
+    """Print a row: what is recommended, its regret, how often each sentence is true."""
+    design = DESIGNS[name]
+    known, rng = constants_of(design), np.random.default_rng(prompts)
+    told = [tell(design, known, prompts, rng) for _ in range(runs)]
+    regrets = np.array([one.regret for one in told])
+    size, count = Counter(one.size for one in told).most_common(1)[0]
+    best = SIZES[np.argmin(mse_times_budget("grpo", known, SIZES))]
+    cells = [
+        f"{name}, {prompts} prompts",
+        str(best),
+        f"{size} ({count / runs:.0%})",
+        f"{regrets.mean():.1%} ({np.quantile(regrets, 0.95):.1%})",
+        f"{np.median([one.bound for one in told]):.0%}",
+        *(f"{100 * np.mean([one.true[key] for one in told]):.1f}" for key in told[0].true),
+    ]
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def smallest_not_worse(drawn):
+    """Choose the smallest power of two not significantly more than 5% above any other."""
+    logs, most = (
+        {size: _log_cost(drawn, size) for size in COMPARED},
+        drawn.effective_prompts,
+    )
+    for size in POWERS:
+        ratios = (logs[size] - other for other in logs.values())
+        low = max(one.interval(LEVEL, most_degrees=most).low for one in ratios)
+        if np.expm1(low) <= TOLERANCE:
+            return size
+    return None
+
+
+def compare_rules(name, prompts, runs):
+    """Print the true regret of the rule that is used, and of `smallest_not_worse`."""
+    design, rng = DESIGNS[name], np.random.default_rng(prompts)
+    cost = mse_times_budget("grpo", constants_of(design), SIZES)
+    regret, rows = cost / cost.min() - 1, []
+    for _ in range(runs):
+        index = rng.integers(0, design.prompts, prompts)
+        drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
+        rows.append([choose_size(drawn, LEVEL).size, smallest_not_worse(drawn)])
+    for rule, sizes in zip(("used", "smallest not worse"), np.transpose(rows), strict=True):
+        size, count = Counter(sizes.tolist()).most_common(1)[0]
+        mean = regret[sizes - 2].mean()
+        print(f"{name}, {rule}: G = {size} in {count / runs:.0%}, regret {mean:.1%}")
+
+
+def main() -> None:
+    """Measure all designs."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    print("| prompts | best G | told (in) | its regret (95%) | x | true in percent: ... |")
+    for name in DESIGNS:
+        for prompts in PROMPTS:
+            show(name, prompts, runs)
+    for name in DESIGNS:
+        compare_rules(name, 30, runs // 2)
+
+
+if __name__ == "__main__":
+    main()
