@@ -1,9 +1,9 @@
-"""Which group sizes may be the best, and what another one loses (Hsu 1981).
+"""Which group sizes may be the best, and what another one loses (after Hsu 1981).
 
 `values_SG` holds J of S independent seeds, each trained at every group size. A size is
-compared with all others at once, seed by seed: the largest of the gains' Student's t, with
-the correlation that they have. No law of J is presumed: not where its peak is, nor that it
-has one, so a group size between two that were trained is not judged.
+compared with all others at once, seed by seed, by Student's t at Bonferroni's level, which
+needs no correlation between the gains. No law of J is presumed: not where its peak is, nor
+that it has one, so a group size between two that were trained is not judged.
 
 The regret of a size is how much the best of the others gains over it, 0 where nothing. A
 size is in the set unless it is significantly worse than another. So with probability
@@ -11,15 +11,13 @@ size is in the set unless it is significantly worse than another. So with probab
 """
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from mse_lab.answers.judgement import Verdict, decide
 from mse_lab.arrays import Floats
-
-DRAWS = 20_000
 
 
 class Curve(NamedTuple):
@@ -56,41 +54,17 @@ class Regret(NamedTuple):
         return self.low == 0
 
 
-@lru_cache(maxsize=8)
-def _draw(seeds: int) -> tuple[Floats, Floats]:
-    """Draw a normal number for each seed, and what Student divides by; always the same."""
-    rng = np.random.Generator(np.random.Philox(key=seeds))
-    scale_D = np.sqrt(rng.chisquare(seeds - 1, DRAWS) / (seeds - 1))
-    return rng.standard_normal((DRAWS, seeds)), scale_D
-
-
-def _largest_t(gains_SJ: Floats, level: float) -> tuple[Floats, float]:
-    """Standard errors of mean gains, (J,), and the quantile of the largest of their t.
-
-    By simulation: sums over seeds of normal numbers, each times what the seed's gain is off
-    its mean, have the gains' own correlation.
-    """
-    seeds = len(gains_SJ)
-    apart_SJ = gains_SJ - gains_SJ.mean(0)
-    # Runs that are all alike have no spread; the quantile is of no use there, nor needed.
-    norms = np.maximum(np.sqrt((apart_SJ**2).sum(0)), 1e-9)
-    normal_DS, scale_D = _draw(seeds)
-    largest_D = (normal_DS @ (apart_SJ / norms)).max(1) / scale_D
-    quantile = float(np.quantile(largest_D, level))
-    return norms / math.sqrt(seeds * (seeds - 1)), quantile
-
-
 def regrets(curve: Curve, level: float) -> list[Regret]:
     """Compare each group size with the best of the others; two seeds and sizes or more."""
     found, values_SG = [], curve.values_SG
     # Where J is a share of right answers, no loss is larger than one.
     most = 1.0 if values_SG.min() >= 0 and values_SG.max() <= 1 else math.inf
+    seeds, others = len(values_SG), len(curve.sizes) - 1
+    quantile = float(stats.t.isf((1 - level) / others, seeds - 1))
     for place in range(len(curve.sizes)):
-        others_SJ = np.delete(values_SG, place, axis=1)
-        gains_SJ = others_SJ - values_SG[:, [place]]
-        error, quantile = _largest_t(gains_SJ, level)
-        gains = gains_SJ.mean(0)
-        ends = ((gains + sign * quantile * error).max() for sign in (0, -1, 1))
+        gains_SJ = np.delete(values_SG, place, axis=1) - values_SG[:, [place]]
+        reach = quantile * stats.sem(gains_SJ)
+        ends = ((gains_SJ.mean(0) + sign * reach).max() for sign in (0, -1, 1))
         found.append(Regret(*(min(max(0.0, float(end)), most) for end in ends)))
     return found
 

@@ -210,8 +210,6 @@ def test_what_is_told_of_all_arms(verdict, page):
     rows = [row for row in verdict["steps"] if row["arm"] != "vanilla"]
     inside = sum(4 in row["set"] for row in rows)
     assert f"4 is in the set in {inside} of {len(rows)} rows" in page
-    outside = [(row["arm"], row["prompts"]) for row in rows if 4 not in row["set"]]
-    assert outside == [("small-step", "training")]
     count = Counter(row["verdict"] for row in rows)
     assert count["fails"] == 0
     assert f"It holds in {count['holds']}, and in {count['undecided']} the" in page
@@ -236,7 +234,7 @@ def test_what_is_told_of_other_estimators(verdict, page):
         assert bracketed(constant["training"][size]) in page
     vanilla = [row for row in verdict["steps"] if row["arm"] == "vanilla"]
     assert [1 in row["set"] for row in vanilla] == [True] * 4 + [False]
-    assert f"where 1 loses {bracketed(vanilla[-1]['regret'])}" in page
+    assert f"where 1 loses {bracketed(vanilla[-1]['regret'])}, which is just" in page
 
 
 def test_what_is_told_of_the_policies_that_broke(page):
