@@ -34,7 +34,7 @@ test: $(VENV)/installed-test
 
 # Every door with thousands of damaged inputs; the suite itself tries a few hundred.
 fuzz: $(VENV)/installed-test
-	FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz
+	FUZZ_CASES=3000 $(BIN)/python -m pytest tests/fuzz
 
 # 300 changes drawn at random, and which test notices: some twenty minutes.
 mutations: $(VENV)/installed-test

@@ -147,6 +147,8 @@ def analyse(
     pools = Pools.from_arrays(arrays)
     sizes = tuple(dict.fromkeys(_sizes(group_sizes)))
     _refuse_sizes(sizes, pools.largest_group)
+    level = _number("level", level, float)
+    resamples, seed = _number("resamples", resamples), _number("seed", seed)
     if not 0 < level < 1:
         raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
     if resamples < 2:
@@ -158,6 +160,13 @@ def analyse(
     if not result.estimators:  # those that are not to be had are named here
         raise InputError("estimators: none given; give one or more")
     return result
+
+
+def _number(name: str, given: Any, kind: Callable[[Any], Any] = operator.index) -> Any:
+    try:
+        return kind(given)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} = {shown(given)}: give a number") from None
 
 
 def _sizes(given: Any) -> list[int]:

@@ -98,6 +98,8 @@ def measure_model(
     Raises:
         InputError: Something of the user's is at fault.
     """
+    if not hasattr(tokenizer, "decode"):
+        raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
     name = name or Path(_path(model)).name
     function = _load_reward(reward, probe)

@@ -39,6 +39,11 @@ def measure(parts, prompts=ROWS, reward="integer", **changes):
     return mse_lab.measure(*parts, prompts, reward, **(SETTINGS | changes))
 
 
+def test_a_tokenizer_is_needed(parts):
+    with pytest.raises(InputError, match="tokenizer: NoneType; give the model's"):
+        measure((parts[0], None))
+
+
 @pytest.fixture(scope="module")
 def result(parts):
     return measure(parts, name="small")
