@@ -67,16 +67,16 @@ class Setting(NamedTuple):
         return RAW / f"{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}.json"
 
 
-WORDS, BITS, RIGHTS = "words around the answer", "six random bits", "right answers"
+# Words take twice the training; of these dials every setting has it, those without, too.
+PAIR, WORDS, RIGHTS = "random words around", "words, each of how many", "right answers"
 SETTINGS = [
-    Setting(WORDS, "one of 8 at random", "0"),
-    *(Setting(WORDS, "one of 8 at random", str(one), Corpus(words=one), trained=2)
-      for one in (2, 6)),
-    Setting(WORDS, "always the same", "0"),
-    Setting(WORDS, "always the same", "12", Corpus(words=12, choices=1)),
-    Setting(BITS, "", "none"),
-    *(Setting(BITS, "", f"{one} of {many}", Corpus(words=one, choices=many), trained=2)
-      for one, many in ((1, 64), (2, 8), (6, 2))),
+    *(Setting(PAIR, "the answer alone" if steps == 1 else f"working of {steps} steps",
+              str(words), Corpus(steps, words=words), trained=2)
+      for steps in (1, 4) for words in (0, 1, 2, 6)),
+    Setting(WORDS, "", "none", trained=2),
+    *(Setting(WORDS, "", f"{words} of {choices}", Corpus(words=words, choices=choices),
+              trained=2)
+      for words, choices in ((12, 1), (1, 64), (2, 8), (6, 2))),
     *(Setting("steps of working", f"V about {one}", str(steps), Corpus(steps, accuracy=one))
       for one, among in ((0.5, (1, 2, 4, 8)), (0.2, (1, 4, 8))) for steps in among),
     *(Setting("share of the training", "", f"{one:g}", Corpus(accuracy=0.95), trained=one)
@@ -211,7 +211,7 @@ def draw_dial(axes: Axes, dial: str, rows: pd.DataFrame) -> None:
     for some, colour, shift in zip(series, colours_of(3), (-0.1, 0.1), strict=False):
         _draw_series(axes, some, colour, shift * (len(series) > 1))
     if len(series) > 1:
-        axes.legend(frameon=False, fontsize=7)
+        axes.legend(frameon=False, fontsize=7, loc="upper center")
     axes.set_xlabel(dial.capitalize() + " (V)" * alike, fontsize=8.5)
 
 
