@@ -44,7 +44,7 @@ examples:
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, put to a run
   mse-lab analyse POOLS.npz    the tables again, at other settings
-  mse-lab theory --quick       and those about training, put to bandits
+  mse-lab theory               and those about training, put to bandits
   mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
                                what changes along a training run
   mse-lab train group-size --quick
@@ -273,9 +273,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     one = command("theory", "the paper's statements about training, put to bandits")
     text = "default: results/theory, and figures/"
     one.add_argument("--out", type=folder_to_write, metavar="DIR", help=text)
-    one.add_argument(
-        "--quick", action="store_true", help="fewer and shorter runs, a fifth of the time"
-    )
     text = "of all draws, by default 0"
     one.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     _take_along(command("along", "what changes along a training run"))

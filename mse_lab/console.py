@@ -62,8 +62,8 @@ REMEDIES = {
     errno.EACCES: "allow it, or name another",
     errno.EPERM: "allow it, or name another",
     errno.ENAMETOOLONG: "shorten it",
-    errno.ENOSPC: "free some, or choose another --out",
-    errno.EDQUOT: "free some, or choose another --out",
+    errno.ENOSPC: "free some, or choose another folder",
+    errno.EDQUOT: "free some, or choose another folder",
 }
 
 
@@ -237,8 +237,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{shorten(str(path))}: cannot be written: {error.strerror}; free it or choose "
-            "another --out"
+            f"{shorten(str(path))}: cannot be written: {error.strerror}; allow it, or "
+            "choose another folder"
         ) from None
 
 

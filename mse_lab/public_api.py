@@ -19,6 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mse_lab.errors import InputError, shown
@@ -97,8 +98,12 @@ def measure(
     sections = {"sampling": sampling, "pool": pool, "interval": interval}
     settings = {
         "prompts": {"source": "memory", "template": template, "chat": chat},
-        "seed": seed,
-        **{key: dict(section) for key, section in sections.items() if section is not None},
+        "seed": _plain(seed),
+        **{
+            key: {name: _plain(value) for name, value in section.items()}
+            for key, section in sections.items()
+            if section is not None
+        },
         **({} if group_sizes is None else {"group_sizes": _sizes(group_sizes)}),
         **({} if estimators is None else {"estimators": _entries(estimators)}),
         "parameters": parameters if isinstance(parameters, str) else list(parameters),
@@ -181,6 +186,11 @@ def _sizes(given: Any) -> list[int]:
         raise InputError(
             f"group_sizes = {shown(given)}: give whole numbers, such as [4, 8]"
         ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Make Python's number of one of NumPy's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _entries(given: Entries) -> list[EstimatorEntry]:

@@ -115,14 +115,12 @@ def theory(arguments: argparse.Namespace) -> int:
     from mse_lab.theory.study import study
 
     # What takes minutes is not to be lost to what takes seconds, nor to a folder.
-    folder = arguments.out or RESULTS / ("theory-quick" if arguments.quick else "theory")
+    folder = arguments.out or RESULTS / "theory"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    effort = (Effort.quick if arguments.quick else Effort)(arguments.seed)
-    found = study(effort, lambda part: show_status(f"theory: {part}"))
+    found = study(Effort(arguments.seed), lambda part: show_status(f"theory: {part}"))
     show_status()
-    whole = not (arguments.out or arguments.quick)
-    write_theory(found, folder, Path("figures") if whole else folder)
+    write_theory(found, folder, folder if arguments.out else Path("figures"))
     print(theory_screen(found))
     print(f"{folder}: statements.csv, curves and the figure written")
     return 0

@@ -27,6 +27,11 @@ _FACTORS = {
     "products_PN": 2,
 }
 
+# What is a squared norm, an array or its diagonal; how far apart <W_i, W_j> and <W_j, W_i>
+# may be by rounding, in ||W_i|| ||W_j||.
+_SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")
+ASYMMETRY = 1e-2
+
 # What pools of no run may do without: which kinds of module their scores lie in.
 KINDS = ("kind_norms2_PNM", "kind_products_PM")
 
@@ -161,6 +166,8 @@ def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
     for name in needed:
         if not isinstance(arrays.get(name), np.ndarray):
             raise InputError(f"{name}: no array of this name; give one")
+        if isinstance(arrays[name], np.ma.MaskedArray):
+            raise InputError(f"{name}: a masked array; give all numbers")
     return {name: arrays[name] for name in needed}
 
 
@@ -203,16 +210,28 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         return numbers.astype(np.int64)
     # Norms are always known, products between completions not always.
     gram = name == "gram_PKGG"
-    if np.isnan(np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers).any():
+    known = np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers
+    if np.isnan(known).any():
         raise InputError(f"{name}: holds NaN; measure it again")
+    if name in _SQUARES and (known < 0).any():
+        raise InputError(f"{name}: holds a negative squared norm; measure it again")
     sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
     largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors
     if largest > limit:
         raise InputError(
             f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
+    if gram:
+        _see_symmetric(numbers, known)
     tiny = (sizes > 0) & (sizes < LEAST**factors)
     return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
+
+
+def _see_symmetric(gram_PKGG: Floats, norms2_PKG: Floats) -> None:
+    size_PKG = np.sqrt(norms2_PKG)
+    apart_PKGG = np.abs(gram_PKGG - gram_PKGG.swapaxes(-1, -2))
+    if (apart_PKGG > ASYMMETRY * size_PKG[..., None] * size_PKG[..., None, :]).any():
+        raise InputError("gram_PKGG: a block is not symmetric; give all <W_i, W_j>")
 
 
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:

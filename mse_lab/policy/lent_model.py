@@ -47,6 +47,24 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter] | None:
     return found if 0 < len(found) < len(named) else None
 
 
+def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
+    """Refuse what may change gradients, of scores and of the checks on them alike."""
+    modules, parameters = model.named_modules(), model.named_parameters()
+    hooked = [
+        name for name, one in modules if one._backward_hooks or one._backward_pre_hooks
+    ]
+    hooked += [
+        name
+        for name, one in parameters
+        if one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)
+    ]
+    if hooked:
+        raise location.refuse(
+            f"{hooked[0] or 'the model'} has a backward hook, which may change gradients",
+            "remove it by the handle that registering it returned",
+        )
+
+
 def _unwrap(model: Any, location: InMemory) -> Any:
     """Take a model out of PEFT's wrapper; its adapter stays in its layers."""
     adapted = hasattr(model, "peft_config") and hasattr(model, "get_base_model")
@@ -57,6 +75,7 @@ def _unwrap(model: Any, location: InMemory) -> Any:
         raise location.refuse(
             "no model of transformers", "give one, without what a trainer wraps it in"
         )
+    _refuse_hooks(model, location)
     is_quantised(location, model.config, adapted=adapted)
     refuse_forward(location, model)
     return model

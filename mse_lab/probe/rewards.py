@@ -152,6 +152,8 @@ def fault_of_reward(value: float) -> str:
 def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
     """Guard a user's function at every call; `what` names it in messages."""
     given = as_reward(function, what, chat)
+    if chat and given is not function:
+        what += ", given messages as prompts.chat is true"
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:

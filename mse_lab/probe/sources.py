@@ -11,6 +11,7 @@ asked once, with a time limit and without retries (its client's own take 23 seco
 import importlib
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -19,7 +20,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, shorten
 from mse_lab.probe.foreign_code import guard, load_extra
 from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, reading
 
@@ -156,7 +157,9 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
             return datasets.load_dataset("arrow", data_files=files, split="rows")
         if (where / "dataset_dict.json").is_file() or (where / "state.json").is_file():
             return _saved_dataset(datasets, where, source, split)
-        return datasets.load_dataset(str(where.absolute()), source.subset, split=split)
+        folder = where.absolute()
+        _see_inside(folder, datasets.load_dataset_builder(str(folder), source.subset))
+        return datasets.load_dataset(str(folder), source.subset, split=split)
     except InputError:
         raise
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
@@ -166,6 +169,17 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
             f"{source}: cannot be read with split {split}, subset {source.subset}: "
             f"{reason}; see {source.section}.split and {source.section}.subset"
         ) from None
+
+
+def _see_inside(folder: Path, builder: Any) -> None:
+    """See that a data set's README, which anybody may have written, names its own files.
+
+    By their names: those of the Hub's cache are links to where it keeps their content.
+    """
+    for files in (builder.config.data_files or {}).values():
+        for file in map(str, files):
+            if not Path(os.path.normpath(file)).is_relative_to(os.path.normpath(folder)):
+                raise ValueError(f"its README names {shorten(file)}, outside its folder")
 
 
 def _saved_dataset(datasets: Any, where: Path, source: Source, split: str) -> Any:

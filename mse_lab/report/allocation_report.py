@@ -26,7 +26,7 @@ CALLED = {
     "uniform": "the same G for every prompt",
     "best": "best for each prompt",
     "reward variance": "by reward variance p(1-p) (GVM, VIP)",
-    "accuracy filter": f"{FILTER[0]} <= V <= {FILTER[1]}, 2 for the others (DAPO)",
+    "accuracy filter": f"{FILTER[0]} <= V <= {FILTER[1]}, 2 for the others",
     "vanilla, uniform": "no baseline, the same G for every prompt",
     "vanilla, best": "no baseline, best for each, 1 or more",
 }

@@ -22,7 +22,7 @@ def _say(along: Along) -> Iterator[str]:
         return
     cost = whole.cost(along.group_size, level)
     saved = whole.saved_by_switching(level)
-    yield f"Best for all of it: G* = {plain_with_interval(best)}."
+    yield f"Best over the checkpoints, each alike: G* = {plain_with_interval(best)}."
     yield (
         f"G = {along.group_size} takes {times_with_interval(cost)} the completions of the "
         "best size all along."
@@ -30,7 +30,7 @@ def _say(along: Along) -> Iterator[str]:
     low, high = (share(end) for end in saved[1:])
     yield (
         f"The best size at each checkpoint would save {share(saved.value)} ({low} to "
-        f"{high}) of the completions over the best for all."
+        f"{high}) of the completions over the best of one size."
     )
 
 

@@ -63,13 +63,25 @@ def _prepare_at(own: RunSpec, checkpoint: Checkpoint) -> RunSpec:
 
 
 def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
-    """See that every checkpoint can be measured, or has been, before any is."""
-    for run in runs:
-        if fresh or not find_finished(run):
-            model = run.probe.model
-            place = locate("model.path", model.path, model.revision, run.root)
-            load_tokenizer(load_settings(place)[0])
-            find_adapter(model, run.root)
+    """See that every checkpoint can be measured, or has been, before any is.
+
+    Each is loaded once for that, which takes little beside measuring it.
+    """
+    todo = [run for run in runs if fresh or not find_finished(run)]
+    for run in todo:
+        model = run.probe.model
+        place = locate("model.path", model.path, model.revision, run.root)
+        load_tokenizer(load_settings(place)[0])
+        find_adapter(model, run.root)
+    tokens: list[list[int]] = []
+    for run in todo:
+        subject, where = load(run).subject, f"--checkpoints {run.record.folder.name}"
+        if tokens and subject.tokens != tokens:
+            raise InputError(
+                f"{where}: its tokenizer reads other tokens from the prompts than that of "
+                "the checkpoint before; give checkpoints of one tokenizer"
+            )
+        tokens = subject.tokens
 
 
 def _refuse_together(runs: Sequence[RunSpec]) -> None:

@@ -14,7 +14,8 @@ has two for each of r directions q_k, the columns of an orthonormal Q of D > r r
 
 largest at v_k = (a'_k - a_k)/2, where all are right with p_k = sigma((a_k + a'_k)/2), and
 Hess J has the eigenvalues -p(1-p)(2p-1)/r and D - r times 0. `tabular` is one prompt alone:
-its value has a supremum, and no maximum.
+its value has a supremum, and no maximum. `crossed` and `worded` add noise where `opposed`
+has none: between the directions of the Hessian, and where it is flat.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Point:
         return Moments(*(one.T for one in found))
 
 
-def opposed(right: Sequence[float], centre: Sequence[float], wide: int) -> Bandit:
+def opposed(right: Sequence[float], centre: Sequence[float] | Floats, wide: int) -> Bandit:
     """Two prompts of two completions for each direction, which want opposed things.
 
     Args:
@@ -176,6 +177,46 @@ def opposed(right: Sequence[float], centre: Sequence[float], wide: int) -> Bandi
     offsets = np.zeros((2 * count, 2))
     offsets[:, 0] = np.concatenate([logit(right) - centre_K, logit(right) + centre_K])
     return Bandit(features, offsets, _first_right(2 * count, 2))
+
+
+def crossed(right: Sequence[float], wide: int, reach: float) -> Bandit:
+    """`opposed`, with noise between the directions of its Hessian.
+
+    Two more prompts have four completions with rewards 0 to 1 along the sum of all
+    directions, and want opposed things: their values add up to 1 wherever v is, so they
+    bring noise and no curvature. Completions of the others are split in two alike.
+
+    Args:
+        right: p_k, as in `opposed`.
+        wide: D, more than directions.
+        reach: How far out the last of the four completions lies.
+    """
+    curved, count = opposed(right, np.zeros(len(right)), wide), len(right)
+    across = curved.features_PKD[:count, 0].sum(0)
+    line = reach * np.linspace(-1, 1, 4)[:, None] * across
+    return Bandit(
+        np.concatenate([curved.features_PKD.repeat(2, 1), [line, -line]]),
+        np.concatenate([curved.offsets_PK.repeat(2, 1), np.zeros((2, 4))]),
+        np.concatenate([curved.rewards_PK.repeat(2, 1), [np.linspace(0, 1, 4)] * 2]),
+    )
+
+
+def worded(bandit: Bandit, choices: int) -> Bandit:
+    """Let a word that the reward does not see follow each completion.
+
+    Args:
+        bandit: Any.
+        choices: The word is one of so many, each as likely at parameters of zero, and has
+            parameters of its own, which all prompts share.
+    """
+    actions = bandit.features_PKD.shape[1]
+    words_PKD = np.tile(np.eye(choices), (len(bandit.features_PKD), actions, 1))
+    features_PKD = bandit.features_PKD.repeat(choices, 1)
+    return Bandit(
+        np.concatenate([features_PKD, words_PKD], axis=-1),
+        bandit.offsets_PK.repeat(choices, 1),
+        bandit.rewards_PK.repeat(choices, 1),
+    )
 
 
 def surrounded(prompts: int, actions: int, rank: int, wide: int) -> Bandit:

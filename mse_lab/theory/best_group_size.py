@@ -19,6 +19,7 @@ from mse_lab.theory.findings import (
     around,
     distance,
     error_of,
+    exactly,
     fit,
     identity,
     limiting,
@@ -57,6 +58,19 @@ def judge_two_actions(limit: Limit) -> Finding:
         "1 + sqrt(c3/c1) of the limit and of the plain MSE, off 2.414 by",
         distance(found, np.full(2, TWO_ACTIONS)),
         Control("sqrt(c3/c1), the form for large G", distance(found - 1, found) > 0.1),
+    )
+
+
+def judge_unseen_word(limit: Limit) -> Finding:
+    """Say which size has the least MSE where a word adds noise that training ignores."""
+    moments = limit.bandit.peak.moments
+    plain = exactly(1 + np.sqrt(moments.zeta.mean() / moments.gradient2.mean()))
+    return Finding(
+        "Theorem 7, a word of 8 unseen",
+        "1 + sqrt(c3/c1) of the plain MSE; expected is that of the limit",
+        plain,
+        limit.best_size,
+        near(plain, limit.best_size),
     )
 
 

@@ -28,11 +28,6 @@ class Effort:
     runs: int = 3000
     steps: tuple[int, int] = (500, 4000)
 
-    @classmethod
-    def quick(cls, seed: int) -> "Effort":
-        """Some seconds of it."""
-        return cls(seed, 1000, (100, 400))
-
     def ascents(
         self, bandit: Bandit, rule: Rule, steps: Steps, kept: Sequence[int],
         start_D: Floats, name: str,

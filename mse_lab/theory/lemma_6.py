@@ -9,6 +9,9 @@ L beta^2 M / (4 mu beta - 2). L is that of all parameters; mu and M, which have 
 or finite value there, are those of a box about the maximum, chosen beforehand. Since
 Delta >= 0 the bound holds for what has not left the box, which the runs show to be all.
 
+A loose bound is easily kept, so runs start near the maximum of a bandit with one direction,
+where L is hardly above mu: bounds with half of the noise M are exceeded there.
+
 On `opposed` prompts J is a sum over directions, so the constants of the box are sums, or
 the least or largest, of those of its axes; a grid on each of them gives these.
 """
@@ -23,7 +26,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.theory.ascent import Rule, Steps, decaying
 from mse_lab.theory.bandit import Point
 from mse_lab.theory.effort import DELAY, Effort, gaps
-from mse_lab.theory.findings import Control, Finding, at_most, mean_of
+from mse_lab.theory.findings import SHARE, Control, Finding, at_most, mean_of
 from mse_lab.theory.limit import Limit
 from mse_lab.theory.noise import noise_of
 
@@ -34,10 +37,10 @@ GRID = 2000
 EVERYWHERE = 12.0
 
 # Steps of a run; where it begins; the box for either kind of steps.
-LENGTH, OFFSET, WIDE, NARROW = 400, 0.2, 2.0, 1.2
+LENGTH, OFFSET, WIDE, NARROW = 400, 0.1, 1.0, 0.8
 
 RULE = Rule("grpo", 8, 4)
-CONSTANT = 2.0
+CONSTANT = 1.0
 PARTS = ("(a), constant step", "(b), beta/(i + i0)")
 
 
@@ -91,25 +94,25 @@ def _curve(gaps_TR: Floats, bound_T: Floats) -> pd.DataFrame:
 def _judge(
     name: str, limit: Limit, steps: Steps, half_width: float, effort: Effort
 ) -> tuple[Finding, pd.DataFrame]:
-    """Compare E Delta_n with its bound at every n; the control is a bound without noise."""
+    """Compare E Delta_n with its bound at every n; the control has half of the noise."""
     start_D = limit.bandit.maximum_D + OFFSET
     found = effort.ascents(limit.bandit, RULE, steps, range(LENGTH + 1), start_D, name)
     gaps_TR, away_R = gaps(limit.bandit, found), limit.away(found)
     constants, first = box_constants(limit, RULE, half_width), float(gaps_TR[0, 0])
     table = _curve(gaps_TR, constants.bound(steps, first, LENGTH)).assign(kind=name)
-    noiseless = constants._replace(noise=0.0).bound(steps, first, LENGTH)
+    halved = constants._replace(noise=constants.noise / 2).bound(steps, first, LENGTH)
     ratios = table[["gap", "low", "high"]].div(table["bound"], axis=0)[1:]
     worst = Estimate(*(float(end) for end in ratios.loc[ratios["high"].idxmax()]))
     left, loose = int((away_R > half_width).sum()), 1 / ratios["gap"].iloc[-1]
     return Finding(
         f"Lemma 6{name}",
         f"largest E Delta_n / bound over n = 1 to {LENGTH}; at the end the bound is "
-        f"{loose:.1f} times as large; {left} of {len(away_R)} runs leave the box of "
-        f"half-width {half_width:g}",
+        f"{loose:.2f} times as large; {left} of {len(away_R)} runs leave the box of "
+        f"half-width {half_width:g}; margin {SHARE:g}",
         worst,
         1.0,
-        "premise fails" if left else at_most(worst, 1.0),
-        Control("the bound without noise", bool((table["low"] > noiseless).any())),
+        "premise fails" if left else at_most(worst, 1.0 + SHARE),
+        Control("the bound with half the noise", bool((table["low"] > halved).any())),
     ), table
 
 

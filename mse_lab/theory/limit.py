@@ -61,14 +61,25 @@ class Limit:
         apart_TDR = theta_TDR - self.bandit.maximum_D[:, None]
         return np.abs(self.directions_DK.T @ apart_TDR).max((0, 1))
 
+    def noise(self, rule: Rule) -> Floats:
+        """Gamma, (K, K): the covariance of an estimate, in curved directions alone."""
+        found = noise_of(rule.estimator, self.bandit.peak)
+        return self._turned(found.covariance(rule.batch, rule.size))
+
     def weights(self, rule: Rule) -> Floats:
         """w_k of a rule, ascending."""
-        found = noise_of(rule.estimator, self.bandit.peak)
-        gamma_KK = self._turned(found.covariance(rule.batch, rule.size))
+        return np.asarray(np.linalg.eigvalsh(self._gap_noise(rule)))
+
+    def diagonal_weights(self, rule: Rule) -> Floats:
+        """What w_k would be if Sigma were diagonal."""
+        return np.diag(self._gap_noise(rule))
+
+    def _gap_noise(self, rule: Rule) -> Floats:
+        """(1/2) L Sigma L."""
         sums_KK = self.curvatures_K[:, None] + self.curvatures_K
-        sigma_KK = self.beta**2 * gamma_KK / (self.beta * sums_KK - 1)
+        sigma_KK = self.beta**2 * self.noise(rule) / (self.beta * sums_KK - 1)
         roots_K = np.sqrt(self.curvatures_K)
-        return np.asarray(np.linalg.eigvalsh(roots_K[:, None] * sigma_KK * roots_K / 2))
+        return np.asarray(roots_K[:, None] * sigma_KK * roots_K / 2)
 
     def constants(self, estimator: str) -> Floats:
         """c1, c2 and c3 in the metric m."""

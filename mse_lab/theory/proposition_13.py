@@ -14,6 +14,7 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.laws import find_law
+from mse_lab.mse.moments import Moments
 from mse_lab.theory.bandit import Bandit
 from mse_lab.theory.findings import (
     Control,
@@ -30,6 +31,9 @@ NUDGE = 1e-5
 
 # Groups, and how near the gradient the larger ones are to come.
 SIZES, NEAR = (64, 512), 0.02
+
+# A small group, and a value at which it seldom has an answer that is right.
+FEW, RARE = 8, 0.02
 
 
 def slope_of(function: Callable[[Floats], Floats], theta_D: Floats) -> Floats:
@@ -73,6 +77,25 @@ def _judge_groups(bandit: Bandit, theta_D: Floats, slope_D: Floats) -> Finding:
     )
 
 
+def _judge_rare() -> Finding:
+    """Judge a small group where right answers are rare, over sd(Z) of the prompt itself.
+
+    The law of the mean takes the gradient times a slope; the norms cancel.
+    """
+    law = find_law(find_estimator("grpo-loo-std"), FEW, binary=True)
+    assert law is not None  # As above.
+    one, value, none = np.ones(1), np.array([RARE]), np.zeros(1)
+    moments = Moments(one, value, value, value, value * (1 - value), none)
+    slope = float(law(moments).slope[0] * np.sqrt(RARE * (1 - RARE)))
+    return Finding(
+        f"Proposition 13, groups of {FEW}, V = {RARE:g}",
+        "slope of the mean of leave-one-out over the group's sd, exact, over 1/sd(Z)",
+        exactly(slope),
+        1.0,
+        near(exactly(slope), 1.0),
+    )
+
+
 def _judge_pull(bandit: Bandit, theta_D: Floats) -> Finding:
     """Judge the mean gradient of K3, the reference being the policy at the maximum."""
     point, reference = bandit.at(theta_D), bandit.at(bandit.maximum_D).probabilities_PK
@@ -105,6 +128,7 @@ def judge_proposition_13(bandit: Bandit, theta_D: Floats) -> list[Finding]:
             Control(f"differences of J, off by {wrong:.2g}", wrong > 0.1),
         ),
         _judge_groups(bandit, theta_D, slope_D),
+        _judge_rare(),
         _judge_pull(bandit, theta_D),
         not_tested("Theorem 12", "minibatches, token ratios and KL are not enumerated"),
     ]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mse_lab.theory.bandit import opposed, surrounded
+from mse_lab.theory import best_group_size, step_sizes
+from mse_lab.theory.bandit import crossed, opposed, surrounded, worded
 from mse_lab.theory.best_group_size import judge_best_size, judge_two_actions
 from mse_lab.theory.corollary_9 import judge_corollary_9
 from mse_lab.theory.corollary_10 import judge_corollary_10
@@ -19,7 +20,7 @@ from mse_lab.theory.step_sizes import (
     judge_first_steps,
     judge_tabular,
 )
-from mse_lab.theory.theorem_8 import judge_theorem_8
+from mse_lab.theory.theorem_8 import judge_crossed_noise, judge_theorem_8
 
 # Where Proposition 13 is put to the test: in every parameter, from the maximum.
 AWAY = 0.8
@@ -48,28 +49,46 @@ def six_actions() -> Limit:
     return Limit(surrounded(6, 6, 3, 5))
 
 
+def one_direction() -> Limit:
+    """Two opposed prompts in one direction of two: Lemma 6's bounds are near there."""
+    return Limit(opposed((0.79,), (0.3,), 2))
+
+
+def crossed_noise() -> Limit:
+    """Two directions of three whose noise is correlated by 0.85."""
+    return Limit(crossed((0.85, 0.8), 3, 1.5))
+
+
+def unseen_word() -> Limit:
+    """`two_actions`, each completion with one word of 8."""
+    return Limit(worded(two_actions().bandit, 8))
+
+
 def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study:
     """Put every statement to its bandits; `show` is told what comes next."""
-    two, six = two_actions(), six_actions()
+    two, six, word = two_actions(), six_actions(), unseen_word()
     show("Theorem 8")
     theorem_8, law = judge_theorem_8(two, effort)
     corollary_9, weights = judge_corollary_9(two, six)
     show("best group size")
     best, budget = judge_best_size(six, effort)
     show("Lemma 6")
-    lemma_6, bounds = judge_lemma_6(two, effort)
+    lemma_6, bounds = judge_lemma_6(one_direction(), effort)
     show("step sizes")
     findings = [
         judge_tabular(two, effort),
         *lemma_6,
         *judge_constant_step(two, effort),
+        step_sizes.judge_unseen_word(word, effort),
         *theorem_8,
+        judge_crossed_noise(crossed_noise(), effort),
         *judge_first_steps(two, effort),
         *corollary_9,
         *judge_corollary_10("two actions", two),
         *judge_corollary_10("six actions", six),
         judge_two_actions(two),
         *best,
+        best_group_size.judge_unseen_word(word),
         *judge_proposition_13(six.bandit, six.bandit.maximum_D + AWAY),
     ]
     tables = {

@@ -6,6 +6,7 @@ sqrt(log(2 / (1 - level)) / (2 R)) from the true one.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -31,8 +32,9 @@ from mse_lab.theory.noise import ESTIMATORS
 # Largest distance of distribution functions that counts as none.
 APART = 0.06
 
-# Prompts and completions of a step; where runs begin; points of a curve.
-BATCH, SIZE, OFFSET, POINTS = 2, 3, 0.2, 40
+# Prompts, more of them for noise that is strong, and completions of a step; where runs
+# begin; points of a curve.
+BATCH, MANY, SIZE, OFFSET, POINTS = 2, 8, 3, 0.2, 40
 
 
 def distance_from(values_R: Floats, weights_K: Floats) -> tuple[Estimate, float]:
@@ -43,11 +45,22 @@ def distance_from(values_R: Floats, weights_K: Floats) -> tuple[Estimate, float]
     return Estimate(value, max(value - reach, 0.0), value + reach), float(found.pvalue)
 
 
-def judge_law(limit: Limit, rule: Rule, scaled_R: Floats, where: str) -> Finding:
-    """Judge one distribution; the control has the weights of another estimator."""
-    found, p_value = distance_from(scaled_R, limit.weights(rule))
+def _other_weights(limit: Limit, rule: Rule) -> tuple[str, Floats]:
+    """The weights of another estimator, which are not to fit."""
     other = "oracle" if rule.estimator == "grpo" else "grpo"
-    weights = limit.weights(Rule(other, rule.batch, rule.size))
+    return f"weights of {other}", limit.weights(replace(rule, estimator=other))
+
+
+def judge_law(
+    limit: Limit,
+    rule: Rule,
+    scaled_R: Floats,
+    where: str,
+    other: tuple[str, Floats] | None = None,
+) -> Finding:
+    """Judge one distribution; the control has other weights, by default another's."""
+    found, p_value = distance_from(scaled_R, limit.weights(rule))
+    name, weights = other or _other_weights(limit, rule)
     wrong = distance_from(scaled_R, weights)[1]
     return Finding(
         f"Theorem 8, {rule.estimator}, {where}",
@@ -56,7 +69,7 @@ def judge_law(limit: Limit, rule: Rule, scaled_R: Floats, where: str) -> Finding
         found,
         0.0,
         near(found, 0.0, APART),
-        Control(f"weights of {other}, p = {wrong:.1g}", wrong < 1 - LEVEL),
+        Control(f"{name}, p = {wrong:.1g}", wrong < 1 - LEVEL),
     )
 
 
@@ -80,6 +93,16 @@ def _curve(rule: Rule, limit: Limit, scaled_R: Floats, steps: int) -> pd.DataFra
     law = cdf(points, limit.weights(rule))
     columns = {"estimator": rule.estimator, "steps": steps, "gap": points, "runs": shares}
     return pd.DataFrame({**columns, "limit": law})
+
+
+def judge_crossed_noise(limit: Limit, effort: Effort) -> Finding:
+    """Put it to noise between directions; the control leaves Sigma's off-diagonal out."""
+    rule, count = Rule("grpo", MANY, SIZE), 2 * effort.steps[0]
+    steps, start_D = decaying(limit.beta, DELAY), limit.bandit.maximum_D
+    found = effort.ascents(limit.bandit, rule, steps, (count,), start_D, "crossed")
+    other = "Sigma's diagonal alone", limit.diagonal_weights(rule)
+    [scaled_R] = gaps(limit.bandit, found) * (count + DELAY)
+    return judge_law(limit, rule, scaled_R, f"crossed, n = {count:,}", other)
 
 
 def judge_theorem_8(limit: Limit, effort: Effort) -> tuple[list[Finding], pd.DataFrame]:

@@ -104,3 +104,12 @@ def test_the_ends_are_bonferronis():
     assert regrets(larger, LEVEL)[0].low == pytest.approx(
         9.5 - 3.18245 * 0.6454972, abs=1e-5
     )
+
+
+def test_rounding_moves_nothing():
+    """Another processor rounds otherwise."""
+    rng = np.random.default_rng(5)
+    curve = simulate(rng)
+    noise = 1e-15 * rng.standard_normal(curve.values_SG.shape)
+    rounded = curve._replace(values_SG=curve.values_SG * (1 + noise))
+    np.testing.assert_allclose(regrets(curve, LEVEL), regrets(rounded, LEVEL), atol=1e-12)

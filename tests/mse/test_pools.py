@@ -102,6 +102,26 @@ def test_an_unknown_name_is_refused_with_the_nearest(arrays):
         Pools.from_arrays(arrays)
 
 
+@pytest.mark.parametrize("name", ["gram_PKGG", "reference_distance2_P", "kind_norms2_PNM"])
+def test_negative_squares_are_refused(arrays, name):
+    arrays[name] = -arrays[name]
+    with pytest.raises(InputError, match=f"{name}: holds a negative squared norm"):
+        Pools.from_arrays(arrays)
+
+
+def test_a_gram_that_is_not_symmetric_is_refused(arrays):
+    arrays["gram_PKGG"] = arrays["gram_PKGG"].copy()
+    arrays["gram_PKGG"][-1, -1, 0, 1] *= -1.1
+    with pytest.raises(InputError, match="gram_PKGG: a block is not symmetric"):
+        Pools.from_arrays(arrays)
+
+
+def test_masked_arrays_are_refused(arrays):
+    arrays["rewards_PN"] = np.ma.masked_equal(arrays["rewards_PN"], 0)
+    with pytest.raises(InputError, match="rewards_PN: a masked array; give all numbers"):
+        Pools.from_arrays(arrays)
+
+
 def test_no_prompts_are_refused(arrays):
     none = {name: array[:0] for name, array in arrays.items()}
     none |= {name: arrays[name][:0, :0] for name in ("between_PP", "halves_PP")}

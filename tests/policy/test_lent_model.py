@@ -46,6 +46,27 @@ def state_of(model):
     )
 
 
+@pytest.mark.parametrize("kind", ["module", "before", "parameter", "accumulated"])
+def test_a_backward_hook_is_refused(model, probe, kind):
+    """It would change scores and what they are checked against alike."""
+    norm, weight = model.model.norm, model.lm_head.weight.requires_grad_(True)
+    register = {
+        "module": norm.register_full_backward_hook,
+        "before": norm.register_full_backward_pre_hook,
+        "parameter": weight.register_hook,
+        "accumulated": weight.register_post_accumulate_grad_hook,
+    }[kind]
+    handle = register(lambda *given: None)
+    with (
+        pytest.raises(InputError, match=r"has a backward hook, .*; remove it by"),
+        lend_policy(probe, model, Tokenizer()),
+    ):
+        pass
+    handle.remove()
+    with lend_policy(probe, model, Tokenizer()):
+        pass
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_model_comes_back_as_it_was(model, probe, fails):
     before, weights = state_of(model), copy.deepcopy(model.state_dict())

@@ -46,6 +46,11 @@ def test_a_reward_for_trl_is_called_as_trl_calls_it():
     assert rewards(of_messages, "2", "3", chat=True) == [1, 0]
 
 
+def test_one_that_wants_texts_is_told_of_the_chat():
+    with pytest.raises(InputError, match=r"given messages as prompts.chat is true: failed"):
+        rewards(lambda completions: [int(one) for one in completions], "2", chat=True)
+
+
 def test_ours_is_called_with_a_text_and_a_row():
     assert rewards(lambda text, row: row["level"] * len(text), "ab") == [6]
     assert rewards(lambda *both: len(both), "ab") == [2]

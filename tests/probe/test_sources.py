@@ -86,7 +86,7 @@ def test_a_csv_needs_no_further_library(tmp_path, monkeypatch):
     path = tmp_path / "sums.csv"
     path.write_text('problem,answer,level\n"1, 2",NA,3\n2,1,\n')
     one, other = (prompt.record for prompt in load(source=path))
-    assert (one["problem"], one["answer"], one["level"]) == ("1, 2", "NA", 3)
+    assert (one["problem"], one["answer"], repr(one["level"])) == ("1, 2", "NA", "3")
     assert other["level"] is None
     path.write_text('problem,answer\n"1,2\n')
     with pytest.raises(InputError, match=r"sums.csv: cannot be read: ParserError"):
@@ -105,6 +105,17 @@ def write_repository(folder, splits):
         configs.append(f"- config_name: {subset}\n  data_files:\n{files}")
     (folder / "README.md").write_text(f"---\nconfigs:\n{''.join(configs)}---\n")
     return folder
+
+
+@pytest.mark.parametrize("place", ["../theirs.jsonl", "{folder}/theirs.jsonl"])
+def test_a_readme_names_no_file_of_somebody_else(place, tmp_path):
+    (tmp_path / "theirs.jsonl").write_text('{"problem": "secret", "answer": 1}\n')
+    (tmp_path / "set").mkdir()
+    files = f"  - split: test\n    path: {place.format(folder=tmp_path)}\n"
+    readme = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
+    (tmp_path / "set/README.md").write_text(readme)
+    with pytest.raises(InputError, match=r"its README names .*theirs\.jsonl, outside"):
+        load(source=tmp_path / "set")
 
 
 BAD_DATA = {

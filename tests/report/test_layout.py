@@ -5,7 +5,7 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from mse_lab.report.inline_svg import Drawing
-from mse_lab.report.layout import TEMPLATES, lay_out
+from mse_lab.report.layout import MARKDOWN, TEMPLATES, lay_out
 
 
 def part(text):
@@ -19,6 +19,14 @@ def test_texts_are_escaped_and_markup_is_kept():
     assert 'aria-label="what &lt;it&gt; shows"' in page
     assert "<g/></svg>" in page
     assert "<figcaption>&lt;b&gt;</figcaption>" in page
+
+
+def test_no_text_begins_a_tag_in_markdown():
+    cell = "{% macro cell(x) %}{{ x }}{% endmacro %}{{ cell(name) }}"
+    texts = "{{ name }} " + cell + " {{ name|safe }}"
+    line = "{% autoescape false %}" + texts + "{% endautoescape %}"
+    written = MARKDOWN.from_string(line).render(name="a<script>")
+    assert written == "a&lt;script> a&lt;script> a<script>"
 
 
 def test_only_texts_for_terminals_are_left_as_they_are():

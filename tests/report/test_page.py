@@ -88,6 +88,9 @@ def test_the_answer_stands_before_everything_else(page):
     assert head.count("Set num_generations to ") == 2
     folded = re.findall(r'<section id="(\w+)">\s*<details>', page)
     assert folded == ["ratios", "claims", "environment", "notation"]
+    # On paper, too: unfolded they are 19 sheets, folded 5.
+    assert "beforeprint" not in page
+    assert "details-content" not in page
 
 
 def test_marks_tell_their_values(page):

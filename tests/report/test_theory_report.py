@@ -9,7 +9,7 @@ import pytest
 import run_mse
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.theory_report import theory_screen
-from mse_lab.theory import lemma_6, step_sizes
+from mse_lab.theory import effort, lemma_6, step_sizes
 from mse_lab.theory.effort import Effort
 from mse_lab.theory.findings import Control, Finding, not_tested
 from mse_lab.theory.study import Study
@@ -74,24 +74,24 @@ def short(monkeypatch, tmp_path):
     monkeypatch.setattr(lemma_6, "LENGTH", 60)
     monkeypatch.setattr(step_sizes, "LENGTHS", (20, 50))
     monkeypatch.setattr(step_sizes, "CONSTANTS", (2.0, 4.0, 6.0, 8.0))
-    monkeypatch.setattr(Effort, "quick", lambda seed: Effort(seed, 20, (5, 10)))
+    monkeypatch.setattr(effort, "Effort", lambda seed: Effort(seed, 20, (5, 10)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_the_command_writes_tables_and_figure(short, capsys):
-    assert run_mse.main(["theory", "--quick", "--seed", "3"]) == 0
+    assert run_mse.main(["theory", "--seed", "3"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert max(map(len, shown)) <= 80
-    folder = short / "results/theory-quick"
-    assert {path.name for path in folder.iterdir()} == {*FILES, "theory.png", "theory.pdf"}
+    folder = short / "results/theory"
+    assert {path.name for path in folder.iterdir()} == FILES
     table = pd.read_csv(folder / "statements.csv")
-    assert len(table) == 32
+    assert len(table) == 38
     known = {"holds", "fails", "undecided", "premise fails"}
     assert set(table["verdict"]) <= known
     assert table["control"].str.startswith("caught").sum() > 5
     assert math.isnan(table["value"].iloc[-1])
-    assert (folder / "theory.png").stat().st_size > 50_000
+    assert (short / "figures/theory.png").stat().st_size > 50_000
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Along a training run: the checkpoints in order, each an ordinary run, or none at all."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save_file
 
 import run_mse
 from models import write_checkpoint
@@ -99,6 +101,35 @@ def test_one_that_cannot_be_measured_stops_all_before_the_first(trained, probe, 
     empty.mkdir()
     [two, _] = find_checkpoints(pattern_of(trained))
     refuse(probe, [two, Checkpoint(11, empty)], tmp_path, r"checkpoint-11: no config\.json")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("missing", "weights are missing or of another shape"),
+        ("NaN", "checkpoint-11: its logits are not numbers"),
+        ("tokenizer", "checkpoint-11: its tokenizer reads other tokens"),
+    ],
+)
+def test_the_last_is_looked_at_before_the_first_is_measured(
+    trained, probe, tmp_path, damage, words
+):
+    [two, ten] = find_checkpoints(pattern_of(trained))
+    last = shutil.copytree(ten.path, tmp_path / "checkpoint-11")
+    weights = load_file(last / "model.safetensors")
+    name = sorted(weights)[0]
+    if damage == "missing":
+        del weights[name]
+    elif damage == "NaN":
+        weights[name].flatten()[0] = float("nan")
+    else:
+        path = last / "tokenizer.json"
+        values = json.loads(path.read_text())
+        vocabulary = values["model"]["vocab"]
+        vocabulary["1"], vocabulary["2"] = vocabulary["2"], vocabulary["1"]
+        path.write_text(json.dumps(values))
+    save_file(weights, last / "model.safetensors", {"format": "pt"})
+    refuse(probe, [two, Checkpoint(11, last)], tmp_path, words)
 
 
 def test_checkpoints_whose_differences_mean_nothing_are_refused(trained, probe, tmp_path):

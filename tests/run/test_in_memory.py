@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -20,9 +21,9 @@ from mse_lab.results.files import write_table
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
 SETTINGS = {
-    "group_sizes": [2, 4],
+    "group_sizes": np.array([2, 4]),
     "sampling": {"max_new_tokens": 2},
-    "pool": {"reference": 16, "replicate": 8},
+    "pool": {"reference": np.int64(16), "replicate": 8},
     "interval": {"resamples": 100},
     "progress": False,
 }

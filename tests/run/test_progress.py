@@ -36,7 +36,7 @@ def terminal(monkeypatch):
     def resize(columns):
         # Not before the test itself: pytest sets its own in between.
         monkeypatch.setattr(sys, "stderr", stream)
-        size = struct.pack("4H", 24 * (columns < 200), columns, 0, 0)
+        size = struct.pack("4H", 24 if columns < 200 else 0, columns, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
 
     def read():

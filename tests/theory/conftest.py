@@ -1,7 +1,13 @@
 import pytest
 
 from mse_lab.theory.effort import Effort
-from mse_lab.theory.study import six_actions, two_actions
+from mse_lab.theory.study import (
+    crossed_noise,
+    one_direction,
+    six_actions,
+    two_actions,
+    unseen_word,
+)
 
 
 @pytest.fixture(scope="session")
@@ -12,6 +18,21 @@ def two():
 @pytest.fixture(scope="session")
 def six():
     return six_actions()
+
+
+@pytest.fixture(scope="session")
+def one():
+    return one_direction()
+
+
+@pytest.fixture(scope="session")
+def cross():
+    return crossed_noise()
+
+
+@pytest.fixture(scope="session")
+def word():
+    return unseen_word()
 
 
 @pytest.fixture(params=["two", "six"])

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from mse_lab.theory.ascent import Rule
 from mse_lab.theory.bandit import tabular
+from mse_lab.theory.lemma_6 import RULE
 
 NUDGE = 1e-5
 
@@ -80,6 +82,31 @@ def test_flat_directions_change_nothing(limit):
     theta = somewhere(bandit)
     assert np.linalg.norm(flat) > 1
     assert bandit.value(theta + flat) == pytest.approx(bandit.value(theta), abs=1e-13)
+
+
+def test_crossed_noise_brings_no_curvature(cross):
+    """Two of six prompts add up to 1 wherever; the others' curvature is a third of p's."""
+    right, point = np.array([0.85, 0.8]), cross.bandit.at(somewhere(cross.bandit))
+    assert point.value_P[-2:].sum() == pytest.approx(1)
+    found, expected = cross.curvatures_K, right * (1 - right) * (2 * right - 1) / 3
+    np.testing.assert_allclose(found, np.sort(expected), atol=1e-12)
+    gamma = cross.noise(Rule("grpo", 2, 3))
+    assert abs(gamma[0, 1]) / np.sqrt(gamma[0, 0] * gamma[1, 1]) > 0.8
+    np.testing.assert_allclose(point.rewards_PK[-2:], [[0, 1 / 3, 2 / 3, 1]] * 2)
+
+
+def test_a_word_that_the_reward_does_not_see_changes_the_noise_alone(word, two):
+    """E||W||^2 of one word of 8 is 7/8; parameters of the word do not change the value."""
+    assert word.bandit.peak.moments.norm2 - two.bandit.peak.moments.norm2 == (
+        pytest.approx(np.full(6, 7 / 8))
+    )
+    np.testing.assert_allclose(word.curvatures_K, two.curvatures_K, atol=1e-12)
+    np.testing.assert_allclose(word.noise(RULE), two.noise(RULE), atol=1e-12)
+    theta = word.bandit.maximum_D.copy()
+    theta[-3] += 1.7
+    np.testing.assert_allclose(
+        word.bandit.value(theta), word.bandit.value(word.bandit.maximum_D)
+    )
 
 
 def test_one_tabular_prompt_only_rises():

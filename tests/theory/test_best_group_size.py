@@ -8,6 +8,7 @@ from mse_lab.theory.best_group_size import (
     fit_best_size,
     judge_best_size,
     judge_two_actions,
+    judge_unseen_word,
 )
 from mse_lab.theory.findings import REACH
 
@@ -42,6 +43,18 @@ def test_without_a_least_size_nothing_is_known():
 def test_two_actions_have_one_best_size(two, six):
     assert judge_two_actions(two).verdict == "holds"
     assert judge_two_actions(six).verdict == "fails"
+
+
+def test_a_word_moves_the_least_mse_and_not_the_limit(word, two):
+    found = judge_unseen_word(word)
+    assert found.expected == pytest.approx(two.best_size)
+    # zeta = Var(Z) (S + 7/8) + ||g||^2 of the prompts that `two` has.
+    moments = two.bandit.peak.moments
+    zeta = (moments.zeta + 7 / 8 * moments.variance).mean()
+    best = 1 + np.sqrt(zeta / moments.gradient2.mean())
+    assert found.estimate.value == pytest.approx(best)
+    assert found.verdict == "fails"
+    assert judge_unseen_word(two).verdict == "holds"
 
 
 def test_runs_find_it(six, few):

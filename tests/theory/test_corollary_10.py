@@ -1,8 +1,9 @@
 """Corollary 10: the trace identity at a maximum, and that its condition is empty there."""
 
 import numpy as np
+import pytest
 
-from mse_lab.theory.corollary_10 import judge_corollary_10
+from mse_lab.theory.corollary_10 import _verdict, judge_corollary_10
 
 
 def test_the_condition_is_empty_and_the_conclusion_false(limit):
@@ -10,6 +11,22 @@ def test_the_condition_is_empty_and_the_conclusion_false(limit):
     assert (trace.verdict, conclusion.verdict) == ("holds", "premise fails")
     assert trace.control.caught
     assert conclusion.estimate.value < 0.9
+
+
+@pytest.mark.parametrize(
+    ("best_to_oracle", "premise", "verdict"),
+    [
+        (1.0, -0.1, "holds"),
+        (1.1, 0.0, "holds"),
+        (0.8, -0.1, "premise fails"),
+        (0.8, 0.1, "premise fails"),
+        (0.8, 0.0, "fails"),
+    ],
+)
+def test_a_false_conclusion_refutes_it_where_its_premise_holds(
+    best_to_oracle, premise, verdict
+):
+    assert _verdict(best_to_oracle, premise) == verdict
 
 
 def test_prompts_of_two_right_nine_times_in_ten_give_the_trace_by_hand(two):

@@ -27,9 +27,3 @@ def test_gaps_are_from_the_maximum_or_from_what_is_given(two):
     assert (found >= -1e-15).all()
     assert (found[1] > 0).any()
     np.testing.assert_allclose(gaps(tabular(4), np.zeros((1, 4, 2)), 1.0), 0.75)
-
-
-def test_little_effort_is_less_than_all():
-    quick, whole = Effort.quick(7), Effort(7)
-    assert quick.seed == whole.seed == 7
-    assert quick.runs * quick.steps[1] < 0.1 * whole.runs * whole.steps[1]

@@ -3,12 +3,18 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from mse_lab.theory.ascent import Rule
 from mse_lab.theory.findings import LEVEL
 from mse_lab.theory.noise import ESTIMATORS
-from mse_lab.theory.theorem_8 import distance_from, judge_law, judge_theorem_8
+from mse_lab.theory.theorem_8 import (
+    distance_from,
+    judge_crossed_noise,
+    judge_law,
+    judge_theorem_8,
+)
 
 RULE = Rule("grpo", 2, 3)
 
@@ -56,3 +62,14 @@ def test_runs_have_the_limit_law(two, few):
     assert set(curves["steps"]) == {20, 300}
     last = curves[curves["steps"] == 300]
     assert abs(last["runs"] - last["limit"]).max() < 0.06
+
+
+def test_noise_between_directions_is_seen(cross, few):
+    """The diagonal of Sigma alone is refuted; `two` has none beside it."""
+    found = judge_crossed_noise(cross, replace(few, runs=800, steps=(400, 0)))
+    assert found.estimate.low == 0
+    assert found.control.caught
+    for rule in (RULE, Rule("vanilla", 2, 3)):
+        apart = cross.diagonal_weights(rule) - cross.weights(rule)
+        assert apart.sum() == pytest.approx(0, abs=1e-12)
+        assert abs(apart).max() > 0.3 * cross.weights(rule).max()

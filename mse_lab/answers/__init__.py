@@ -1,0 +1,1 @@
+"""Finished runs -> numbers and verdicts: claims, advice, ranking, allocation."""

@@ -1,0 +1,1 @@
+"""Arrays -> numbers: errors, exact laws, intervals, best group size. No disk, no words."""

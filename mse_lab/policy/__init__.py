@@ -1,0 +1,1 @@
+"""The model, forward: loaded, its completions drawn, their log-probabilities."""

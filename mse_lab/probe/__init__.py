@@ -1,0 +1,1 @@
+"""What is measured, as data: configuration, prompts, rewards, randomness. No torch."""

@@ -1,0 +1,1 @@
+"""Every file of a result: shards, tables, checks, records; written and validated."""

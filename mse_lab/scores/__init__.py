@@ -1,0 +1,1 @@
+"""The model, backward: scores of completions -> inner products, reference gradient."""
