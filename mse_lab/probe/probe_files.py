@@ -97,7 +97,8 @@ def probe_name(path: Path, root: Path) -> str:
         if resolved.is_relative_to(folder):
             name = resolved.relative_to(folder).with_suffix("").as_posix()
             break
-    if fault := fault_of_text(name):
+    fault = "names no folder; rename it" if {".", ".."} & {*name.split("/")} else ""
+    if fault := fault or fault_of_text(name):
         raise InputError(f"{path}: the file's name {fault}")
     return name
 

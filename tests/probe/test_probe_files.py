@@ -144,3 +144,9 @@ def test_the_key_is_named(changes, message):
     with pytest.raises(InputError) as refused:
         parse_probe(values, "mine")
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize("file", ["...yaml", "..yaml", "probes/...yaml"])
+def test_a_name_stays_within_the_results(root, file):
+    with pytest.raises(InputError, match="the file's name names no folder; rename it"):
+        probe_name(Path(file), root)
