@@ -40,7 +40,7 @@ from mse_lab.estimators.length import Length, normalise_length
 from mse_lab.estimators.objectives import maxrl, pass_at_k
 from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
-from mse_lab.probe.foreign_code import guard, load_function
+from mse_lab.probe.foreign_code import guard, load_function, protect
 from mse_lab.probe.schema import EstimatorEntry, Positive
 
 
@@ -225,7 +225,7 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
     @wraps(function)
     def weights(groups: Groups, **parameters: Any) -> Floats:
         with guard(f"{what}: failed"):
-            found = np.asarray(function(groups, **parameters))
+            found = np.asarray(function(Groups(**protect(vars(groups))), **parameters))
         shape, numbers = groups.rewards_PRG.shape, found.dtype.kind in "biuf"
         if found.shape != shape or not numbers or not (abs(found) <= LARGEST).all():
             raise InputError(

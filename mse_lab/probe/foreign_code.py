@@ -8,10 +8,12 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mse_lab.console import keep_details, last_words
 from mse_lab.errors import InputError
@@ -32,6 +34,18 @@ def load_extra(library: str, extra: str, key: str) -> Any:
             f"{key}: needs a library that cannot be imported ({error}); "
             f"pip install 'mse_lab[{extra}]'"
         ) from None
+
+
+def protect(value: Any) -> Any:
+    """Copy the mappings, lists and arrays of what foreign code gets; arrays read-only."""
+    if isinstance(value, np.ndarray):
+        value = value.copy()
+        value.flags.writeable = False
+    elif isinstance(value, Mapping):
+        return {key: protect(one) for key, one in value.items()}
+    elif isinstance(value, list):
+        return [protect(one) for one in value]
+    return value
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, nearest, shorten
-from mse_lab.probe.foreign_code import guard, load_extra, load_function
+from mse_lab.probe.foreign_code import guard, load_extra, load_function, protect
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.reward_forms import as_reward
@@ -159,7 +159,7 @@ def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:
         where = f"prompt {shorten(str(prompt.get('id')))}"
         with guard(f"{what}: failed on {where}"):
-            value = given(text, prompt)
+            value = given(text, protect(prompt))
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
             number = float(value)

@@ -49,6 +49,16 @@ def ragged(groups):
 def nothing():
     return 1
 
+def in_place(groups):
+    groups.rewards_PRG[...] = 0.5
+    return groups.rewards_PRG
+
+def by_force(groups):
+    for one in vars(groups).values():
+        one.flags.writeable = True
+        one[...] = 3
+    return groups.rewards_PRG
+
 def odd(groups, *, kind: np.random.Generator = None):
     return groups.rewards_PRG
 """
@@ -200,6 +210,17 @@ def test_an_own_estimator_that_fails(own, function, more, message):
         find_estimator({"name": f"{own}:{function}", **more}).weights(GROUP)
     assert f"{own}:{function}" in str(refused.value)
     assert "its traceback is in " in str(refused.value)
+
+
+def test_an_own_estimator_cannot_change_what_others_see(own):
+    """One that writes into its arguments is named; by force it changes copies."""
+    before = {name: one.copy() for name, one in vars(GROUP).items()}
+    with pytest.raises(InputError, match=r":in_place .*failed: ValueError: .*read-only"):
+        find_estimator(f"{own}:in_place").weights(GROUP)
+    assert (find_estimator(f"{own}:by_force").weights(GROUP) == 3).all()
+    for name, one in vars(GROUP).items():
+        assert np.array_equal(one, before[name])
+        assert one.flags.writeable
 
 
 def test_names_are_short(own):

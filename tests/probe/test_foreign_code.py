@@ -4,6 +4,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
@@ -122,6 +123,24 @@ def test_a_reward_of_other_arguments(module):
     module("def reward(text):\n    return 1\n")
     with pytest.raises(InputError, match=r"takes \(text\); write \(text, row\)"):
         reward_completions(load_reward("theirs:reward"), ["a"], Prompt("q7", "", "", {}))
+
+
+def test_a_reward_cannot_change_its_row(module):
+    """Nor what is in it: equal completions of a prompt have equal rewards."""
+    module(
+        "def reward(text, prompt):\n"
+        "    prompt['choices'].append(prompt.pop('answer'))\n"
+        "    prompt['more']['k'] = 2\n"
+        "    return len(prompt['choices'])\n"
+    )
+    row = {"answer": 1, "choices": [2], "more": {"k": np.ones(1)}, "table": np.ones(2)}
+    prompt = Prompt("q7", "", "", row)
+    assert list(reward_completions(load_reward("theirs:reward"), "ab", prompt)[0]) == [2, 2]
+    assert row["choices"] == [2]
+    assert (row["answer"], row["more"]) == (1, {"k": 1})
+    module("def reward(text, prompt):\n    prompt['table'] += 1\n    return 1\n")
+    with pytest.raises(InputError, match="read-only"):
+        reward_completions(load_reward("theirs:reward"), "ab", prompt)
 
 
 def test_the_project_s_own_rewards_are_found_from_anywhere(tmp_path, monkeypatch):
