@@ -237,6 +237,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         "plan", "what a run will take: completions, tokens, memory, time, intervals"
     )
     _take_probes(one)
+    one.add_argument("--fresh", action="store_true", help="start over")
     one.add_argument("--json", action="store_true", help="for programs")
     _take_study(command("train", "a study: does the predicted group size train best?"))
     one = command("figure", "Figure 4 from finished runs")

@@ -27,7 +27,16 @@ def load_probes(arguments: argparse.Namespace) -> list[tuple[str, Probe]]:
     from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
 
     paths = [probe_file(name, ROOT) for name in arguments.probes]
-    return [(probe_name(path, ROOT), load_probe(path, arguments.set)) for path in paths]
+    found: dict[str, Path] = {}
+    for path in paths:
+        name = probe_name(path, ROOT)
+        if name in found:
+            raise InputError(
+                f"{found[name]} and {path}: both results would lie in {name}; rename a "
+                "file, or give them apart, each with its --out"
+            )
+        found[name] = path
+    return [(name, load_probe(path, arguments.set)) for name, path in found.items()]
 
 
 Measure = Callable[[argparse.Namespace, "Processes"], int]
@@ -111,7 +120,8 @@ def plan(arguments: argparse.Namespace) -> int:
 
     plans = []
     for name, probe in probes:
-        plans.append(plan_probe(name, probe, arguments.out / name, ROOT))
+        folder, fresh = arguments.out / name, arguments.fresh
+        plans.append(plan_probe(name, probe, folder, ROOT, fresh=fresh))
         show_status()
         if not arguments.json:
             print(plan_text(plans[-1]) + "\n" * (len(plans) < len(probes)))

@@ -41,6 +41,7 @@ from mse_lab.estimators.objectives import maxrl, pass_at_k
 from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
 from mse_lab.probe.foreign_code import guard, load_function, protect
+from mse_lab.probe.identity import identify_named
 from mse_lab.probe.schema import EstimatorEntry, Positive
 
 
@@ -61,6 +62,7 @@ class Estimator:
         smallest_group: The least G it is defined for.
         smallest_batch: The least P it is defined for.
         size_parameter: The parameter that G must at least equal, if there is one.
+        code: Identity of a user's own function; empty for one of ours.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Estimator:
     smallest_group: int = 1
     smallest_batch: int = 1
     size_parameter: str | None = None
+    code: str = ""
 
 
 Flags = dict[str, Any]
@@ -82,6 +85,7 @@ _UNBIASED: Flags = {"unbiased": True}
 # What the weights look at.
 _GROUP: Flags = {"group_local": True}
 _REWARDS: Flags = {"group_local": True, "reward_only": True}
+_LEARNS: Flags = {"learns_baseline": True, **_UNBIASED, **_GROUP}
 # What they need.
 _PAIR: Flags = {"smallest_group": 2}
 _BINARY_PAIR: Flags = {"smallest_group": 2, "binary": True}
@@ -92,14 +96,7 @@ _LIST = (
     Estimator(
         "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
     ),
-    Estimator(
-        "best-constant",
-        best_constant,
-        "Greensmith et al. 2004",
-        learns_baseline=True,
-        **_UNBIASED,
-        **_GROUP,
-    ),
+    Estimator("best-constant", best_constant, "Greensmith et al. 2004", **_LEARNS),
     Estimator("grpo", grpo, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, **_PAIR),
     Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),
     Estimator("grpo-std", grpo_std, "arXiv 2402.03300", **_REWARDS, **_PAIR),
@@ -235,7 +232,8 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
             )
         return found.astype(np.float64)
 
-    return Estimator(name, weights, **_checked(name, declared, _DECLARATIONS))
+    flags = _checked(name, declared, _DECLARATIONS)
+    return Estimator(name, weights, code=identify_named(function, name), **flags)
 
 
 def find_estimator(entry: EstimatorEntry) -> Estimator:

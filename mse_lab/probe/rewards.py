@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.probe.foreign_code import guard, load_extra, load_function, protect
+from mse_lab.probe.identity import identify_named
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.reward_forms import as_reward
@@ -137,6 +138,12 @@ def load_reward(name: str, *, chat: bool = False) -> Reward:
     if name == "math":
         load_extra("math_verify", "math", "reward = math")
     return REWARDS[name]
+
+
+def identify_reward(reward: Reward, name: str) -> str:
+    """Identify what a user's own reward does, by its name; empty for one of ours."""
+    own = getattr(reward, "__wrapped__", None)
+    return "" if own is None else identify_named(own, name)
 
 
 def fault_of_reward(value: float) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from mse_lab.console import TYPED
 from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimators
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
@@ -20,7 +21,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.integrity import REMEDY
 from mse_lab.results.inventory import FROM_MODEL
-from mse_lab.results.records import Record
+from mse_lab.results.records import Record, identify_code
 from mse_lab.results.tables import describe_prompts
 
 
@@ -98,8 +99,16 @@ def read_finished(folder: Path) -> Finished:
 
 
 def read_result(folder: Path) -> Analysis:
-    """Read a finished run and analyse it, as it was analysed when it was made."""
-    return analyse_run(*read_finished(folder))
+    """Read a finished run and analyse it, as it was analysed when it was made.
+
+    Raises:
+        InputError: As `read_finished`, or an own estimator has changed since.
+    """
+    finished = read_finished(folder)
+    probe = finished.probe
+    estimators = find_estimators(probe.estimators, probe.group_sizes)
+    Record(folder).refuse_changed(identify_code(estimators))
+    return analyse_run(*finished)
 
 
 def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> list[str]:

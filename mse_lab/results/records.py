@@ -5,7 +5,6 @@ goes on from there. At the end they are joined into `pools.npz`, from which ever
 be made again without the model.
 """
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.errors import InputError
+from mse_lab.estimators import Estimator
+from mse_lab.probe.identity import UNKNOWN
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import Check, Checks, hold
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
     from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
     from mse_lab.results.diagnostics import Diagnostics
+
+
+# What no folder but a run's has: written first, removed last.
+MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
+
+
+def identify_code(estimators: Sequence[Estimator], reward: str = "") -> dict[str, str]:
+    """Name the identities of a user's own code, by what it is; nothing of ours."""
+    found = {"reward": reward}
+    found |= {f"estimator {one.name}": one.code for one in estimators}
+    return {part: code for part, code in found.items() if code}
 
 
 class Record:
@@ -68,9 +80,31 @@ class Record:
                 ) from None
 
     def clear(self) -> None:
-        """Remove what an earlier run left, and nothing else in the folder."""
-        self._remove(*FILES)
+        """Remove what an earlier run left, and nothing else in the folder.
+
+        Raises:
+            InputError: Something of it cannot be removed.
+        """
         self.drop_shards()
+        if self.finished_prompts():
+            raise InputError(
+                f"{self.path('shards')}: cannot be emptied; remove what it holds yourself"
+            )
+        self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
+
+    def refuse_foreign(self) -> None:
+        """See that no file that a run writes is there already and somebody else's.
+
+        Raises:
+            InputError: One is.
+        """
+        if self.has_tables() or any(map(self.has, MARKS)):
+            return
+        for name in filter(self.has, FILES):
+            raise InputError(
+                f"{self.path(name)}: is no run's, and a run would write over it; move it, "
+                "or choose another folder with --out"
+            )
 
     def refuse_other(
         self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
@@ -80,7 +114,8 @@ class Record:
         Args:
             probe: The configuration.
             prompts_digest: Hash of its prompts.
-            identity: Which checkpoint it is, by part; what is not known yet is left out.
+            identity: Which checkpoint it is, and which code of the user's own, by part;
+                what is not known yet is left out.
 
         Raises:
             InputError: It is of another; the message says what differs.
@@ -89,28 +124,39 @@ class Record:
             return
         digest = self.read("prompts.sha256", prompts_digest).strip()
         also = "" if probe.completions is None else " or the file of completions"
-        parts = ", ".join(
-            part
-            for part, there in self.read("checkpoint.json", {}).items()
-            if identity.get(part) and there and identity[part] != there
-        )
-        difference = (
-            self.differences(probe)
-            or (digest != prompts_digest and f"its prompts{also} have changed since")
-            or (parts and f"its checkpoint has changed since: {parts}")
-        )
+        same = digest == prompts_digest
+        self._refuse(self.differences(probe))
+        self._refuse("" if same else f"its prompts{also} have changed since")
+        self.refuse_changed(identity)
+
+    def _refuse(self, difference: str) -> None:
         if difference:
             raise InputError(
                 f"{self.folder} belongs to another configuration ({difference}); "
-                "use --fresh to start over, or --out for another folder"
+                "use run --fresh to start over, or --out for another folder"
             )
 
+    def refuse_changed(self, identity: Mapping[str, str]) -> None:
+        """See that those parts of the folder's identity that are known there are the same.
+
+        Raises:
+            InputError: One has changed since, or cannot be compared.
+        """
+        there = self.read("checkpoint.json", {})
+        known = {part: one for part, one in identity.items() if one and there.get(part)}
+        for part, one in known.items():
+            if one.startswith(UNKNOWN):
+                why = one.removeprefix(UNKNOWN)
+                self._refuse(f"whether its {part} has changed since cannot be told: {why}")
+        changed = ", ".join(part for part, one in known.items() if one != there[part])
+        self._refuse(changed and f"it began with another {changed}")
+
     def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
-        """Take the folder for a configuration, its prompts and its checkpoint."""
+        """Take the folder for a configuration, its prompts, checkpoint and own code."""
         self._remove(MANIFEST)
-        write_text(self.path("config.yaml"), dump_probe(probe))
         write_text(self.path("prompts.sha256"), prompts_digest + "\n")
         write_json(self.path("checkpoint.json"), dict(identity))
+        write_text(self.path("config.yaml"), dump_probe(probe))
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
@@ -167,9 +213,23 @@ class Record:
         """Count the prompts whose shards are there."""
         return len(list(self.path("shards").glob("*.npz")))
 
+    def drop_shard(self, index: int) -> None:
+        """Remove what stands in the place of a prompt's shard.
+
+        Raises:
+            InputError: It cannot be removed.
+        """
+        self._remove(str(self.shard(index).relative_to(self.folder)))
+
     def drop_shards(self) -> None:
-        """Remove the shards of a run that is written."""
-        shutil.rmtree(self.path("shards"), ignore_errors=True)
+        """Remove the shards of a run that is written, as far as they can be."""
+        folder = self.path("shards")
+        for path in folder.glob("*.npz*"):
+            with suppress(OSError):
+                path.unlink()
+        # A link stays, and what is not ours.
+        with suppress(OSError):
+            folder.rmdir()
 
     def read_checks(self) -> Checks:
         """Read the built-in checks and the warnings; none if they are not written."""

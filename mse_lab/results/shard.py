@@ -1,10 +1,17 @@
-"""Shards: the file of a measured prompt, which a resumed run reads."""
+"""Shards: the file of a measured prompt, which a resumed run reads.
 
+A shard bears a seal: a digest of its content and of its origin, which is what was measured.
+One that is damaged, changed, or of another run is not read.
+"""
+
+import hashlib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.mse.measurement import (
@@ -14,11 +21,12 @@ from mse_lab.mse.measurement import (
     PromptMeasurement,
     Provenance,
 )
+from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-VERSION = 7
+VERSION = 8
 
 REMEDY = "start again: its prompt is measured again"
 
@@ -31,36 +39,56 @@ PARTS: dict[str, type] = {
 }
 
 
-def save_shard(prompt: PromptMeasurement, path: Path) -> None:
+def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
+    """Hash what a shard holds, and what was measured."""
+    held = [
+        [name, one.dtype.str, one.shape, hashlib.sha256(one.tobytes()).hexdigest()]
+        for name, one in sorted(arrays.items())
+    ]
+    return digest([VERSION, origin, held])
+
+
+def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
     """Write a prompt's measurement, whole or not at all.
+
+    Args:
+        prompt: The measurement.
+        path: Its file.
+        origin: A digest of what was measured.
 
     Raises:
         InputError: The folder cannot be written.
     """
     values = {k: v for part in PARTS for k, v in vars(getattr(prompt, part)).items()}
     values["lines"] = np.frombuffer(prompt.completions.lines.encode(), np.uint8)
-    values["version"] = VERSION
+    arrays = {k: np.asarray(v) for k, v in values.items()}
+    marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
     # Vectors of random numbers, read once: compressing them gains nothing.
-    write_arrays(path, {k: np.asarray(v) for k, v in values.items()}, compressed=False)
+    write_arrays(path, arrays | marks, compressed=False)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, origin: str) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        # To open a pipe would be to wait for somebody to write into it.
+        raise ValueError("it is no file")
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = dict(archive)  # reads each array and verifies its checksum
+        arrays = dict(archive)
     if not np.array_equal(arrays.pop("version", 0), VERSION):
         raise ValueError("of another version")
+    if arrays.pop("seal").item() != _seal(arrays, origin):
+        raise ValueError("changed since, or of another run")
     arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
     return {k: v if v.ndim else v.item() for k, v in arrays.items()}
 
 
-def load_shard(path: Path) -> PromptMeasurement:
+def load_shard(path: Path, origin: str) -> PromptMeasurement:
     """Read a prompt's measurement.
 
     Raises:
-        InputError: It is missing, damaged, or of another version.
+        InputError: It is missing, damaged, or of another origin or version.
     """
     try:
-        values = _read(path)
+        values = _read(path, origin)
         parts = {
             part: kind(**{field.name: values[field.name] for field in fields(kind)})
             for part, kind in PARTS.items()

@@ -67,7 +67,7 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
 
     Each is loaded once for that, which takes little beside measuring it.
     """
-    todo = [run for run in runs if fresh or not find_finished(run)]
+    todo = [run for run in runs if not find_finished(run, fresh=fresh)]
     for run in todo:
         model = run.probe.model
         place = locate("model.path", model.path, model.revision, run.root)

@@ -140,7 +140,7 @@ def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome
         devices: The model of each process's device.
         peak_memory: The most bytes that the largest process held.
     """
-    prompts, record = read_shards(context.spec), context.spec.record
+    prompts, record = read_shards(context), context.spec.record
     description = _describe(context, prompts, devices, peak_memory)
     write_json(record.path("environment.json"), description)
     outcome = _write_results(context, prompts)

@@ -10,14 +10,21 @@ from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.lent_model import lend_policy
+from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
-from mse_lab.probe.rewards import Reward, guard_reward, load_reward, try_reward
+from mse_lab.probe.rewards import (
+    Reward,
+    guard_reward,
+    identify_reward,
+    load_reward,
+    try_reward,
+)
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
-from mse_lab.results.records import Record
+from mse_lab.results.records import Record, identify_code
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
 from mse_lab.run.processes import ALONE
@@ -110,6 +117,8 @@ def measure_model(
         if folder is None:
             subject = make_subject(probe, policy, rows, function, estimators=estimators)
             return _measure_unwritten(name, subject, shown=shown)
+        named = isinstance(reward, str)
+        known = identify_reward(function, reward) if named else identify(reward)
         spec = RunSpec(
             name=name,
             probe=probe,
@@ -120,6 +129,7 @@ def measure_model(
             supplied=None,
             record=Record(folder),
             digest=digest_of(rows),
+            code=identify_code(estimators, known),
             processes=ALONE,
         )
         done = execute(

@@ -109,24 +109,27 @@ def _foretell(
     )
 
 
-def plan_probe(name: str, probe: Probe, folder: Path, root: Path) -> Plan:
+def plan_probe(
+    name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool = False
+) -> Plan:
     """Measure the first prompts of a probe; say what all will take. Refuses as `run_probe`.
 
-    What is measured goes to the folder of the results, for the run to find.
+    What is measured goes to the folder of the results, for the run to find; with `fresh`,
+    what the folder holds of an earlier run is dropped.
     """
     spec = prepare(name, probe, folder, root)
-    if found := find_finished(spec):
+    if found := find_finished(spec, fresh=fresh):
         mended = [f"{lost} is made again from pools.npz" for lost in found.mended]
         return Plan(name, heading=[f"finished, nothing to do: {folder}", *mended])
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began
     with spec.processes.hold(folder):
-        todo = take_folder(context, fresh=False)
+        todo = take_folder(context, fresh=fresh)
         known = len(spec.prompts) - len(todo)
         order = choose([len(one) for one in context.subject.tokens], todo, probe.seed)
         chosen = order[: max(1, ENOUGH - known)]
         measure_prompts(context, _patiently(chosen), known)
-        kept = {index: read_shard(spec, index) for index in range(len(spec.prompts))}
+        kept = {index: read_shard(context, index) for index in range(len(spec.prompts))}
         prompts = {index: prompt for index, prompt in kept.items() if prompt}
         return _foretell(context, prompts, loading)

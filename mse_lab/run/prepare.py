@@ -6,8 +6,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mse_lab.errors import InputError
@@ -15,11 +16,12 @@ from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
+from mse_lab.probe.identity import digest
 from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
-from mse_lab.probe.rewards import Reward, load_reward, try_reward
+from mse_lab.probe.rewards import Reward, identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
-from mse_lab.results.records import Record
+from mse_lab.results.records import Record, identify_code
 from mse_lab.run.processes import ALONE, Processes
 
 
@@ -34,6 +36,7 @@ class RunSpec:
         supplied: The completions that are read instead of drawn, if any.
         record: The folder of the results.
         digest: Hash of prompts and supplied completions, which must not change on resuming.
+        code: Identity of the reward and of estimators that are the user's own, by part.
         processes: Those that share the prompts.
     """
 
@@ -46,6 +49,7 @@ class RunSpec:
     supplied: Supplied | None
     record: Record
     digest: str
+    code: Mapping[str, str]
     processes: Processes
 
 
@@ -55,6 +59,20 @@ class RunContext:
 
     spec: RunSpec
     subject: Subject
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Which checkpoint, and which code of the user's own, is measured, by part."""
+        return {**self.subject.policy.identity, **self.spec.code}
+
+    @cached_property
+    def _digest(self) -> str:
+        probe = self.spec.probe.model_dump(mode="json")
+        return digest([probe, self.spec.digest, self.identity])
+
+    def origin(self, index: int) -> str:
+        """Give a digest of all that a prompt's measurement depends on."""
+        return digest([self._digest, self.spec.prompts[index].id])
 
 
 def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> str:
@@ -80,16 +98,17 @@ def prepare(
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root) if probe.completions else None
-    digest = digest_of(prompts, supplied)
-    mine = [dump_probe(probe), digest]
+    found = digest_of(prompts, supplied)
+    code = identify_code(estimators, identify_reward(reward, probe.reward))
+    mine = [dump_probe(probe), found, code]
     if processes.agree(lambda: mine) != mine:
         raise InputError(
-            "this process's probe, prompts or completions are not those of process 0; "
-            "give all machines the same files"
+            "this process's probe, prompts, completions or code are not those of "
+            "process 0; give all machines the same files"
         )
     return RunSpec(
-        name, probe, root, prompts, estimators, reward, supplied, Record(folder), digest,
-        processes,
+        name, probe, root, prompts, estimators, reward, supplied, Record(folder), found,
+        code, processes,
     )  # fmt: skip
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mse_lab.console import show_status
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, shorten
 from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.finished_run import mend
+from mse_lab.results.inventory import MANIFEST
 from mse_lab.results.shard import load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
 from mse_lab.run.processes import PATIENCE, wait_until
@@ -37,17 +38,20 @@ class Outcome(NamedTuple):
 
 
 def find_finished(
-    spec: RunSpec, identity: Mapping[str, str] | None = None
+    spec: RunSpec, identity: Mapping[str, str] | None = None, *, fresh: bool = False
 ) -> Outcome | None:
     """See that the folder is not another configuration's, and whether all is done.
 
-    The checkpoint is by default what lies there now.
+    The checkpoint is by default what lies there now. With `fresh` nothing is done.
 
     Raises:
-        InputError: It is another's, or damaged beyond mending.
+        InputError: It is another's, or damaged beyond mending, or holds what is no run's.
     """
+    spec.record.refuse_foreign()
+    if fresh:
+        return None
     record, identity = spec.record, identity or identify_model(spec.probe.model, spec.root)
-    record.refuse_other(spec.probe, spec.digest, identity)
+    record.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
     mended = mend(spec.name, spec.probe, spec.prompts, record)
     if not record.is_complete():
         return None
@@ -56,15 +60,18 @@ def find_finished(
             raise InputError(damage)
         record.mark_incomplete()
         return None
+    if record.finished_prompts() and not record.has(MANIFEST):
+        # The run was killed before it wrote it.
+        record.write_manifest()
     record.drop_shards()
     found, diagnostics = record.read_checks(), record.read_diagnostics()
     return Outcome(found.checks, found.warnings, True, diagnostics, mended)
 
 
-def read_shard(spec: RunSpec, index: int) -> PromptMeasurement | None:
-    """Read a prompt's shard; None if it is not there, not intact, or of another version."""
+def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
+    """Read a prompt's shard; None if it is not there, not intact, or not of this run."""
     with suppress(InputError):
-        return load_shard(spec.record.shard(index))
+        return load_shard(context.spec.record.shard(index), context.origin(index))
     return None
 
 
@@ -77,16 +84,19 @@ def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
     elif find_finished(spec, identity):
         # It was not when this start began to load the model.
         raise InputError(f"{record.folder}: another start has finished it meanwhile")
-    record.claim(spec.probe, spec.digest, identity)
+    record.claim(spec.probe, spec.digest, context.identity)
     places = range(len(spec.prompts))
-    todo = [index for index in places if read_shard(spec, index) is None]
-    if again := sum(record.shard(index).exists() for index in todo):
+    todo = [index for index in places if read_shard(context, index) is None]
+    if again := [index for index in todo if record.shard(index).exists()]:
+        names = shorten(", ".join(record.shard(index).name for index in again))
         show_status()
         print(
-            f"{record.folder}: {again} prompts are measured again: what there is of them "
-            "is broken or of another version",
+            f"{record.folder}: {len(again)} prompts are measured again: what there is of "
+            f"them ({names} in shards/) is damaged, or of another run or version",
             file=sys.stderr,
         )
+        for index in again:
+            record.drop_shard(index)
     return todo
 
 
@@ -95,18 +105,19 @@ def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
     spec, prompt = context.spec, measure_prompt(context.subject, index)
     provenance = replace(prompt.provenance, process=spec.processes.rank)
     prompt = replace(prompt, provenance=provenance)
-    save_shard(prompt, spec.record.shard(index))
+    save_shard(prompt, spec.record.shard(index), context.origin(index))
     return prompt
 
 
-def read_shards(spec: RunSpec) -> list[PromptMeasurement]:
+def read_shards(context: RunContext) -> list[PromptMeasurement]:
     """Read the shards of all prompts, once they can be seen from here.
 
     Raises:
         InputError: One is gone or damaged.
     """
-    paths = [spec.record.shard(index) for index in range(len(spec.prompts))]
+    record, places = context.spec.record, range(len(context.spec.prompts))
+    paths = [record.shard(index) for index in places]
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
         missing = next(path for path in paths if not path.exists())
         raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [load_shard(path) for path in paths]
+    return [load_shard(paths[index], context.origin(index)) for index in places]

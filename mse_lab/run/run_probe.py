@@ -67,10 +67,11 @@ def execute(
     processes, folder = spec.processes, spec.record.folder
     # What was measured since the command was given is not dropped by a start after a loss.
     fresh = fresh and not processes.restarted
-    if not fresh:
-        found = processes.agree(lambda: find_finished(spec, identity), Outcome | None)
-        if found:
-            return found
+    found = processes.agree(
+        lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
+    )
+    if found:
+        return found
     context = load(spec)
     # Only now that everything is known to be usable is anything of an old run dropped.
     processes.meet()

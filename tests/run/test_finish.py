@@ -32,7 +32,7 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
         how = prompt.provenance
         seconds_S = how.seconds_S + 10 * rank
         slow = change(prompt, seconds_S=seconds_S, threads=how.threads + rank)
-        save_shard(slow, context.spec.record.shard(index))
+        save_shard(slow, context.spec.record.shard(index), context.origin(index))
         seconds[rank] += slow.provenance.seconds
     outcome = finish(context, ["A", "B", "A"], peak_memory=7)
     found = json.loads((out / "environment.json").read_text())

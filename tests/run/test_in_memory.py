@@ -18,6 +18,7 @@ from models import random_model, write_adapter
 from mse_lab import public_api
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_table
+from mse_lab.run import resume
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
 SETTINGS = {
@@ -92,22 +93,27 @@ def test_nothing_is_written_and_nothing_shown(parts, result, tmp_path, monkeypat
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_folder_holds_a_finished_run(parts, result, project, tmp_path):
+def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     """Which is gone on with, found when it is done, and not taken for another model's."""
-    out, measured, stop = tmp_path / "step-100", [], {"3"}
+    out, measured, stop = tmp_path / "step-100", [], {2}
+    measure_prompt = resume.measure_prompt
+
+    def noted(bench, index):
+        if index in stop:
+            raise KeyboardInterrupt
+        measured.append(index)
+        return measure_prompt(bench, index)
 
     def reward(text, prompt):
-        measured.append(prompt["id"])
-        if prompt["id"] in stop:
-            raise KeyboardInterrupt
         return float(text.strip() == "2")
 
+    monkeypatch.setattr(resume, "measure_prompt", noted)
     with pytest.raises(KeyboardInterrupt):
         measure(parts, reward=reward, out=out)
     stop.clear()
     measured.clear()
     found = measure(parts, reward=reward, out=str(out))
-    assert set(measured) == {"3"}
+    assert measured == [2]
     written = {path.name for path in (project / "results/small").iterdir()}
     assert {path.name for path in out.iterdir()} == written - {"advice.json"}
     measured.clear()
@@ -118,8 +124,27 @@ def test_a_folder_holds_a_finished_run(parts, result, project, tmp_path):
     assert run_mse.main(["claims", str(out)]) == 0
     other = random_model("qwen2", vocabulary=4, eos_token_id=0)
     other.name_or_path = parts[0].name_or_path
-    with pytest.raises(InputError, match="its checkpoint has changed since: model"):
+    with pytest.raises(InputError, match="it began with another model"):
         measure([other, parts[1]], reward=reward, out=out)
+
+
+def test_another_function_is_another_reward(parts, tmp_path):
+    """Of the same name; also one that cannot be compared."""
+    limit = 1
+    rewards = [
+        lambda text, prompt: len(text) > 1,
+        lambda text, prompt: len(text) > 2,
+        lambda text, prompt: len(text) > limit,
+    ]
+    found = measure(parts, reward=rewards[0], out=tmp_path)
+    for reward in rewards[1:]:
+        with pytest.raises(InputError, match=r"\(it began with another reward\)"):
+            measure(parts, reward=reward, out=tmp_path)
+    again = measure(parts, reward=lambda text, prompt: len(text) > 1, out=tmp_path)
+    assert again.mse.equals(found.mse)
+    limit = torch.ones(1)
+    with pytest.raises(InputError, match=r"cannot be told: it holds a Tensor, which"):
+        measure(parts, reward=rewards[2], out=tmp_path)
 
 
 def reward_of_parity(text, prompt):

@@ -11,7 +11,7 @@ BAD = {
     "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
     "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
-    "failing reward": ({"reward": "math:sqrt"}, "failed on prompt p"),
+    "foreign reward": ({"reward": "math:sqrt"}, "reward = math:sqrt: math is Python's"),
     "width": ({"interval": {"width": 0}}, "interval.width = 0"),
 }
 
@@ -22,7 +22,6 @@ def test_errors_are_the_run_s(case, command, write_probe, tmp_path, capsys):
     changes, message = BAD[case]
     words = [command, str(write_probe(**changes)), "--out", str(tmp_path / "out")]
     assert run_mse.main(words) == 2
-    # One's own reward fails at the first completion, after the bar that shows progress.
     *_, line = capsys.readouterr().err.strip().splitlines()
     assert message in line
     assert not list((tmp_path / "out").rglob("*.npz"))

@@ -1,16 +1,21 @@
 """Resume: what is measured is not measured again, unless it is spoilt."""
 
 import json
+import os
+import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.results import shard
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import read_arrays
-from mse_lab.run import resume
-from mse_lab.run.prepare import prepare
+from mse_lab.results.inventory import MANIFEST
+from mse_lab.results.records import Record
+from mse_lab.run import plan, resume
+from mse_lab.run.prepare import load, prepare
 
 
 def older(path):
@@ -24,50 +29,96 @@ def flip(path):
     path.write_bytes(content)
 
 
-SPOILT = {
-    "older version": older,
-    "cut off": lambda path: path.write_bytes(path.read_bytes()[:100]),
-    "empty": lambda path: path.write_bytes(b""),
-    "one byte": flip,
-}
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
 
 
-@pytest.mark.parametrize("case", SPOILT)
-def test_spoilt_shards_are_measured_again(case, write_probe, tmp_path, monkeypatch, capsys):
+def flip_rewards(path):
+    arrays = read_arrays(path)
+    write_arrays(path, arrays | {"rewards_N": 1 - arrays["rewards_N"]})
+
+
+def anothers(path):
+    shutil.copy(path.with_name("000001.npz"), path)
+
+
+SPOILT = [anothers, older, flip, pipe, flip_rewards]
+
+
+def test_spoilt_shards_are_measured_again(write_probe, tmp_path, monkeypatch, capsys):
+    """All five, each spoilt in another way."""
     path, out, whole = write_probe(), tmp_path / "out", tmp_path / "whole"
     assert run_mse.main(["run", str(path), "--out", str(whole)]) == 0
     expected = (whole / "small/mse.csv").read_bytes()
 
-    with monkeypatch.context() as patched:
-        patched.setattr(shard, "write_arrays", interrupted_after(2))
-        assert run_mse.main(["run", str(path), "--out", str(out)]) == 130
+    monkeypatch.setattr(plan, "ENOUGH", 5)
+    assert run_mse.main(["plan", str(path), "--out", str(out)]) == 0
     shards = sorted((out / "small/shards").glob("*.npz"))
-    assert len(shards) == 2
-    SPOILT[case](shards[0])
+    for spoil, shard in zip(SPOILT, shards, strict=True):
+        spoil(shard)
     capsys.readouterr()
     assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
-    assert "1 prompts are measured again" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "5 prompts are measured again" in said
+    assert ", ".join(shard.name for shard in shards) in said
     assert (out / "small/mse.csv").read_bytes() == expected
-
-
-def interrupted_after(count):
-    """A `write_arrays` that a Ctrl-C ends."""
-    written = []
-
-    def write(path, arrays, **options):
-        if len(written) == count:
-            raise KeyboardInterrupt
-        written.append(path)
-        write_arrays(path, arrays, **options)
-
-    return write
 
 
 def test_a_shard_that_another_machine_wrote_and_nobody_sees(probe, tmp_path, monkeypatch):
     monkeypatch.setattr(resume, "PATIENCE", 0.0)
-    run = prepare("small", probe, tmp_path / "out", tmp_path)
+    context = load(prepare("small", probe, tmp_path / "out", tmp_path))
     with pytest.raises(InputError, match=r"0+\.npz: is gone, or cannot be seen from here"):
-        resume.read_shards(run)
+        resume.read_shards(context)
+
+
+def test_a_shard_is_of_all_that_was_measured(probe, tmp_path):
+    """Of the probe, its prompts, the prompt, the checkpoint and the reward."""
+    context = load(prepare("small", probe, tmp_path / "out", tmp_path))
+    spec, subject = context.spec, context.subject
+    policy = replace(subject.policy, identity={"model": "another"})
+    others = [
+        replace(context, spec=replace(spec, probe=probe.model_copy(update={"seed": 1}))),
+        replace(context, spec=replace(spec, digest="of other prompts")),
+        replace(context, spec=replace(spec, code={"reward": "another"})),
+        replace(context, subject=replace(subject, policy=policy)),
+    ]
+    origins = {one.origin(0) for one in (context, *others)} | {context.origin(1)}
+    assert len(origins) == 6
+    assert load(prepare("small", probe, tmp_path / "out", tmp_path)).origin(0) in origins
+
+
+REWARD = "def reward(text, row):\n    row['answer'] = 0\n    return {}\n"
+
+
+@pytest.fixture
+def own_reward(tmp_path, monkeypatch):
+    """Return a function that writes a reward of one's own, as a new start finds it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+
+    def write(value):
+        (tmp_path / "theirs.py").write_text(REWARD.format(value))
+        sys.modules.pop("theirs", None)
+
+    yield write
+    sys.modules.pop("theirs", None)
+
+
+def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(plan, "ENOUGH", 1)
+    own_reward("len(text) % 2")
+    path, out = write_probe(reward="theirs:reward"), ("--out", tmp_path / "out")
+    assert run_mse.main(["plan", str(path), *map(str, out)]) == 0
+    own_reward("1 - len(text) % 2")
+    for command in ("plan", "run"):
+        said = refused(command, path, *out)
+        assert "another configuration (it began with another reward)" in said
+        assert "use run --fresh to start over" in said
+    for command in ("plan", "run"):
+        assert run_mse.main([command, str(path), *map(str, out), "--fresh"]) == 0
+    own_reward("0.5")
+    assert "it began with another reward" in refused("run", path, *out)
 
 
 def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp_path):
@@ -82,3 +133,53 @@ def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp
     told = json.loads((out / "small/advice.json").read_text())
     assert told["regime"]["prompts"] > 0
     assert not (out / "small/claims.md").exists()
+
+
+def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, monkeypatch):
+    path, out = write_probe(), tmp_path / "out"
+    words = ["run", str(path), "--out", str(out)]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Record, "write_manifest", stop)
+        assert run_mse.main(words) == 130
+    record = Record(out / "small")
+    assert record.is_complete()
+    assert not record.has(MANIFEST)
+    assert run_mse.main(["plan", *words[1:]]) == 0
+    assert record.has(MANIFEST)
+    assert not record.finished_prompts()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "report.html", "prompts.csv"])
+def test_a_file_of_somebody_else_s_is_left_alone(name, write_probe, tmp_path, refused):
+    path, own = write_probe(), tmp_path / "out/small" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    for words in (["run"], ["run", "--fresh"], ["plan"], ["plan", "--fresh"]):
+        said = refused(*words, path, "--out", tmp_path / "out")
+        assert f"{own}: is no run's, and a run would write over it; move it" in said
+    assert [one.name for one in own.parent.iterdir()] == [name]
+    assert own.read_text() == "mine"
+
+
+def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
+    """Also where they lie elsewhere, by a link."""
+    record, elsewhere = Record(tmp_path / "out"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    record.folder.mkdir()
+    record.path("shards").symlink_to(elsewhere)
+    context = load(prepare("small", probe, record.folder, tmp_path))
+    assert resume.take_folder(context, fresh=False) == [0, 1, 2, 3, 4]
+    resume.measure_and_keep(context, 0)
+    (elsewhere / "notes").write_text("mine")
+    assert resume.take_folder(context, fresh=False) == [1, 2, 3, 4]
+    assert resume.take_folder(context, fresh=True) == [0, 1, 2, 3, 4]
+    assert [one.name for one in elsewhere.iterdir()] == ["notes"]
+    record.shard(2).mkdir()
+    with pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"):
+        resume.take_folder(context, fresh=True)
+    with pytest.raises(InputError, match=r"000002\.npz: cannot be removed"):
+        resume.take_folder(context, fresh=False)

@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.probe.study import Arm, Evaluation, Training
 from mse_lab.results.study_files import StudyFiles
-from mse_lab.train.origin import origin_of
+from mse_lab.train.origin import origin_of, origins_of
 
 
 @pytest.fixture
@@ -44,6 +45,22 @@ def test_what_a_training_depends_on(origin, tmp_path):
     assert changed(before, origin()) == {"prompts", "held_out", "checkpoint.model"}
 
 
+def test_a_study_is_of_its_own_code(write_probe, checkpoint, tmp_path, monkeypatch):
+    """The reward, and the estimators that are trained with."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("scored", "weighted"):
+        (tmp_path / f"{name}.py").write_text("def own(one, two=None): return 1")
+    path = str(write_probe(reward="scored:own"))
+    training = Training(probe=path, estimator="weighted:own", steps=1)
+    arms = [Arm("main", training, Evaluation(steps=[1]))]
+    before = origins_of(arms, tmp_path)[path]
+    for name, part in (("scored", "reward.code"), ("weighted", "estimator weighted:own")):
+        (tmp_path / f"{name}.py").write_text("def own(one, two=None): return 2")
+        after = origins_of(arms, tmp_path)[path]
+        assert changed(before, after) == {part}
+        before = after
+
+
 def test_a_folder_is_of_the_probes_that_it_began_with(tmp_path):
     files = StudyFiles(tmp_path)
     files.claim({"a": {"seed": 0}})
@@ -57,5 +74,5 @@ def test_a_folder_is_of_the_probes_that_it_began_with(tmp_path):
     files.clear()
     files.claim({"a": {"seed": 5}})
     (tmp_path / "probes.json").write_text("[]")
-    with pytest.raises(InputError, match=r"probes\.json: is damaged"):
+    with pytest.raises(InputError, match=r"probes\.json: damaged"):
         files.claim({})

@@ -352,8 +352,19 @@ def test_a_changed_checkpoint_is_noticed(
     weights["model.norm.weight"][0] += 1
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     message = refused("run", path, "--out", out)
-    assert "its checkpoint has changed since: model" in message
+    assert "it began with another model" in message
     assert "--fresh" in message
+
+
+def test_two_probes_of_one_name_do_not_share_a_folder(write_probe, tmp_path, refused):
+    """The second would take the place of the first."""
+    first, other = write_probe(), tmp_path / "other/small.yaml"
+    other.parent.mkdir()
+    shutil.copy(first, other)
+    for command in ("run", "plan"):
+        message = refused(command, first, other, "--out", tmp_path / "out", "--fresh")
+        assert f"{first} and {other}: both results would lie in small" in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_fresh_drops_nothing_before_the_model_is_known_to_load(
