@@ -182,3 +182,17 @@ def test_the_committed_table_agrees_with_its_line():
     assert (worse == (table["share"] > 1 / 2)).all()
     assert (worse == (table["rho"] > table["line"])).all()
     np.testing.assert_allclose(table["best_baseline"] / table["value"], table["share"])
+
+
+def test_the_page_tells_the_pair_of_working_and_words_as_the_table_does():
+    table = pd.read_csv(ROOT / "results/dials/table.csv", dtype={"level": str})
+    page = " ".join((ROOT / "results/README.md").read_text("utf-8").split())
+    pair = table[(table["dial"] == dials.PAIR) & table["series"].str.contains("4 steps")]
+    ends = ["vanilla_to_oracle", "vanilla_to_oracle_low", "vanilla_to_oracle_high"]
+    for level, rows in pair.groupby("level"):
+        told = [
+            f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in rows[ends].values
+        ]
+        if level != "6":
+            told = [one.partition(" ")[0] for one in told]
+        assert " and ".join(told) in page, level
