@@ -24,8 +24,8 @@ from mse_lab.mse.measurement import (
     PromptMeasurement,
     Provenance,
 )
+from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate
-from mse_lab.policy.rival_laws import rival_ratios
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
@@ -156,7 +156,7 @@ def _rival_ratios(
     if subject.supplied is None:
         return np.zeros(0)
     tokens = subject.tokens[index]
-    ratios_R = rival_ratios(subject.policy, tokens, completions, recomputed_N)
+    ratios_R = log_likelihood_ratios(subject.policy, tokens, completions, recomputed_N)
     if not np.isfinite(ratios_R).all():
         raise InputError(
             f"prompt {subject.prompts[index].id}: {subject.supplied.path.name} has a "

@@ -163,14 +163,14 @@ class Supplied:
     Attributes:
         digest: The file's hash, to see on resuming whether it has changed.
         places: Where each prompt's completions stand, as many as its pools take.
-        strangers: Ids in the file that are not those of measured prompts.
+        unmatched_ids: Ids in the file that are not those of measured prompts.
     """
 
     path: Path
     digest: str
     form: Form
     places: Places
-    strangers: Sequence[str]
+    unmatched_ids: Sequence[str]
 
     def _lines(self, prompt_id: str, pool: str) -> Iterator[tuple[str, Line]]:
         with reading(self.path), self.path.open("rb") as file:
@@ -220,11 +220,11 @@ class Supplied:
                 "were drawn, and a text of fewer than sampling.max_new_tokens is taken to "
                 "have ended unless its line has truncated: true; better give tokens"
             )
-        if self.strangers:
-            some = one_line(", ".join(map(shorten, self.strangers[:3])))
+        if self.unmatched_ids:
+            some = one_line(", ".join(map(shorten, self.unmatched_ids[:3])))
             warnings.append(
-                f"{name} has completions of {len(self.strangers)} more prompts, "
-                f"which are not measured: {some}{', ...' if self.strangers[3:] else ''}"
+                f"{name} has completions of {len(self.unmatched_ids)} more prompts, "
+                f"which are not measured: {some}{', ...' if self.unmatched_ids[3:] else ''}"
             )
         return warnings
 
@@ -275,13 +275,13 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
         )
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
     places = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
-    strangers: dict[str, None] = {}
+    unmatched_ids: dict[str, None] = {}
     form = None
     for place, line, given in _read_index(path):
         form = given
         pools = places.get(str(line["prompt"]))
         if pools is None:
-            strangers[str(line["prompt"])] = None
+            unmatched_ids[str(line["prompt"])] = None
             continue
         next_pool = POOLS[len(pools["reference"]) == needed["reference"]]
         pool = str(line.get("pool", next_pool))
@@ -289,12 +289,13 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
             pools[pool].append(place)
     if form is None:
         raise InputError(f"completions = {probe.completions}: holds no line; draw some")
-    if strangers and not any(len(pools["reference"]) for pools in places.values()):
+    if unmatched_ids and not any(len(pools["reference"]) for pools in places.values()):
+        example = shown(next(iter(unmatched_ids)))
         raise InputError(
-            f"{path}: its prompts, such as {shown(next(iter(strangers)))}, are not those "
-            f"of the prompt set, such as {shown(prompts[0].id)}; give the prompt set's ids"
+            f"{path}: its prompts, such as {example}, are not those of the prompt set, "
+            f"such as {shown(prompts[0].id)}; give the ids of the prompt set"
         )
     _refuse_few(path, places, form, needed)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Supplied(path, digest, form, places, list(strangers))
+    return Supplied(path, digest, form, places, list(unmatched_ids))

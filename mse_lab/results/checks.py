@@ -5,7 +5,7 @@
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated.
 - `completions are the policy's`: of completions from elsewhere, no other law is likelier
-  than the policy to have drawn the tokens (`policy/rival_laws.py`).
+  than the policy to have drawn the tokens (`policy/alternative_samplers.py`).
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
   the same score, in every parameter.
 """
@@ -143,7 +143,7 @@ def check_rivals(log_ratios_PR: Floats) -> Check:
     `FALSE_ALARM` at most, by Markov.
 
     Args:
-        log_ratios_PR: `other_laws.rival_ratios` of each prompt.
+        log_ratios_PR: `alternative_samplers.log_likelihood_ratios` of each prompt.
     """
     totals_R = log_ratios_PR.sum(0)
     figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))

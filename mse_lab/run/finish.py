@@ -9,7 +9,7 @@ from mse_lab.arrays import Floats
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.mse.pools import Pools
-from mse_lab.policy.rival_laws import warn_of_rival
+from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     Check,
@@ -49,7 +49,7 @@ def _warn_of_supplied(subject: Subject, prompts: Sequence[PromptMeasurement]) ->
     if subject.supplied is None:
         return []
     ratios_PR = _rivals(prompts)
-    rival = [] if check_rivals(ratios_PR).ok else [warn_of_rival(ratios_PR)]
+    rival = [] if check_rivals(ratios_PR).ok else [describe_mismatch(ratios_PR)]
     return subject.supplied.warnings() + rival
 
 

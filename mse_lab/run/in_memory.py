@@ -9,7 +9,7 @@ from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.policy.lent_model import lend_policy
+from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
@@ -113,7 +113,7 @@ def measure_model(
     rows = take_prompts(prompts, probe.prompts.template, answered=isinstance(reward, str))
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
-    with lend_policy(probe, model, tokenizer) as policy:
+    with borrow_policy(probe, model, tokenizer) as policy:
         if folder is None:
             subject = make_subject(probe, policy, rows, function, estimators=estimators)
             return _measure_unwritten(name, subject, shown=shown)

@@ -82,7 +82,7 @@ def _unwrap(model: Any, location: InMemory) -> Any:
 
 
 @contextmanager
-def lend_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]:
+def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]:
     """Make a policy of a model inside the block; behind it the model is as it was.
 
     Args:

@@ -1,20 +1,20 @@
-"""Rival laws: has another law, and not the policy, drawn these completions?
+"""Alternative samplers: did the policy, or another sampler, draw these completions?
 
-Completions from elsewhere may have been drawn with the tail cut off, at another
-temperature, after another prompt, or twice. A rival law q that is built from the policy's
-own probabilities has the likelihood ratio
+Completions from elsewhere may have been drawn with a truncated tail, at another
+temperature, after another prompt, or twice. An alternative sampler q that is built from
+the policy's probabilities has the likelihood ratio
 
     L = prod_t q(y_t | y_<t) / pi(y_t | y_<t),    E[L] = 1 where pi draws the tokens,
 
-so that the mean of several rivals' L exceeds 1/alpha with probability alpha at most, by
-Markov: at any number of tokens, without a limit theorem. Rivals are tilted laws,
+so the mean L of several alternatives exceeds 1/alpha with probability at most alpha
+(Markov's inequality), for any number of tokens. Most alternatives are tilted laws,
 
     q(v) = pi(v) e^{s f(v)} / E_pi e^{s f},
 
-with f = log pi (another temperature), f = 1{pi(v) < p} (rare tokens left out, or too many
-of them) and f = 1{v ends the completion}; and copying, which draws from pi but repeats an
-earlier completion of the prompt with some probability. None is near to pi: rounding in a
-sampler's arithmetic is no evidence for any, however many the tokens.
+with f = log pi (another temperature), f = 1{pi(v) < p} (too few or too many rare tokens)
+or f = 1{v ends the completion}. The others draw from pi, but repeat an earlier completion
+of the prompt with some probability. All are far from pi on purpose: rounding errors in a
+sampler's arithmetic are not evidence for any of them.
 """
 
 import math
@@ -30,25 +30,27 @@ from mse_lab.policy.log_probabilities import own_tokens, sum_own_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 
-# Temperatures, relative to the policy's; probabilities below which tokens are rare; how
-# often these, or end tokens, are drawn, relative to the policy; shares of completions that
-# repeat earlier ones.
+# Temperatures relative to the policy's.
 TEMPERATURES = (0.5, 0.7, 0.9, 1.1, 1.4, 2.0)
+# Tokens of a smaller probability are rare.
 RARE = (1e-2, 1e-3, 1e-4)
+# How often rare tokens, or end tokens, are drawn relative to the policy.
 FACTORS = (0.25, 0.67, 1.5, 4.0)
+# Shares of completions that repeat an earlier one.
 REPEATS = (0.01, 0.3)
 
 _OFTEN = [f"{factor} times as often" for factor in FACTORS]
-RIVALS = (
+ALTERNATIVES = (
     *(f"{temperature} times the temperature" for temperature in TEMPERATURES),
     *(f"tokens of probability below {p:g}, {often}" for p in RARE for often in _OFTEN),
     *(f"end tokens {often}" for often in _OFTEN),
     *(f"{share:.0%} of the completions copied from earlier ones" for share in REPEATS),
 )
 
-# Tokens of a prompt that the tilted rivals are put to, each of which costs a part of a
-# forward pass; logits held at once.
-EXAMINED, LOGITS = 2**12, 2**24
+# Tokens per prompt for which the tilted laws are evaluated: they cost a forward pass.
+EXAMINED = 2**12
+# Logits in memory at once.
+LOGITS = 2**24
 
 
 def _temperatures(log_probs_NTV: Tensor, own_NT: Tensor) -> list[Tensor]:
@@ -82,11 +84,15 @@ def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]
 def copying(
     completions: Completions, log_probs_N: NDArray[np.float64], share: float
 ) -> float:
-    """Compute the log-ratio of a law that repeats an earlier completion now and then.
+    """Compute log L of a sampler that sometimes repeats an earlier completion.
 
-    Of completion i, with c_i the same among the i before it, the ratio is
-    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi. Their
-    log-probabilities under the policy are recomputed.
+    If c_i of the i completions before completion i are equal to it, its ratio is
+    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi.
+
+    Args:
+        completions: Completions of a prompt, in the order in which they were drawn.
+        log_probs_N: Their log-probabilities under the policy.
+        share: Probability of a repetition.
     """
     seen: Counter[bytes] = Counter()
     total = 0.0
@@ -103,7 +109,7 @@ def copying(
 
 
 def _choose(completions: Completions) -> Completions:
-    """Choose completions from all over the pools, the longest last."""
+    """Choose every k-th completion, about `EXAMINED` tokens in all; the longest last."""
     step = math.ceil(int(completions.lengths_N.sum()) / EXAMINED)
     chosen = completions[::step]
     return chosen[np.argsort(chosen.lengths_N, kind="stable")]
@@ -113,24 +119,31 @@ def _choose(completions: Completions) -> Completions:
 def _sum_tilted(
     policy: Policy, prefix: SharedPrefix, batch: Completions
 ) -> NDArray[np.float64]:
-    """Sum the tilted rivals' log-ratios over a batch of completions, (R,)."""
+    """Sum log L of the tilted laws over a batch of completions, (R,)."""
     tokens = own_tokens(policy, batch)
     log_probs = policy.log_probabilities(completion_logits(policy, prefix, tokens))
     ratios = tilted(log_probs, tokens.to(log_probs.device), policy.end_tokens)
     return sum_own_tokens(ratios.double(), batch).sum(-1).cpu().numpy()
 
 
-def rival_ratios(
+def log_likelihood_ratios(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
     log_probs_N: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Put a prompt's completions, of both pools, to every rival.
+    """Compute every alternative sampler's log-likelihood ratio to the policy.
+
+    The tilted laws are evaluated on about `EXAMINED` tokens, spread over the completions.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: Completions of both pools.
+        log_probs_N: Their recomputed log-probabilities under the policy.
 
     Returns:
-        log L (R,), in order of `RIVALS`; of the tilted ones for `EXAMINED` tokens or so,
-        spread over the completions. `log_probs_N` are recomputed, under the policy.
+        log L (R,), in the order of `ALTERNATIVES`.
     """
     chosen = _choose(completions)
     most = max(1, LOGITS // (int(chosen.lengths_N[-1]) * policy.vocabulary))
@@ -142,13 +155,13 @@ def rival_ratios(
     return np.concatenate([np.sum(sums, axis=0), copied])
 
 
-def warn_of_rival(log_ratios_PR: NDArray[np.float64]) -> str:
-    """Say which law is likelier than the policy to have drawn the completions of a run."""
+def describe_mismatch(log_ratios_PR: NDArray[np.float64]) -> str:
+    """Say which sampler explains the completions of a run better than the policy."""
     totals = log_ratios_PR.sum(0)
     best = int(np.argmax(totals))
     return (
-        "the completions are not the policy's: likelier, by a factor of "
-        f"e^{totals[best]:.4g}, is «{RIVALS[best]}»; draw them after the same prompt "
-        "tokens, each once, at sampling.temperature, with top-p 1 and without top-k, "
-        "min-p, penalties or stop strings"
+        f"the completions are not the policy's: «{ALTERNATIVES[best]}» is more likely by a "
+        f"factor of e^{totals[best]:.4g}; draw each completion once, after the same prompt "
+        "tokens, at sampling.temperature, with top-p 1 and without top-k, min-p, penalties "
+        "or stop strings"
     )

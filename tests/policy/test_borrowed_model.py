@@ -9,8 +9,8 @@ from torch import nn
 
 from models import random_model
 from mse_lab.errors import InputError
+from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.fingerprint import fingerprint_in_memory
-from mse_lab.policy.lent_model import lend_policy
 from mse_lab.probe.probe_files import parse_probe
 
 LEAST = {"model": {"path": "x"}, "prompts": {"source": "y"}}
@@ -59,11 +59,11 @@ def test_a_backward_hook_is_refused(model, probe, kind):
     handle = register(lambda *given: None)
     with (
         pytest.raises(InputError, match=r"has a backward hook, .*; remove it by"),
-        lend_policy(probe, model, Tokenizer()),
+        borrow_policy(probe, model, Tokenizer()),
     ):
         pass
     handle.remove()
-    with lend_policy(probe, model, Tokenizer()):
+    with borrow_policy(probe, model, Tokenizer()):
         pass
 
 
@@ -72,7 +72,7 @@ def test_a_model_comes_back_as_it_was(model, probe, fails):
     before, weights = state_of(model), copy.deepcopy(model.state_dict())
     gradient = model.model.norm.weight.grad
     caller = pytest.raises(ZeroDivisionError) if fails else torch.no_grad()
-    with caller, lend_policy(probe, model, Tokenizer()) as policy:
+    with caller, borrow_policy(probe, model, Tokenizer()) as policy:
         assert not any(module.training for module in model.modules())
         assert not any(one.requires_grad for one in model.parameters())
         with policy.differentiable():
@@ -85,16 +85,16 @@ def test_a_model_comes_back_as_it_was(model, probe, fails):
 
 
 def test_what_is_frozen_does_not_count(model, probe):
-    with lend_policy(probe, model, Tokenizer()) as policy:
+    with borrow_policy(probe, model, Tokenizer()) as policy:
         trained = set(policy.parameters)
     assert "model.embed_tokens.weight" not in trained
     assert len(trained) == len(list(model.parameters())) - 1
-    with lend_policy(probe, model.requires_grad_(False), Tokenizer()) as policy:
+    with borrow_policy(probe, model.requires_grad_(False), Tokenizer()) as policy:
         assert len(policy.parameters) == len(list(model.parameters()))
 
 
 def test_end_tokens_are_the_model_s_and_the_tokenizer_s(model, probe):
-    with lend_policy(probe, model, Tokenizer()) as policy:
+    with borrow_policy(probe, model, Tokenizer()) as policy:
         assert policy.end_tokens == (1, 2)
 
 
@@ -127,5 +127,5 @@ class Wrapper(nn.Module):
     ids=["wrapped", "encoder"],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(model, probe, make, message):
-    with pytest.raises(InputError, match=message), lend_policy(probe, make(model), None):
+    with pytest.raises(InputError, match=message), borrow_policy(probe, make(model), None):
         pass

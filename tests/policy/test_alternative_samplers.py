@@ -9,18 +9,18 @@ from scipy import stats
 
 from enumerated import enumerate_policy
 from models import random_policy
-from mse_lab.policy import rival_laws as rivals
+from mse_lab.policy import alternative_samplers as rivals
 from mse_lab.policy import sampling as drawing
+from mse_lab.policy.alternative_samplers import (
+    ALTERNATIVES,
+    REPEATS,
+    copying,
+    describe_mismatch,
+    log_likelihood_ratios,
+    tilted,
+)
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.rival_laws import (
-    REPEATS,
-    RIVALS,
-    copying,
-    rival_ratios,
-    tilted,
-    warn_of_rival,
-)
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import check_rivals
@@ -41,7 +41,7 @@ def draw_many(policy, prompt=PROMPT, count=COUNT, seed=0):
 
 def ratios_of(policy, drawn, prompt=PROMPT):
     log_probs_N = sequence_log_probs(policy, prompt, drawn).numpy()
-    return rival_ratios(policy, prompt, drawn, log_probs_N)
+    return log_likelihood_ratios(policy, prompt, drawn, log_probs_N)
 
 
 def holds(policy, drawn):
@@ -59,7 +59,7 @@ def test_every_ratio_is_one_on_average():
     """Over all completions of two tokens, weighted by their exact probabilities."""
     policy = random_policy(vocabulary=5, ends=(1,))
     exact = enumerate_policy(policy, PROMPT[:2], 5, 2, reward=lambda tokens: 0)
-    means = np.zeros(len(RIVALS))
+    means = np.zeros(len(ALTERNATIVES))
     for tokens, probability in zip(exact.completions, exact.probabilities, strict=True):
         ratios = ratios_of(policy, one_completion(tokens, 2), PROMPT[:2])
         means += probability * np.exp(ratios)
@@ -94,10 +94,10 @@ def test_a_tilt_by_hand():
     """Half the temperature squares probabilities: q = (9, 1)/10 of pi = (3, 1)/4."""
     log_probs = torch.tensor([[[0.75, 0.25]]], dtype=torch.float64).log()
     ratios = tilted(log_probs, torch.tensor([[0]]), (1,)).exp()
-    half = RIVALS.index("0.5 times the temperature")
+    half = ALTERNATIVES.index("0.5 times the temperature")
     np.testing.assert_allclose(ratios[half], 0.9 / 0.75)
     # End tokens four times as often: 3/(3 + 4) of token 0, over 3/4.
-    often = RIVALS.index("end tokens 4.0 times as often")
+    often = ALTERNATIVES.index("end tokens 4.0 times as often")
     np.testing.assert_allclose(ratios[often], (3 / 7) / (3 / 4))
 
 
@@ -113,7 +113,7 @@ def test_only_some_tokens_are_examined_but_all_copies(monkeypatch, policy):
     whole = ratios_of(policy, drawn)
     monkeypatch.setattr(rivals, "EXAMINED", 1000)
     some = ratios_of(policy, drawn)
-    tilts = len(RIVALS) - len(REPEATS)
+    tilts = len(ALTERNATIVES) - len(REPEATS)
     assert not np.allclose(some[:tilts], whole[:tilts])
     np.testing.assert_array_equal(some[tilts:], whole[tilts:])
 
@@ -195,8 +195,8 @@ def test_choosing_by_length_is_caught(policy):
 
 
 def test_the_warning_names_the_rival():
-    ratios_PR = np.zeros((2, len(RIVALS)))
+    ratios_PR = np.zeros((2, len(ALTERNATIVES)))
     ratios_PR[:, 2] = 20
-    words = warn_of_rival(ratios_PR)
-    assert RIVALS[2] in words
+    words = describe_mismatch(ratios_PR)
+    assert ALTERNATIVES[2] in words
     assert "e^40" in words
