@@ -28,8 +28,17 @@ def page(folder):
 
 
 README, PROBES, RESULTS = page(""), page("probes"), page("results")
+REFERENCE = page("mse_lab/results")
 ESTIMATORS_PAGE = page("mse_lab/estimators")
-PAGES = [README, PROBES, RESULTS, ESTIMATORS_PAGE, page("mse_lab"), page("tests")]
+PAGES = [
+    README,
+    PROBES,
+    RESULTS,
+    REFERENCE,
+    ESTIMATORS_PAGE,
+    page("mse_lab"),
+    page("tests"),
+]
 
 # A command as it is typed, at the beginning of an indented or fenced line.
 COMMAND = r"^(?:    )?(?:\$ )?(?:torchrun .* run_mse\.py|python run_mse\.py|mse-lab) (.*)"
@@ -169,7 +178,7 @@ def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
 
 def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
     """Its lines, on pools of somebody's in the working folder."""
-    lines = re.search(r"    import mse_lab, numpy as np\n(?:    .*\n)+", RESULTS)[0]
+    lines = re.search(r"    import mse_lab, numpy as np\n(?:    .*\n)+", REFERENCE)[0]
     pools = make_design(np.random.default_rng(0), prompts=6).draw(
         np.random.default_rng(1), 64, 2, 16
     )
