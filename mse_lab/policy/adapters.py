@@ -6,7 +6,6 @@ configuration says so, biases and whole modules. The model is used without PEFT'
 so that its parameters keep their names.
 """
 
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.hub import Location, locate
 from mse_lab.policy.loading import limited, loading
 from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.schema import FreshAdapter, Model
 from mse_lab.probe.streams import stream
 
@@ -121,12 +119,6 @@ def _attach_saved(model: Any, location: Location) -> Any:
     if (kind := settings.peft_type) != peft.PeftType.LORA:
         raise location.refuse(f"a {kind.value} adapter", "give a LoRA adapter")
     settings.inference_mode = False
-    names = [name for name, _ in model.named_modules()]
-    where = f"{location.key} = {location.name}: {SAVED}"
-    with loading(location, SAVED):
-        # Before PEFT searches by them: none may take for ever.
-        for pattern in _patterns(settings):
-            find_matching(pattern, names, where=where, match=re.fullmatch)
     with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
         wrapper = peft.PeftModel(model, settings)
         found = wrapper.load_adapter(folder, "default", is_trainable=True)
@@ -138,19 +130,6 @@ def _attach_saved(model: Any, location: Location) -> Any:
             "give a whole adapter of this base",
         )
     return wrapper.get_base_model()
-
-
-def _patterns(settings: Any) -> Iterator[str]:
-    """Yield an adapter's regular expressions as PEFT puts them to a whole name."""
-    whole = (settings.target_modules, settings.exclude_modules)
-    yield from (one for one in whole if isinstance(one, str))
-    for ranks in (settings.rank_pattern, settings.alpha_pattern):
-        yield from (rf"(.*\.)?({key})" for key in ranks)
-    for name in settings.modules_to_save or ():
-        yield rf"(|.*\.){name}(|\..*)"
-    layers = settings.layers_pattern or ()
-    for pattern in [layers] if isinstance(layers, str) else layers:
-        yield rf"(|.*?\.){pattern}\.\d+\..*"
 
 
 def _fetch(location: Location) -> str:

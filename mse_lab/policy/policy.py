@@ -6,6 +6,7 @@ temperature would make the sampled law another one than the differentiated law.
 """
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,6 @@ from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.hub import Location, locate
 from mse_lab.policy.loading import loading, unseen
-from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 
@@ -154,14 +154,15 @@ def select_parameters(
         return named
     chosen: set[str] = set()
     for pattern in patterns:
-        found = find_matching(pattern, named)
-        if not found:
+        matching = {name for name in named if re.search(pattern, name)}
+        if not matching:
             some = ", ".join(list(named)[:3])
-            whose = "" if trained is None else " of the adapter's"
+            of = "the model" if trained is None else "the adapter"
             raise InputError(
-                f"parameters: {shown(pattern)} matches none{whose}; names look like {some}"
+                f"parameters: {shown(pattern)} matches no parameter of {of}; names look "
+                f"like {some}"
             )
-        chosen |= found
+        chosen |= matching
     return {name: parameter for name, parameter in named.items() if name in chosen}
 
 
@@ -252,7 +253,7 @@ def encode_prompts(
     """
     texts = [prompt.text for prompt in prompts]
     if chat:
-        texts = render_chats(policy.tokenizer, [prompt.id for prompt in prompts], texts)
+        texts = render_chats(policy.tokenizer, prompts)
     name = str(policy.tokenizer.name_or_path)
     location = Location("model.path", name, name, None, online=False)
     with loading(location, "tokenizer.json"), unseen():

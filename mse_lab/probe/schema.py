@@ -5,6 +5,7 @@ value that cannot be used is refused in one line that names the key, the value a
 remedy, before a model is loaded. Sections, keys and defaults are those of the YAML.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -22,7 +23,6 @@ from pydantic import (
 )
 
 from mse_lab.errors import shown
-from mse_lab.probe.patterns import fault_of_pattern
 
 
 class Section(BaseModel):
@@ -249,8 +249,12 @@ class Probe(Section):
     @classmethod
     def _each_is_a_pattern(cls, patterns: str | list[str]) -> str | list[str]:
         for pattern in [] if isinstance(patterns, str) else patterns:
-            if fault := fault_of_pattern(pattern):
-                raise ValueError(f"{shown(pattern)} is no regular expression: {fault}")
+            try:
+                re.compile(pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise ValueError(
+                    f"{shown(pattern)} is not a regular expression: {error}"
+                ) from None
         return patterns
 
     @model_validator(mode="after")

@@ -13,7 +13,6 @@ from one_line import answer_or_one_line
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.memory import parse_bytes
 from mse_lab.policy.policy import pick_device
-from mse_lab.probe.patterns import find_matching
 from mse_lab.probe.plain_text import local_path, parse_yaml
 from mse_lab.probe.probe_files import dump_probe, flatten, load_probe, parse_probe
 from mse_lab.probe.prompts import load_prompts
@@ -31,7 +30,6 @@ KEYS = [
     "no.such",
     "list",
 ]
-NAMES = [f"model.layers.{layer}.self_attn.q_proj.weight" for layer in range(40)]
 
 # As text, for they are what YAML makes of it that matters.
 NASTY = [
@@ -66,8 +64,6 @@ def use(probe):
     answer_or_one_line(pick_device, probe.model.device)
     if probe.model.memory is not None:
         answer_or_one_line(parse_bytes, probe.model.memory)
-    for pattern in [] if probe.parameters == "all" else probe.parameters:
-        answer_or_one_line(find_matching, pattern, NAMES)
     # Folders and names of the Hub are another door.
     source = probe.prompts.source
     found = answer_or_one_line(local_path, source, ROOT)

@@ -15,7 +15,6 @@ import transformers
 from models import random_model
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
-from mse_lab.probe import patterns
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import score_block
@@ -263,7 +262,7 @@ def test_patterns_pick_among_the_adapters_parameters(bases):
     assert len(policy.parameters) == 14 + 3
     check = [name for name in policy.parameters if "lora_A" in name]
     assert all("layers.0.mlp" in name for name in check)
-    with pytest.raises(InputError, match=r"matches none of the adapter's; .*lora_A"):
+    with pytest.raises(InputError, match=r"matches no parameter of the adapter; .*lora_A"):
         load(bases["qwen2"], {"rank": 2}, parameters=["embed_tokens"])
 
 
@@ -387,30 +386,6 @@ def test_a_spoilt_adapter_is_refused_in_one_line(bases, tmp_path, capfd, name):
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
     assert "\n" not in str(refused.value)
     assert capfd.readouterr().err == ""
-
-
-ENDLESS = "(([a-z_0-9]+[.]?)+)+#"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"target_modules": ENDLESS},
-        {"exclude_modules": ENDLESS},
-        {"modules_to_save": [ENDLESS]},
-        {"layers_pattern": ENDLESS, "layers_to_transform": [0]},
-        {"rank_pattern": {ENDLESS: 2}},
-        {"alpha_pattern": {ENDLESS: 2}},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_an_endless_pattern_is_refused(bases, tmp_path, monkeypatch, settings):
-    monkeypatch.setattr(patterns, "SECONDS", 0.1)
-    save_adapter(bases["qwen2"], tmp_path)
-    change_settings(tmp_path, **settings)
-    expected = r"adapter_config.json: .* was searched for 0.1 seconds in vain"
-    with pytest.raises(InputError, match=rf"^model.adapter = {tmp_path}: {expected}"):
-        load(bases["qwen2"], tmp_path)
 
 
 def test_a_fresh_adapter_larger_than_its_base_is_refused(bases):

@@ -17,42 +17,33 @@ TEMPLATES = {
     "raises": ("{{ raise_exception('no user turn') }}", "fails on prompt p: no user turn"),
     "divides by zero": ("{{ 1 / 0 }}", "division by zero"),
     "recurses": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion depth"),
-    "towers": ("{{ 9 ** (9 ** (9 ** 9)) }}", "not done after 3 s of the processor"),
-    "long": ("{{ 'a' * 5000000 }}", "makes 5000000 characters"),
-    "no memory": ("{{ 'a' * 100000000000 }}", "MemoryError"),
+    "leaves the sandbox": ("{{ ''.__class__.__mro__ }}", "__class__.*unsafe"),
     "no text": (["x"], "fails on prompt p: "),
 }
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_chat_template_that_fails_is_refused(copy, monkeypatch, capfd, name):
-    """Nothing that it does hangs, or reaches this process."""
-    if name == "towers":
-        monkeypatch.setattr("mse_lab.policy.chat_template.SECONDS", 2.0)
+def test_a_chat_template_that_fails_is_refused(copy, name):
     policy = load(copy)
     policy.tokenizer.chat_template, expected = TEMPLATES[name]
     with pytest.raises(InputError, match=expected) as refused:
         encode_prompts(policy, [prompt("1")], chat=True, new_tokens=1)
     assert str(refused.value).startswith("prompts.chat = true: ")
     assert "\n" not in str(refused.value)
-    assert capfd.readouterr().err == ""
 
 
-def test_a_chat_is_what_transformers_makes_of_it(copy):
+def test_a_chat_is_what_the_template_makes_of_it(copy):
     policy = load(copy)
     policy.tokenizer.chat_template = (
         "{{ eos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
         "{% if add_generation_prompt %} 3{% endif %}"
     )
-    texts = ["1 2", "3", "2\n1"]
-    expected = [
-        policy.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-        for text in texts
+    end = policy.tokenizer.eos_token
+    prompts = [prompt("1 2"), prompt("3"), prompt("2\n1")]
+    assert render_chats(policy.tokenizer, prompts) == [
+        f"{end}1 2 3",
+        f"{end}3 3",
+        f"{end}2\n1 3",
     ]
-    assert render_chats(policy.tokenizer, ["a", "b", "c"], texts) == expected
-    found = encode_prompts(policy, [prompt("1 2")], chat=True, new_tokens=1)
-    assert found == [[0, 1, 2, 3]]
+    encoded = encode_prompts(policy, prompts[:1], chat=True, new_tokens=1)
+    assert encoded == [[0, 1, 2, 3]]

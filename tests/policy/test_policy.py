@@ -38,17 +38,10 @@ def test_no_parameter_requires_a_gradient(copy):
     assert not policy.model.training
 
 
-@pytest.mark.parametrize(
-    ("patterns", "message"),
-    [
-        (["mlp["], "no regular expression"),
-        (["mlp", "moe"], "'moe' matches none; names look like model.embed_tokens"),
-    ],
-    ids=["broken", "matches nothing"],
-)
-def test_a_pattern_that_cannot_be_used_is_refused(patterns, message):
+def test_a_pattern_that_matches_nothing_is_refused():
+    message = r"'moe' matches no parameter of the model; names look like model.embed_tokens"
     with pytest.raises(InputError, match=message):
-        select_parameters(random_policy().model, patterns)
+        select_parameters(random_policy().model, ["mlp", "moe"])
 
 
 def test_a_tied_parameter_stands_once():

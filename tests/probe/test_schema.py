@@ -62,3 +62,9 @@ def test_a_fresh_adapter_has_defaults():
 def test_rewards_need_a_file(write_probe):
     with pytest.raises(InputError, match="there is no file to read it from"):
         load_probe(write_probe(reward="supplied"))
+
+
+@pytest.mark.parametrize("pattern", ["[a", "a{99999999999}", "(?P<a>x)(?P<a>y)", "(" * 500])
+def test_a_parameter_pattern_that_is_not_a_regular_expression(write_probe, pattern):
+    with pytest.raises(InputError, match=r"parameters.* is not a regular expression: "):
+        load_probe(write_probe(parameters=[pattern]))

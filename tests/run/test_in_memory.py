@@ -220,7 +220,7 @@ def fails(text, prompt):
         ({"group_sizes": [3]}, "measure: pool.replicate = 8: must be a multiple"),
         ({"template": "plan"}, "prompts.template = plan: neither a template nor a file"),
         ({"estimators": ["grop"]}, "unknown grop; did you mean grpo"),
-        ({"parameters": ["none"]}, "'none' matches none"),
+        ({"parameters": ["none"]}, "'none' matches no parameter"),
         ({"chat": True}, "the tokenizer has no chat template"),
     ],
     # Not a function's own name, which is another one in every process.

@@ -236,8 +236,8 @@ BAD = {
     ),
     "bad reward module": ({"reward": "nowhere:f"}, "cannot import nowhere"),
     "unknown device": ({"model": {"path": "x", "device": "tpu"}}, "model.device = 'tpu'"),
-    "no parameter": ({"parameters": ["no_such"]}, "'no_such' matches none"),
-    "broken pattern": ({"parameters": ["("]}, "is no regular expression"),
+    "no parameter": ({"parameters": ["no_such"]}, "'no_such' matches no parameter"),
+    "broken pattern": ({"parameters": ["("]}, "is not a regular expression"),
     "temperature": ({"sampling": {"temperature": 0}}, "sampling.temperature = 0"),
     "missing prompts": ({"prompts": {"source": "none.jsonl"}}, "none.jsonl: no such file"),
     "long prompt": (
