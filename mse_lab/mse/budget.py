@@ -227,8 +227,9 @@ class Population:
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:
-        """Give one of the constants its interval."""
-        estimate = self.estimate_positive if name in POSITIVE else self.estimate
+        """Give one of the constants its interval; of c1 as `best_group_size` has it."""
+        positive = name in POSITIVE or (name == "between" and self.knows_between(level))
+        estimate = self.estimate_positive if positive else self.estimate
         return estimate(attrgetter(name), level)
 
     def knows_between(self, level: float) -> bool:

@@ -104,14 +104,25 @@ def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
 
 
 def test_a_constant_has_one_interval():
-    """Means of squares are positive by nature; the estimate of c1 may be below zero."""
-    population = make_population(7)
-    for name, low in (("pairs", 0), ("oracle", 0), ("between", -np.inf)):
+    """Means of squares are positive by nature: their intervals are so in the logarithm.
+
+    That of c1 is so where it is told from zero by more than the reference's noise explains.
+    """
+    known = make_population(7)
+    pools = known.pools
+    unknown = Population(
+        replace(pools, reference_product_P=1e-3 * pools.reference_product_P)
+    )
+    cases = (known, "pairs"), (known, "oracle"), (known, "between"), (unknown, "between")
+    for population, name in cases:
         value, below, above = population.constant(name, 0.95)
         assert value == pytest.approx(getattr(population.constants, name).item())
-        assert low < below < value < above
-        symmetric = above - value == pytest.approx(value - below)
-        assert symmetric == (name == "between")
+        assert below < value < above
+        if population is known:
+            assert below * above == pytest.approx(value**2)
+        else:
+            assert above - value == pytest.approx(value - below)
+            assert below < 0
 
 
 def test_the_fewer_of_two_numbers_of_prompts_counts():
