@@ -1,14 +1,16 @@
 """Assumption 2 for rewards 0 and 1: rho = E[||W||^2 | Z=1] / E[||W||^2 | Z=0] is 1.
 
-It is about every prompt. Were rho 1 on all n of them, intervals of coverage c would miss 1
-on Binomial(n, 1 - c) prompts; many more refuse the assumption. It holds where every
-interval lies within a factor of two of 1. What the paper's picture needs is far less: rho
-above (1-V)/(2-V), by `mse_lab.mse.regime`, never above 1/2.
+It is about every prompt, and there the same as no correlation between ||W||^2 and Z: so it
+is refused by the test of `assumption_2_uncorrelated`, over prompts, whose level does not
+rest on intervals of single prompts. Of those, which cover less where right completions are
+few and scores heavy-tailed, it is told how many miss 1. It holds where every interval lies
+within a factor of two of 1. What the paper's picture needs is far less: rho above
+(1-V)/(2-V), by `mse_lab.mse.regime`, never above 1/2.
 """
 
 import numpy as np
-from scipy import stats
 
+from mse_lab.answers.assumption_2_uncorrelated import measure_correlations
 from mse_lab.answers.judgement import decide
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
@@ -35,7 +37,7 @@ def _told_apart(run: MeasuredRun) -> tuple[Floats, Floats]:
 
 
 def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
-    """Judge rho = 1 by how many prompts' intervals miss it."""
+    """Judge rho = 1 by the correlations; tell how many prompts' intervals miss it."""
     case = RATIO.about(run)
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
@@ -46,7 +48,7 @@ def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
         why = f"No prompt has {FEWEST} right and {FEWEST} wrong completions."
         return case.undecided("no rho", why)
     missed, regime = int(((low > 1) | (high < 1)).sum()), run.regime
-    p_value = float(stats.binom.sf(missed - 1, low.size, 1 - run.level))
+    p_value = measure_correlations(run.pools).p_value
     near = bool(((low > 1 / 2) & (high < 2)).all())
     return [
         case.claim(

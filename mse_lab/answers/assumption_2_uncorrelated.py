@@ -9,6 +9,9 @@ half of a prompt's completions over the scale sd(||W||^2) sd(Z) in the other hal
                     also where prompts of opposite sign cancel in the mean.
 """
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from mse_lab.answers.judgement import decide, holm
@@ -16,6 +19,7 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement, describe
 from mse_lab.arrays import Floats
+from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = Statement(
@@ -69,27 +73,46 @@ def describe_baselines(run: MeasuredRun) -> str:
     return f"the best baseline b* is {best:.2f} and the value V {value:.2f}"
 
 
+class Correlations(NamedTuple):
+    """The mean over prompts, the mean square, and the p-value of no correlation at all.
+
+    That is Holm's of the two tests; unknown, and 1, where fewer than two prompts can tell.
+    """
+
+    prompts: int
+    mean: Statistic
+    square: Statistic
+    p_value: float
+
+
+def measure_correlations(pools: Pools) -> Correlations:
+    """Test whether ||W||^2 and Z are uncorrelated on every prompt."""
+    found = correlations(pools)
+    if len(found) < 2:
+        nothing = Statistic(math.nan, {}, {})
+        return Correlations(len(found), nothing, nothing, 1.0)
+    mean, square = (mean_of_prompts(one) for one in (found.mean(-1), found.prod(-1)))
+    p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
+    return Correlations(len(found), mean, square, p_value)
+
+
 def judge_correlation(run: MeasuredRun) -> Claim:
     """Judge Assumption 2 by the mean over prompts, and by the products of halves.
 
     It holds where the largest root mean square that is not ruled out is small.
     """
-    case, found = ASSUMPTION.about(run), correlations(run.pools)
-    if len(found) < 2:
+    case, found = ASSUMPTION.about(run), measure_correlations(run.pools)
+    if found.prompts < 2:
         why = "Fewer than two prompts have rewards and score norms that vary."
         return case.undecided("no correlation", why)[0]
-    mean, square = mean_of_prompts(found.mean(-1)), mean_of_prompts(found.prod(-1))
-    p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
-    estimate = mean.interval(run.level)
-    typical, largest = (
-        np.sqrt(max(one, 0.0)) for one in (square.value, square.interval(run.level).high)
-    )
+    estimate, square = (one.interval(run.level) for one in (found.mean, found.square))
+    typical, largest = (np.sqrt(max(one, 0.0)) for one in (square.value, square.high))
     beyond = BEYOND_ONE if max(abs(estimate.low), abs(estimate.high)) > 1 else ""
     return case.claim(
         f"mean correlation within prompts {describe(estimate)}{beyond}, root mean square "
-        f"{typical:.3g}, at most {largest:.3g}; {len(found)} prompts",
-        decide(p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
+        f"{typical:.3g}, at most {largest:.3g}; {found.prompts} prompts",
+        decide(found.p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
         f"{describe_baselines(run)}.",
         estimate,
-        p_value,
+        found.p_value,
     )

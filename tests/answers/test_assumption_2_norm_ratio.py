@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from benchmarks.random_prompts import SOURCES, population
 from claimed_runs import DESIGNS, LEVEL, draw, take
 from makers import make
 from mse_lab.answers.assumption_2_norm_ratio import judge_norm_ratio
+from mse_lab.answers.assumption_2_uncorrelated import measure_correlations
 from simulated import analysed
 
 SIZES = (4, 8)
@@ -40,6 +43,24 @@ def test_not_refused_where_they_do_not():
         refused += claim.verdict == "fails"
         assert claim.estimate.low < 1 < claim.estimate.high
     assert refused <= 1
+
+
+def test_the_level_does_not_rest_on_the_intervals_of_single_prompts():
+    """120 prompts, V 0.05 to 0.3, norms e^(0.8 N), 64 replicates: rho is 1 on all of them.
+
+    Of 40 runs at most 8 refuse it: false alarm 1e-4 at 5%. Counted as Binomial(n, 5%), the
+    prompts whose interval misses 1 would refuse it in most of them (negative control).
+    """
+    rng, refused, counted = np.random.default_rng(0), 0, 0
+    prompts = replace(SOURCES["the same, 64 replicates"], reference=16)
+    for _ in range(40):
+        run = analysed(prompts.draw(population("the same, 64 replicates"), rng)[1], SIZES)
+        refused += measure_correlations(run.pools).p_value < 0.05
+        ends = run.norm_ratios[np.isfinite(run.norm_ratios).all(-1), 1:]
+        missed = ((ends[:, 0] > 1) | (ends[:, 1] < 1)).sum()
+        counted += stats.binom.sf(missed - 1, len(ends), 0.05) < 0.05
+    assert refused <= 8
+    assert counted > 20
 
 
 def test_it_holds_where_all_intervals_are_narrow():

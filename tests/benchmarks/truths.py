@@ -1,0 +1,202 @@
+"""What every printed number of a run should have been, where prompts and laws are known.
+
+A run's prompts are drawn from a population of some thousand. Numbers of its fixed prompts
+(MSE, law, ratios, rho of a prompt) are held against those prompts' exact laws, numbers over
+random prompts (advice, regime) against the population's.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.alternatives import TRAINERS_DEFAULT
+from mse_lab.arrays import Floats
+from mse_lab.estimators import Estimator, find_estimator
+from mse_lab.mse.budget import Constants, Direction, efficiency, mse_times_budget
+from mse_lab.mse.decomposition import Between, Decomposition, aggregate
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.laws import find_law
+from mse_lab.mse.moments import Moments
+from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
+from simulated import Design
+
+TRL = find_estimator({name: TRAINERS_DEFAULT[name] for name in ("name", "eps")})
+
+
+@dataclass(frozen=True)
+class Told:
+    """A printed number: its name, its interval, and the truth; of one kind of number."""
+
+    kind: str
+    name: str
+    found: Estimate
+    truth: float
+
+    @property
+    def known(self) -> bool:
+        """Whether it is a number with an interval, and has a truth."""
+        return not np.isnan([*self.found, self.truth]).any()
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds the truth, up to rounding."""
+        room = 1e-9 * abs(self.truth)
+        return self.found.low - room <= self.truth <= self.found.high + room
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Exact figures of a design: of a run's own prompts, or of their population."""
+
+    design: Design
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Of each prompt."""
+        return self.design.moments()
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1."""
+        return bool(np.isin(self.design.reward_PC, (0, 1)).all())
+
+    def decomposed(self, estimator: Estimator, size: int) -> Decomposition:
+        """Take the aggregate's mean square over these prompts apart."""
+        gradient_PD, law = self.design.gradient_PD, self._law(estimator, size)
+        mse_P = law.second - (2 * law.slope - 1) * self.moments.gradient2
+        products = gradient_PD @ gradient_PD.T
+        between = Between(products, np.zeros_like(products))
+        return aggregate(mse_P, law.slope, self.moments.gradient2, between)
+
+    def _law(self, estimator: Estimator, size: int):
+        return find_law(estimator, size, binary=self.binary)(self.moments)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """c1 to c3 and their like over this population."""
+        moments, gradient_PD = self.moments, self.design.gradient_PD
+        mean = gradient_PD.mean(0)
+        value = moments.value.mean()
+        found = {
+            "between": ((gradient_PD - mean) ** 2).sum(-1).mean(),
+            "oracle": moments.trace_oracle.mean(),
+            "pairs": moments.zeta.mean(),
+            "vanilla": moments.constant_baseline(0.0).mean(),
+            "batch_mean": moments.constant_baseline(value).mean(),
+            "best_constant": moments.trace_best.mean(),
+            "gradient2": mean @ mean,
+        }
+        return Constants(**{name: np.array([one]) for name, one in found.items()})
+
+    def direction(self, estimator: Estimator, size: int) -> Direction:
+        """Where an estimator points over this population."""
+        law, gradient_PD = self._law(estimator, size), self.design.gradient_PD
+        mean_PD = law.slope[:, None] * gradient_PD
+        mean, norms2 = mean_PD.mean(0), (mean_PD**2).sum(-1)
+        within = (law.second - norms2).mean()
+        figures = (mean @ mean, mean @ gradient_PD.mean(0), norms2.mean() - mean @ mean)
+        return Direction(*map(np.asarray, (*figures, within)))
+
+    def cost(self, size: float, name: str = "grpo") -> float:
+        """N x MSE."""
+        return float(mse_times_budget(name, self.constants, size).item())
+
+    @cached_property
+    def place(self) -> Place:
+        """V and b* of this population."""
+        return aggregate_place(self.moments)
+
+    @property
+    def rho(self) -> float:
+        """Rho of this population."""
+        value, best = map(np.array, self.place)
+        return float(norm_ratio(best, value)) if self.binary else math.nan
+
+    @property
+    def above(self) -> float:
+        """The mean gain of the oracle on vanilla over that of vanilla on nothing."""
+        return float(oracle_gain(self.moments).mean() / self.constants.vanilla.item())
+
+    def alternative_cost(self, name: str, size: int, advice: Advice) -> float:
+        """Cost of another estimator over the recommended one; NaN where unknown."""
+        base = self.cost(advice.recommended)
+        if name in ("vanilla", "batch-mean", "best-constant"):
+            return self.cost(1, name) / base
+        estimator = TRL if name.startswith("grpo-std(eps=0.0001") else find_estimator(name)
+        if not self.binary or find_law(estimator, size, binary=True) is None:
+            return math.nan
+        at = self.direction(estimator, size)
+        share = efficiency(self.constants, at, size, np.array([base]), advice.budget)
+        return 1 / float(share.item()) if share > 0 else math.inf
+
+    @property
+    def prompts_rho(self) -> Floats:
+        """Rho of each prompt, (P,)."""
+        return norm_ratio(self.moments.best_baseline, self.moments.value)
+
+    def zero_variance(self, size: int) -> float:
+        """Share of zero-variance groups in this population, for rewards 0 and 1."""
+        value = self.moments.value
+        return float((value**size + (1 - value) ** size).mean())
+
+
+def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
+    """MSE, law, ratios to the oracle's and scale-free MSE of a run's prompts; their rho."""
+    exact = {
+        key: truth.decomposed(find_estimator(key.estimator), key.group_size)
+        for key in result.points
+    }
+    for row in result.mse.itertuples():
+        key = type(next(iter(result.points)))(row.estimator, row.group_size)
+        one, base = exact[key], exact[key._replace(estimator="oracle")]
+        at = f"{row.estimator} at {row.group_size}"
+        truths = {
+            "mse": one.mse,
+            "law": one.mse,
+            "ratio": one.mse / base.mse,
+            "scale_free_mse": one.scale_free_mse,
+            "scale_free_ratio": one.scale_free_mse / base.scale_free_mse,
+        }
+        for kind, number in truths.items():
+            ends = (getattr(row, f"{kind}{end}", math.nan) for end in ("", "_low", "_high"))
+            found = Estimate(*map(float, ends))
+            same = kind.endswith("ratio") and row.estimator == "oracle"
+            if not same:
+                yield Told(kind, at, found, float(number))
+    for row, true in zip(result.norm_ratios, truth.prompts_rho, strict=True):
+        yield Told("rho of a prompt", "", Estimate(*row), float(true))
+
+
+def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
+    """Everything that `advise` prints with an interval."""
+    best, constants = advice.recommended, truth.constants
+    for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs")):
+        yield Told(letter, name, getattr(advice, name), getattr(constants, name).item())
+    for name in ("vanilla", "batch_mean", "best_constant"):
+        told = getattr(advice, name)
+        yield Told("constant baselines", name, told, getattr(constants, name).item())
+    gradient2 = constants.gradient2.item()
+    yield Told("||g||^2", "", advice.gradient2, gradient2)
+    yield Told("noise scale", "", advice.noise_scale, truth.cost(best) / gradient2)
+    size = 1 + math.sqrt(constants.pairs.item() / constants.between.item())
+    yield Told("G*", "", advice.best, size)
+    gain = constants.vanilla.item() - constants.oracle.item()
+    beats = math.floor(1 + constants.pairs.item() / gain) + 1 if gain > 0 else math.inf
+    yield Told("beats vanilla from", "", advice.beats_vanilla_from, beats)
+    for row in advice.rows:
+        at, cost = f"at {row.group_size}", truth.cost(row.group_size)
+        yield Told("MSE at a budget", at, row.mse, cost / advice.budget)
+        if row.group_size != best:
+            yield Told("cost of a size", at, row.cost, cost / truth.cost(best))
+        if row.silent_share and truth.binary:
+            share = truth.zero_variance(row.group_size)
+            yield Told("zero-variance groups", at, row.silent_share, share)
+    for one in advice.alternatives:
+        true = truth.alternative_cost(one.estimator, one.group_size, advice)
+        yield Told("cost of an alternative", one.estimator, one.cost, true)
+    yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
+    yield Told("rho of the run", "", advice.regime.rho, truth.rho)
