@@ -7,7 +7,8 @@ By `mse_lab.mse.regime`, for prompts drawn at random and letters as there: at th
 
 and the oracle has the smaller MSE than vanilla where q > 1/2, so b* > V/2. For rewards 0
 and 1 that is rho = odds(b*) / odds(V) > (1-V)/(2-V). rho grows with q, so its interval, at
-the place's V, misses the line exactly where that of b* misses V/2.
+the place's V, misses the line exactly where that of q misses 1/2. The interval of b* is
+that of q V, with the noise of V besides.
 """
 
 import math
@@ -17,7 +18,8 @@ import numpy as np
 
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.arrays import Floats
-from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.budget import count_carriers
+from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
 
@@ -29,7 +31,7 @@ class Regime(NamedTuple):
     """Where a run and its prompts are, intervals over prompts.
 
     Attributes:
-        side: Of the aggregate: undecided where the interval of b* holds V/2.
+        side: Of the aggregate: undecided where the interval of q holds 1/2.
         binary: Whether rewards are 0 and 1; else nothing is known of rho.
         value: V of the aggregate's place.
         best_baseline: b* there.
@@ -53,18 +55,33 @@ class Regime(NamedTuple):
     prompts: int
 
 
-def _side(best: Estimate, middle: float) -> Side:
-    if best.low > middle:
+def _side(share: Estimate) -> Side:
+    if share.low > 1 / 2:
         return "above"
-    return "below" if best.high < middle else "undecided"
+    return "below" if share.high < 1 / 2 else "undecided"
 
 
-def _best_baseline(moments: Moments, value: float, level: float, most: float) -> Estimate:
-    """b* = q V at the place's V; unknown where no prompt has a value and a score."""
-    squares = (moments.value**2 - moments.value_variance) * moments.norm2
-    share = mean_of_prompts(moments.value * moments.reward_norm2) / mean_of_prompts(squares)
-    found = share.interval(level, positive=True, most_degrees=most)
-    return Estimate(*(value * end for end in found))
+def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
+    """Estimate q = b*/V at the place's V; unknown where no prompt has a value and a score."""
+    share = mean_of_prompts(moments.value * moments.reward_norm2) / mean_of_prompts(
+        squares_P
+    )
+    # Few prompts may carry what decides between q and 1/2.
+    carriers = count_carriers(oracle_gain(moments))
+    return share.interval(level, positive=True, most_degrees=min(most, carriers))
+
+
+def _best_baseline(
+    squares_P: Floats, moments: Moments, level: float, most: float
+) -> Estimate:
+    """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
+    parts = (moments.value * moments.reward_norm2, squares_P, moments.norm2)
+    weighted, squares, norm2 = map(mean_of_prompts, parts)
+    if not (weighted.is_positive and squares.is_positive):
+        return UNKNOWN
+    log = weighted.log() - (squares.log() + norm2.log()) * 0.5
+    found = log.interval(level, most_degrees=most)
+    return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in found))
 
 
 def _rho(baseline: Floats | float, value: float) -> list[float]:
@@ -85,14 +102,15 @@ def find_regime(
         most: Degrees of freedom that are had at most, as `Population.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
-    best = _best_baseline(moments, value, level, most)
+    squares_P = (moments.value**2 - moments.value_variance) * moments.norm2
+    share = _share(squares_P, moments, level, most)
     known = rho_P[np.isfinite(rho_P)]
     return Regime(
-        side=_side(best, value / 2),
+        side=_side(share),
         binary=binary,
         value=value,
-        best_baseline=best,
-        rho=Estimate(*_rho(np.array(best), value)) if binary else UNKNOWN,
+        best_baseline=_best_baseline(squares_P, moments, level, most),
+        rho=Estimate(*_rho(np.array(share) * value, value)) if binary else UNKNOWN,
         line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
         median_rho=float(np.median(known)) if known.size else math.nan,
         prompts_with_rho=int(known.size),

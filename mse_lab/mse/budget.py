@@ -102,6 +102,18 @@ Figure = Callable[..., Floats]
 POSITIVE = ("oracle", "pairs", "vanilla", "batch_mean", "best_constant")
 
 
+def count_carriers(parts_P: Floats) -> float:
+    """Count the prompts that carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
+
+    >>> count_carriers(np.array([2.0, 1.0, -1.0, 0.0]))  # 16 / 6, of 4
+    2.6666666666666665
+    """
+    if not parts_P.any():
+        return 1.0
+    shares = abs(parts_P) / abs(parts_P).max()
+    return max(1.0, float(shares.sum() ** 2 / (shares**2).sum()))
+
+
 def means(values_P: Floats) -> Floats:
     """Mean over all prompts, then over all but each, (1 + P,)."""
     total, count = values_P.sum(), len(values_P)
@@ -174,16 +186,14 @@ class Population:
 
     @cached_property
     def effective_prompts(self) -> float:
-        """How many prompts carry c1 and c3: (sum w)^2 / sum w^2 (Kish), the smaller one.
+        """How many prompts carry c1 and c3, the smaller one.
 
         As degrees of freedom they cap those of every interval over prompts: the spread of
         a few prompts, one of which is far larger, cannot tell how large the next may be.
         """
         moments = pool_moments(self.pools)
-        carried = (abs(moments.gradient2), abs(moments.zeta))
-        shares = (one / one.max() for one in carried if one.any())
-        counts = (one.sum() ** 2 / (one**2).sum() for one in shares)
-        return max(1.0, float(min(counts, default=1.0)))
+        carried = (moments.gradient2, moments.zeta)
+        return min((count_carriers(one) for one in carried if one.any()), default=1.0)
 
     def directions(self, slope_P: Floats, within_P: Floats) -> Directions:
         """Estimate where an estimator points, by its slope and noise on each prompt."""

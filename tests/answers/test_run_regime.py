@@ -19,7 +19,7 @@ from mse_lab.answers.run_regime import _side, find_regime
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.regime import crossing_size, norm_ratio, oracle_gain
+from mse_lab.mse.regime import aggregate_place, crossing_size, norm_ratio, oracle_gain
 from mse_lab.report.phase_diagram import as_dots
 from simulated import Design, analysed, make_design
 
@@ -125,18 +125,18 @@ def test_rewards_that_are_not_0_and_1_have_b_and_no_rho():
 def test_the_interval_covers_over_random_prompts():
     """Nominal 90%, 300 samples of 40 prompts, exact moments: within 85 and 95%.
 
-    A standard error is 1.7%; false alarm 4e-3 were coverage 90%.
+    A standard error is 1.7%; false alarm 4e-3 were coverage 90%. Without the noise of the
+    place's V the interval of b* covers in 71%.
     """
     rng = np.random.default_rng(8)
     design, hits = make_design(rng, 2000), 0
     moments = design.moments()
-    share = (moments.value @ moments.reward_norm2) / (moments.value**2 @ moments.norm2)
+    truth = aggregate_place(moments).best_baseline
     for _ in range(300):
         index = rng.integers(0, 2000, 40)
         some = Design(*(part[index] for part in vars(design).values())).moments()
         found = find_regime(some, np.full(40, np.nan), True, 0.9)
-        low, high = (end / found.value for end in found.best_baseline[1:])
-        hits += low <= share <= high
+        hits += found.best_baseline.low <= truth <= found.best_baseline.high
     assert 0.85 < hits / 300 < 0.95
 
 
@@ -150,8 +150,9 @@ def test_nothing_that_is_ever_right_has_no_place():
 def test_the_line_is_that_of_the_aggregate_s_value():
     found = measured("one wrong answer").regime
     assert found.line == pytest.approx((1 - found.value) / (2 - found.value))
-    ends = norm_ratio(np.array(found.best_baseline), np.full(3, found.value))
-    np.testing.assert_allclose(found.rho, ends)
+    [rho] = norm_ratio(np.array([found.best_baseline.value]), np.array([found.value]))
+    assert found.rho.value == pytest.approx(rho)
+    assert found.line < found.rho.low < rho < found.rho.high
 
 
 def test_the_median_is_over_the_prompts_that_have_rho():
