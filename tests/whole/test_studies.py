@@ -139,8 +139,11 @@ def test_the_first_page_tells_the_last_step_on_both_sets_of_prompts(verdict):
         means_of(row_of(verdict, arm, prompts="held-out"))
         for arm in ("small-step", "eta-0.06")
     )
-    assert f"a tenth of it has {small[4]:.2f} at G = 4 and {small[64]:.2f} at 64" in first
-    assert f"twice it {large[4]:.2f} and {large[64]:.2f}" in first
+    assert (
+        f"a tenth of the step J is {small[4]:.2f} at G = 4 and {small[64]:.2f} at 64"
+        in first
+    )
+    assert f"twice the step {large[4]:.2f} and {large[64]:.2f}" in first
 
 
 def test_what_was_known_before_training_is_told(page):
@@ -157,10 +160,10 @@ def test_what_was_known_before_training_is_told(page):
     for one in predictions.values():
         assert "{:.2f} ({:.2f} to {:.2f})".format(*one.interval(0.95)) in page
     last = predictions[100].interval(0.95)
-    assert "predicted G* = {:.1f} ({:.1f} to {:.1f})".format(*last) in first
+    assert "pilot trainings predict {:.1f} ({:.1f} to {:.1f})".format(*last) in first
     advice = json.loads((ROOT / "results/tiny/base/advice.json").read_text())["best"]
     assert "{value:.2f} ({low:.2f} to {high:.2f})".format(**advice) in page
-    assert f"`advise` without training {advice['value']:.1f};" in first
+    assert f"`advise` gives G* = {advice['value']:.1f} for the checkpoint" in first
     sizes = Curve(np.array([2.0, 4, 8, 16, 32, 64]), np.ones((1, 6)))
     for best in (advice["value"], *(one.best for one in predictions.values())):
         assert sizes.sizes[sizes.nearest(best)] == 4
