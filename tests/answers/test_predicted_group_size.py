@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mse_lab.answers.predicted_group_size import (
+    Predicted,
     predict,
     predict_at,
     restore_predictions,
@@ -70,3 +72,9 @@ def test_it_is_read_back_as_it_was_written():
 def test_no_prediction_without_a_spread_of_prompts():
     with pytest.raises(InputError, match=r"c1 = .* raise prediction.reference"):
         predict(pilots(between=-1))
+
+
+def test_the_interval_is_students_in_the_logarithm():
+    found = Predicted(100, math.log(4.0), 0.1, 7, (1.0, 10.0, 16.0)).interval(0.95)
+    factor = math.exp(0.1 * stats.t.ppf(0.975, 7))
+    assert found == pytest.approx((5, 1 + 4 / factor, 1 + 4 * factor))
