@@ -135,9 +135,9 @@ def _law_directions(
     for size in sizes:
         law = run.curves.find_law(estimator, size)
         if law is not None and size >= estimator.smallest_group:
-            second, slope = law(run.moments)
-            within = second - slope**2 * run.moments.gradient2
-            found[size] = run.population.directions(slope, within)
+            at = law(run.moments)
+            within = at.second - at.slope**2 * run.moments.gradient2
+            found[size] = run.population.directions(at.slope, within)
     return found
 
 

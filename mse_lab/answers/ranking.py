@@ -30,6 +30,8 @@ MIDDLE = 16
 
 ORACLE = "oracle"
 
+SMALL_REFERENCE = "its mean is known without bias from completions in pool.reference of"
+
 
 class Ranked(NamedTuple):
     """An estimator with figures for the aggregate, least scale-free MSE first.
@@ -169,7 +171,9 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
     for estimator in estimators:
         key = Key(estimator.name, size)
         measured, law = points[key]
-        if curve := measured or law:
+        if not run.curves.knows_mean(estimator, size):
+            left_out.append(f"{key.estimator}: {SMALL_REFERENCE} {size + 3} or more")
+        elif curve := measured or law:
             curves.append((estimator, curve))
         elif errors[key].size:
             without.append(estimator)

@@ -62,7 +62,7 @@ def _side(share: Estimate) -> Side:
 
 
 def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
-    """Estimate q = b*/V at the place's V; unknown where no prompt has a value and a score."""
+    """Estimate q; unknown where no prompt has a value and a score."""
     share = mean_of_prompts(moments.value * moments.reward_norm2) / mean_of_prompts(
         squares_P
     )

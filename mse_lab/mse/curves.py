@@ -68,8 +68,9 @@ class Curve:
 class Point(NamedTuple):
     """One estimator at one group size, by its replicates and by its exact law.
 
-    Measured it is None where there are no replicates, or the aggregate's bias has no cheap
-    form: of a biased estimator whose weights depend on lengths, norms or other prompts.
+    Measured it is None where there are no replicates, or the aggregate's bias is not known:
+    of a biased estimator whose weights depend on lengths, norms or other prompts, or whose
+    slope is no polynomial that a reference of so few completions gives without bias.
     """
 
     measured: Curve | None
@@ -100,15 +101,20 @@ def disagreement(measured: Curve, law: Curve) -> float:
 def _without_bias(estimate: Floats, draws: Floats) -> Floats:
     """Take off what noise adds on average to a function that is not linear in it.
 
-    Draws about an estimate are on average off from it as it is from the truth: laws that
-    are no polynomial in V were 3 to 6% too high with a reference of 64.
+    Draws about an estimate are on average off from it as it is from the truth. To first
+    order, for laws at group sizes beyond what the reference gives without bias.
     """
     return np.asarray(2 * estimate - draws.mean(0))
 
 
 def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
     """E||g_hat - g||^2 of each prompt, (..., P)."""
-    return law.second - (2 * law.slope - 1) * moments.gradient2
+    return law.second - (2 * law.own_slope - 1) * moments.gradient2
+
+
+def _only_mse(mse: Floats) -> Decomposition:
+    """Leave the MSE where nothing else is known well enough."""
+    return Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,8 @@ class _Inputs:
     def aggregate(self, law: Callable[[Moments], Law]) -> Decomposition:
         found = law(self.moments)
         mse = _mse_of_prompts(found, self.moments)
-        return aggregate(mse, found.slope, self.moments.gradient2, self.between)
+        gradient2 = self.moments.gradient2
+        return aggregate(mse, found.slope, gradient2, self.between, found.own_slope)
 
 
 @dataclass(frozen=True)
@@ -169,15 +176,20 @@ class Curves:
         """Find the estimator's exact law, if it has one for these rewards."""
         return find_law(estimator, size, binary=self.binary)
 
+    def knows_mean(self, estimator: Estimator, size: int) -> bool:
+        """Whether the reference is large enough for the bias of its law, if it has one."""
+        law = self.find_law(estimator, size)
+        return not isinstance(law, BinaryLaw) or law.knows_mean(self.moments)
+
     def by_law(self, estimator: Estimator, size: int) -> Curve | None:
         """Evaluate the aggregate's law; None where the estimator has none."""
         law = self.find_law(estimator, size)
         if law is None:
             return None
         point, noise = (one.aggregate(law) for one in (self._estimate, self._drawn))
-        if isinstance(law, BinaryLaw):
+        if not self.knows_mean(estimator, size):
             by_rewards = self._by_rewards.aggregate(law)
-            point = point._replace(mse=_without_bias(point.mse, by_rewards.mse))
+            point = _only_mse(_without_bias(point.mse, by_rewards.mse))
 
         def errors_PN() -> Floats:
             return law(self._completion_moments).second.T
@@ -190,7 +202,7 @@ class Curves:
         if law is None:
             return np.full(self.pools.prompts, np.nan)
         mse_P = _mse_of_prompts(law(self.moments), self.moments)
-        if not isinstance(law, BinaryLaw):
+        if self.knows_mean(estimator, size):
             return mse_P
         moments = self._by_rewards.moments
         return _without_bias(mse_P, _mse_of_prompts(law(moments), moments))
@@ -207,12 +219,13 @@ class Curves:
         fixed = replace(drawn, value=self.moments.value)
         return law(drawn).second - law(fixed).second
 
-    def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Floats] | None:
-        """Find <E g_hat, g> / ||g||^2 of the prompts by their moments; None if unknown."""
+    def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
+        """Find the law whose slopes the prompts have; None where they are not known."""
         if estimator.unbiased:
-            return lambda moments: np.ones(self.pools.prompts)
+            ones = np.ones(self.pools.prompts)
+            return lambda moments: Law(np.nan * ones, ones, ones)
         law = self.find_law(estimator, size)
-        return None if law is None else lambda moments: law(moments).slope
+        return law if self.knows_mean(estimator, size) else None
 
     def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
         """Aggregate the replicates' errors; None as in `Point`."""
@@ -220,15 +233,18 @@ class Curves:
         if slopes is None or not errors_PR.size:
             return None
         drawn, estimate = self._drawn, self._estimate
-        slope, drawn_slope = slopes(estimate.moments), slopes(drawn.moments)
+        law, drawn_law = slopes(estimate.moments), slopes(drawn.moments)
         means_P, gradient2 = errors_PR.mean(-1), estimate.moments.gradient2
         gradient_shift_BP = drawn.moments.gradient2 - gradient2
-        shift_BP = (
-            drawn_slope * self.noise.error_shift_BP + (1 - drawn_slope) * gradient_shift_BP
-        ) + self._value_shift(estimator, size)
-        point = aggregate(means_P, slope, gradient2, estimate.between)
-        noise = aggregate(
-            means_P + shift_BP, drawn_slope, drawn.moments.gradient2, drawn.between
+        own = drawn_law.own_slope
+        shift_BP = own * self.noise.error_shift_BP + (1 - own) * gradient_shift_BP
+        shift_BP = shift_BP + self._value_shift(estimator, size)
+        point, noise = (
+            aggregate(mse_P, found.slope, inputs.moments.gradient2, inputs.between, own_P)
+            for mse_P, found, inputs, own_P in (
+                (means_P, law, estimate, law.own_slope),
+                (means_P + shift_BP, drawn_law, drawn, own),
+            )
         )
         return Curve(point, noise, self.run, lambda: errors_PR, self.noise.degrees)
 
@@ -238,7 +254,7 @@ class Curves:
         """Take a prompt's own mean square apart, (P,); by slopes where these are known."""
         norm2 = self.moments.gradient2
         if slopes := self.slopes(estimator, size):
-            slope = slopes(self.moments)
+            slope = slopes(self.moments).own_slope
             mean_norm2, inner = slope**2 * norm2, slope * norm2
         else:
             mean_norm2, inner = measure_mean(self.pools, estimator, size)

@@ -102,7 +102,11 @@ class Between:
 
 
 def aggregate(
-    mse_P: Floats, slope_P: Floats, gradient2_P: Floats, between: Between
+    mse_P: Floats,
+    slope_P: Floats,
+    gradient2_P: Floats,
+    between: Between,
+    own_slope_P: Floats | None = None,
 ) -> Decomposition:
     """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
 
@@ -111,11 +115,13 @@ def aggregate(
 
     Args:
         mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
-        slope_P: slope(x), (..., P).
+        slope_P: slope(x), (..., P), as it is multiplied with rbar.
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
+        own_slope_P: slope(x) as it is multiplied with ||g(x)||^2, where V is an estimate.
     """
     count = gradient2_P.shape[-1] ** 2
+    own_slope_P = slope_P if own_slope_P is None else own_slope_P
     with_itself = with_one = whole = between.whole
     if not (slope_P == 1).all():
         with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
@@ -123,7 +129,7 @@ def aggregate(
     cross = whole - 2 * with_one + with_itself
     return decompose(
         mse=np.asarray((mse_P.sum(-1) + cross) / count),
-        mean_norm2=((slope_P**2 * gradient2_P).sum(-1) + with_itself) / count,
-        inner=((slope_P * gradient2_P).sum(-1) + with_one) / count,
+        mean_norm2=((own_slope_P**2 * gradient2_P).sum(-1) + with_itself) / count,
+        inner=((own_slope_P * gradient2_P).sum(-1) + with_one) / count,
         norm2=(gradient2_P.sum(-1) + whole) / count,
     )

@@ -22,11 +22,19 @@ ones, and q1(c), q0(c) of their squares,
 Each division by p or 1-p cancels against the binomial probability, e.g.
 P(c)/p = (G/c) P(c-1 of G-1), so that p = 0 and p = 1 need no limit. Sums, not single
 weights, allow estimators that treat equal rewards unequally, such as the median.
+
+These are polynomials in p. Where p is the mean of N completions, of which k are right, a
+polynomial at k/N is biased, the more the rarer right completions are. Without bias is its
+mean over groups drawn from the N without replacement: hypergeometric chances in the place
+of the binomial ones, which needs as many completions as the polynomial's degree. What is
+multiplied by a reference of the same completions, which itself is a polynomial in k times
+the difference of the mean scores, takes them from what that leaves: <r_A, r_B>, which has
+p^2 (1-p)^2, two right and two wrong ones; rbar, which has p (1-p), one of each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +44,9 @@ from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.moments import Moments
+
+# Completions up to which coefficients are tabulated for all counts of right ones.
+MOST_COUNTS = 2048
 
 # The MSE, by moments and G, of those that are unbiased whatever the rewards.
 LAWS: dict[str, Callable[[Moments, int], Floats]] = {
@@ -51,11 +62,13 @@ class Law(NamedTuple):
 
     Attributes:
         second: E||g_hat||^2.
-        slope: <E g_hat, g> / ||g||^2; 1 for an unbiased estimator.
+        slope: <E g_hat, g> / ||g||^2, without bias times rbar; 1 for an unbiased estimator.
+        own_slope: The same, without bias times <r_A, r_B>, so for a prompt by itself.
     """
 
     second: Floats
     slope: Floats
+    own_slope: Floats
 
 
 class _Sums(NamedTuple):
@@ -68,12 +81,13 @@ class _Sums(NamedTuple):
 
 
 class _Coefficients(NamedTuple):
-    """E||g_hat||^2 = right B + wrong (S - B) + gradient gamma, and the slope."""
+    """E||g_hat||^2 = right B + wrong (S - B) + gradient gamma, and the slopes."""
 
     right: Floats
     wrong: Floats
     gradient: Floats
     slope: Floats
+    own_slope: Floats
 
 
 @lru_cache(maxsize=1024)
@@ -92,28 +106,53 @@ def _weight_sums(estimator: Estimator, size: int) -> _Sums:
     return _Sums(right.sum(-1), wrong.sum(-1), (right**2).sum(-1), (wrong**2).sum(-1))
 
 
-@lru_cache(maxsize=4)
-def _binomial(values: tuple[float, ...], trials: int) -> Floats:
-    """P(c of so many trials) for each value, (values, trials + 1)."""
-    counts = np.arange(trials + 1)
-    return np.asarray(stats.binom.pmf(counts, trials, np.array(values)[:, None]))
+# P(c right of so many draws) by the value, (values, draws + 1), where so many right and as
+# many wrong completions were taken before.
+_Chances = Callable[[int, int], Floats]
 
 
-def _coefficients(sums: _Sums, size: int, values: Floats) -> _Coefficients:
-    """Average over c at each value; G >= 2."""
+def _independent(values: Floats) -> _Chances:
+    """Chances where V is known: binomial, whatever was drawn before."""
+    by_draws = lru_cache(
+        lambda draws: stats.binom.pmf(np.arange(draws + 1), draws, values[:, None])
+    )
+    return lambda draws, _: np.asarray(by_draws(draws))
+
+
+@lru_cache(maxsize=64)
+def _hypergeometric(trials: int, counts: Sequence[int], draws: int, taken: int) -> Floats:
+    """Chances by how many of `trials` completions are right."""
+    left = trials - 2 * taken
+    right = np.clip(np.array(counts) - taken, 0, left)[:, None]
+    return np.asarray(stats.hypergeom.pmf(np.arange(draws + 1), left, right, draws))
+
+
+def _coefficients(sums: _Sums, size: int, chances: _Chances) -> _Coefficients:
+    """Average over c; G >= 2."""
     c = np.arange(size + 1)
-    first, second = (_binomial(tuple(values), size - dropped) for dropped in (1, 2))
     some, none = c[1:], size - c[:-1]
     pairs = size * (size - 1)
     both_right = (sums.right**2 - sums.right_squares)[2:] / (c[2:] * (c[2:] - 1))
     both_wrong = (sums.wrong**2 - sums.wrong_squares)[:-2] / (none[:-1] * (none[:-1] - 1))
     mixed = (sums.right * sums.wrong)[1:-1] / (c * (size - c))[1:-1]
+    products = (both_right + both_wrong - 2 * mixed) * pairs / size**2
+    slopes = sums.right[1:] / some - sums.wrong[:-1] / none
     return _Coefficients(
-        right=first @ (sums.right_squares[1:] / some) / size,
-        wrong=first @ (sums.wrong_squares[:-1] / none) / size,
-        gradient=second @ (both_right + both_wrong - 2 * mixed) * pairs / size**2,
-        slope=first @ (sums.right[1:] / some - sums.wrong[:-1] / none),
+        right=chances(size - 1, 0) @ (sums.right_squares[1:] / some) / size,
+        wrong=chances(size - 1, 0) @ (sums.wrong_squares[:-1] / none) / size,
+        gradient=chances(size - 2, 2) @ products,
+        slope=chances(size - 1, 1) @ slopes,
+        own_slope=chances(size - 1, 2) @ slopes,
     )
+
+
+@lru_cache(maxsize=1024)
+def _by_count(
+    estimator: Estimator, size: int, trials: int, counts: Sequence[int]
+) -> _Coefficients:
+    """Coefficients by how many of the trials that give V are right."""
+    chances = partial(_hypergeometric, trials, counts)
+    return _coefficients(_weight_sums(estimator, size), size, chances)
 
 
 @dataclass(frozen=True)
@@ -123,14 +162,30 @@ class BinaryLaw:
     estimator: Estimator
     size: int
 
+    def knows_mean(self, moments: Moments) -> bool:
+        """Whether these moments give it without bias: by G + 3 completions or more."""
+        return not 0 < int(moments.value_trials) < self.size + 3
+
+    def _coefficients(self, moments: Moments) -> _Coefficients:
+        trials = int(moments.value_trials)
+        values, places = moments.distinct_values
+        if not (trials and self.knows_mean(moments)):
+            sums = _weight_sums(self.estimator, self.size)
+            found = _coefficients(sums, self.size, _independent(values))
+        else:
+            counts: Sequence[int] = tuple(np.rint(values * trials).astype(int).tolist())
+            if trials < MOST_COUNTS:
+                # All that there can be, so that every draw of the noise finds them here.
+                counts, places = range(trials + 1), np.array(counts)[places]
+            found = _by_count(self.estimator, self.size, trials, counts)
+        return _Coefficients(*(column[places] for column in found))
+
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
-        values, places = moments.distinct_values
-        found = _coefficients(_weight_sums(self.estimator, self.size), self.size, values)
-        at = _Coefficients(*(column[places] for column in found))
+        at = self._coefficients(moments)
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
         second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
-        return Law(second, at.slope)
+        return Law(second, at.slope, at.own_slope)
 
 
 def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
@@ -138,7 +193,8 @@ def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
 
     def law(moments: Moments) -> Law:
         second = LAWS[name](moments, size) + moments.gradient2
-        return Law(factor**2 * second, np.full_like(second, factor))
+        slope = np.full_like(second, factor)
+        return Law(factor**2 * second, slope, slope)
 
     return law
 

@@ -30,6 +30,8 @@ class Moments:
         gradient2: gamma = ||g||^2.
         value_variance: Variance of V's own estimate, 0 where V is known: V^2 is too large
             by so much on average.
+        value_trials: Completions that V, of rewards 0 and 1, is the mean of; 0 where V is
+            known.
         learning: By how much the least E[(Z-b)^2 ||W||^2] of these moments falls short of
             that of b*, 0 where the moments are known.
         given_baseline: b*, where it is not that of these moments.
@@ -42,6 +44,7 @@ class Moments:
     variance: Floats
     gradient2: Floats
     value_variance: Floats | float = 0.0
+    value_trials: Floats | float = 0
     learning: Floats | float = 0.0
     given_baseline: Floats | None = None
 
@@ -116,6 +119,7 @@ def pool_moments(pools: Pools) -> Moments:
         variance=pools.reward_variance_P,
         gradient2=pools.reference_product_P,
         value_variance=pools.reward_variance_P / (2 * pools.reference_half),
+        value_trials=2 * pools.reference_half,
         learning=_cost_of_learning(pools),
     )
 

@@ -170,7 +170,7 @@ def test_the_median_is_over_the_prompts_that_have_rho():
      ((0.7, 0.6, 0.8), "above"), ((0.3, 0.2, 0.4), "below")],
 )  # fmt: skip
 def test_a_side_is_told_by_the_interval_not_the_value(ends, side):
-    assert _side(Estimate(*ends), 0.5) == side
+    assert _side(Estimate(*ends)) == side
 
 
 def test_the_interval_of_the_baseline_is_capped_and_of_a_positive_number():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from enumerated import enumerate_policy, random_enumerated
 from models import random_policy
@@ -158,3 +159,36 @@ def test_a_biased_estimator_fails_the_unbiasedness_test(policy):
     tolerance = 1e-5 * abs(policy.scores).max()
     assert not np.allclose(found, policy.gradient, atol=tolerance)
     np.testing.assert_allclose(found, 3 / 4 * policy.gradient, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", WITH_LAW)
+def test_laws_at_estimated_values_have_no_bias(name):
+    """Over all counts of right completions in two halves of 5, exactly the law at V.
+
+    Given the counts <r_A, r_B> and rbar have k_A k_B and (k_A + k_B)/2 in the place of
+    p^2 (1-p)^2 and p (1-p), with k = c (n-c) / (n (n-1)) of a half.
+    """
+    size, half, p = 4, 5, 0.23
+    law = find_law(ESTIMATORS[name], size, binary=True)
+    truth = Moments(*np.array([[2.0], [0.3], [0.3], [p], [p * (1 - p)], [0.7]]))
+    counts = np.indices((half + 1, half + 1)).reshape(2, -1)
+    chance = stats.binom.pmf(counts, half, p).prod(0)
+    k = counts * (half - counts) / (half * (half - 1))
+    product, mean = k.prod(0) / (p * (1 - p)) ** 2, k.mean(0) / (p * (1 - p))
+    value = counts.mean(0) / half
+    drawn = Moments(
+        norm2=np.full_like(value, 2.0),
+        reward_norm2=np.full_like(value, 0.3),
+        reward2_norm2=np.full_like(value, 0.3),
+        value=value,
+        variance=2 * half / (2 * half - 1) * value * (1 - value),
+        gradient2=0.7 * product,
+        value_variance=value * (1 - value) / (2 * half - 1),
+        value_trials=2 * half,
+    )
+    exact, found = law(truth), law(drawn)
+    assert chance @ found.second == pytest.approx(exact.second.item(), rel=1e-9)
+    assert chance @ (found.slope * mean) == pytest.approx(exact.slope.item(), rel=1e-9)
+    own = chance @ (found.own_slope * product)
+    assert own == pytest.approx(exact.own_slope.item(), rel=1e-9)
+    assert exact.own_slope == exact.slope
