@@ -19,6 +19,8 @@ from mse_lab.results.warnings import (
     warn_of_disagreement,
     warn_of_few_degrees,
     warn_of_norms_only,
+    warn_of_small_reference,
+    warn_of_weak_gradient,
 )
 
 
@@ -119,6 +121,8 @@ class Analysis:
         return [
             *warn_of_norms_only(self.pools, self.points),
             *warn_of_few_degrees(self.pools, self.points),
+            *warn_of_small_reference(self.pools, self.points),
+            *warn_of_weak_gradient(self.pools),
             *warn_of_disagreement(self.points),
         ]
 

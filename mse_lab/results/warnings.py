@@ -8,8 +8,13 @@ of estimators that it compares are those of a measurement nobody wants.
 import math
 from collections.abc import Callable, Sequence
 
+from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.curves import Points, disagreement
+from mse_lab.mse.laws import LAWS
+from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.reference_noise import aggregate_norm2_error
+from mse_lab.mse.replicates import Key
 from mse_lab.results.checks import MEAN_SCORE, Check
 from mse_lab.results.diagnostics import Diagnostics, percent
 
@@ -88,19 +93,6 @@ _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ..
             "completions; raise sampling.temperature or take harder prompts",
         ),
     ),
-    (
-        (
-            # Where every prompt has one reward there is no gradient: that is said already.
-            lambda one: (
-                one.one_reward != 1
-                and one.gradient_norm2 <= STANDARD_ERRORS * one.gradient_norm2_error
-            ),
-            "the aggregate's ||g||^2 = {gradient_norm2:.3g} is within "
-            f"{STANDARD_ERRORS:g} standard errors ({{gradient_norm2_error:.3g}}) of zero: "
-            "relative and scale-free MSE and cosines mean little; take more completions in "
-            "pool.reference, or more prompts",
-        ),
-    ),
 )
 
 _SHARES = ("one_reward", "truncated", "empty", "commonest")
@@ -161,10 +153,52 @@ def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
     ]
 
 
+def _degrees_by_law(pools: Pools, key: Key) -> float:
+    """Degrees of freedom of the replicates by what each prompt has of the law's MSE.
+
+    Two groups of the prompt that carries all may be close by chance; its law knows better.
+    """
+    law = LAWS.get(key.estimator, LAWS["grpo"])
+    mse_P = law(pool_moments(pools), max(key.group_size, 2))
+    groups = pools.rewards_PN.shape[1] // key.group_size
+    return max(1.0, count_carriers(mse_P**2) * (groups + 1) - 2)
+
+
+def warn_of_weak_gradient(pools: Pools) -> list[str]:
+    """Say where the aggregate's ||g||^2 is lost in its own noise."""
+    norm2, error = pools.aggregate_norm2, aggregate_norm2_error(pools)
+    # Where every prompt has one reward there is no gradient: that is said already.
+    if norm2 > STANDARD_ERRORS * error or not (pools.reward_variance_P > 0).any():
+        return []
+    return [
+        f"the aggregate's ||g||^2 = {norm2:.3g} is within {STANDARD_ERRORS:g} standard "
+        f"errors ({error:.3g}) of zero: relative and scale-free MSE and cosines mean "
+        "little; take more completions in pool.reference, or more prompts"
+    ]
+
+
+def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
+    """Name the biased estimators whose mean so few completions do not give."""
+    found = [
+        key
+        for key, (measured, law) in points.items()
+        if law is not None and measured is None and pools.has_cross_products
+    ]
+    if not found:
+        return []
+    listed = ", ".join(f"{key.estimator} at G = {key.group_size}" for key in found)
+    wanted = max(key.group_size for key in found) + 3
+    return [
+        f"pool.reference = {2 * pools.reference_half} is too small for the bias of "
+        f"{listed}: their MSE, slope and scale-free MSE are left empty, and they are not "
+        f"ranked; give pool.reference={wanted + wanted % 2} or more"
+    ]
+
+
 def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
     """Say where a few prompts or completions carry an MSE, and what pool would do."""
     found = [
-        (measured.statistic().degrees, key)
+        (min(measured.statistic().degrees, _degrees_by_law(pools, key)), key)
         for key, (measured, _) in points.items()
         if measured is not None
     ]

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import TRAINERS_DEFAULT
+from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.budget import Constants, Direction, efficiency, mse_times_budget
@@ -22,7 +24,11 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
+from mse_lab.mse.replicates import Key
 from simulated import Design
+
+# A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
+HOLDS = Estimate(1.0, 1.0, 1.0)
 
 TRL = find_estimator({name: TRAINERS_DEFAULT[name] for name in ("name", "eps")})
 
@@ -150,10 +156,11 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
         key: truth.decomposed(find_estimator(key.estimator), key.group_size)
         for key in result.points
     }
-    for row in result.mse.itertuples():
-        key = type(next(iter(result.points)))(row.estimator, row.group_size)
+    numbers = result.mse.drop(columns=["probe", "estimator"]).astype(float)
+    for row in numbers.assign(estimator=result.mse["estimator"]).itertuples():
+        key = Key(row.estimator, int(row.group_size))
         one, base = exact[key], exact[key._replace(estimator="oracle")]
-        at = f"{row.estimator} at {row.group_size}"
+        at = f"{row.estimator} at {key.group_size}"
         truths = {
             "mse": one.mse,
             "law": one.mse,
@@ -163,7 +170,7 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
         }
         for kind, number in truths.items():
             ends = (getattr(row, f"{kind}{end}", math.nan) for end in ("", "_low", "_high"))
-            found = Estimate(*map(float, ends))
+            found = Estimate(*ends)
             same = kind.endswith("ratio") and row.estimator == "oracle"
             if not same:
                 yield Told(kind, at, found, float(number))
@@ -200,3 +207,42 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
         yield Told("cost of an alternative", one.estimator, one.cost, true)
     yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
     yield Told("rho of the run", "", advice.regime.rho, truth.rho)
+
+
+def of_side(regime: Regime, truth: Truth) -> Told:
+    """The side of the line: false where another is told, or on the line any."""
+    on_line = abs(truth.above) < 1e-3
+    right = "undecided" if on_line else ("above" if truth.above > 0 else "below")
+    false = regime.side not in (right, "undecided")
+    return Told("regime's side", "", HOLDS, 0.0 if false else 1.0)
+
+
+def _is_true(row, truth: Truth) -> bool | None:
+    """Whether a statement about a run's own prompts is true; None where that is unknown."""
+    moments, sizes = truth.moments, row.group_size
+    trace, zeta = moments.trace_oracle.sum(), moments.zeta.sum()
+    vanilla, best = moments.constant_baseline(0.0).sum(), moments.trace_best.sum()
+    size = math.inf if pd.isna(sizes) else float(sizes)
+    name, grpo = row.statement, trace + zeta / (size - 1)
+    always = ("Lemma 1", "Theorem 2", "Proposition 3", "Corollary 4", "Theorem 7")
+    if name.startswith(always) or name == "Section 5.1 (falls with G)":
+        return True
+    if name.startswith("Assumption 2"):
+        return bool(np.allclose(moments.best_baseline, moments.value, rtol=1e-6))
+    if name == "Corollary 5 (prompt-only baselines)":
+        return bool(trace <= best * (1 + 1e-9))
+    if name == "Corollary 5 (vanilla)":
+        return bool(grpo < vanilla)
+    if name == "Section 5.1 (vanilla largest)" and size < math.inf:
+        return bool(max(grpo, trace) < vanilla)
+    if name.startswith("Section 5.1") and size < math.inf:
+        return bool(grpo <= 1.05 * trace)
+    return None
+
+
+def of_claims(result, truth: Truth) -> Iterator[Told]:
+    """Verdicts: a statement that is true is held where it is not said to fail."""
+    for row in result.claims().itertuples():
+        if row.kind != "argument" and _is_true(row, truth):
+            fails = row.verdict in ("fails", "premise fails")
+            yield Told("true statements", row.statement, HOLDS, 0.0 if fails else 1.0)
