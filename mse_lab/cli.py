@@ -1,35 +1,105 @@
-"""The command line: each command's name, and the process that carries it out."""
+"""The command line: every command by its name, and the process that runs it."""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, Protocol
 
-from mse_lab import commands, training_commands
-from mse_lab.command_line import parse
-from mse_lab.console import conclude, take_over
+from mse_lab.command_line import Parser, refuse_empty_words
+from mse_lab.commands import (
+    advise,
+    along,
+    analyse,
+    claims,
+    figure,
+    init,
+    plan,
+    report,
+    run,
+    theory,
+    train,
+)
+from mse_lab.commands import list as list_probes
+from mse_lab.console import NAME, conclude, take_over
+from mse_lab.version import VERSION
 
-# What tells OpenMP's threads how to wait.
+# Variables that say how OpenMP's threads wait.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 # Instead of 300,000, by measurement on idle and busy processors: `results/LOG.md`.
 SPINS = "1000"
 
-COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "init": commands.init,
-    "run": commands.run,
-    "plan": commands.plan,
-    "train": training_commands.train,
-    "figure": commands.figure,
-    "claims": commands.claims,
-    "advise": commands.advise,
-    "report": commands.report,
-    "analyse": commands.analyse,
-    "theory": training_commands.theory,
-    "along": training_commands.along,
-    "list": commands.show_list,
+DESCRIPTION = (
+    "Measure how far policy-gradient estimates are from the true gradient of a model."
+)
+EXAMPLES = """\
+examples:
+  mse-lab init MODEL PROMPTS   write a probe for your model
+  mse-lab run tiny/base        one measurement
+  mse-lab plan tiny/base       what that will take, before it is spent
+  mse-lab advise tiny/base     which group size, which baseline
+  mse-lab report tiny/base     all of it on one page
+  mse-lab figure               Figure 4 from finished runs; --phase: why so
+  mse-lab claims tiny/base     the paper's statements, judged by a run
+  mse-lab analyse POOLS.npz    the tables again, at other settings
+  mse-lab theory               the paper's statements about training, on bandits
+  mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
+                               what changes along a training run
+  mse-lab train group-size --quick
+                               does the predicted group size train best?
+  mse-lab list                 the probes and their results
+  torchrun --nproc-per-node 8 run_mse.py run PROBE
+                               one measurement, by eight processes
+"""
+
+
+class Command(Protocol):
+    """What a module of `commands` holds."""
+
+    HELP: str
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Add what the command takes."""
+
+    def execute(self, arguments: argparse.Namespace) -> int:
+        """Do what the command is for; return the exit status."""
+
+
+COMMANDS: Mapping[str, Command] = {
+    "init": init,
+    "run": run,
+    "plan": plan,
+    "train": train,
+    "figure": figure,
+    "claims": claims,
+    "advise": advise,
+    "report": report,
+    "analyse": analyse,
+    "theory": theory,
+    "along": along,
+    "list": list_probes,
 }
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the words of the command line."""
+    parser = Parser(
+        prog=NAME,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mse_lab {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name, help=command.HELP))
+    if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    refuse_empty_words(parser, words)
+    return parser.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -37,24 +107,24 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         arguments = parse(sys.argv[1:] if words is None else words)
-        return COMMANDS[arguments.command](arguments)
+        return COMMANDS[arguments.command].execute(arguments)
 
     return conclude(command)
 
 
 def _let_waiting_threads_sleep() -> None:
-    """Before torch is imported, say how long its threads spin before they sleep.
+    """Before torch is imported, set how long its threads spin before they sleep.
 
-    By default for milliseconds: where others use the processor, too, they keep the very
-    thread from running that they are waiting for. Not at all, and waking them takes as long
-    as small layers do. Whoever has said how they wait is obeyed.
+    OpenMP's default is milliseconds: on a busy processor a thread that spins takes the time
+    of the thread that it waits for. Without any spinning, waking a thread takes as long as
+    a small layer does. What the user has set stays.
     """
     if os.environ.keys().isdisjoint(WAITING):
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def start() -> NoReturn:
-    """Run the command line as a process of its own: `mse-lab`, `python -m mse_lab`."""
+    """Run the command line as its own process: `mse-lab`, `python -m mse_lab`."""
     take_over()
     _let_waiting_threads_sleep()
     sys.exit(main())

@@ -10,7 +10,7 @@ import pytest
 
 import mse_lab
 import run_mse
-from mse_lab import cli, commands
+from mse_lab import cli
 from mse_lab.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def test_what_only_looks_imports_nothing_heavy(word, heavy):
 def test_without_any_probe_the_list_says_how_to_write_one(tmp_path, monkeypatch, capsys):
     """As where the package is installed without the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(commands, "ROOT", tmp_path / "site-packages")
+    monkeypatch.setattr(COMMANDS["list"], "ROOT", tmp_path / "site-packages")
     assert run_mse.main(["list"]) == 0
     assert "no probes here; write one: " in capsys.readouterr().out
 

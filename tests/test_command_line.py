@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mse_lab import command_line
-from mse_lab.command_line import RESULTS, ROOT, file_to_write, parse, place_for
+from mse_lab.cli import parse
+from mse_lab.command_line import RESULTS, ROOT, file_to_write, output_folder
 from mse_lab.errors import InputError
 
 
@@ -61,8 +62,8 @@ def test_the_project_s_runs_are_found_from_anywhere(project):
 
 def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
     there, mine = ROOT / "results/tiny/base", Path("elsewhere/results/tiny/base")
-    assert place_for(there) == RESULTS / "tiny/base"
-    assert place_for(mine) == mine
+    assert output_folder(there) == RESULTS / "tiny/base"
+    assert output_folder(mine) == mine
 
 
 def test_what_advice_is_asked_for():

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.errors import InputError
-from mse_lab.estimators import Estimator
 from mse_lab.probe.identity import UNKNOWN
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
@@ -30,6 +29,7 @@ from mse_lab.results.inventory import (
 )
 
 if TYPE_CHECKING:
+    from mse_lab.estimators import Estimator
     from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
     from mse_lab.results.diagnostics import Diagnostics
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
 
-def identify_code(estimators: Sequence[Estimator], reward: str = "") -> dict[str, str]:
+def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
     """Name the identities of a user's own code, by what it is; nothing of ours."""
     found = {"reward": reward}
     found |= {f"estimator {one.name}": one.code for one in estimators}

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
-from mse_lab import cli, command_line, commands, training_commands
+from mse_lab import cli, command_line
 from mse_lab.command_line import file_to_write
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.results.files import write_bytes
@@ -52,8 +52,8 @@ def unusable(tmp_path, monkeypatch):
     values = {"model": {"path": "nowhere"}, "prompts": {"source": "nowhere.jsonl"}}
     (tmp_path / "probe.yaml").write_text(yaml.safe_dump(values))
     monkeypatch.chdir(tmp_path)
-    for module in (command_line, commands, training_commands):
-        monkeypatch.setattr(module, "ROOT", tmp_path)
+    for module in (command_line, *cli.COMMANDS.values()):
+        monkeypatch.setattr(module, "ROOT", tmp_path, raising=False)
 
 
 def answer(words):

@@ -9,7 +9,7 @@ from matplotlib.image import imread
 
 import run_mse
 from mse_lab.command_line import ROOT
-from mse_lab.commands import FIGURE_4
+from mse_lab.commands.figure import FIGURE_4
 from mse_lab.report.figure_4 import SCALE_FREE, compose, draw_figure, find_curves, scales_of
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import Tables

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import run_mse
 from mse_lab.answers.advice import restore_advice
-from mse_lab.command_line import parse
+from mse_lab.cli import parse
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.probe.probe_files import parse_probe

@@ -1,26 +1,51 @@
-"""The commands about training: theory, along, train; as `commands`."""
+"""`mse-lab train`: a study of training runs: predict, train, judge, draw."""
 
 from __future__ import annotations
 
-# Late imports, as in `commands`.
-import argparse
 import sys
+from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import RESULTS, ROOT
-from mse_lab.commands import load_probes, share
-from mse_lab.console import TYPED, show_status, writing
+from mse_lab.command_line import (
+    RESULTS,
+    ROOT,
+    Parser,
+    add_fresh,
+    add_results,
+    add_settings,
+    processes,
+)
+from mse_lab.console import TYPED, show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.probe.study import Study
-    from mse_lab.run.along import Stage
-    from mse_lab.run.processes import Processes
+
+HELP = "a study: does the predicted group size train best?"
 
 
-def train(arguments: argparse.Namespace) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
+    add_settings(parser, example="eta=0.01")
+    add_results(parser)
+    help = "the main grid alone, 3 seeds of 60 steps"
+    parser.add_argument("--quick", action="store_true", help=help)
+    help = "runs at a time, by default 1"
+    parser.add_argument("--processes", type=processes, default=1, metavar="N", help=help)
+    add_fresh(parser)
+    instead = parser.add_mutually_exclusive_group()
+    help = "say what it will take"
+    instead.add_argument("--dry-run", action="store_true", help=help)
+    help = "train nothing; judge and draw the runs that are done"
+    instead.add_argument("--so-far", action="store_true", help=help)
+    help = "train one run, such as main-G8-seed0, once more; keep its checkpoints"
+    instead.add_argument("--save", metavar="RUN", help=help)
+
+
+def execute(arguments: Namespace) -> int:
     """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
     from mse_lab.probe.probe_files import probe_file
     from mse_lab.probe.study import arms_of, load_study, study_file
@@ -106,67 +131,3 @@ def tell(line: str) -> None:
     """Say how far a long command is, a line each."""
     show_status()
     print(line, file=sys.stderr, flush=True)
-
-
-def theory(arguments: argparse.Namespace) -> int:
-    """Put the paper's statements about training to bandits that can be enumerated."""
-    from mse_lab.report.theory_report import theory_screen, write_theory
-    from mse_lab.theory.effort import Effort
-    from mse_lab.theory.study import study
-
-    # What takes minutes is not to be lost to what takes seconds, nor to a folder.
-    folder = arguments.out or RESULTS / "theory"
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    found = study(Effort(arguments.seed), lambda part: show_status(f"theory: {part}"))
-    show_status()
-    write_theory(found, folder, folder if arguments.out else Path("figures"))
-    print(theory_screen(found))
-    print(f"{folder}: statements.csv, curves and the figure written")
-    return 0
-
-
-def along(arguments: argparse.Namespace) -> int:
-    """Measure a probe along a training run; 1 if a built-in check failed."""
-    return share(measure_checkpoints, arguments)
-
-
-def measure_checkpoints(arguments: argparse.Namespace, processes: Processes) -> int:
-    """Measure a probe at every checkpoint, in one of the processes that share it."""
-    from mse_lab.probe.trained_checkpoints import find_checkpoints
-
-    arguments.probes = [arguments.probe]
-    [(name, probe)] = load_probes(arguments)
-    checkpoints = find_checkpoints(arguments.checkpoints, from_start=arguments.from_start)
-    if processes.first:
-        show_status(f"{name}: loading torch and the model")
-    from mse_lab.answers.along import Along, refuse_beforehand
-    from mse_lab.answers.measured_run import read_run
-    from mse_lab.report.along_report import write_along
-    from mse_lab.results.checks import hold
-    from mse_lab.run.along import ALONG, measure_along
-
-    refuse_beforehand(len(checkpoints), arguments.group_size, probe.pool)
-    folder, fresh = arguments.out / name, arguments.fresh
-    tell = announce_stage if processes.first else lambda stage: None
-    stages = measure_along(
-        name, probe, checkpoints, folder, ROOT,
-        fresh=fresh, processes=processes, tell=tell,
-    )  # fmt: skip
-    if processes.first:
-        runs = tuple(read_run(one.folder) for one in stages)
-        steps = tuple(one.step for one in stages)
-        show_status()
-        print(write_along(Along(steps, runs, arguments.group_size), folder / ALONG))
-    return int(not all(hold(one.outcome.checks) for one in stages))
-
-
-def announce_stage(stage: Stage) -> None:
-    """Say on the screen that a checkpoint is measured, and what is to be known of it."""
-    from mse_lab.results.checks import summary
-
-    show_status()
-    state = "finished before" if stage.outcome.found else "measured"
-    print(f"{stage.folder}: {state}; {summary(stage.outcome.checks)}")
-    for warning in stage.outcome.warnings:
-        print(f"warning: {warning}")

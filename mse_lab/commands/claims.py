@@ -1,0 +1,27 @@
+"""`mse-lab claims`: judge the paper's statements by runs."""
+
+from argparse import Namespace
+
+from mse_lab.command_line import Parser, add_run, output_folder
+
+HELP = "the paper's statements, judged by runs"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    add_run(parser, "runs", "+")
+
+
+def execute(arguments: Namespace) -> int:
+    """Print and write the verdicts."""
+    from mse_lab.answers.claims import judge_runs
+    from mse_lab.answers.measured_run import read_run
+    from mse_lab.report.claims_report import claims_screen, write_claims
+
+    judged = judge_runs([read_run(folder) for folder in arguments.runs])
+    print(claims_screen(judged))
+    for folder in arguments.runs:
+        place = output_folder(folder)
+        write_claims(folder, judged, place)
+        print(f"{place}: claims.md (reasons, by group size), claims.csv written")
+    return 0

@@ -1,0 +1,56 @@
+"""`mse-lab figure`: Figure 4 from finished runs, or a figure that explains it."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from mse_lab.command_line import Parser, add_output_file, add_run, find_run, output_folder
+
+HELP = "Figure 4 from finished runs"
+
+# Other figures, and what they show.
+INSTEAD = {
+    "phase": "on which prompts a baseline near the value helps",
+    "regimes": "runs where it helps above those where it hurts, and why",
+}
+
+# The runs that are drawn by default; those of the lenient reward in `regimes` only.
+FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
+LENIENT = ("lenient/base", "lenient/instruct", "lenient/icl")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    add_run(parser, "runs", "*")
+    add_output_file(parser, ".png, .pdf or .svg")
+    parser.set_defaults(kind="figure4")
+    instead = parser.add_mutually_exclusive_group()
+    for kind, shows in INSTEAD.items():
+        instead.add_argument(
+            f"--{kind}",
+            action="store_const",
+            dest="kind",
+            const=kind,
+            help=f"instead of Figure 4, {shows}",
+        )
+
+
+def execute(arguments: Namespace) -> int:
+    """Draw the figure; with Figure 4 its companion where there are further estimators."""
+    from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
+    from mse_lab.report.phase_diagram import draw_phase
+    from mse_lab.report.regimes_figure import draw_regimes
+
+    draw = {"figure4": draw_figure, "phase": draw_phase, "regimes": draw_regimes}
+    kind, folders = arguments.kind, arguments.runs
+    if not folders:
+        names = (*FIGURE_4, *LENIENT) if kind == "regimes" else FIGURE_4
+        folders = [find_run(name) for name in names]
+    # Figures of a user's runs lie beside the first of them.
+    place = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
+    default = [place / f"{kind}{suffix}" for suffix in (".png", ".pdf")]
+    for output in [arguments.out] if arguments.out else default:
+        draw[kind](folders, output)
+        print(f"{output} written")
+        if kind == "figure4" and draw_companion(folders, companion_of(output)):
+            print(f"{companion_of(output)} written")
+    return 0

@@ -1,0 +1,28 @@
+"""`mse-lab init`: write a probe."""
+
+from argparse import Namespace
+
+from mse_lab.command_line import ROOT, Parser, add_output_file
+
+HELP = "write a probe for a model and prompts of yours"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="a checkpoint's folder, or a Hub name"
+    )
+    parser.add_argument(
+        "prompts",
+        metavar="PROMPTS",
+        help="JSONL, a problem and its answer a line; CSV, Parquet, or a Hub data set",
+    )
+    add_output_file(parser, "the probe; default: MODEL's name, .yaml")
+
+
+def execute(arguments: Namespace) -> int:
+    """Write the probe."""
+    from mse_lab.probe.new_probe import write_new
+
+    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT))
+    return 0

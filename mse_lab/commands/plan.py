@@ -1,0 +1,40 @@
+"""`mse-lab plan`: what a run will take, extrapolated from its first prompts."""
+
+from argparse import Namespace
+
+from mse_lab.command_line import ROOT, Parser, add_fresh, add_json, add_probes, load_probes
+from mse_lab.console import show_status, started_by_torchrun
+from mse_lab.errors import InputError
+
+HELP = "what a run will take: completions, tokens, memory, time, intervals"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    add_probes(parser)
+    add_fresh(parser)
+    add_json(parser)
+
+
+def execute(arguments: Namespace) -> int:
+    """Measure the first prompts of each probe; print what a run of it will take."""
+    if started_by_torchrun():
+        raise InputError("plan needs one process; start it without torchrun")
+    probes = load_probes(arguments.probes, arguments.set)
+    show_status(f"{probes[0][0]}: loading torch and the model")
+    from mse_lab.run.plan import plan_probe
+    from mse_lab.run.plan_costs import Plan
+    from mse_lab.run.plan_text import plan_json, plan_text
+
+    plans: list[Plan] = []
+    for name, probe in probes:
+        if plans and not arguments.json:
+            print()
+        folder = arguments.out / name
+        plans.append(plan_probe(name, probe, folder, ROOT, fresh=arguments.fresh))
+        show_status()
+        if not arguments.json:
+            print(plan_text(plans[-1]))
+    if arguments.json:
+        print(plan_json(plans))
+    return 0

@@ -1,0 +1,82 @@
+"""`mse-lab run`: measure a probe."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mse_lab.command_line import RESULTS, ROOT, Parser, add_fresh, add_probes, load_probes
+from mse_lab.console import TYPED, complain, show_status, started_by_torchrun
+
+if TYPE_CHECKING:
+    from mse_lab.run.processes import Processes
+    from mse_lab.run.resume import Outcome
+
+HELP = "one measurement per probe"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    add_probes(parser)
+    add_fresh(parser)
+
+
+def execute(arguments: Namespace) -> int:
+    """Measure each probe; 1 if a built-in check failed."""
+    return share(measure, arguments)
+
+
+def share(measure: Callable[[Namespace, Processes], int], arguments: Namespace) -> int:
+    """Measure in this process alone, or in those that torchrun has started."""
+    if not started_by_torchrun():
+        from mse_lab.run.processes import ALONE
+
+        return measure(arguments, ALONE)
+    from mse_lab.run.torchrun import join
+
+    with join(complain) as processes:
+        return measure(arguments, processes)
+
+
+def measure(arguments: Namespace, processes: Processes) -> int:
+    """Measure each probe, in one of the processes that share it."""
+    probes = load_probes(arguments.probes, arguments.set)
+    if processes.first:
+        show_status(f"{probes[0][0]}: loading torch and the model")
+    from mse_lab.results.checks import hold
+    from mse_lab.run.run_probe import run_probe
+
+    held = []
+    for name, probe in probes:
+        folder, fresh = arguments.out / name, arguments.fresh
+        outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
+        held.append(hold(outcome.checks))
+        if processes.first:
+            announce(folder, outcome, name if arguments.out == RESULTS else str(folder))
+    return int(not all(held))
+
+
+def announce(folder: Path, outcome: Outcome, name: str) -> None:
+    """Print what became of a run, and its answer; other commands find it by `name`."""
+    from mse_lab.report.advice_files import answer_lines, screen_width
+    from mse_lab.results.checks import hold, summary
+    from mse_lab.wording import wrap
+
+    show_status()
+    state = "finished before, left as it is (--fresh starts over)"
+    if outcome.mended:
+        state = f"{', '.join(outcome.mended)} made again from pools.npz"
+    print(f"{folder}: {state if outcome.found else 'results written'}")
+    lines = [
+        *(outcome.diagnostics.lines if outcome.diagnostics else []),
+        *(f"warning: {warning}" for warning in outcome.warnings),
+        *answer_lines(folder),
+        summary(outcome.checks),
+    ]
+    for line in lines:
+        print(wrap(line, screen_width()))
+    print(f"next: {TYPED} advise {name}, or report {name}")
+    if not hold(outcome.checks):
+        complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")
