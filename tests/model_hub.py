@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_HEAD(self):
         path = urlsplit(self.path).path
         self.asked.append(path)
-        owner = path.removeprefix("/api/models").split("/")[1]
+        owner = path.removeprefix("/api/models").removeprefix("/datasets").split("/")[1]
         if owner == "slow":
             time.sleep(2)
         if owner in REFUSALS:

@@ -40,15 +40,16 @@ def _handler(name: str, folder: Path, asked: list[str]):
         def do_GET(self) -> None:
             path = urlsplit(self.path).path
             asked.append(f"{self.command} {path}")
-            api, files_at = f"/api/datasets/{name}", f"/datasets/{name}/resolve/{COMMIT}/"
+            api, page = f"/api/datasets/{name}", f"/datasets/{name}/resolve"
+            revision, _, file = path.removeprefix(f"{page}/").partition("/")
             if path in (api, f"{api}/revision/main", f"{api}/revision/{COMMIT}"):
                 self.respond(json.dumps(information).encode())
             elif path == f"{api}/tree/{COMMIT}":
                 self.respond(json.dumps(tree).encode())
-            elif path.removeprefix(files_at) in files:
-                content = files[path.removeprefix(files_at)].read_bytes()
+            elif revision in ("main", COMMIT) and file in files:
+                content = files[file].read_bytes()
                 self.respond(content, ETag=f'"{hashlib.sha1(content).hexdigest()}"')
-            elif path.startswith(api):
+            elif path.startswith((api, page)):
                 self.respond(b"{}", 404, X_Error_Code="RevisionNotFound")
             else:
                 self.respond(b"{}", 404, X_Error_Code="RepoNotFound")

@@ -19,8 +19,8 @@ from transformers.pytorch_utils import Conv1D
 
 from mse_lab.errors import InputError, nearest
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.hub import Location, locate
-from mse_lab.policy.loading import limited, loading
+from mse_lab.policy.loading import loading
+from mse_lab.policy.location import Location, locate
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import FreshAdapter, Model
 from mse_lab.probe.streams import stream
@@ -63,9 +63,10 @@ def attach_adapter(
         model = _attach_fresh(model, adapter, seed)
         identity = f"drawn from seed {seed}"
     else:
-        model = _attach_saved(model, adapter)
-        refuse_variants(model, adapter)
+        folder = _fetch(adapter)
         identity = identify(adapter, SAVED)
+        model = _attach_saved(model, adapter, folder)
+        refuse_variants(model, adapter)
     named = model.named_parameters()
     trained = {name: parameter for name, parameter in named if parameter.requires_grad}
     model.eval().requires_grad_(False)
@@ -111,22 +112,22 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
             )
 
 
-def _attach_saved(model: Any, location: Location) -> Any:
-    """Load a saved adapter, and see that nothing of it is missing or left over."""
-    peft, folder = load_extra(*_PEFT), _fetch(location)
+def _attach_saved(model: Any, location: Location, folder: str) -> Any:
+    """Load a saved adapter, and refuse one of which a part is missing or left over."""
+    peft = load_extra(*_PEFT)
     with _undisturbed(), loading(location, SAVED):
         settings = peft.PeftConfig.from_pretrained(folder)
     if (kind := settings.peft_type) != peft.PeftType.LORA:
         raise location.refuse(f"a {kind.value} adapter", "give a LoRA adapter")
     settings.inference_mode = False
-    with _undisturbed(), loading(location, SAVED), limited(location, SAVED):
+    with _undisturbed(), loading(location, "the adapter"):
         wrapper = peft.PeftModel(model, settings)
-        found = wrapper.load_adapter(folder, "default", is_trainable=True)
-    wrong = [*found.missing_keys, *found.unexpected_keys]
-    if wrong:
+        report = wrapper.load_adapter(folder, "default", is_trainable=True)
+    missing, unexpected = report.missing_keys, report.unexpected_keys
+    if missing or unexpected:
         raise location.refuse(
-            f"{len(found.missing_keys)} of its weights are missing and "
-            f"{len(found.unexpected_keys)} have no place in model.path, such as {wrong[0]}",
+            f"{len(missing)} of its weights are missing and {len(unexpected)} do not "
+            f"belong to model.path, such as {[*missing, *unexpected][0]}",
             "give a whole adapter of this base",
         )
     return wrapper.get_base_model()
@@ -135,8 +136,8 @@ def _attach_saved(model: Any, location: Location) -> Any:
 def _fetch(location: Location) -> str:
     """Give the folder of a saved adapter, fetched from the Hub where it lies there."""
     folder = location.where
-    if not location.is_local:
-        with loading(location, SAVED):
+    if location.local is None:
+        with loading(location, "the adapter"):
             folder = huggingface_hub.snapshot_download(
                 location.where,
                 revision=location.revision,

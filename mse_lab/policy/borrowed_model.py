@@ -16,7 +16,7 @@ from torch import nn
 from mse_lab.policy.adapters import refuse_variants
 from mse_lab.policy.checkpoint import is_quantised, refuse_forward
 from mse_lab.policy.fingerprint import fingerprint_in_memory
-from mse_lab.policy.hub import InMemory
+from mse_lab.policy.location import InMemory
 from mse_lab.policy.policy import Policy, make_policy
 from mse_lab.probe.schema import Probe
 

@@ -8,7 +8,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.hub import Location
-from mse_lab.policy.loading import check_object, limited, loading, unseen
+from mse_lab.policy.loading import loading
+from mse_lab.policy.location import Location
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
 
@@ -32,15 +32,15 @@ VOCABULARIES = (
 
 
 @contextmanager
-def _quiet(location: Location, file: str) -> Iterator[None]:
-    """Leave the screen to one bar, ours, and to those of downloads."""
+def _loading_quietly(location: Location, what: str) -> Iterator[None]:
+    """Show no progress bars, logs and warnings but those of downloads."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for library in ("huggingface_hub", "accelerate"):
         logging.getLogger(library).setLevel(logging.ERROR)
     if location.online and not constants.HF_HUB_DISABLE_PROGRESS_BARS:
         enable_progress_bars()
-    with warnings.catch_warnings(), loading(location, file):
+    with warnings.catch_warnings(), loading(location, what):
         warnings.simplefilter("ignore")
         yield
 
@@ -48,10 +48,10 @@ def _quiet(location: Location, file: str) -> Iterator[None]:
 def load_settings(location: Location) -> tuple[Location, Any]:
     """Load a causal language model's configuration.
 
-    Beside it is the location pinned to one commit, so that all files are of the same one.
+    The location that is returned with it is pinned to one commit, so that all files are of
+    the same one.
     """
-    check_object(location, "config.json")
-    with _quiet(location, "config.json"):
+    with _loading_quietly(location, "config.json"):
         settings = transformers.AutoConfig.from_pretrained(
             location.where, **location.options
         )
@@ -60,7 +60,7 @@ def load_settings(location: Location) -> tuple[Location, Any]:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
     if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         raise location.refuse(f"{kind} is no causal language model", "give one that is")
-    if not location.is_local:
+    if location.local is None:
         location = replace(location, revision=identify(location) or location.revision)
     return location, settings
 
@@ -68,9 +68,7 @@ def load_settings(location: Location) -> tuple[Location, Any]:
 def load_tokenizer(location: Location) -> Any:
     """Load a checkpoint's tokenizer."""
     try:
-        # The bars of a download are to be seen.
-        screen = nullcontext() if location.online else unseen()
-        with _quiet(location, "tokenizer_config.json"), screen:
+        with _loading_quietly(location, "the tokenizer"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(
                 location.where, **location.options
             )
@@ -102,7 +100,13 @@ def load_model(
     if config.device_map is not None:
         load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
         placement = {"device_map": config.device_map}
-    with _quiet(location, "config.json"), limited(location, "config.json"):
+    with _loading_quietly(location, "the model"):
+        # transformers leaves out a generation_config.json that it cannot read, and the end
+        # tokens with it.
+        if location.file("generation_config.json") is not None:
+            transformers.GenerationConfig.from_pretrained(
+                location.where, **location.options
+            )
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             location.where,
             dtype=getattr(torch, config.dtype),
@@ -118,8 +122,6 @@ def load_model(
         model, report = loaded
         if "device_map" not in placement:
             model.to(device)
-    # transformers goes on without this one where it cannot be read, and end tokens with it.
-    check_object(location, "generation_config.json")
     _refuse_random_weights(location, report)
     refuse_forward(location, model)
     if config.device_map is not None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import torch
 from torch import nn
 
-from mse_lab.policy.hub import Location, look_up
+from mse_lab.policy.location import Location, look_up
 from mse_lab.probe.schema import Model
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
@@ -85,9 +85,9 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 
 def identify(location: Location, file: str = "config.json") -> str:
     """Name what a location holds: its commit, or a hash; empty where the cache has none."""
-    if location.is_local:
+    if location.local is not None:
         try:
-            return fingerprint(Path(location.where))
+            return fingerprint(location.local)
         except OSError as error:
             name = Path(error.filename or "a file").name
             raise location.refuse(

@@ -27,8 +27,8 @@ from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.chat_template import render_chats
 from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.hub import Location, locate
-from mse_lab.policy.loading import loading, unseen
+from mse_lab.policy.loading import loading
+from mse_lab.policy.location import Location, locate
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 
@@ -187,8 +187,8 @@ def load_policy(config: Probe, root: Path) -> Policy:
     adapter = find_adapter(config.model, root)
     location, settings = load_settings(location)
     tokenizer = load_tokenizer(location)
-    model = load_model(location, settings, config.model, device)
     identity, trained = {"model": identify(location)}, None
+    model = load_model(location, settings, config.model, device)
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
     return make_policy(config, model, tokenizer, location, identity, trained)
@@ -224,7 +224,7 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
     last = policy.vocabulary - 1
     tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
     # The first run of a model that others described, also with its past kept.
-    with loading(location, "config.json"):
+    with loading(location, "the model"):
         logits = policy.logits(tokens, kept=0).float()
         cache = policy.empty_cache()
         for part in (tokens[:, :2], tokens[:, 2:]) if cache is not None else ():
@@ -255,8 +255,7 @@ def encode_prompts(
     if chat:
         texts = render_chats(policy.tokenizer, prompts)
     name = str(policy.tokenizer.name_or_path)
-    location = Location("model.path", name, name, None, online=False)
-    with loading(location, "tokenizer.json"), unseen():
+    with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.
         found = [policy.tokenizer(one, add_special_tokens=not chat) for one in texts]
         tokens = [list(one.input_ids) for one in found]

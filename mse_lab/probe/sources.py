@@ -1,16 +1,13 @@
 """Sources: where the rows of a prompt set come from, a file or a data set of the Hub.
 
-JSONL is read here, a CSV file by pandas, a Parquet file by pyarrow; everything else by the
-library datasets. A Hub data set is the snapshot
-of its repository in the Hub's cache, where `hf download` puts it too, and is read as a
-local folder: what was fetched once is found without a network, and at the very revision
-asked for, where the library by itself would take any version that it has seen. The Hub is
-asked once, with a time limit and without retries (its client's own take 23 seconds).
+JSONL is read here, a CSV file by pandas, a Parquet file by pyarrow, everything else by the
+library datasets. A data set of the Hub is the snapshot of its repository in the Hub's
+cache, where `hf download` puts it too, and is read as a local folder: the library itself
+would take any revision that it has seen before.
 """
 
 import importlib
 import json
-import logging
 import os
 import re
 from collections.abc import Iterator
@@ -83,51 +80,12 @@ def _lines(path: Path) -> Iterator[Row]:
         yield Row(where, number, parse_json(line, where))
 
 
-def _is_in_reach(hub: Any, source: Source) -> bool:
-    """Ask the Hub for a data set and its revision."""
-    try:
-        limit = hub.constants.HF_HUB_ETAG_TIMEOUT
-        hub.HfApi().dataset_info(source.name, revision=source.revision, timeout=limit)
-    except hub.errors.RevisionNotFoundError:
-        raise InputError(
-            f"{source.section}.revision = {source.revision}: {source.name} has no such "
-            f"revision; choose one of {hub.constants.ENDPOINT}/datasets/{source.name}"
-            "/commits/main"
-        ) from None
-    except hub.errors.RepositoryNotFoundError:
-        raise InputError(
-            f"{source}: no such file or folder, and no such data set on the Hub; check "
-            "the name; if it is private, log in with: hf auth login"
-        ) from None
-    except hub.errors.HFValidationError as error:
-        raise InputError(
-            f"{source}: no such file or folder, and no name for the Hub: {error}"
-        ) from None
-    except (hub.errors.HTTPError, OSError):
-        return False
-    return True
-
-
 def _fetch(source: Source) -> Path:
-    """Fetch a data set, or find it in the cache: whole, and of the very revision."""
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    # Untyped, for its HTTPError is that of its HTTP library.
-    hub: Any = importlib.import_module("huggingface_hub")
-    online = _is_in_reach(hub, source)
-    asked = {"repo_type": "dataset", "revision": source.revision}
-    try:
-        return Path(
-            hub.snapshot_download(source.name, **asked, local_files_only=not online)
-        )
-    except (hub.errors.HTTPError, OSError, RuntimeError) as error:
-        reason = f"cannot be fetched ({error})"
-        if not online:
-            reason = "not in the local cache, and the Hub cannot be reached"
-        at = f" --revision {source.revision}" if source.revision else ""
-        raise InputError(
-            f"{source}: {reason}; where there is a network, fetch it "
-            f"with: hf download {source.name} --repo-type dataset{at}"
-        ) from None
+    """Fetch a data set of the Hub, or find it in the cache."""
+    from mse_lab.probe.hub import Repository  # Late: most sources need none of it.
+
+    key = f"{source.section}.source"
+    return Repository(key, source.name, source.revision, "dataset").fetch()
 
 
 def _read_csv(path: Path) -> Any:

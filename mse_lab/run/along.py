@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mse_lab.errors import InputError
 from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
-from mse_lab.policy.hub import locate
+from mse_lab.policy.location import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.records import Record

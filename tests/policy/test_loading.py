@@ -10,16 +10,15 @@ from mse_lab.probe.prompts import Prompt
 from spoilt_checkpoints import change_config, keep_sentencepiece_only, load
 
 
-def test_a_panic_while_a_prompt_is_read_is_one_line(copy, capfd):
+def test_a_panic_while_a_prompt_is_read_is_one_line(copy):
     piece = {"SpecialToken": {"id": "q", "type_id": 0}}
     template = {"single": [piece], "pair": [], "special_tokens": {}}
     change_config(
         copy, "tokenizer.json", post_processor={"type": "TemplateProcessing", **template}
     )
     policy, prompt = load(copy), Prompt(id="p", text="1", category="", record={})
-    with pytest.raises(InputError, match=r"tokenizer.json cannot be loaded: no entry"):
+    with pytest.raises(InputError, match=r"the tokenizer cannot be loaded: no entry"):
         encode_prompts(policy, [prompt], chat=False, new_tokens=1)
-    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("error", [KeyError("ours"), KeyboardInterrupt()], ids=repr)

@@ -34,7 +34,7 @@ def test_carriage_returns_end_lines_too(tmp_path):
 
 @pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "-a/b"])
 def test_no_name_for_the_hub(name):
-    with pytest.raises(InputError, match="no such file or folder, and no name for the Hub"):
+    with pytest.raises(InputError, match="and not a valid Hub name"):
         load(source=name)
 
 
@@ -203,15 +203,16 @@ def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
         )
     assert json.loads(found) == [[prompt.id, prompt.text] for prompt in expected]
     assert no_revision.startswith(
-        "prompts.revision = nope: owner/sums has no such revision"
+        "prompts.source = owner/sums: no revision nope of it on the Hub; choose one of"
     )
     assert no_set.startswith("prompts.source = owner/sms: no such file or folder")
     for without in (environment, {"HF_HUB_OFFLINE": "1"}):
         again, refused = read_hub(without, pinned, other)
         assert again == found
-        assert refused == (
-            "prompts.source = owner/sums: not in the local cache, and the Hub cannot be "
-            "reached; where there is a network, fetch it with: "
+        start = "prompts.source = owner/sums: not in the local cache, and "
+        assert refused.startswith((f"{start}the Hub cannot be", f"{start}HF_HUB_OFFLINE"))
+        assert refused.endswith(
+            "; where there is a network, fetch it with: "
             f"hf download owner/sums --repo-type dataset --revision {'f' * 40}"
         )
 

@@ -1,0 +1,108 @@
+"""Where a checkpoint lies: in a local folder, or in a repository of the Hub."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mse_lab.errors import InputError
+from mse_lab.probe.hub import Repository
+from mse_lab.probe.plain_text import STARTS, local_path, reading
+
+
+@dataclass(frozen=True)
+class Location(Repository):
+    """A checkpoint or adapter, in a local folder or in a repository of the Hub.
+
+    Attributes:
+        local: The folder; None for a repository of the Hub.
+        online: Whether missing files may be fetched from the Hub.
+    """
+
+    local: Path | None = None
+    online: bool = False
+
+    @property
+    def where(self) -> str:
+        """What every `from_pretrained` takes: the folder or the Hub name."""
+        return str(self.local or self.name)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of every `from_pretrained`; code in a checkpoint is never run."""
+        return {
+            "revision": self.revision,
+            "local_files_only": not self.online,
+            "trust_remote_code": False,
+        }
+
+    def file(self, name: str) -> Path | None:
+        """Find one of its files on this machine, or None."""
+        if self.local is None:
+            return self.cached(name)
+        path = self.local / name
+        return path if path.is_file() else None
+
+    def incomplete(self, reason: str) -> InputError:
+        """Say that files are damaged or missing."""
+        if self.local is not None:
+            adapter = self.key == "model.adapter"
+            whole = "adapter of model.path" if adapter else "checkpoint"
+            return self.refuse(reason, f"give a whole {whole}")
+        if self.online:
+            return self.refuse(reason, f"try again, or fetch it with: {self.download}")
+        return self.absent(f"incomplete in the local cache ({reason})")
+
+
+class InMemory(Location):
+    """A model in memory, which has no files."""
+
+    @classmethod
+    def of(cls, model: object) -> "InMemory":
+        """Name a model for messages."""
+        return cls("model", type(model).__name__)
+
+    def incomplete(self, reason: str) -> InputError:
+        """Say that the model fails."""
+        return self.refuse(reason, "check that model(input_ids) works")
+
+
+def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
+    """Find a local folder of this name, or else take it as a Hub name, without asking."""
+    on_hub = Location(key, name, revision, online=True)
+    try:
+        path = local_path(name, root)
+        if path is None:
+            return on_hub
+        with reading(path):
+            next(path.iterdir(), None)
+            (path / "config.json").is_file()  # Fails if the folder may not be entered.
+    except InputError as error:
+        raise on_hub.refuse(error, "give a folder that may be read") from None
+    return Location(key, name, local=path)
+
+
+def locate(
+    key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
+) -> Location:
+    """Find what a key names: a folder with that file, or a name that Hub or cache know.
+
+    Raises:
+        InputError: There is no such folder, and the Hub refuses the name, or cannot be
+            reached and the local cache does not hold it.
+    """
+    location = look_up(key, name, revision, root)
+    if location.local is not None:
+        if location.file(file) is not None:
+            return location
+        wanted = "give a checkpoint's folder"
+        if key == "model.path" and location.file("adapter_config.json"):
+            wanted = "give a saved adapter as model.adapter, and its base as model.path"
+        raise location.refuse(f"no {file} in it", wanted)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
+        raise location.refuse("no such folder", remedy)
+    obstacle = location.ask(file)
+    if obstacle and location.cached(file) is None:
+        raise location.absent(f"no such folder, not in the local cache, and {obstacle}")
+    return replace(location, online=not obstacle)
