@@ -48,8 +48,6 @@ def analyse_one(name, seed):
 
 def told_by(name, seed) -> tuple[list[Told], bool]:
     """List every number and verdict of a run, and whether it was warned of."""
-    # Curves between the sizes are drawn, not printed, and take half of the time.
-    advice.CURVE_SIZES = ()
     whole, (own, result) = Truth(population(name)), analyse_one(name, seed)
     found = [
         *of_fixed_prompts(result, own, LEVEL),
@@ -117,11 +115,16 @@ def summarise(rows) -> str:
     return table(heads, lines)
 
 
+def without_curves() -> None:
+    """Leave out the curves between sizes: drawn, not printed, and half of the time."""
+    advice.CURVE_SIZES = ()
+
+
 def measure(runs: int) -> pd.DataFrame:
     """Count over runs of all populations, and keep what is counted."""
     counts: Counter = Counter()
     OUT.parent.mkdir(exist_ok=True, parents=True)
-    with ProcessPoolExecutor() as processes:
+    with ProcessPoolExecutor(initializer=without_curves) as processes:
         for first in range(0, runs, PART):
             seeds = range(first, min(first + PART, runs))
             todo = list(product(SOURCES, seeds))

@@ -182,7 +182,8 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
     """Everything that `advise` prints with an interval."""
     best, constants = advice.recommended, truth.constants
     for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs")):
-        yield Told(letter, name, getattr(advice, name), getattr(constants, name).item())
+        told = getattr(advice, letter)
+        yield Told(letter, name, told, getattr(constants, name).item())
     for name in ("vanilla", "batch_mean", "best_constant"):
         told = getattr(advice, name)
         yield Told("constant baselines", name, told, getattr(constants, name).item())
@@ -199,9 +200,9 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
         yield Told("MSE at a budget", at, row.mse, cost / advice.budget)
         if row.group_size != best:
             yield Told("cost of a size", at, row.cost, cost / truth.cost(best))
-        if row.silent_share and truth.binary:
+        if row.zero_variance and truth.binary:
             share = truth.zero_variance(row.group_size)
-            yield Told("zero-variance groups", at, row.silent_share, share)
+            yield Told("zero-variance groups", at, row.zero_variance, share)
     for one in advice.alternatives:
         true = truth.alternative_cost(one.estimator, one.group_size, advice)
         yield Told("cost of an alternative", one.estimator, one.cost, true)
