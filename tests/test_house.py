@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-GROUND = {"errors", "arrays", "console", "version", "wording"}
+GROUND = {"errors", "arrays", "console", "version", "formatting"}
 
 # What each folder may import, from the ground up.
 MAY_IMPORT = {
     "errors": set(),
     "version": set(),
     "arrays": set(),
-    "wording": set(),
+    "formatting": set(),
     "console": {"errors"},
     "command_line": {"errors", "console", "probe", "version"},
     "probe": GROUND,

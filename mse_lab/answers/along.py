@@ -23,9 +23,10 @@ from mse_lab.answers.alternatives import price_default
 from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
-from mse_lab.answers.statement import Claim, Statement, describe
+from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
+from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Constants, Sides, means, split
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regime import Places, equal_baseline, norm_ratio, places_of
@@ -199,7 +200,8 @@ class Along:
         known = math.isfinite(p_value)
         change = self.factor(self.log_bests, -1, 0)
         return STILL.about(*self.runs).claim(
-            f"Q = {q:.3g} of {differences}; G* - 1, last over first: {describe(change)}"
+            f"Q = {q:.3g} of {differences}; G* - 1, last over first: "
+            f"{with_interval(change)}"
             if known
             else "G* is not known at every checkpoint",
             decide(p_value < 1 - self.level, near),
@@ -215,7 +217,7 @@ class Along:
     ) -> Claim:
         change = self.factor(logs, -1, 0)
         return statement.about(*self.runs).claim(
-            f"last over first: {describe(change)}",
+            f"last over first: {with_interval(change)}",
             decide(change.low > 1, change.high < 1),
             f"By the interval of the paired ratio, for {prompts}.",
             change,

@@ -13,8 +13,9 @@ import numpy as np
 from mse_lab.answers.assumption_2_uncorrelated import measure_correlations
 from mse_lab.answers.judgement import decide
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement
 from mse_lab.arrays import Floats
+from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import equal_baseline, norm_ratio
 
 RATIO = Statement(
@@ -52,7 +53,7 @@ def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
     near = bool(((low > 1 / 2) & (high < 2)).all())
     return [
         case.claim(
-            f"rho {describe(regime.rho)} of the aggregate; the interval of a prompt's "
+            f"rho {with_interval(regime.rho)} of the aggregate; the interval of a prompt's "
             f"misses 1 on {missed} of {low.size}",
             decide(p_value < 1 - run.level, near),
             "That vanilla is worse than the oracle needs only rho > (1-V)/(2-V), "

@@ -17,8 +17,9 @@ import numpy as np
 from mse_lab.answers.judgement import decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
-from mse_lab.answers.statement import Claim, Statement, describe
+from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
+from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.pools import Pools
 
@@ -109,8 +110,8 @@ def judge_correlation(run: MeasuredRun) -> Claim:
     typical, largest = (np.sqrt(max(one, 0.0)) for one in (square.value, square.high))
     beyond = BEYOND_ONE if max(abs(estimate.low), abs(estimate.high)) > 1 else ""
     return case.claim(
-        f"mean correlation within prompts {describe(estimate)}{beyond}, root mean square "
-        f"{typical:.3g}, at most {largest:.3g}; {found.prompts} prompts",
+        f"mean correlation within prompts {with_interval(estimate)}{beyond}, root mean "
+        f"square {typical:.3g}, at most {largest:.3g}; {found.prompts} prompts",
         decide(found.p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
         f"{describe_baselines(run)}.",
         estimate,

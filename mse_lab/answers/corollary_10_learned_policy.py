@@ -13,7 +13,8 @@ is; for other policies a term E[Z (tr Hess log pi + S)] comes in.
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
-from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement
+from mse_lab.formatting import with_interval
 
 LEARNED = Statement(
     "Corollary 10",
@@ -42,5 +43,5 @@ def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
         side = "below zero: right completions have the smaller scores"
     else:
         verdict, side = "undecided", "not told from zero"
-    told = f"E[S (b* - V)] / E[S] {describe(found)}"
+    told = f"E[S (b* - V)] / E[S] {with_interval(found)}"
     return [case.claim(told, verdict, f"{EMPTY} Here it is {side}.", found)]

@@ -19,7 +19,8 @@ import numpy as np
 
 from mse_lab.answers.judgement import Judged, Pair, decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, Case, Claim, Statement, describe
+from mse_lab.answers.statement import DRAWS, Case, Claim, Statement
+from mse_lab.formatting import with_interval
 
 MARGIN = 0.05
 
@@ -93,7 +94,7 @@ def near_oracle(
         (pair, verdict, p_value, ratio), reason = choose(judged)
         if case.untested:
             verdict, reason = "undecided", case.untested
-        listed = (f"{describe(one.ratio)} by the {one.pair.label}" for one in judged)
+        listed = (f"{with_interval(one.ratio)} by the {one.pair.label}" for one in judged)
         told = f"ratio {', '.join(listed)}"
         rows.append(case.claim(told, verdict, reason, ratio, p_value, pair.size))
     return rows

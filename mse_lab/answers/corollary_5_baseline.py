@@ -20,8 +20,9 @@ from mse_lab.answers.assumption_2_uncorrelated import (
 )
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import Claim, Statement, compare, describe
+from mse_lab.answers.statement import Claim, Statement, compare
 from mse_lab.estimators.groups import is_binary
+from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import crossing_size, oracle_gain
 
 PROMPT_ONLY = Statement(
@@ -37,7 +38,7 @@ def _judge_prompt_only(run: MeasuredRun) -> list[Claim]:
     """Judge the limit by the oracle at the smallest G, which has the most replicates."""
     limit = compare(run, "oracle", "best-constant", run.sizes[0])
     [(_, verdict, p_value, ratio)] = judge_not_larger([limit], run.level)
-    told = f"limit of GRPO-type (oracle) / best constant {describe(ratio)}"
+    told = f"limit of GRPO-type (oracle) / best constant {with_interval(ratio)}"
     reason, case = run.explain(_explain_limit(run)), PROMPT_ONLY.about(run)
     return [case.claim(told, verdict, reason, ratio, p_value), *_prompt_only_rows(run)]
 
@@ -73,7 +74,7 @@ def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
     [(_, verdict, p_value, ratio)] = judge_smaller([limit], run.level)
     whole = replace(
         last,
-        measured=f"limit by the law {describe(ratio)}; "
+        measured=f"limit by the law {with_interval(ratio)}; "
         f"{run.source} at G = {last.group_size}: {last.measured}",
         verdict=verdict,
         group_size=None,

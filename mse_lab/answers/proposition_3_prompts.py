@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from mse_lab.answers.judgement import Judged, Pair
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement
 from mse_lab.arrays import Floats
+from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
 from mse_lab.probe.streams import stream
@@ -86,7 +87,7 @@ def _law(run: MeasuredRun, size: int) -> Statistic:
 def _tell(judged: Sequence[Judged]) -> str:
     measured = ", ".join(f"{pair.first.value:.3g} at {pair.label}" for pair, *_ in judged)
     law, worst = judged[0].pair.second.value, min(judged, key=lambda one: one.p_value)
-    ratio = f"ratio at {worst.pair.label} {describe(worst.ratio)}"
+    ratio = f"ratio at {worst.pair.label} {with_interval(worst.ratio)}"
     return f"B x MSE {measured}; law {law:.3g}; {ratio}"
 
 
@@ -95,7 +96,7 @@ def judge_random_prompts(run: MeasuredRun) -> list[Claim]:
     case, prompts = PROPOSITION.about(run), run.pools.prompts
     if prompts < 3:
         return case.undecided(*FEW_PROMPTS)
-    between = f"c1 = {describe(run.constants['between'])}; "
+    between = f"c1 = {with_interval(run.constants['between'])}; "
     return case.without_replicates(between) or _judge_sets(run, between)
 
 

@@ -22,10 +22,10 @@ from mse_lab.answers.statement import (
     Claim,
     Statement,
     compare,
-    describe,
     largest_ratio,
     sum_up,
 )
+from mse_lab.formatting import with_interval
 
 LARGEST = Statement(
     "Section 5.1 (vanilla largest)", "Vanilla has the largest MSE at every group size."
@@ -66,7 +66,7 @@ def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
     worst = largest_ratio(rows)
     measured = (
         f"{told} of {len(rows)} group sizes; largest ratio, which should be below one, "
-        f"{describe(worst.estimate)} at G = {worst.group_size}"
+        f"{with_interval(worst.estimate)} at G = {worst.group_size}"
     )
     return sum_up(rows, worst, measured, reason)
 

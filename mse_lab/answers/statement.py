@@ -17,6 +17,7 @@ from mse_lab.answers.judgement import (
     judge_smaller,
 )
 from mse_lab.answers.measured_run import UNTESTED, MeasuredRun
+from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 
 # An identity follows from algebra and from how completions are drawn and differentiated: it
@@ -72,20 +73,6 @@ class Claim:
         return "identity" if self.would_fail else "evidence"
 
 
-def describe(estimate: Estimate) -> str:
-    """Write a number with its interval.
-
-    >>> describe(Estimate(1.2345, 1.0, 1.5))
-    '1.23 [1, 1.5]'
-    >>> describe(UNKNOWN)
-    'not measurable'
-    """
-    if np.isnan(estimate.value):
-        return "not measurable"
-    value, low, high = (f"{one:.3g}" for one in estimate)
-    return f"{value} [{low}, {high}]"
-
-
 def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
     """Set the MSE of one estimator against that of another on the same groups."""
     return Pair(size, run.mse_of(first, size), run.mse_of(second, size), label)
@@ -93,7 +80,7 @@ def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "
 
 def tell_ratios(judged: Sequence[Judged]) -> str:
     """Write the ratio of each pair."""
-    return ", ".join(f"{one.pair.label} {describe(one.ratio)}" for one in judged)
+    return ", ".join(f"{one.pair.label} {with_interval(one.ratio)}" for one in judged)
 
 
 def _least_supported(judged: Sequence[Judged]) -> Judged:
@@ -204,7 +191,7 @@ class Case:
         worst = min(rows, key=lambda row: row.p_value or 0.0)
         told = (
             f"{known}measured / law furthest off at G = {worst.group_size}: "
-            f"{describe(worst.estimate)}"
+            f"{with_interval(worst.estimate)}"
         )
         return sum_up(
             rows, worst, told, explain_equality(for_all(row.verdict for row in rows))

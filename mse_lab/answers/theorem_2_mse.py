@@ -21,7 +21,8 @@ import numpy as np
 
 from mse_lab.answers.judgement import Judged, Pair, judge_equal
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, Claim, Statement, describe, explain_equality
+from mse_lab.answers.statement import DRAWS, Claim, Statement, explain_equality
+from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
 
 # Three tenths of a coefficient missing, or as much again, would have been seen.
@@ -81,7 +82,7 @@ def _judge_line(run: MeasuredRun) -> list[Claim]:
     judged, claims = judge_equal(pairs, run.level, LINE_RESOLUTION), []
     for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
         both = (one.interval(run.level, positive=True) for one in (pair.first, pair.second))
-        fit, law, quotient = map(describe, (*both, ratio))
+        fit, law, quotient = map(with_interval, (*both, ratio))
         told = f"fit {fit}, moments {law}, fit / moments {quotient}"
         reason = explain_equality(verdict, LINE_RESOLUTION)
         claims.append(case.claim(told, verdict, reason, ratio, p_value))
@@ -91,8 +92,8 @@ def _judge_line(run: MeasuredRun) -> list[Claim]:
 def _judge_law(run: MeasuredRun) -> list[Claim]:
     def tell(judged: Sequence[Judged]) -> str:
         [(pair, _, _, ratio)] = judged
-        mse = describe(pair.first.interval(run.level, positive=True))
-        return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {describe(ratio)}"
+        mse = with_interval(pair.first.interval(run.level, positive=True))
+        return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {with_interval(ratio)}"
 
     pairs = [
         Pair(size, run.mse_of("grpo", size), run.law_of("grpo", size)) for size in run.sizes

@@ -15,7 +15,8 @@ import numpy as np
 
 from mse_lab.answers.judgement import Pair, for_all
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, describe
+from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement
+from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import mse_times_budget
 from mse_lab.mse.intervals import Statistic
 
@@ -68,11 +69,11 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
     inside = min(sizes) < best < max(sizes)
     seen = np.isfinite(run.best_group_size.high) and inside
     constants = ", ".join(
-        f"{letter} {describe(run.constants[name])}"
+        f"{letter} {with_interval(run.constants[name])}"
         for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs"))
     )
     whole = case.claim(
-        f"{constants}; G* {describe(run.best_group_size)}",
+        f"{constants}; G* {with_interval(run.best_group_size)}",
         verdict if seen or verdict == "fails" else "undecided",
         _explain(run, case.untested, inside),
         run.best_group_size,

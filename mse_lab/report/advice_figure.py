@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import CURVE_SIZES, Advice
 from mse_lab.answers.regret import SIZES
+from mse_lab.formatting import number
 from mse_lab.report.drawing import (
     RC,
     STYLES,
@@ -25,7 +26,6 @@ from mse_lab.report.drawing import (
     save_figure,
     tell,
 )
-from mse_lab.wording import number
 
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.2

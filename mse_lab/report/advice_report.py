@@ -17,18 +17,16 @@ from mse_lab.answers.trainer_settings import (
     TRLS_SIZE,
 )
 from mse_lab.errors import InputError
-from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.inline_svg import inline
-from mse_lab.report.layout import lay_out
-from mse_lab.wording import (
+from mse_lab.formatting import (
     NONE,
-    multiple,
-    plain,
-    plain_with_interval,
-    times_with_interval,
+    number,
+    times,
     with_interval,
     wrap,
 )
+from mse_lab.report.advice_figure import compose_advice
+from mse_lab.report.inline_svg import inline
+from mse_lab.report.layout import lay_out
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
@@ -53,8 +51,6 @@ WIDTH, SETTING = 80, 12
 
 # The curve is flat where sizes so many times apart cost at most so much more than the best.
 FLAT, FLATNESS = 4, 0.1
-
-cost_words = times_with_interval
 
 
 def _regret(bound: float) -> str:
@@ -93,7 +89,7 @@ def headline(advice: Advice) -> str:
 def best_size_words(advice: Advice) -> str:
     """Write G* for a terminal."""
     if not advice.unbounded:
-        return plain_with_interval(advice.best)
+        return with_interval(advice.best)
     return (
         f"at least {advice.best.low:.1f} (more than these {advice.prompts} prompts would "
         "bound it)"
@@ -131,15 +127,15 @@ def say_regime(advice: Advice) -> str:
         name = "rho, right over wrong completions' squared score norm,"
     if math.isnan(where.value):
         return ""
-    side = _SIDES[one.side].format(line=f"{line} = {plain(half)}")
-    return f"{name} is {plain_with_interval(where)}, {side}. {_beats_vanilla(advice)}"
+    side = _SIDES[one.side].format(line=f"{line} = {number(half)}")
+    return f"{name} is {with_interval(where)}, {side}. {_beats_vanilla(advice)}"
 
 
 def say_prompts(advice: Advice) -> str:
     """Say on which side of vanilla its prompts are."""
     one = advice.regime
     above = f"GRPO-type's baseline pays on {one.vanilla_worse} of {one.prompts} prompts"
-    return f"{above}; median rho {plain(one.median_rho)}." if one.binary else f"{above}."
+    return f"{above}; median rho {number(one.median_rho)}." if one.binary else f"{above}."
 
 
 def called(name: str) -> str:
@@ -161,7 +157,7 @@ def _needs(one: Alternative) -> str:
     """Say what an estimator needs compared with GRPO-type, and by which change."""
     how = HOW.get(one.estimator, NO_TRAINER)
     return (
-        f"{called(one.estimator)} at G = {one.group_size} takes {cost_words(one.cost)} "
+        f"{called(one.estimator)} at G = {one.group_size} takes {times(one.cost)} "
         f"the completions ({how})."
     )
 
@@ -233,15 +229,15 @@ def answer(advice: Advice) -> Iterator[str]:
     if not advice.held:
         return
     costs = [
-        f"G = {row.group_size} takes {multiple(row.cost.value)}"
+        f"G = {row.group_size} takes {number(row.cost.value)}"
         for row in advice.rows
         if row.group_size in (8, 16) and row.group_size != advice.recommended
     ]
     yield f"instead {', '.join(costs)} times the completions"
     if one := best_usable(advice):
-        cost = cost_words(one.cost)
+        cost = times(one.cost)
         yield f"{called(one.estimator)}, G = {one.group_size}, takes {cost}"
-    error, size = plain_with_interval(advice.relative_error), advice.recommended
+    error, size = with_interval(advice.relative_error), advice.recommended
     yield f"MSE/||g||^2 at N = {advice.budget}, G = {size}: {error}"
 
 

@@ -13,11 +13,11 @@ from mse_lab.answers.advice import as_data
 from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError, shorten
+from mse_lab.formatting import number, with_interval
 from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.report.allocation_figure import draw_allocation
 from mse_lab.results.files import write_table
 from mse_lab.results.records import Record
-from mse_lab.wording import plain, times_with_interval
 
 WIDTH = 80
 
@@ -57,7 +57,7 @@ def _say_bias(found: Allocation) -> str:
         return ""
     if not found.outside or math.isnan(found.bias):
         return "No prompt is outside the filter, so none would be dropped."
-    share = plain(max(found.bias, 0.0))
+    share = number(max(found.bias, 0.0))
     return (
         f"Dropping the {found.outside} prompts outside the filter would bias the gradient: "
         f"bias^2 is {share} of the first's MSE here, and does not fall with N."
@@ -73,7 +73,7 @@ def _lines(found: Allocation) -> Iterator[str]:
     yield f"{'MSE, by how they are shared out':<44} of the first ({level:g}% interval)"
     yield f"  {CALLED['uniform']:<42} 1"
     for name, ratio in found.ratios.items():
-        told = times_with_interval(ratio).replace(" times", "", 1)
+        told = with_interval(ratio)
         yield f"  {CALLED[name]:<42} {told}"
     yield "Planned on half of a prompt's completions, told on the other half."
     yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)

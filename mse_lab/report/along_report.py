@@ -7,11 +7,11 @@ from typing import Any
 
 from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
+from mse_lab.formatting import NONE, share, times, with_interval
 from mse_lab.report.along_figure import draw_along
 from mse_lab.report.claims_report import SHOWN, WIDTH
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
-from mse_lab.wording import NONE, plain_with_interval, share, times_with_interval
 
 
 def _say(along: Along) -> Iterator[str]:
@@ -22,9 +22,9 @@ def _say(along: Along) -> Iterator[str]:
         return
     cost = whole.cost(along.group_size, level)
     saved = whole.saved_by_switching(level)
-    yield f"Best over the checkpoints, each alike: G* = {plain_with_interval(best)}."
+    yield f"Best over the checkpoints, each alike: G* = {with_interval(best)}."
     yield (
-        f"G = {along.group_size} takes {times_with_interval(cost)} the completions of the "
+        f"G = {along.group_size} takes {times(cost)} the completions of the "
         "best size all along."
     )
     low, high = (share(end) for end in saved[1:])
@@ -39,7 +39,7 @@ def _rows(along: Along) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = along.table.to_dict("records")
     for row, run in zip(rows, along.runs, strict=True):
         best = run.best_group_size
-        row["best"] = NONE if math.isnan(best.value) else plain_with_interval(best)
+        row["best"] = NONE if math.isnan(best.value) else with_interval(best)
     return rows
 
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
-from mse_lab.answers.statement import Claim, describe
+from mse_lab.answers.statement import Claim
+from mse_lab.formatting import NONE, with_interval, wrap
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.records import Record
-from mse_lab.wording import NONE, wrap
 
 
 class Words(NamedTuple):
@@ -97,10 +97,9 @@ def _statements(claims: Sequence[Claim]) -> list[Statement]:
 
 def _line(claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
-    words, (value, low, _) = WORDS[claim.statement], claim.estimate
-    number = f"{value:.2g}" if math.isnan(low) else describe(claim.estimate)
-    known = claim.verdict != "undecided" and not math.isnan(value)
-    told = f"{words.number} {number}" if known else claim.reason
+    words = WORDS[claim.statement]
+    known = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
+    told = f"{words.number} {with_interval(claim.estimate)}" if known else claim.reason
     where = f"{SHOWN[claim.verdict]:<{COLUMN}}{words.place:<8}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.formatting import number
 from mse_lab.mse.curves import paired_ratio
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key
@@ -12,7 +13,6 @@ from mse_lab.report.drawing import STYLES
 from mse_lab.report.figure_4 import compose, scales_of
 from mse_lab.report.inline_svg import Drawing, inline
 from mse_lab.results.finished_run import Tables, read_tables
-from mse_lab.wording import number
 
 PAIRS = {
     "GRPO-type / oracle": ("grpo", "oracle"),

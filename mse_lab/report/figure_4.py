@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from mse_lab.formatting import with_interval
 from mse_lab.report.drawing import (
     RC,
     Style,
@@ -37,7 +38,6 @@ from mse_lab.report.drawing import (
 )
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.tables import BASE, FIGURE_4
-from mse_lab.wording import with_interval
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 

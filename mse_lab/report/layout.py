@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from mse_lab import wording
+from mse_lab import formatting
 
 TEMPLATES = Environment(
     loader=PackageLoader("mse_lab.report"),
@@ -28,7 +28,7 @@ def _without_tags(value: Any) -> Any:
     return value.replace("<", "&lt;") if plain else value
 
 
-TEMPLATES.filters |= dict(getmembers(wording, isfunction))
+TEMPLATES.filters |= dict(getmembers(formatting, isfunction))
 TEMPLATES.tests["unknown"] = math.isnan
 MARKDOWN = TEMPLATES.overlay(finalize=_without_tags)
 

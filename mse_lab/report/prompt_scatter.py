@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.arrays import Floats
+from mse_lab.formatting import number
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.regime import oracle_gain
 from mse_lab.report.drawing import (
@@ -21,7 +22,6 @@ from mse_lab.report.drawing import (
 )
 from mse_lab.report.inline_svg import Drawing, inline_panel
 from mse_lab.report.phase_diagram import as_dots, draw_panel
-from mse_lab.wording import number
 
 # Of a picture, in inches.
 _SIZE = (4.0, 3.6)

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, rank_estimators
 from mse_lab.estimators import Estimator
+from mse_lab.formatting import number, power_of_ten, typeset, with_interval
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.drawing import STYLES, tell
 from mse_lab.report.inline_svg import Drawing, inline_panel
-from mse_lab.wording import number, power_of_ten, times, with_interval
 
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
@@ -57,7 +57,7 @@ def _figures(row: Ranked, level: float, power: int) -> list[str | Estimate]:
 def _place(rank: Estimate) -> tuple[str, str]:
     if math.isnan(rank.low):
         return number(rank.value), ""
-    return f"{rank.value:.0f}", f"[{math.floor(rank.low)}, {math.ceil(rank.high)}]"
+    return f"{rank.value:.0f}", f"({math.floor(rank.low)} to {math.ceil(rank.high)})"
 
 
 def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
@@ -132,7 +132,7 @@ def _stand(source: FinishedRun, size: int) -> dict[str, Any]:
     oracle = next(row.curve for row in ranking.ranked if row.estimator.name == ORACLE)
     best = float(oracle.point.scale_free_mse)
     power = power_of_ten(best)
-    unit = times(power).replace(" × ", ", in ")
+    unit = typeset(f", in units of 1e{power:+03d}") if power else ""
     return {
         "source": source,
         "ranking": ranking,

@@ -1,24 +1,16 @@
 """Facts of the runs side by side: the overview, checks, where and how they were made."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.mse.intervals import Estimate
+from mse_lab.formatting import NONE, byte_size, duration, number, percent, with_interval
 from mse_lab.probe.probe_files import flatten
 from mse_lab.results.checks import Check
-from mse_lab.wording import NONE, duration, in_units, number, percent, with_interval
 
 # Facts by name, told of each run in its turn.
 Facts = dict[str, list[str]]
-
-
-def _or_bound(figure: Estimate) -> str:
-    """Write a number; of one that may be infinite what it is at least."""
-    bound = math.isinf(figure.value)
-    return f"at least {number(figure.low)}" if bound else with_interval(figure)
 
 
 def _signal(advice: Advice | str) -> dict[str, str]:
@@ -29,8 +21,10 @@ def _signal(advice: Advice | str) -> dict[str, str]:
     share = next(row.zero_variance for row in advice.rows if row.group_size == size)
     return {
         "Group size": f"{size}",
-        f"MSE / ‖g‖² at {advice.budget:,} completions": _or_bound(advice.relative_error),
-        "Completions at which that is one": _or_bound(advice.noise_scale),
+        f"MSE / ‖g‖² at {advice.budget:,} completions": with_interval(
+            advice.relative_error
+        ),
+        "Completions at which that is one": with_interval(advice.noise_scale),
         "Zero-variance groups": percent(share) if share else NONE,
     }
 
@@ -76,7 +70,7 @@ def _written(key: str, value: Any) -> str:
     if key == "seconds":
         return duration(value)
     if key.endswith("_bytes"):
-        return in_units(value)
+        return byte_size(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -4,12 +4,12 @@ import math
 from collections import Counter
 from pathlib import Path
 
+from mse_lab.formatting import number, with_interval
 from mse_lab.report.claims_report import SHOWN
 from mse_lab.report.theory_figure import draw_theory
 from mse_lab.results.files import write_table
 from mse_lab.theory.findings import Finding, findings_table
 from mse_lab.theory.study import Study
-from mse_lab.wording import plain, plain_with_interval
 
 # Columns of the screen, of the verdict, of the statement and of what it predicts.
 WIDTH, VERDICT, STATEMENT, EXPECTED = 80, 11, 41, 5
@@ -26,8 +26,8 @@ def _line(finding: Finding) -> str:
     value, low, high = finding.estimate
     if math.isnan(value):
         return f"{verdict}{finding.protocol}"
-    told = plain(value) if low == high else plain_with_interval(finding.estimate)
-    return f"{verdict}{plain(finding.expected):>{EXPECTED}} {told}"
+    told = number(value) if low == high else with_interval(finding.estimate)
+    return f"{verdict}{number(finding.expected):>{EXPECTED}} {told}"
 
 
 def _cut(line: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 from mse_lab.answers.predicted_group_size import restore_predictions
 from mse_lab.answers.training_verdict import FEWEST, judge_study
 from mse_lab.errors import InputError
+from mse_lab.formatting import number, with_interval
 from mse_lab.probe.study import Study, arms_of, runs_of
 from mse_lab.report.training_figure import draw_training
 from mse_lab.results.study_files import StudyFiles
-from mse_lab.wording import plain, plain_with_interval
 
 WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
 
@@ -26,7 +26,7 @@ RATE, PARAMETERS = 1e14, 1e9
 
 def _price(what: str, completions: int, operations: int, tokens: int) -> str:
     hours = completions * tokens * operations * PARAMETERS / RATE / 3600
-    return f"{what}: {completions:,} completions, {plain(hours)} h"
+    return f"{what}: {completions:,} completions, {number(hours)} h"
 
 
 def study_lines(
@@ -73,7 +73,7 @@ def _legend(study: Study) -> Iterator[str]:
     yield "         fails: it is larger; in brackets: sizes of which it holds, too"
 
 
-HEAD = f"{'step':>5}{'best':>6}  {'set':<20}{'loss':<29}verdict"
+HEAD = f"{'step':>5}{'best':>6}  {'set':<20}{'loss':<31}verdict"
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -82,9 +82,9 @@ def _row(row: Mapping[str, Any]) -> str:
     if "set" not in row:
         return f"{begun}  not judged: {FEWEST} seeds of two group sizes are needed"
     told, alike = (", ".join(map(str, row[key])) for key in ("set", "alike"))
-    loss = f"{row['nearest']}: {plain_with_interval(row['regret'])}"
+    loss = f"{row['nearest']}: {with_interval(row['regret'])}"
     verdict = WORDS[row["verdict"]] + f" ({alike})" * bool(alike)
-    return f"{begun}  {told:<20}{loss:<29}{verdict}"
+    return f"{begun}  {told:<20}{loss:<31}{verdict}"
 
 
 def _arm_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
                 yield ""
                 yield f"{arm.name} less main, step {study.steps}, {prompts} prompts, by G"
                 for size, gain in gains.items():
-                    yield f"{size:>6}  {plain_with_interval(gain)}"
+                    yield f"{size:>6}  {with_interval(gain)}"
 
 
 def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
     verdict = judge_study(study, table, predictions)
     files.write_verdict(verdict)
     last = predictions[study.steps]
-    predicted = plain_with_interval(last.interval(study.level))
+    predicted = with_interval(last.interval(study.level))
     yield f"predicted G* of {study.steps} steps: {predicted}"
     if start:
         told = (f"{value:.3f} on {prompts} prompts" for prompts, value in start.items())

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from mse_lab.formatting import share as in_percent
 from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-from mse_lab.wording import share as in_percent
 
 percent = partial(in_percent, digits=3)
 

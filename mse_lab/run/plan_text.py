@@ -9,13 +9,13 @@ from dataclasses import asdict
 import numpy as np
 import torch
 
+from mse_lab.formatting import byte_size, duration, share
 from mse_lab.measurement.memory import scoring_bytes
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.environment import device_model
 from mse_lab.run.plan_costs import Costs, Plan, Row
 from mse_lab.run.plan_widths import Widths
-from mse_lab.wording import duration, in_units, share
 
 # Of the terminal.
 COLUMNS = 80
@@ -69,7 +69,7 @@ def say_memory(subject: Subject) -> str:
             if way.block == group
         )
     ]
-    said = f"memory: {in_units(memory.budget)} may be taken; "
+    said = f"memory: {byte_size(memory.budget)} may be taken; "
     if how.block < group:
         return said + (
             f"norms only: a block of {group} does not fit, only {how.block} at a time; no "
@@ -85,8 +85,8 @@ def say_memory(subject: Subject) -> str:
 
 def say_disk(costs: Costs) -> str:
     """Say what the run takes on disk."""
-    more = in_units(costs.vectors + costs.records)
-    return f"disk: {in_units(costs.records)} of results at most, {more} more while it runs"
+    more = byte_size(costs.vectors + costs.records)
+    return f"disk: {byte_size(costs.records)} of results at most, {more} more while it runs"
 
 
 def warn_of_widths(widths: Widths) -> list[str]:
@@ -105,7 +105,7 @@ def _cells(row: Row, whole: float) -> list[str]:
         row.stage,
         f"{row.completions:,}" if row.completions else "",
         f"{round(row.tokens):,}" if row.tokens else "",
-        in_units(row.memory) if row.memory else "",
+        byte_size(row.memory) if row.memory else "",
         duration(row.seconds),
         f"{row.seconds / whole:.0%}",
     ]

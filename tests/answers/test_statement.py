@@ -30,7 +30,7 @@ def test_equality_fails_as_a_whole_where_one_size_fails():
     claims = CASE.equal([pair(2, 1.0), pair(4, 1.2), pair(8, 1.1, 1.0)], lambda _: "told")
     assert told(claims) == [(None, "fails"), (2, "holds"), (4, "fails"), (8, "undecided")]
     assert claims[0].estimate == claims[2].estimate
-    assert "furthest off at G = 4: 1.2 [" in claims[0].measured
+    assert "furthest off at G = 4: 1.200 (" in claims[0].measured
     assert "outside the interval" in claims[0].reason
     assert "more than 50%" in claims[3].reason
 
@@ -40,8 +40,8 @@ def test_a_size_holds_where_all_its_pairs_do_and_shows_the_worst():
     claims = CASE.smaller(pairs, "why")
     assert told(claims) == [(2, "holds"), (4, "fails")]
     assert [claim.estimate.value for claim in claims] == pytest.approx([0.9, 1.5])
-    assert "a / b 0.5 [" in claims[1].measured
-    assert "c / d 1.5 [" in claims[1].measured
+    assert "a / b 0.500 (" in claims[1].measured
+    assert "c / d 1.500 (" in claims[1].measured
 
 
 def test_other_pairs_are_shown_than_those_judged():

@@ -188,11 +188,11 @@ def test_what_needs_fewer_completions(known):
 @pytest.mark.parametrize(
     ("side", "words"),
     [
-        ("above", "above (1-V)/(2-V) = 0.4: a baseline near V pays. GRPO-type"),
-        ("below", "below (1-V)/(2-V) = 0.4: a baseline near V costs. GRPO-type"),
+        ("above", "above (1-V)/(2-V) = 0.400: a baseline near V pays. GRPO-type"),
+        ("below", "below (1-V)/(2-V) = 0.400: a baseline near V costs. GRPO-type"),
         (
             "undecided",
-            "is 0.3 (0.2 to 0.5), not significantly different from (1-V)/(2-V) = 0.4",
+            "is 0.30 (0.20 to 0.50), not significantly different from (1-V)/(2-V) = 0.400",
         ),
     ],
 )
@@ -202,10 +202,10 @@ def test_the_regime(known, side, words):
     text = plain(advice_text(replace(known[2], regime=one)))
     assert words in text
     page = plain(advice_page(replace(known[2], regime=one)))
-    assert "baseline pays on 12 of 60 prompts; median rho 0.25." in page
+    assert "baseline pays on 12 of 60 prompts; median rho 0.250." in page
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
     text = plain(advice_text(replace(known[2], regime=graded)))
-    assert "The best constant baseline is 0.4 (0.35 to 0.45), " in text
+    assert "The best constant baseline is 0.40 (0.35 to 0.45), " in text
     assert "V/2 = 0.5" in text
     assert "rho" not in text
     nowhere = graded._replace(best_baseline=UNKNOWN)

@@ -10,9 +10,9 @@ import pytest
 import run_mse
 from mse_lab.answers.allocation import allocate
 from mse_lab.answers.measured_run import read_run
+from mse_lab.formatting import with_interval
 from mse_lab.mse.allocation import RULES
 from mse_lab.report.allocation_report import CALLED, allocation_table, allocation_text
-from mse_lab.wording import multiple
 from written_runs import simulate, write_run
 
 
@@ -48,7 +48,7 @@ def test_the_screen(found):
     assert lines[0] == "96 completions for 12 prompts, on average 8 each"
     for name, ratio in found.ratios.items():
         [line] = [line for line in lines if line.startswith(f"  {CALLED[name]} ")]
-        assert line.split()[-1] == f"{multiple(ratio.high)})"
+        assert line.endswith(with_interval(ratio))
     told = " ".join(lines)
     assert f"Dropping the {found.outside} prompts" in told
     assert found.sizes["best"].max() == int(told.split("most get ")[1].split()[0])

@@ -9,6 +9,7 @@ from mse_lab.answers.arguments import ARGUMENTS
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.statement import Claim
+from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import UNKNOWN
 from mse_lab.report.claims_report import (
     WORDS,
@@ -56,7 +57,7 @@ def test_one_run_on_one_screen():
     [line] = [line for line in lines if "score norm" in line]
     [claim] = [claim for claim in whole if claim.statement == "Assumption 2"]
     assert line.startswith(f"FAILS      Ass. 2  {WORDS['Assumption 2'].plain}: r -")
-    assert f"{claim.estimate.value:.3g} [" in line
+    assert line.endswith(with_interval(claim.estimate))
     unsure = replace(claim, verdict="undecided", reason="Because of this.")
     assert "uncorrelated: Because of this." in claims_screen([unsure])
 

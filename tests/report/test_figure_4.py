@@ -123,7 +123,7 @@ def test_tables_of_earlier_versions_lack_columns(lost, rows):
 
 def test_marks_tell_their_values_in_an_svg(draw):
     picture = unescape(draw(make_tables())[0])
-    assert picture.count("<title>GRPO-type, G = 4: 2.0 [1.0, 3.0]</title>") == 2
+    assert picture.count("<title>GRPO-type, G = 4: 2.0 (1.0 to 3.0)</title>") == 2
     # Three estimators above, two below, at three sizes.
     assert picture.count("</title></use>") == 15
 

@@ -46,12 +46,12 @@ def test_paths_break_at_their_joints():
 
 def test_cells():
     assert part("{{ parts.estimate((0.6234, 0.5666, 0.6852)) }}") == (
-        '<data value="0.6234">0.62</data><small>[0.57, 0.69]</small>'
+        '<data value="0.6234">0.623</data><small>(0.567 to 0.685)</small>'
     )
     assert part("{{ parts.estimate(none) }}{{ parts.share(none) }}") == "––"
     assert (
         part("{{ parts.share((0.62, 0.57, 0.69)) }}")
-        == '<data value="0.62">62%</data><small>[57, 69]</small>'
+        == '<data value="0.62">62%</data><small>(57 to 69)</small>'
     )
 
 

@@ -18,7 +18,7 @@ def row(name, ratio, *rank):
 def test_marks_and_places():
     assert _marked(ESTIMATORS["oracle"]) == "oracle*"
     assert _marked(ESTIMATORS["grpo"]) == "grpo"
-    assert _place(Estimate(2, 1.5, 2.5)) == ("2", "[1, 3]")
+    assert _place(Estimate(2, 1.5, 2.5)) == ("2", "(1 to 3)")
     assert _place(UNKNOWN) == ("–", "")
 
 
@@ -31,7 +31,7 @@ def test_leaders():
         row("centred", (2.0, 1.9, 2.1), 4, 4, 4),
     ]
     said = _leaders(SimpleNamespace(ranked=ranked))
-    assert "grpo comes first at 1.20 [1.10, 1.30]" in said
+    assert "grpo comes first at 1.20 (1.10 to 1.30)" in said
     assert said.endswith("scale-free MSE, not told apart from vanilla.")
     assert _leaders(SimpleNamespace(ranked=ranked[:1])) == ""
 

@@ -1,10 +1,8 @@
 """Facts of runs side by side: what a run has not is left empty, units are written."""
 
-from math import inf
 from types import SimpleNamespace
 
-from mse_lab.mse.intervals import Estimate
-from mse_lab.report.run_facts import _or_bound, line_up, show_environment
+from mse_lab.report.run_facts import line_up, show_environment
 from mse_lab.results.checks import Check
 
 
@@ -32,8 +30,3 @@ def test_a_check_that_one_run_has_not():
     both, alone = Check("a", 0.5, 1.0, True, "x"), Check("b", 2.0, 1.0, False, "y")
     found = line_up([run({}, both), run({}, both, alone)])
     assert found == {("a", "x"): [both, both], ("b", "y"): [None, alone]}
-
-
-def test_of_a_number_that_may_be_infinite_the_bound_is_told():
-    assert _or_bound(Estimate(inf, 1510.7, inf)) == "at least 1,510"
-    assert _or_bound(Estimate(300.0, 230.0, 420.0)) == "300 [230, 420]"

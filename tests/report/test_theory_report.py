@@ -38,10 +38,10 @@ def test_the_screen_says_verdict_number_and_what_was_expected():
     ]
     lines = theory_screen(Study(found, {})).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    words = "holds Theorem 8, vanilla 1 1 (0.9 to 1.1)"
+    words = "holds Theorem 8, vanilla 1 1.00 (0.90 to 1.10)"
     assert " ".join(lines[2].split()) == words
     assert lines[3].startswith("undecided")
-    assert lines[4].endswith("    1 1e-09")
+    assert lines[4].endswith("    1 1.00e-09")
     assert "not tested: why" in lines[5]
     assert lines[6] == "2 undecided, 1 holds, 1 no premise"
     assert lines[7] == "Theorem 8, vanilla: control NOT CAUGHT: weights of oracle"

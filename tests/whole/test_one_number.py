@@ -17,22 +17,19 @@ import pytest
 
 import mse_lab
 import run_mse
-from mse_lab.wording import typeset
+from mse_lab.formatting import typeset
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "best-constant"]
 POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-NUMBER = r"([-−]?(?:[\d,]+(?:\.\d+)?|inf|∞)(?:e[-+]\d+)?)"
-WORDS = rf"{NUMBER}(?: × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))? [\[(]{NUMBER}(?:,| to) {NUMBER}[\])]"
+NUMBER = r"(-?[\d,]+(?:\.\d+)?(?:e[-+]\d+| × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?)"
+WORDS = rf"{NUMBER} \({NUMBER} to {NUMBER}\)"
 
 
 def numbers(found):
     """Turn the groups of `WORDS` into decimals; a power of ten is that of all three."""
-    value, power, *ends = found
-    plain = (
-        one.replace(",", "").replace("−", "-").replace("∞", "inf") for one in (value, *ends)
-    )
-    return [Decimal(one).scaleb(int((power or "0").translate(POWERS))) for one in plain]
+    plain = (one.replace(",", "").replace(" × 10", "e").translate(POWERS) for one in found)
+    return [Decimal(one) for one in plain]
 
 
 def cells(page):
