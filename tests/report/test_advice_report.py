@@ -205,7 +205,7 @@ def test_the_regime(known, side, words):
     assert "baseline pays on 12 of 60 prompts; median rho 0.250." in page
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
     text = plain(advice_text(replace(known[2], regime=graded)))
-    assert "The best constant baseline is 0.40 (0.35 to 0.45), " in text
+    assert "The best constant baseline is 0.400 (0.350 to 0.450), " in text
     assert "V/2 = 0.5" in text
     assert "rho" not in text
     nowhere = graded._replace(best_baseline=UNKNOWN)
