@@ -60,9 +60,9 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print what became of a run, and its answer; other commands find it by `name`."""
+    from mse_lab.formatting import wrap
     from mse_lab.report.advice_files import answer_lines, screen_width
     from mse_lab.results.checks import hold, summary
-    from mse_lab.formatting import wrap
 
     show_status()
     state = "finished before, left as it is (--fresh starts over)"

@@ -90,7 +90,7 @@ def test_a_correlation_beyond_one_is_explained():
     )
     known = SimpleNamespace(norm2=norms[:, 0], best_baseline=norms[:, 0], value=norms[:, 0])
     run = SimpleNamespace(name="a", level=0.95, pools=pools, moments=known, law_only=False)
-    assert f"-1.12]{BEYOND_ONE}" in judge_correlation(run).measured
+    assert f"-1.12{BEYOND_ONE}" in judge_correlation(run).measured
     claim = judge_baselines(unlike_spread(np.random.default_rng(1), cancel=True))[0]
     assert BEYOND_ONE not in claim.measured
 
