@@ -17,12 +17,11 @@ error of every estimator at every group size G. Data flows one way, through a fo
     measurement prompts of a policy -> their arrays, within memory
     results     every file of a finished run
     run         a folder is filled prompt by prompt, resumed; and planned
-    answers     finished runs -> claims, advice, ranking; trainings -> verdicts
-    theory      statements about training, put to bandits that can be enumerated
-    train       a probe's policy trained by TRL, run after run of a study
+    answers     finished runs -> claims, advice, ranking
     report      what is drawn and written for a reader
+    studies     training, by theory and by TRL; they use the package as anybody could
 
-Torch is imported in policy, scores, measurement, run and train alone; elsewhere, from the
+Torch is imported in policy, scores, measurement, run and studies alone; elsewhere, from the
 estimators on, all is NumPy.
 
 Notation, used in formulas, names and column heads alike:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from mse_lab.answers.predicted_group_size import Predicted
-from mse_lab.probe.study import Study, arms_of
+from mse_lab.studies.training.predicted_group_size import Predicted
+from mse_lab.studies.training.settings import Study, arms_of
 
 SIZES, STEPS = [2, 4, 8, 16, 32, 64], [5, 10]
 ARMS = {

@@ -19,9 +19,9 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Train bandits that can be enumerated; print and write the verdicts."""
-    from mse_lab.report.theory_report import theory_screen, write_theory
-    from mse_lab.theory.effort import Effort
-    from mse_lab.theory.study import study
+    from mse_lab.studies.theory.effort import Effort
+    from mse_lab.studies.theory.report import theory_screen, write_theory
+    from mse_lab.studies.theory.study import study
 
     # A folder that cannot be written, or a package that is missing, is reported now, not
     # after minutes of training.

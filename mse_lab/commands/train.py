@@ -21,7 +21,7 @@ from mse_lab.console import TYPED, show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from mse_lab.probe.study import Study
+    from mse_lab.studies.training.settings import Study
 
 HELP = "a study: does the predicted group size train best?"
 
@@ -48,9 +48,9 @@ def add_arguments(parser: Parser) -> None:
 def execute(arguments: Namespace) -> int:
     """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
     from mse_lab.probe.probe_files import probe_file
-    from mse_lab.probe.study import arms_of, load_study, study_file
-    from mse_lab.report.training_report import write_training
-    from mse_lab.train.trained_estimator import trained_estimator
+    from mse_lab.studies.training.report import write_training
+    from mse_lab.studies.training.settings import arms_of, load_study, study_file
+    from mse_lab.studies.training.trained_estimator import trained_estimator
 
     path = study_file(arguments.study, ROOT)
     study = load_study(path, arguments.set, quick=arguments.quick)
@@ -78,9 +78,9 @@ def price(study: Study, folder: Path) -> int:
     """Say what a study will take, and what its runs took that are done."""
     from mse_lab.probe.probe_files import load_probe, probe_file
     from mse_lab.probe.prompts import load_prompts
-    from mse_lab.probe.study import arms_of, runs_of
-    from mse_lab.report.training_report import study_lines
-    from mse_lab.results.study_files import KEY, StudyFiles
+    from mse_lab.studies.training.files import KEY, StudyFiles
+    from mse_lab.studies.training.report import study_lines
+    from mse_lab.studies.training.settings import arms_of, runs_of
 
     probe = load_probe(probe_file(study.probe, ROOT))
     count = probe.prompts.limit or len(load_prompts(probe.prompts, ROOT))
@@ -103,7 +103,7 @@ def load_trainer(folder: Path) -> None:
 def carry_out(study: Study, folder: Path, processes: int, *, fresh: bool) -> None:
     """Carry out the runs of a study that are missing."""
     load_trainer(folder)
-    from mse_lab.train.run_study import run_study
+    from mse_lab.studies.training.run_study import run_study
 
     run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
     show_status()
@@ -111,11 +111,11 @@ def carry_out(study: Study, folder: Path, processes: int, *, fresh: bool) -> Non
 
 def save(study: Study, name: str, folder: Path) -> int:
     """Carry out one run of a study once more; keep the model along it."""
-    from mse_lab.probe.study import arms_of, find_run
+    from mse_lab.studies.training.settings import arms_of, find_run
 
     run = find_run(arms_of(study), name)
     load_trainer(folder)
-    from mse_lab.train.run_study import save_models
+    from mse_lab.studies.training.run_study import save_models
 
     place = folder / "checkpoints" / name
     save_models(run, place, ROOT)

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mse_lab.answers.best_sizes import Curve, judge_size, regrets
-from mse_lab.answers.predicted_group_size import predict_at, restore_predictions
-from mse_lab.answers.training_verdict import curve_of, mean_interval
-from mse_lab.probe.study import arms_of, arms_that_differ_in, load_study
-from mse_lab.results.study_files import StudyFiles
+from mse_lab.studies.training.best_sizes import Curve, judge_size, regrets
+from mse_lab.studies.training.files import StudyFiles
+from mse_lab.studies.training.predicted_group_size import predict_at, restore_predictions
+from mse_lab.studies.training.settings import arms_of, arms_that_differ_in, load_study
+from mse_lab.studies.training.verdict import curve_of, mean_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS, LEVEL, TOLERANCE = 400, 0.95, 0.02

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mse_lab.answers.best_sizes import Curve
-from mse_lab.answers.predicted_group_size import predict, restore_predictions
-from mse_lab.answers.training_verdict import PROMPTS, judge_study
-from mse_lab.probe.study import arms_of, load_study, runs_of, study_file
-from mse_lab.report.training_report import WORDS
-from mse_lab.results.study_files import StudyFiles
-from mse_lab.train.origin import origins_of
+from mse_lab.studies.training.best_sizes import Curve
+from mse_lab.studies.training.files import StudyFiles
+from mse_lab.studies.training.origin import origins_of
+from mse_lab.studies.training.predicted_group_size import predict, restore_predictions
+from mse_lab.studies.training.report import WORDS
+from mse_lab.studies.training.settings import arms_of, load_study, runs_of, study_file
+from mse_lab.studies.training.verdict import PROMPTS, judge_study
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/runs.csv"))

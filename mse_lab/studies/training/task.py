@@ -1,0 +1,113 @@
+"""What is trained, and how good it is: the probe's policy, prompts and reward.
+
+J is the mean reward over the prompts, of completions that are drawn on uniform numbers
+common to all runs, so that runs that differ little are compared closely.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe, probe_file
+from mse_lab.probe.prompts import Prompt, load_prompts
+from mse_lab.probe.rewards import Reward, load_reward, reward_completions, try_reward
+from mse_lab.probe.schema import Probe
+from mse_lab.probe.streams import stream, uniforms
+from mse_lab.studies.training.settings import Run
+
+
+@dataclass(frozen=True)
+class Task:
+    """A policy, its prompts and its reward.
+
+    Attributes:
+        policy: The checkpoint; it takes a trained model's weights to be looked at.
+        tokens: The token ids of each prompt.
+    """
+
+    probe: Probe
+    policy: Policy
+    prompts: list[Prompt]
+    tokens: list[list[int]]
+    reward: Reward
+
+    @property
+    def shown(self) -> list[Any]:
+        """Each prompt as TRL takes it: a text, or the user's turn of a chat."""
+        texts = [prompt.text for prompt in self.prompts]
+        if not self.probe.prompts.chat:
+            return texts
+        return [[{"role": "user", "content": text}] for text in texts]
+
+    def rewards(self, index: Sequence[int], completion_ids: Any, **_: Any) -> list[float]:
+        """Reward completions, each of the prompt of its index, as TRL asks for it."""
+        pairs = zip(index, completion_ids, strict=True)
+        return [
+            self.reward(self.policy.decode(tokens), self.prompts[one].record)
+            for one, tokens in pairs
+        ]
+
+    def draw_prompts(self, run: Run) -> NDArray[np.int64]:
+        """Draw the prompts of a run's groups, in the order in which they are trained on."""
+        training, count = run.arm.training, len(self.prompts)
+        groups = training.steps * training.budget // run.group_size
+        rng = stream(run.seed, "training prompts")
+        if training.prompts == "iid":
+            return rng.integers(count, size=groups)
+        epochs = [rng.permutation(count) for _ in range(-(-groups // count))]
+        return np.concatenate(epochs)[:groups]
+
+    def follow(self, model: Any) -> Policy:
+        """Let the policy have a trained model's weights; give it."""
+        self.policy.model.load_state_dict(model.state_dict())
+        return self.policy
+
+    def mean_reward(self, completions: int) -> float:
+        """Estimate J of the policy as it stands, with so many completions of a prompt."""
+        means = []
+        for prompt, tokens in zip(self.prompts, self.tokens, strict=True):
+            positions = self.probe.sampling.max_new_tokens
+            numbers = uniforms(
+                self.probe.seed, prompt.id, "evaluation", range(completions), positions
+            )
+            drawn = draw(self.policy, tokens, numbers, prompt.id)
+            found = reward_completions(self.reward, drawn.texts(self.policy), prompt)
+            means.append(found[0].mean())
+        return float(np.mean(means))
+
+
+def probe_of_prompts(probe: Probe, source: str) -> Probe:
+    """Give a probe all prompts of another source, as it shows its own."""
+    prompts = probe.prompts.model_copy(update={"source": source, "limit": None})
+    return probe.model_copy(update={"prompts": prompts})
+
+
+def with_prompts(task: Task, source: str, root: Path) -> Task:
+    """Put other prompts to the same policy."""
+    return make_task(probe_of_prompts(task.probe, source), task.policy, root)
+
+
+def make_task(probe: Probe, policy: Policy, root: Path) -> Task:
+    """Read prompts and reward of a probe for its policy.
+
+    Raises:
+        InputError: They do not fit, or cannot be read.
+    """
+    prompts = load_prompts(probe.prompts, root)
+    reward = load_reward(probe.reward, chat=probe.prompts.chat)
+    try_reward(reward, prompts)
+    longest = probe.sampling.max_new_tokens
+    tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=longest)
+    return Task(probe, policy, prompts, tokens, reward)
+
+
+def load_task(name: str, root: Path) -> Task:
+    """Load what a probe says, by its name or file."""
+    probe = load_probe(probe_file(name, root))
+    return make_task(probe, load_policy(probe, root), root)

@@ -1,1 +1,0 @@
-"""Theory: the paper's statements about training, put to bandits in which all is exact."""

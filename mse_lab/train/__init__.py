@@ -1,1 +1,0 @@
-"""A probe's policy trained by TRL, run after run of a study; no other room imports TRL."""
