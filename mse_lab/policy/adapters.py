@@ -1,9 +1,9 @@
-"""LoRA adapters: a saved one loaded through PEFT, or a fresh one drawn from the seed.
+"""LoRA adapters: a saved adapter loaded through PEFT, or a new one drawn from the seed.
 
-An adapter adds (alpha / rank) B A x beside the linear layers that it targets. Where there
-is one, only its parameters count: what PEFT marks trainable, A and B and, where its
-configuration says so, biases and whole modules. The model is used without PEFT's wrapper,
-so that its parameters keep their names.
+An adapter adds (alpha / rank) B A x to the outputs of the linear layers that it targets.
+Only its parameters count then: those that PEFT marks trainable, which are A and B and, if
+its configuration says so, biases and whole modules. The model is used without PEFT's
+wrapper, so its parameters keep their names.
 """
 
 import warnings
@@ -28,20 +28,17 @@ from mse_lab.probe.streams import stream
 SAVED, WEIGHTS = "adapter_config.json", "adapter_model"
 _PEFT = ("peft", "lora", "model.adapter")
 
-# A rank beyond the base's width adds nothing; up to this one it is let pass.
-LEAST_MOST_RANK = 1024
-
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep torch's global generator as it is: PEFT draws every new layer from it."""
+    """Restore torch's global generator, from which PEFT draws every new layer."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def find_adapter(config: Model, root: Path) -> FreshAdapter | Location | None:
-    """Say what a fresh adapter is like or where a saved one lies, before loading a base."""
+    """Return the settings of a new adapter or the location of a saved one; None if none."""
     if config.adapter is None:
         return None
     load_extra(*_PEFT)
@@ -53,11 +50,11 @@ def find_adapter(config: Model, root: Path) -> FreshAdapter | Location | None:
 def attach_adapter(
     model: Any, adapter: FreshAdapter | Location, seed: int
 ) -> tuple[Any, dict[str, nn.Parameter], str]:
-    """Attach what `find_adapter` gave to its base, which is where it is to stay.
+    """Attach what `find_adapter` returned to its base model, on the base's device.
 
     Returns:
         The model with the adapter in its layers, the parameters that count by name, and
-        which adapter it is.
+        the adapter's identity.
     """
     if isinstance(adapter, FreshAdapter):
         model = _attach_fresh(model, adapter, seed)
@@ -82,17 +79,11 @@ def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
         target_modules=adapter.target,
         task_type="CAUSAL_LM",
     )
-    widest = max(max(parameter.shape, default=0) for parameter in model.parameters())
-    if adapter.rank > max(widest, LEAST_MOST_RANK):
-        raise InputError(
-            f"model.adapter.rank = {adapter.rank}: the base is {widest} wide; "
-            "give a smaller one"
-        )
     with _undisturbed():
         attached = peft.get_peft_model(model, settings).get_base_model()
     for name, parameter in attached.named_parameters():
         if "lora_A" in name:
-            # As LoRA draws it, uniform within 1 / sqrt(inputs), but by its name.
+            # LoRA's distribution, uniform within 1 / sqrt(inputs), from a named stream.
             bound, shape = parameter.shape[1] ** -0.5, tuple(parameter.shape)
             values = stream(seed, "adapter", name).uniform(-bound, bound, shape)
             parameter.data.copy_(torch.from_numpy(values))
@@ -102,13 +93,17 @@ def _attach_fresh(model: Any, adapter: FreshAdapter, seed: int) -> Any:
 
 
 def _check_targets(model: nn.Module, target: str | list[str]) -> None:
-    kinds = {name: type(module) for name, module in model.named_modules()}
-    linear = [name for name, kind in kinds.items() if kind in (nn.Linear, Conv1D)]
-    last = sorted({name.rpartition(".")[2] for name in linear})
-    for one in [] if isinstance(target, str) else target:
-        if not any(f".{name}".endswith(f".{one}") for name in linear):
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if type(module) in (nn.Linear, Conv1D)
+    ]
+    names = sorted({name.rpartition(".")[2] for name in linear})
+    for suffix in [] if isinstance(target, str) else target:
+        if not any(f".{name}".endswith(f".{suffix}") for name in linear):
+            hint = nearest(suffix, names)
             raise InputError(
-                f"model.adapter.target: {one} is no linear layer; {nearest(one, last)}"
+                f"model.adapter.target: {suffix} is not a linear layer; {hint}"
             )
 
 
@@ -134,7 +129,7 @@ def _attach_saved(model: Any, location: Location, folder: str) -> Any:
 
 
 def _fetch(location: Location) -> str:
-    """Give the folder of a saved adapter, fetched from the Hub where it lies there."""
+    """Return the folder of a saved adapter, fetched from the Hub if it lies there."""
     folder = location.where
     if location.local is None:
         with loading(location, "the adapter"):
@@ -151,7 +146,7 @@ def _fetch(location: Location) -> str:
 
 
 def refuse_variants(model: nn.Module, location: Location) -> None:
-    """See that the adapter is plain LoRA beside linear layers, whose scores are exact."""
+    """Refuse an adapter other than plain LoRA on linear layers: no exact scores."""
     from peft.tuners.lora.layer import Embedding, LoraLayer, ParamWrapper
     from peft.tuners.tuners_utils import BaseTunerLayer
     from peft.utils import TrainableTokensWrapper
@@ -163,7 +158,7 @@ def refuse_variants(model: nn.Module, location: Location) -> None:
     for name, module in model.named_modules():
         kind = ""
         if isinstance(module, LoraLayer):
-            kind = "".join(type(one).__name__ for one in module.lora_variant.values())
+            kind = "".join(type(part).__name__ for part in module.lora_variant.values())
         if isinstance(module, Embedding | ParamWrapper | TrainableTokensWrapper):
             kind = f"{type(module).__name__} layer"
         elif isinstance(module, BaseTunerLayer) and not isinstance(module, LoraLayer):

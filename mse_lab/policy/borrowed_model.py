@@ -1,8 +1,7 @@
-"""A policy of a model that is in memory already: lent, and given back as it was.
+"""A policy made from a model in memory, which is borrowed and restored afterwards.
 
-What is measured is the model in evaluation mode, without dropout. Of a model with an
-adapter of PEFT, or with some parameters frozen, only what is trained counts, as it does
-for the optimiser that it came from.
+The model is measured in evaluation mode, without dropout. Only its trained parameters
+count, as for an optimiser: those of its PEFT adapter, or those that are not frozen.
 """
 
 from collections.abc import Iterator
@@ -22,14 +21,17 @@ from mse_lab.probe.schema import Probe
 
 
 @contextmanager
-def _lent(model: nn.Module) -> Iterator[None]:
-    """Have a model evaluate, with no gradient kept or asked for, inside the block."""
+def _borrowed(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode without gradients; restore it after the block."""
     modes = [(module, module.training) for module in model.modules()]
-    states = [(one, one.requires_grad, one.grad) for one in model.parameters()]
+    states = [
+        (parameter, parameter.requires_grad, parameter.grad)
+        for parameter in model.parameters()
+    ]
     for parameter, _, _ in states:
         parameter.grad = None
     try:
-        # Whatever block of torch's the caller is in.
+        # The caller may have disabled gradients.
         with torch.inference_mode(False), torch.enable_grad():
             model.eval().requires_grad_(False)
             yield
@@ -41,22 +43,24 @@ def _lent(model: nn.Module) -> Iterator[None]:
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter] | None:
-    """Give the parameters that require gradients; None where all do, or none does."""
+    """Return the parameters that require gradients; None if all do, or none does."""
     named = list(model.named_parameters())
-    found = {name: parameter for name, parameter in named if parameter.requires_grad}
-    return found if 0 < len(found) < len(named) else None
+    trained = {name: parameter for name, parameter in named if parameter.requires_grad}
+    return trained if 0 < len(trained) < len(named) else None
 
 
 def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
-    """Refuse what may change gradients, of scores and of the checks on them alike."""
-    modules, parameters = model.named_modules(), model.named_parameters()
+    """Refuse backward hooks: they may change the gradients and those of the checks."""
     hooked = [
-        name for name, one in modules if one._backward_hooks or one._backward_pre_hooks
+        name
+        for name, module in model.named_modules()
+        if module._backward_hooks or module._backward_pre_hooks
     ]
     hooked += [
         name
-        for name, one in parameters
-        if one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)
+        for name, parameter in model.named_parameters()
+        if parameter._backward_hooks
+        or getattr(parameter, "_post_accumulate_grad_hooks", None)
     ]
     if hooked:
         raise location.refuse(
@@ -73,7 +77,7 @@ def _unwrap(model: Any, location: InMemory) -> Any:
         model = model.get_base_model()
     if not isinstance(model, transformers.PreTrainedModel):
         raise location.refuse(
-            "no model of transformers", "give one, without what a trainer wraps it in"
+            "not a transformers model", "unwrap the model that a trainer wraps"
         )
     _refuse_hooks(model, location)
     is_quantised(location, model.config, adapted=adapted)
@@ -83,10 +87,10 @@ def _unwrap(model: Any, location: InMemory) -> Any:
 
 @contextmanager
 def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]:
-    """Make a policy of a model inside the block; behind it the model is as it was.
+    """Make a policy from a model inside the block; the model is restored after it.
 
     Args:
-        config: The probe; of its `model` only `batch` is used here.
+        config: The probe; its `model` section is not used here.
         model: A causal language model of transformers, or PEFT's wrapper of one.
         tokenizer: Its tokenizer.
 
@@ -96,6 +100,6 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     location = InMemory.of(model)
     model = _unwrap(model, location)
     trained = _trained(model)
-    with _lent(model):
+    with _borrowed(model):
         identity = {"model": fingerprint_in_memory(model)}
         yield make_policy(config, model, tokenizer, location, identity, trained)

@@ -1,7 +1,7 @@
 """Load a checkpoint through `from_pretrained`, and refuse what cannot be measured.
 
-Refused before the first completion, in one line each: weights that would be random, ones
-without a gradient, and models that are no decoders.
+Weights that would be random or have no gradient, and models that are not decoders, are
+refused in one line before the first completion.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from mse_lab.policy.location import Location
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
 
-# Files one of which a tokenizer usually has.
+# A tokenizer usually has at least one of these files.
 VOCABULARIES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json"),
     *("vocab.json", "vocab.txt", "tekken.json"),
@@ -77,7 +77,7 @@ def load_tokenizer(location: Location) -> Any:
         if any(location.file(name) for name in VOCABULARIES):
             raise
         empty = True
-    # Without any file, transformers makes an empty tokenizer for some architectures.
+    # Without any file transformers makes an empty tokenizer for some architectures.
     if empty:
         raise location.incomplete("no tokenizer in it")
     return tokenizer
@@ -112,9 +112,9 @@ def load_model(
             dtype=getattr(torch, config.dtype),
             ignore_mismatched_sizes=True,
             output_loading_info=True,
-            # An adapter beside the weights is not looked for on the Hub, time and again.
+            # Do not look for an adapter on the Hub.
             adapter_kwargs={"revision": location.revision, "local_files_only": True},
-            # Grouped products take rows of a multiple of 16 bytes, and no float64.
+            # Grouped matrix products need rows of a multiple of 16 bytes and no float64.
             **({} if config.dtype == "bfloat16" else {"experts_implementation": "eager"}),
             **location.options,
             **placement,
@@ -130,31 +130,31 @@ def load_model(
 
 
 def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
-    """Tell whether weights are quantised, and see that nothing hangs on their gradient."""
-    # bitsandbytes' four bits are exact beside an adapter. Its eight bits round activations
-    # by a scale that depends on the rest of the batch, so that log pi of a completion is no
-    # number of its own; other ways to quantise have not been measured.
-    how = getattr(settings, "quantization_config", None)
-    if how is None:
+    """Tell whether weights are quantised; refuse them if their gradient is needed."""
+    # The four bits of bitsandbytes are exact beside an adapter. Its eight bits round
+    # activations by a scale that depends on the rest of the batch, and so log pi of a
+    # completion depends on the batch. Other methods have not been tested.
+    config = getattr(settings, "quantization_config", None)
+    if config is None:
         return False
-    how = how if isinstance(how, dict) else how.to_dict()
-    method = how.get("quant_method")
+    config = config if isinstance(config, dict) else config.to_dict()
+    method = config.get("quant_method")
     name = str(getattr(method, "value", method))
     if not adapted:
         raise location.refuse(
             f"its weights are quantised ({name}) and have no gradient",
-            "set model.adapter to measure an adapter on it, or give it unquantised",
+            "set model.adapter to measure an adapter on it, or give unquantised weights",
         )
-    if not (name.startswith("bitsandbytes") and how.get("load_in_4bit")):
+    if not (name.startswith("bitsandbytes") and config.get("load_in_4bit")):
         raise location.refuse(
             f"an adapter on this quantisation ({name}) has no exact score",
-            "give it unquantised, or in the four bits of bitsandbytes",
+            "give unquantised weights, or the four bits of bitsandbytes",
         )
     return True
 
 
 def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
-    # transformers draws what a checkpoint does not give.
+    # transformers draws missing weights at random.
     mismatched = [key for key, *_ in report["mismatched_keys"]]
     if lacking := sorted({*report["missing_keys"], *mismatched}):
         raise location.refuse(
@@ -164,10 +164,10 @@ def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
 
 
 def refuse_forward(location: Location, model: Any) -> None:
-    """See that a model gives the logits of the last tokens, and is whole."""
+    """Refuse a model that contains an adapter or does not take `logits_to_keep`."""
     if getattr(model, "_hf_peft_config_loaded", False):
         raise location.refuse(
-            "a saved adapter", "name it by model.adapter, and its base by model.path"
+            "it is a saved adapter", "give it as model.adapter, and its base as model.path"
         )
     if "logits_to_keep" not in inspect.signature(type(model).forward).parameters:
         raise location.refuse(
@@ -187,6 +187,6 @@ def _refuse_scattered(location: Location, model: Any) -> None:
     tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
     if tied and head is not None and head.weight is not embedding.weight:
         raise InputError(
-            f"{what} ties its head to its embedding, and they came apart on two devices; "
+            f"{what} ties its head to its embedding, and they are separate on two devices; "
             "use model.device"
         )

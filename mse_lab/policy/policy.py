@@ -1,8 +1,8 @@
 """The policy: a causal language model, its end tokens, and the parameters that count.
 
-The policy is softmax(logits / temperature), nothing else. Of a checkpoint's
-`generation_config` only the end tokens are taken: its top-p, top-k, penalties and
-temperature would make the sampled law another one than the differentiated law.
+The policy is softmax(logits / temperature), nothing else. Only the end tokens are taken
+from a checkpoint's `generation_config`: with its top-p, top-k, penalties or temperature
+the sampled distribution would differ from the one whose gradient is taken.
 """
 
 import inspect
@@ -32,23 +32,24 @@ from mse_lab.policy.location import Location, locate
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 
-# Layers of a cache that completions can share, and gradients come back through. States of
-# linear attention, convolutions and the like are written over from token to token, and are
-# not everywhere those of the whole pass.
+# Cache layers that completions can share and that gradients flow back through. Linear
+# attention, convolutions and the like overwrite their states at every token, and these
+# states can differ from those of a pass over the whole text.
 _SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Policy:
-    """A loaded policy: the model in evaluation mode, and what is taken from it.
+    """A loaded policy: the model in evaluation mode, and the settings that define it.
 
     Attributes:
-        end_tokens: Ids that end a completion, every one of them.
+        model: A causal language model of transformers.
+        tokenizer: Its tokenizer.
+        end_tokens: Token ids, each of which ends a completion.
         temperature: Divides the logits.
-        parameters: Those that the score covers, by name; tied ones once.
-        identity: `model`, and `adapter` where there is one -> which checkpoint it is: a
-            Hub commit, or a hash of the folder.
-        found: What is found out about it once, by its type, such as a `ScoringPlan`.
+        parameters: Those that the score covers, by name; tied parameters once.
+        identity: `model`, and `adapter` if there is one -> the Hub commit or a hash of the
+            folder.
     """
 
     model: Any
@@ -57,65 +58,61 @@ class Policy:
     temperature: float
     parameters: dict[str, nn.Parameter]
     identity: Mapping[str, str] = field(default_factory=dict)
-    # Of this very policy: one with other parameters begins anew.
-    found: dict[type, Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def device(self) -> torch.device:
-        """Where token ids go: the device of the embedding, if there are several."""
+        """The device for token ids: that of the embedding."""
         return next(iter(self.model.get_input_embeddings().parameters())).device
 
     @property
     def devices(self) -> list[torch.device]:
-        """The devices that hold parameters, the one for token ids first."""
-        held = (parameter.device for parameter in self.model.parameters())
-        return list(dict.fromkeys([self.device, *held]))
+        """The devices that hold parameters, the device for token ids first."""
+        devices = (parameter.device for parameter in self.model.parameters())
+        return list(dict.fromkeys([self.device, *devices]))
 
     @property
     def vocabulary(self) -> int:
-        """V, the tokens that the model can read."""
+        """V, the number of tokens that the model can read."""
         return len(self.model.get_input_embeddings().weight)
 
     @property
     def size(self) -> int:
-        """D, the numbers in the parameters that count."""
+        """D, the number of entries in the parameters that count."""
         return sum(parameter.numel() for parameter in self.parameters.values())
 
     def empty_cache(self) -> Any:
-        """Make a cache of keys and values; None for a model that needs more or has none."""
+        """Make a cache of keys and values; None if the model cannot use one."""
         takes = inspect.signature(type(self.model).forward).parameters
         cache = DynamicCache(config=self.model.config)
         shared = all(type(layer) in _SHARED for layer in cache.layers)
         return cache if shared and "past_key_values" in takes else None
 
     def logits(self, tokens_NT: Tensor, cache: Any = None, *, kept: int) -> Tensor:
-        """Read tokens behind those that a cache holds; logits of the last, (N, kept, V)."""
+        """Compute the last `kept` logits of tokens that follow a cache, (N, kept, V)."""
         past = {"use_cache": False}
         if cache is not None:
             past = {"use_cache": True, "past_key_values": cache}
         return self.model(tokens_NT, logits_to_keep=kept, **past).logits
 
     def scaled(self, logits: Tensor) -> Tensor:
-        """Divide logits (..., V) by the temperature, in float32 or better."""
+        """Divide logits (..., V) by the temperature, in float32 or float64."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
         # At temperature 1 without another copy of the logits.
         return exact if self.temperature == 1 else exact / self.temperature
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
-        """Turn logits (..., V) into log pi, in float32 or better."""
+        """Convert logits (..., V) to log pi, in float32 or float64."""
         return torch.log_softmax(self.scaled(logits), dim=-1)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Give the text of a completion: up to its first end token, specials skipped."""
-        ended = (place for place, token in enumerate(tokens) if token in self.end_tokens)
-        kept = tokens[: next(ended, None)]
+        """Decode a completion up to its first end token, without special tokens."""
+        ends = (index for index, token in enumerate(tokens) if token in self.end_tokens)
+        kept = tokens[: next(ends, None)]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
     @contextmanager
     def differentiable(self) -> Iterator[None]:
-        """Let autograd accumulate into the parameters that count, inside the block."""
+        """Let autograd accumulate the gradients of `parameters` inside the block."""
         for parameter in self.parameters.values():
             parameter.requires_grad_(True)
         try:
@@ -142,12 +139,12 @@ def select_parameters(
     patterns: str | Sequence[str],
     trained: Mapping[str, nn.Parameter] | None = None,
 ) -> dict[str, nn.Parameter]:
-    """Pick the parameters that the score covers, in the model's order, tied ones once.
+    """Select the parameters that the score covers, in the model's order, tied ones once.
 
     Args:
         model: The language model.
         patterns: `all`, or regular expressions that are searched for in the names.
-        trained: Those among which they pick, an adapter's; None for the model's.
+        trained: The parameters to select from, such as an adapter's; None for all.
     """
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
@@ -169,15 +166,14 @@ def select_parameters(
 def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
     ends = model.generation_config.eos_token_id if model.generation_config else None
     listed = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
-    found = [end for end in listed if end is not None]
-    for end in found:
-        # Ids beyond the model's are never drawn, but must be such that can be looked up.
+    end_tokens = [end for end in listed if end is not None]
+    for end in end_tokens:
         if type(end) is not int or not 0 <= end < 2**31:
             raise location.refuse(
-                f"eos_token_id = {shown(end)} is no token",
-                "mend generation_config.json or config.json",
+                f"eos_token_id = {shown(end)} is not a token id",
+                "correct generation_config.json or config.json",
             )
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(end_tokens)))
 
 
 def load_policy(config: Probe, root: Path) -> Policy:
@@ -202,9 +198,15 @@ def make_policy(
     identity: Mapping[str, str],
     trained: Mapping[str, nn.Parameter] | None,
 ) -> Policy:
-    """Make a policy of a model in evaluation mode, from a location or from memory.
+    """Make a policy from a model in evaluation mode.
 
-    Of its `trained` parameters, None for all, those count that `config.parameters` picks.
+    Args:
+        config: The probe.
+        model: A causal language model.
+        tokenizer: Its tokenizer.
+        location: Names the model in messages.
+        identity: As in `Policy`.
+        trained: The parameters that `config.parameters` selects from; None for all.
     """
     policy = Policy(
         model=model,
@@ -220,10 +222,10 @@ def make_policy(
 
 @torch.no_grad()
 def _refuse_acausal(policy: Policy, location: Location) -> None:
-    """See that a token does not change the logits before it."""
+    """Refuse a model in which a token changes the logits before it."""
     last = policy.vocabulary - 1
     tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
-    # The first run of a model that others described, also with its past kept.
+    # The first forward passes, without and with a cache.
     with loading(location, "the model"):
         logits = policy.logits(tokens, kept=0).float()
         cache = policy.empty_cache()
@@ -231,25 +233,32 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
             policy.logits(part, cache, kept=1)
     if logits.isnan().any():
         raise location.refuse(
-            "its logits are not numbers", "give a whole checkpoint, or model.dtype=float32"
+            "its logits are NaN", "give a whole checkpoint, or model.dtype=float32"
         )
     change = (logits[0] - logits[1]).abs().amax(-1)
-    # Not a single bit should change; what a kernel rounds another way is let pass.
+    # No bit should change; differences in a kernel's rounding are accepted.
     coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
     if change[:-1].max() > (0.02 if coarse else 0.001) * change[-1]:
         raise location.refuse(
-            f"{type(policy.model).__name__} is not causal, a token changes what it "
-            "predicts before it",
-            "give a decoder",
+            f"{type(policy.model).__name__} is not causal: a token changes the predictions "
+            "before it",
+            "give a decoder-only model",
         )
 
 
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts, each at least a token, behind which new ones fit in the context.
+    """Tokenize prompts.
 
-    With `chat` a text is the user's turn of a chat, in the tokenizer's template.
+    Args:
+        policy: The policy.
+        prompts: The prompts.
+        chat: Whether a text is the user's turn of a chat, in the tokenizer's template.
+        new_tokens: Tokens of a completion, which must fit in the context as well.
+
+    Raises:
+        InputError: A prompt has no token, or is too long.
     """
     texts = [prompt.text for prompt in prompts]
     if chat:
@@ -257,28 +266,30 @@ def encode_prompts(
     name = str(policy.tokenizer.name_or_path)
     with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.
-        found = [policy.tokenizer(one, add_special_tokens=not chat) for one in texts]
-        tokens = [list(one.input_ids) for one in found]
-    for prompt, one in zip(prompts, tokens, strict=True):
-        if fault := _fault_of_prompt(policy, one, new_tokens):
+        encoded = [
+            list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
+            for text in texts
+        ]
+    for prompt, tokens in zip(prompts, encoded, strict=True):
+        if fault := _fault_of_prompt(policy, tokens, new_tokens):
             raise InputError(f"prompt {prompt.id}: {fault}")
-    return tokens
+    return encoded
 
 
 def _fault_of_prompt(policy: Policy, tokens: list[int], new_tokens: int) -> str:
-    """Say why the model cannot read a prompt and write behind it; empty if it can."""
+    """Say why the model cannot continue a prompt; empty if it can."""
     if not tokens:
-        return "no token is left of its text; check the template"
+        return "its text has no tokens; check the template"
     if max(tokens) >= policy.vocabulary:
         return (
-            f"token {max(tokens)} is beyond the {policy.vocabulary} of the model; "
-            "the tokenizer beside it is another model's"
+            f"token {max(tokens)} is outside the model's vocabulary of "
+            f"{policy.vocabulary}; use the tokenizer of this model"
         )
     settings = policy.model.config.get_text_config()
     context = getattr(settings, "max_position_embeddings", None)
     if context is not None and len(tokens) + new_tokens > context:
         return (
-            f"{len(tokens)} tokens and {new_tokens} new ones exceed the model's context of "
-            f"{context}; shorten it or lower sampling.max_new_tokens"
+            f"{len(tokens)} tokens and {new_tokens} new tokens exceed the model's context "
+            f"of {context}; shorten the prompt or lower sampling.max_new_tokens"
         )
     return ""

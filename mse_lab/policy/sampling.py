@@ -1,8 +1,8 @@
-"""Sampling: draw the pool of a prompt from the policy that is differentiated.
+"""Sampling: draw the completions of a prompt from the policy.
 
-A token is the inverse of the policy's distribution function at a given uniform, so what
-is drawn is a pure function of the uniforms. Completions that have begun alike are one row
-of the batch until they part, and finished ones leave it.
+A token is the inverse of the policy's distribution function at a given uniform, so the
+completions are a pure function of the uniforms. Completions with the same beginning share
+a row of the batch until they differ, and finished completions leave the batch.
 """
 
 from typing import Any
@@ -18,38 +18,38 @@ from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix
 
-# Tokens that keys and values are given room for at a time, as far as they may come.
+# The buffers of keys and values grow by this many tokens at a time.
 ROOM = 32
 
 
-class _Roomy(DynamicLayer):
-    """Keys and values with room behind them, for drawing.
+class _BufferedLayer(DynamicLayer):
+    """Keys and values in buffers that are larger than needed.
 
-    The cache it replaces copies all that it holds for every token.
+    The layer that it replaces copies all keys and values at every token.
     """
 
     def __init__(self, layer: DynamicLayer, longest: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         vars(self).update(vars(layer))
         self._longest = longest
-        self._rooms: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     def _append(self, name: str, states: Tensor) -> Tensor:
-        held, room = getattr(self, name), self._rooms.get(name)
-        length = held.shape[-2] + states.shape[-2]
-        if room is None or room.shape[-2] < length:
+        before, buffer = getattr(self, name), self._buffers.get(name)
+        length = before.shape[-2] + states.shape[-2]
+        if buffer is None or buffer.shape[-2] < length:
             count, heads, _, width = states.shape
             tokens = min(length + ROOM, self._longest)
-            room = states.new_empty(count, heads, tokens, width)
-            room[..., : held.shape[-2], :] = held
-            self._rooms[name] = room
-        room[..., held.shape[-2] : length, :] = states
-        return room[..., :length, :]
+            buffer = states.new_empty(count, heads, tokens, width)
+            buffer[..., : before.shape[-2], :] = before
+            self._buffers[name] = buffer
+        buffer[..., before.shape[-2] : length, :] = states
+        return buffer[..., :length, :]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Take the keys and values of further tokens, and give all."""
+        """Append the keys and values of new tokens; return all."""
         if not self.get_seq_length():
             return super().update(key_states, value_states, *args, **kwargs)
         self.keys = self._append("keys", key_states)
@@ -57,18 +57,18 @@ class _Roomy(DynamicLayer):
         return self.keys, self.values
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Go on from these rows."""
+        """Keep these rows."""
         super().reorder_cache(beam_idx)
-        self._rooms.clear()
+        self._buffers.clear()
 
 
 def next_log_probabilities(policy: Policy, tokens_RT: Tensor, cache: Any) -> Tensor:
-    """Read each row's tokens, advance the cache, and give log pi of the next, (R, V)."""
+    """Process each row's tokens, extend the cache; return log pi of the next, (R, V)."""
     return policy.log_probabilities(policy.logits(tokens_RT, cache, kept=1)[:, -1])
 
 
 class _Beginnings:
-    """The distinct beginnings of the unfinished completions, a row of the batch each."""
+    """The distinct beginnings of the unfinished completions, one row of the batch each."""
 
     def __init__(self, policy: Policy, prefix: SharedPrefix, positions: int) -> None:
         self._cache = prefix.expand(1)
@@ -76,17 +76,17 @@ class _Beginnings:
         if self._cache is not None:
             longest = len(prefix.prompt) - 1 + positions
             self._cache.layers = [
-                _Roomy(layer, longest) if type(layer) is DynamicLayer else layer
+                _BufferedLayer(layer, longest) if type(layer) is DynamicLayer else layer
                 for layer in self._cache.layers
             ]
 
     def read(self, policy: Policy) -> Tensor:
-        """Give log pi of every row's next token, (R, V)."""
+        """Compute log pi of every row's next token, (R, V)."""
         return next_log_probabilities(policy, self._unread_RT, self._cache)
 
-    def part(self, row_N: Tensor, drawn_N: Tensor, vocabulary: int) -> Tensor:
-        """Let completions part that began alike; give the new row of each."""
-        # One number for row and token: pairs would be compared one by one.
+    def branch(self, row_N: Tensor, drawn_N: Tensor, vocabulary: int) -> Tensor:
+        """Append the drawn tokens; return the new row of each completion."""
+        # A pair of row and token as one number: torch is slow at unique pairs.
         pair_R, row_N = torch.unique(row_N * vocabulary + drawn_N, return_inverse=True)
         parent_R, token_R1 = pair_R // vocabulary, (pair_R % vocabulary)[:, None]
         if self._cache is None:
@@ -100,22 +100,26 @@ class _Beginnings:
 
 
 def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
-    """Invert distribution functions: the first token whose sum exceeds u, (N,).
+    """Invert distribution functions: the first token whose cumulative sum exceeds u, (N,).
 
-    `row_N` says whose function each of the float64 uniforms, in [0, 1), is put to. A token
-    of probability 0 is never given.
+    A token of probability 0 is never returned.
+
+    Args:
+        log_probs_RV: Log-probabilities of R distributions.
+        uniforms_N: In [0, 1), float64.
+        row_N: The distribution for each uniform.
     """
     sums_RV = log_probs_RV.exp().cumsum(dim=-1, dtype=torch.float64)
-    # Each row's uniforms side by side: looked up together, its sums never repeated.
+    # The uniforms of a row side by side, so that its cumulative sums are not repeated.
     counts_R = torch.bincount(row_N, minlength=len(sums_RV))
     by_row = row_N.argsort()
-    place_N = torch.empty_like(row_N)
-    place_N[by_row] = torch.arange(len(row_N), device=row_N.device)
-    place_N -= (counts_R.cumsum(0) - counts_R)[row_N]
+    column_N = torch.empty_like(row_N)
+    column_N[by_row] = torch.arange(len(row_N), device=row_N.device)
+    column_N -= (counts_R.cumsum(0) - counts_R)[row_N]
     thresholds = sums_RV.new_zeros(len(sums_RV), int(counts_R.max()))
-    # Rounding leaves the last sum a little off 1; scaling u keeps it inside.
-    thresholds[row_N, place_N] = uniforms_N * sums_RV[row_N, -1]
-    return torch.searchsorted(sums_RV, thresholds, right=True)[row_N, place_N]
+    # The last sum differs from 1 by rounding; scaling u keeps the token in range.
+    thresholds[row_N, column_N] = uniforms_N * sums_RV[row_N, -1]
+    return torch.searchsorted(sums_RV, thresholds, right=True)[row_N, column_N]
 
 
 def _refuse_nan(log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, where: str) -> None:
@@ -134,7 +138,7 @@ def _draw_batch(
     ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=policy.device)
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
-    # Of the unfinished completions: which they are, and the row of the batch of each.
+    # Indices of the unfinished completions, and the row of the batch of each.
     active = torch.arange(count, device=policy.device)
     row = torch.zeros_like(active)
     beginnings = _Beginnings(policy, prefix, positions)
@@ -144,13 +148,14 @@ def _draw_batch(
         drawn = invert(log_probs_RV, uniforms_NT[active, position], row)
         tokens_NT[active, position] = drawn
         log_probs_N[active] += log_probs_RV[row, drawn].double()
-        going_on = ~torch.isin(drawn, ends)
-        if not going_on.any() or position + 1 == positions:
+        unfinished = ~torch.isin(drawn, ends)
+        if not unfinished.any() or position + 1 == positions:
             break
-        active = active[going_on]
-        row = beginnings.part(row[going_on], drawn[going_on], log_probs_RV.shape[-1])
-    found = tokens_NT.cpu().numpy(), log_probs_N.cpu().numpy()
-    return Completions.ending(*found, policy.end_tokens)
+        active = active[unfinished]
+        row = beginnings.branch(row[unfinished], drawn[unfinished], log_probs_RV.shape[-1])
+    return Completions.ending(
+        tokens_NT.cpu().numpy(), log_probs_N.cpu().numpy(), policy.end_tokens
+    )
 
 
 @torch.no_grad()
@@ -164,8 +169,12 @@ def draw(
 ) -> Completions:
     """Draw N completions of a prompt, of at most T tokens.
 
-    Entry (n, t) of `uniforms_NT`, in [0, 1), draws token t of completion n. At most
-    `max_batch` are drawn in one pass; None for all.
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        uniforms_NT: In [0, 1); entry (n, t) draws token t of completion n.
+        prompt_id: For messages.
+        max_batch: Most completions drawn in one pass; None for all.
     """
     prefix = SharedPrefix(policy, prompt)
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)

@@ -1,7 +1,7 @@
 """The prompt's part of a forward pass, computed once and shared by its completions.
 
-Models that keep other states than keys and values, or take no cache, read the whole prompt
-with every completion: slower, and exact.
+Models with other states than keys and values, or without a cache, process the whole prompt
+with every completion, which is slower.
 """
 
 import copy
@@ -18,12 +18,13 @@ from mse_lab.policy.policy import Policy
 class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
-    The last prompt token is fed together with a completion's own tokens, so that all of
+    The last prompt token is processed together with a completion's tokens, so that all of
     the completion's logits come from one forward pass.
 
     Attributes:
-        cache: Keys and values; None where nothing can be shared.
-        unread: The prompt tokens that are fed with each completion.
+        prompt: The prompt's token ids.
+        cache: Keys and values; None if nothing can be shared.
+        unread: The prompt tokens that are processed with each completion.
     """
 
     def __init__(self, policy: Policy, prompt: list[int]) -> None:
@@ -32,13 +33,13 @@ class SharedPrefix:
         if self.cache is not None and len(prompt) > 1:
             tokens = torch.tensor([prompt[:-1]], device=policy.device)
             policy.logits(tokens, self.cache, kept=1)
-            layers = [one for one in self.cache.layers if not isinstance(one, DummyLayer)]
+            layers = [x for x in self.cache.layers if not isinstance(x, DummyLayer)]
             if not all(layer.get_seq_length() for layer in layers):
                 self.cache = None  # The model left it empty.
         self.unread = prompt if self.cache is None else prompt[-1:]
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
-        """Copy the cache, its tensors changed."""
+        """Copy the cache and apply a function to its tensors."""
         cache = copy.copy(self.cache)
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
         for layer in cache.layers:
@@ -47,19 +48,19 @@ class SharedPrefix:
         return cache
 
     def tensors(self) -> list[Tensor]:
-        """List the keys and values of all layers, where they are shared."""
+        """List the shared keys and values of all layers."""
         layers = self.cache.layers if self.cache is not None else []
         filled = [layer for layer in layers if layer.get_seq_length()]
         return [tensor for layer in filled for tensor in (layer.keys, layer.values)]
 
     def expand(self, completions: int) -> Any:
-        """Give a cache for so many completions, without copying the prompt's part."""
+        """Make a cache for several completions, without copying the prompt's part."""
         if self.cache is None:
             return None
         return self._with(lambda tensor: tensor.expand(completions, -1, -1, -1))
 
     def detached(self) -> "SharedPrefix":
-        """Cut the graph: a prefix that collects gradients at its keys and values."""
+        """Copy the prefix without its graph: the copy collects gradients."""
         cut = copy.copy(self)
         if self.cache is not None:
             cut.cache = self._with(
@@ -68,7 +69,7 @@ class SharedPrefix:
         return cut
 
     def backward(self, cut: "SharedPrefix") -> None:
-        """Continue the backward pass from what `cut` has collected."""
+        """Continue the backward pass from the gradients that `cut` has collected."""
         pairs = [
             (tensor, leaf.grad)
             for tensor, leaf in zip(self.tensors(), cut.tensors(), strict=True)
@@ -80,13 +81,13 @@ class SharedPrefix:
 
 
 def sequences(prompt: list[int], tokens_NT: Tensor) -> Tensor:
-    """Join a prompt and completions' tokens but the last: what the model reads."""
+    """Join a prompt and completions' tokens without the last: the model's input."""
     start = torch.tensor(prompt, device=tokens_NT.device).expand(len(tokens_NT), -1)
     return torch.cat([start, tokens_NT[:, :-1]], dim=1)
 
 
 def completion_logits(policy: Policy, prefix: SharedPrefix, tokens_NT: Tensor) -> Tensor:
-    """Compute the logits of each token of completions after a prompt, (N, T, V)."""
+    """Compute the logits for each token of completions after a prompt, (N, T, V)."""
     count, length = tokens_NT.shape
     inputs = sequences(prefix.unread, tokens_NT)
     return policy.logits(inputs, prefix.expand(count), kept=length)

@@ -1,8 +1,7 @@
-"""A user's files: found, and their text, YAML and JSON read within limits.
+"""Files of a user's: found, and their text, YAML and JSON read.
 
-YAML and JSON both give what JSON has: objects with texts as keys, lists, texts, numbers,
-booleans, null. Whatever is nested too deeply, grows when its aliases are written out, or
-cannot be written down again is refused before anything is made of it.
+YAML and JSON both give what JSON has: mappings, lists, texts, numbers, booleans, null. What
+cannot be written to a results file again is refused when it is read.
 """
 
 import json
@@ -14,63 +13,29 @@ from typing import Any
 
 import yaml
 
-from mse_lab.errors import InputError, shorten
+from mse_lab.errors import InputError, in_short, shorten
 
-# Far beyond what a probe needs, and soon read.
-LONGEST_TEXT, MOST_VALUES, DEEPEST = 200_000, 10_000, 50
+# Values in a YAML file, those of an alias counted wherever it stands; levels of nesting.
+MOST_VALUES, DEEPEST = 10_000, 50
 
-# Python writes and reads whole numbers of at most 4,300 digits.
-_MOST_DIGITS = 4300
-_LARGEST = 10**_MOST_DIGITS - 1
-
-# Halves of characters (lone surrogates), which no UTF-8 file can hold.
-_HALVES = re.compile("[\ud800-\udfff]")
-_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-
-# What would break a line of a table or of the screen.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Control characters, line breaks and lone surrogates.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def fault_of_text(text: str, *, controls: bool = False) -> str:
-    r"""Say why a text, which may hold `controls` or not, cannot be used; empty if it can.
+def fault_of_text(text: str) -> str:
+    r"""Say why a text cannot stand in a table or a path; empty if it can.
 
-    >>> fault_of_text("a\tb"), fault_of_text("a\tb", controls=True)
-    ('holds a control character or line break; take it out', '')
+    >>> fault_of_text("arithmetic-001"), fault_of_text("a\tb")
+    ('', 'holds a control character, a line break or half a character; take it out')
     """
-    if _HALVES.search(text):
-        return "holds half a character (a lone surrogate); take it out"
-    if not controls and _CONTROLS.search(text):
-        return "holds a control character or line break; take it out"
+    if _UNPRINTABLE.search(text):
+        return "holds a control character, a line break or half a character; take it out"
     return ""
-
-
-def _fault(value: Any, depth: int, controls: bool) -> str:
-    if depth > DEEPEST:
-        return f"nested more than {DEEPEST} deep; write it flatter"
-    if isinstance(value, str):
-        return fault_of_text(value, controls=controls)
-    if isinstance(value, int) and abs(value) > _LARGEST:
-        return f"a number of more than {_MOST_DIGITS} digits; give a smaller one"
-    parts = value if isinstance(value, list) else []
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            return "a key is no text; put it in quotes"
-        parts = [*value, *value.values()]
-    return next(filter(None, (_fault(part, depth + 1, controls) for part in parts)), "")
-
-
-def refuse_unusable(value: Any, where: str, *, controls: bool = False) -> None:
-    """See that what YAML or JSON gave can be kept, shown and written down."""
-    items = value.items() if isinstance(value, dict) else [("", value)]
-    for key, part in items:
-        if fault := _fault({key: part}, 0, controls):
-            name = f"{shorten(key)}: " if isinstance(key, str) and key else ""
-            raise InputError(f"{where}: {name}{fault}")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn the failures of reading a user's file into one line."""
+    """Turn an error of reading a user's file into one line."""
     try:
         yield
     except OSError as error:
@@ -87,7 +52,7 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
-# Said where none of the places has it; `probe_files.load_probe` sees to the first.
+# For messages about a path that leads nowhere; `probe_files.load_probe` tries the first.
 STARTS = "paths start from the probe's folder, the working folder or the project's"
 
 
@@ -100,30 +65,34 @@ def local_path(name: str, root: Path) -> Path | None:
     return None
 
 
+def _refuse_unwritable(value: Any) -> None:
+    """Refuse what no UTF-8 file of results can hold: a lone surrogate is a ValueError."""
+    json.dumps(value, ensure_ascii=False).encode()
+
+
 def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object; `where` says where it stands, for messages."""
-    text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
+    """Read a JSON object.
+
+    Args:
+        raw: Its text, bytes in UTF-8.
+        where: Where it stands, for messages.
+    """
     try:
-        values = json.loads(raw)
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply; write it flatter") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        reason = getattr(error, "msg", "not UTF-8")
-        raise InputError(f"{where}: not valid JSON ({reason}); mend the line") from None
-    except ValueError:
-        raise InputError(
-            f"{where}: holds a number of more than {_MOST_DIGITS} digits; give it as text"
-        ) from None
+        text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
+        values = json.loads(text)
+        # Most lines have no escaped character and need not be written again.
+        if "\\u" in text:
+            _refuse_unwritable(values)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", "") or in_short(error)
+        raise InputError(f"{where}: not valid JSON ({reason}); repair it") from None
     if not isinstance(values, dict):
         raise InputError(f"{where}: not a JSON object; give one with keys and values")
-    # Long lists of tokens are not walked for what their text cannot hold.
-    if text.count("[") + text.count("{") > DEEPEST or _ESCAPED_HALF.search(text):
-        refuse_unusable(values, where, controls=True)
     return values
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML as JSON has it: dates are texts; sets, binaries and the rest are refused."""
+    """YAML with the types of JSON: dates are texts; sets and merges are refused."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [pair for pair in pairs if not pair[0].endswith(":timestamp")]
@@ -136,40 +105,32 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
     }
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Leave merges (`<<`) as they are: merges of merges can grow without bound."""
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
-        """Refuse a key that stands twice: the last would count, silently."""
-        seen: set[str] = set()
+        """Refuse a key that occurs twice: the last value would count, silently."""
+        keys: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {shorten(key.value)} stands twice"
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                problem = f"the key {shorten(key.value)} occurs twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen.add(str(key.value))
+            keys.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
-def _refuse_growth(text: str) -> None:
-    """See that a document stays small, and shallow, when its aliases are written out."""
-    sizes: dict[str | None, int] = {}
-    opened: list[tuple[str | None, int]] = []
-    count = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in sizes:
-                raise InputError(f"*{event.anchor} stands for itself or for nothing")
-            count += sizes[event.anchor]
-        elif isinstance(event, yaml.CollectionStartEvent):
-            opened.append((event.anchor, count))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = opened.pop()
-            count += 1
-            sizes[anchor] = count - before
-        elif isinstance(event, yaml.ScalarEvent):
-            count += 1
-            sizes[event.anchor] = 1
-        if count > MOST_VALUES:
-            raise InputError(f"more than {MOST_VALUES} values, its aliases written out")
-        if len(opened) > DEEPEST:
-            raise InputError(f"nested more than {DEEPEST} deep")
+def _count_values(value: Any, counts: dict[int, int], depth: int = 0) -> int:
+    """Count nested values, those of an alias wherever it stands; `counts` are by id."""
+    if not isinstance(value, list | dict):
+        return 1
+    if depth > DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep")
+    if id(value) not in counts:
+        parts = value if isinstance(value, list) else value.values()
+        counts[id(value)] = 1 + sum(
+            _count_values(part, counts, depth + 1) for part in parts
+        )
+    return counts[id(value)]
 
 
 def parse_yaml(text: str, source: str) -> Any:
@@ -178,15 +139,14 @@ def parse_yaml(text: str, source: str) -> Any:
     >>> parse_yaml("{since: 2026-01-01, k: 4}", "mine.yaml")
     {'since': '2026-01-01', 'k': 4}
     """
-    if len(text) > LONGEST_TEXT:
-        raise InputError(f"{source}: longer than {LONGEST_TEXT} characters; shorten it")
     try:
-        _refuse_growth(text)
         value = yaml.load(text, Loader=_Loader)
-    except InputError as error:
-        raise InputError(f"{source}: {error}; write it shorter and flatter") from None
-    # Numbers and escapes that Python cannot make anything of are ValueErrors.
+        if _count_values(value, {}) > MOST_VALUES:
+            raise ValueError(f"more than {MOST_VALUES} values, its aliases written out")
+        _refuse_unwritable(value)
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply; write it flatter") from None
+    # Numbers and escapes that Python cannot read are ValueErrors.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise InputError(f"{source}: not valid YAML: {error}") from None
-    refuse_unusable(value, source)
     return value

@@ -14,7 +14,6 @@ from mse_lab.probe.plain_text import (
     parse_yaml,
     read_text,
     reading,
-    refuse_unusable,
 )
 from mse_lab.probe.prompt_templates import TEMPLATES
 from mse_lab.probe.schema import Probe
@@ -138,7 +137,6 @@ def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Se
     """Validate what a YAML holds, and fill in every default; its name is for messages."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: not a mapping of keys to values; see {example}")
-    refuse_unusable(values, source)
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -79,16 +80,18 @@ def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
     }
 
 
+_PLANS: WeakKeyDictionary[Policy, ScoringPlan] = WeakKeyDictionary()
+
+
 def find_plan(policy: Policy) -> ScoringPlan:
-    """Give a policy's plan, which the first call makes and the policy keeps.
+    """Return the plan of a policy, which is made once.
 
     Raises:
         InputError: A module with such a parameter has no exact rule; it is named.
     """
-    if ScoringPlan not in policy.found:
-        policy.found[ScoringPlan] = _make_plan(policy)
-    plan: ScoringPlan = policy.found[ScoringPlan]
-    return plan
+    if policy not in _PLANS:
+        _PLANS[policy] = _make_plan(policy)
+    return _PLANS[policy]
 
 
 def _calibrate(policy: Policy) -> None:

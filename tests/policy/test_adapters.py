@@ -246,9 +246,9 @@ def test_targets_by_name(bases):
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (["q_proj", "k_prj"], "k_prj is no linear layer; did you mean k_proj?"),
-        (["embed_tokens"], "embed_tokens is no linear layer"),
-        (["layers"], "layers is no linear layer"),
+        (["q_proj", "k_prj"], "k_prj is not a linear layer; did you mean k_proj?"),
+        (["embed_tokens"], "embed_tokens is not a linear layer"),
+        (["layers"], "layers is not a linear layer"),
     ],
     ids=["misspelt", "embedding", "no module of its own"],
 )
@@ -380,11 +380,6 @@ def test_a_spoilt_adapter_is_refused_in_one_line(bases, tmp_path, name):
         load(bases["qwen2"], tmp_path)
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
     assert "\n" not in str(refused.value)
-
-
-def test_a_fresh_adapter_larger_than_its_base_is_refused(bases):
-    with pytest.raises(InputError, match=r"rank = 1000000000: the base is \d+ wide"):
-        load(bases["qwen2"], {"rank": 10**9})
 
 
 def test_an_adapter_of_another_base_is_refused(bases, tmp_path):

@@ -82,7 +82,7 @@ SPOILT = {
     "forward": (lambda f: change_config(f, return_dict=False), "the model .*tuple"),
     "end token": (
         write("generation_config.json", b'{"eos_token_id": ["x"]}'),
-        "eos_token_id = 'x' is no token; mend generation_config.json",
+        "eos_token_id = 'x' is not a token id; correct generation_config.json",
     ),
     "cut generation": (
         write("generation_config.json", b'{"eos_token_id": 3'),
@@ -112,7 +112,7 @@ SPOILT = {
         ),
         "the tokenizer .*charsmap",
     ),
-    "no numbers": (lose_the_numbers, "its logits are not numbers"),
+    "no numbers": (lose_the_numbers, "its logits are NaN"),
     "no config": (lambda f: (f / "config.json").unlink(), "no config.json in it"),
     "adapter": (become_an_adapter, "as model.adapter"),
     "weight missing": (drop_weight, "1 weights are missing.*mlp.up_proj.weight"),
@@ -248,7 +248,7 @@ def test_a_tied_head_that_came_apart_is_refused(copy):
     policy = load(copy)
     policy.model.lm_head.weight = torch.nn.Parameter(policy.model.lm_head.weight.clone())
     location = module.Location("model.path", "copy", local=copy)
-    with pytest.raises(InputError, match="came apart on two devices"):
+    with pytest.raises(InputError, match="separate on two devices"):
         module._refuse_scattered(location, policy.model)
 
 

@@ -68,5 +68,5 @@ def test_another_models_tokenizer_is_refused(copy):
     path.write_text(json.dumps(values))
     policy = load(copy)
     assert encode_prompts(policy, [prompt("1 2")], chat=False, new_tokens=1) == [[1, 2]]
-    with pytest.raises(InputError, match="token 4 is beyond the 4 of the model"):
+    with pytest.raises(InputError, match="token 4 is outside the model's vocabulary of 4"):
         encode_prompts(policy, [prompt("1 9")], chat=False, new_tokens=1)

@@ -61,7 +61,7 @@ def test_keys_with_room_are_those_without(monkeypatch, held):
     if held:
         plain.update(*torch.randn(2, 1, 2, held, 4, generator=generator))
     going_on = [None, [0, 0, 0], None, None, None, [0, 2], [1, 0], None, None]
-    roomy = drawing._Roomy(plain, held + len(going_on))
+    roomy = drawing._BufferedLayer(plain, held + len(going_on))
     rows = 1
     for parents in going_on:
         rows = len(parents or range(rows))

@@ -107,7 +107,7 @@ def test_one_that_cannot_be_measured_stops_all_before_the_first(trained, probe, 
     ("damage", "words"),
     [
         ("missing", "weights are missing or of another shape"),
-        ("NaN", "checkpoint-11: its logits are not numbers"),
+        ("NaN", "checkpoint-11: its logits are NaN"),
         ("tokenizer", "checkpoint-11: its tokenizer reads other tokens"),
     ],
 )

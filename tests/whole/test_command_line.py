@@ -329,7 +329,7 @@ def test_model_that_yields_nan(write_probe, tmp_path, refused, checkpoint):
     weights["model.norm.weight"][0] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     path = write_probe(model={"path": str(folder), "device": "cpu"})
-    assert "its logits are not numbers" in refused("run", path, "--out", tmp_path / "o")
+    assert "its logits are NaN" in refused("run", path, "--out", tmp_path / "o")
 
 
 def test_changed_prompts_are_noticed(write_probe, tmp_path, carry_out, refused):
