@@ -177,7 +177,7 @@ def _summarise(
         mean_length=float(drawn.lengths_N.mean()),
         truncated=1 - float(drawn.ended_N.mean()),
         given_up=sum(pool.given_up for pool in pools),
-        **describe_tokens(drawn.own_tokens, drawn.ended_N),
+        **describe_tokens(drawn.unpadded, drawn.ended_N),
     )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import own_tokens, sum_own_tokens
+from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 
@@ -96,7 +96,7 @@ def copying(
     """
     seen: Counter[bytes] = Counter()
     total = 0.0
-    rows = zip(completions.own_tokens, log_probs_N, strict=True)
+    rows = zip(completions.unpadded, log_probs_N, strict=True)
     for before, (tokens, log_prob) in enumerate(rows):
         own = tokens.tobytes()
         if seen[own]:
@@ -120,10 +120,10 @@ def _sum_tilted(
     policy: Policy, prefix: SharedPrefix, batch: Completions
 ) -> NDArray[np.float64]:
     """Sum log L of the tilted laws over a batch of completions, (R,)."""
-    tokens = own_tokens(policy, batch)
+    tokens = padded_tokens(policy, batch)
     log_probs = policy.log_probabilities(completion_logits(policy, prefix, tokens))
     ratios = tilted(log_probs, tokens.to(log_probs.device), policy.end_tokens)
-    return sum_own_tokens(ratios.double(), batch).sum(-1).cpu().numpy()
+    return sum_over_tokens(ratios.double(), batch).sum(-1).cpu().numpy()
 
 
 def log_likelihood_ratios(

@@ -1,7 +1,7 @@
 """Completions of a prompt: their tokens, lengths and log-probabilities.
 
-A completion ends with the first end token that is drawn, which belongs to it, or is cut at
-the last position; nothing else stops it, a stop string neither.
+A completion ends with the first end token, which belongs to it, or is truncated at the last
+position. Nothing else ends it: there are no stop strings.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ class Completions:
     """The completions of a prompt.
 
     Attributes:
-        tokens_NT: Token ids; what stands after a completion's length means nothing.
-        lengths_N: Tokens up to and with the first end token, or all where there is none.
+        tokens_NT: Token ids; those after a completion's length mean nothing.
+        lengths_N: Number of tokens up to and including the first end token, or T.
         log_probs_N: Summed log-probability that the tokens were drawn with.
-        ended_N: Whether an end token was drawn; the others were cut.
+        ended_N: Whether an end token was drawn; the other completions were truncated.
     """
 
     tokens_NT: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Completions:
         log_probs_N: NDArray[np.float64],
         end_tokens: Sequence[int],
     ) -> "Completions":
-        """Find where completions end; those without an end token were cut at T."""
+        """Make completions from padded tokens; those without an end token have length T."""
         ends_NT = np.isin(tokens_NT, end_tokens)
         ended_N = ends_NT.sum(1) > 0
         lengths_N = np.where(ended_N, ends_NT.argmax(1) + 1, tokens_NT.shape[1])
@@ -45,24 +45,24 @@ class Completions:
     @classmethod
     def of_each(
         cls,
-        own_tokens: Sequence[NDArray[np.int64]],
+        unpadded: Sequence[NDArray[np.int64]],
         positions: int,
         log_probs: Sequence[float],
         end_tokens: Sequence[int],
     ) -> "Completions":
-        """Take completions whose lengths are known: those without an end token were cut.
+        """Make completions from unpadded tokens; those without an end token were truncated.
 
         Args:
-            own_tokens: The tokens of each, one at least and `positions` at most.
-            positions: T, the most that are drawn.
-            log_probs: The log-probability of each.
-            end_tokens: What ends a completion, always its last token.
+            unpadded: The tokens of each completion, from 1 to `positions`.
+            positions: T, the most tokens that are drawn.
+            log_probs: The log-probability of each completion.
+            end_tokens: Token ids that end a completion.
         """
-        tokens_NT = np.zeros((len(own_tokens), positions), np.int64)
-        for row, tokens in enumerate(own_tokens):
+        tokens_NT = np.zeros((len(unpadded), positions), np.int64)
+        for row, tokens in enumerate(unpadded):
             tokens_NT[row, : len(tokens)] = tokens
-        lengths_N = np.array([len(tokens) for tokens in own_tokens])
-        ended_N = np.isin([tokens[-1] for tokens in own_tokens], end_tokens)
+        lengths_N = np.array([len(tokens) for tokens in unpadded])
+        ended_N = np.isin([tokens[-1] for tokens in unpadded], end_tokens)
         return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N)
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Completions:
         return Completions(*(array[rows] for array in vars(self).values()))
 
     @property
-    def own_tokens(self) -> list[NDArray[np.int64]]:
+    def unpadded(self) -> list[NDArray[np.int64]]:
         """Each completion's tokens, up to its length."""
         pairs = zip(self.tokens_NT, self.lengths_N, strict=True)
         return [tokens[:length] for tokens, length in pairs]
@@ -82,22 +82,22 @@ class Completions:
 
         Returns:
             The distinct completions in order of their first occurrence, and for each of
-            the N its place among them.
+            the N completions its index among them.
         """
-        places: dict[bytes, int] = {}
-        place_N = np.array(
-            [places.setdefault(own.tobytes(), len(places)) for own in self.own_tokens]
+        indices: dict[bytes, int] = {}
+        index_N = np.array(
+            [indices.setdefault(tokens.tobytes(), len(indices)) for tokens in self.unpadded]
         )
-        return self[np.unique(place_N, return_index=True)[1]], place_N
+        return self[np.unique(index_N, return_index=True)[1]], index_N
 
     def texts(self, policy: Policy) -> list[str]:
         """Decode each completion, up to its first end token."""
-        distinct, place_N = self.distinct()
-        texts = [policy.decode(own.tolist()) for own in distinct.own_tokens]
-        return [texts[place] for place in place_N]
+        distinct, index_N = self.distinct()
+        texts = [policy.decode(tokens.tolist()) for tokens in distinct.unpadded]
+        return [texts[index] for index in index_N]
 
 
 def concatenate(parts: list[Completions]) -> Completions:
-    """Join completions of one prompt, in order."""
+    """Concatenate completions of a prompt."""
     arrays = zip(*(vars(part).values() for part in parts), strict=True)
     return Completions(*map(np.concatenate, arrays))

@@ -1,9 +1,8 @@
 """Which checkpoint it is: the Hub's commit, or a hash of the folder.
 
-A resumed run must not go on with other weights than it began with. A folder's hash covers
-the names, sizes and content of the files that decide what the policy computes, not their
-dates. A large folder is sampled, every tensor of it: training one changes it nearly
-everywhere, so that a sample sees it.
+A resumed run must not continue with other weights. A folder's hash covers the names, sizes
+and content of the files that decide what the policy computes, not their dates. Of a large
+folder a sample of every tensor is hashed: training changes a tensor nearly everywhere.
 """
 
 import hashlib
@@ -22,19 +21,19 @@ from mse_lab.probe.schema import Model
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
 
-# A folder of at most this many bytes is hashed whole, within a second. Of a tensor in a
-# larger one so many pieces of so many bytes are hashed, evenly spaced.
+# A folder of at most WHOLE_BYTES is hashed whole, within a second. In a larger folder
+# PIECES evenly spaced pieces of PIECE_BYTES of each tensor are hashed.
 WHOLE_BYTES = 2**28
 PIECES, PIECE_BYTES = 16, 2**12
 
-# Of a parameter in memory at least so many numbers are hashed, evenly spaced.
+# At least this many numbers of a parameter in memory are hashed, evenly spaced.
 NUMBERS = 2**12
 
 Span = tuple[int, int]
 
 
 def fingerprint(folder: Path) -> str:
-    """Hash the folder of a checkpoint or adapter; `sampled-sha256:` where it is large."""
+    """Hash the folder of a checkpoint or adapter; `sampled-sha256:` if it is large."""
     files = sorted(
         path
         for path in folder.iterdir()
@@ -58,7 +57,7 @@ def _sample(file: BinaryIO, path: Path, size: int) -> list[Span]:
 
 
 def _spans_of_tensors(file: BinaryIO, size: int) -> list[Span]:
-    """List the header and pieces of each tensor; nothing of a file that will not load."""
+    """List the spans of the header and of the tensors' pieces; none if damaged."""
     first = 8 + int.from_bytes(file.read(8), "little")
     try:
         header = json.loads(file.read(first - 8)) if first <= size else {}
@@ -74,17 +73,17 @@ def _spans_of_tensors(file: BinaryIO, size: int) -> list[Span]:
 
 
 def _pieces(start: int, end: int) -> Iterator[Span]:
-    """Yield evenly spaced pieces of a part, the first and the last bytes among them."""
+    """Yield evenly spaced pieces of a span, its first and last bytes included."""
     if end - start <= PIECES * PIECE_BYTES:
         yield start, end
         return
     for piece in range(PIECES):
-        place = start + (end - start - PIECE_BYTES) * piece // (PIECES - 1)
-        yield place, place + PIECE_BYTES
+        first = start + (end - start - PIECE_BYTES) * piece // (PIECES - 1)
+        yield first, first + PIECE_BYTES
 
 
 def identify(location: Location, file: str = "config.json") -> str:
-    """Name what a location holds: its commit, or a hash; empty where the cache has none."""
+    """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
     if location.local is not None:
         try:
             return fingerprint(location.local)
@@ -99,7 +98,7 @@ def identify(location: Location, file: str = "config.json") -> str:
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:
-    """Name the `model`, and the `adapter` if one is saved, without asking the Hub."""
+    """Identify the `model` and a saved `adapter`, without asking the Hub."""
     model = look_up("model.path", config.path, config.revision, root)
     identities = {"model": identify(model)}
     if isinstance(config.adapter, str):
@@ -109,7 +108,7 @@ def identify_model(config: Model, root: Path) -> dict[str, str]:
 
 
 def fingerprint_in_memory(model: nn.Module) -> str:
-    """Hash a model in memory: of every parameter its name, shape and `NUMBERS` numbers."""
+    """Hash the name, shape and `NUMBERS` or more numbers of every parameter of a model."""
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         digest.update(json.dumps([name, str(parameter.dtype), *parameter.shape]).encode())

@@ -1,9 +1,8 @@
-"""Log-probabilities of completions, differentiable: log pi(Y_i | x) by their own tokens.
+"""Log-probabilities of completions, log pi(Y_i | x), differentiable.
 
-The policy's law is softmax(logits / temperature) (`Policy.scaled`). A completion's
-log-probability is the sum over its tokens, end token included, in two ways: from the whole
-sequence (`sequence_log_probs`), or after a prompt that was run through the model once
-(`completion_log_probs`).
+The policy is softmax(logits / temperature) (`Policy.scaled`). A completion's
+log-probability is the sum over its tokens, the end token included. It is computed from the
+whole sequence (`sequence_log_probs`) or after a shared prefix (`completion_log_probs`).
 """
 
 from collections.abc import Callable
@@ -20,8 +19,8 @@ from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits, sequen
 class _TokenLogProbs(torch.autograd.Function):
     """log pi of tokens from scaled logits, differentiated once.
 
-    The gradient in the logits, d (1[v = y] - pi(v)), is written over the table of log pi:
-    with a large vocabulary the time goes into touching such tables.
+    The gradient with respect to the logits, d (1[v = y] - pi(v)), overwrites log pi: with a
+    large vocabulary the time is spent on reading and writing such arrays.
     """
 
     @staticmethod
@@ -41,8 +40,8 @@ class _TokenLogProbs(torch.autograd.Function):
 _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
 
 
-def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
-    """Sum over each completion's own tokens, up to its length: (..., N, T) to (..., N)."""
+def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
+    """Sum over each completion's tokens, up to its length: (..., N, T) to (..., N)."""
     lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
     positions = torch.arange(log_probs_NT.shape[-1], device=log_probs_NT.device)
     return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(-1)
@@ -51,12 +50,13 @@ def sum_own_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
 def _sum_log_probs(
     policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor, completions: Completions
 ) -> Tensor:
-    found = _token_log_probs(policy.scaled(logits_NTV), tokens_NT.to(logits_NTV.device))
-    return sum_own_tokens(found, completions)
+    tokens_NT = tokens_NT.to(logits_NTV.device)
+    log_probs_NT = _token_log_probs(policy.scaled(logits_NTV), tokens_NT)
+    return sum_over_tokens(log_probs_NT, completions)
 
 
-def own_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Tensor:
-    """Give tokens up to the longest completion and so many more, on the device, (N, T)."""
+def padded_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Tensor:
+    """Move tokens to the device, `padding` more than the longest completion, (N, T)."""
     longest = int(completions.lengths_N.max())
     tokens = torch.from_numpy(completions.tokens_NT[:, :longest]).to(policy.device)
     return nn.functional.pad(tokens, (0, padding))
@@ -65,12 +65,12 @@ def own_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Te
 def sequence_log_probs(
     policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
 ) -> Tensor:
-    """Compute log pi(Y_i | x), differentiable, from whole sequences, no cache, (N,).
+    """Compute log pi(Y_i | x) from whole sequences, without a cache, (N,).
 
-    `padding` tokens on the right, beyond the longest completion, cannot change it:
-    attention is causal and the sum stops at a completion's length.
+    The `padding` tokens on the right of the longest completion do not change it: attention
+    is causal and the sum ends at a completion's length.
     """
-    tokens = own_tokens(policy, completions, padding)
+    tokens = padded_tokens(policy, completions, padding)
     logits = policy.logits(sequences(prompt, tokens), kept=tokens.shape[1])
     return _sum_log_probs(policy, logits, tokens, completions)
 
@@ -78,7 +78,7 @@ def sequence_log_probs(
 def completion_log_probs(
     policy: Policy, prefix: SharedPrefix, completions: Completions
 ) -> Tensor:
-    """Compute log pi(Y_i | x), differentiable, after a prompt run through once, (N,)."""
-    tokens = own_tokens(policy, completions)
+    """Compute log pi(Y_i | x) after a shared prefix, (N,)."""
+    tokens = padded_tokens(policy, completions)
     logits = completion_logits(policy, prefix, tokens)
     return _sum_log_probs(policy, logits, tokens, completions)

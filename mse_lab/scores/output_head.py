@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import own_tokens, sum_own_tokens
+from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import sequences
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
@@ -92,14 +92,14 @@ class SlicedHead:
 
         The recorder meets the head's factors in the backward pass.
         """
-        tokens = own_tokens(self._policy, completions, padding)
+        tokens = padded_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)
         with self.capturing() as hidden:
             self._policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
         for name in self.own.values():
             recorder.expect(name)
         found = _token_log_probs(self, recorder, hidden[0], tokens.to(hidden[0].device))
-        return sum_own_tokens(found, completions)
+        return sum_over_tokens(found, completions)
 
 
 class _LogitGradients:

@@ -11,7 +11,7 @@ def test_distinct_completions():
     ended = np.ones(5, bool)
     drawn = Completions(tokens, np.array([2, 2, 3, 3, 3]), np.zeros(5), ended)
     distinct, place = drawn.distinct()
-    assert [own.tolist() for own in distinct.own_tokens] == [[5, 1], [5, 3, 1], [5, 1, 1]]
+    assert [own.tolist() for own in distinct.unpadded] == [[5, 1], [5, 3, 1], [5, 1, 1]]
     assert place.tolist() == [0, 0, 1, 2, 1]
 
 

@@ -9,7 +9,7 @@ from mse_lab.policy.log_probabilities import (
     _token_log_probs,
     completion_log_probs,
     sequence_log_probs,
-    sum_own_tokens,
+    sum_over_tokens,
 )
 from mse_lab.policy.shared_prefix import SharedPrefix
 
@@ -33,8 +33,8 @@ def test_the_gradient_of_a_token_is_autograds():
 def test_a_sum_ends_with_its_completion():
     """What follows the end token counts nothing, NaN neither."""
     log_probs = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -2.0, -4.0]])
-    assert sum_own_tokens(log_probs, ENDED).tolist() == [-3.0, -7.0]
-    several = sum_own_tokens(torch.stack([log_probs, 2 * log_probs]), ENDED)
+    assert sum_over_tokens(log_probs, ENDED).tolist() == [-3.0, -7.0]
+    several = sum_over_tokens(torch.stack([log_probs, 2 * log_probs]), ENDED)
     assert several.tolist() == [[-3.0, -7.0], [-6.0, -14.0]]
 
 

@@ -88,7 +88,7 @@ def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
     monkeypatch.setattr(drawing, "next_log_probabilities", counted)
     drawn = draw(policy, PROMPT, numbers(200), "a")
     beginnings = [
-        {tuple(own[:step]) for own in drawn.own_tokens if len(own) > step}
+        {tuple(own[:step]) for own in drawn.unpadded if len(own) > step}
         for step in range(6)
     ]
     assert rows == [len(distinct) for distinct in beginnings]
