@@ -48,7 +48,6 @@ MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
 MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe", "policy", "scores.score_block"),
-    *("measurement", "mse.budget", "mse.measurement"),
     *("results.integrity", "results.records", "results.table_readers"),
     *("run.prepare", "run.processes"),
 }
@@ -143,7 +142,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("run", "from mse_lab.studies.theory.study import study"),
         ("studies.theory", "from mse_lab.mse.budget import Population"),
         ("studies.theory", "from mse_lab.studies.training.settings import Study"),
-        ("studies.training", "from mse_lab.run.in_memory import measure_model"),
+        ("studies.training", "from mse_lab.measurement.prompt import measure_prompt"),
         ("studies.training", "from mse_lab import public_api"),
         ("report", "from trl import GRPOTrainer"),
         ("estimators", "from mse_lab import mse"),

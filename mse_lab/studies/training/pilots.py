@@ -1,28 +1,21 @@
-"""Pilots: trainings before the study's own, on which c1, c2 and c3 are measured.
+"""Pilots: trainings before those of the study, on which c1, c2 and c3 are measured.
 
-At step 0 and at each evaluation step the trained policy is measured like a probe: a
-reference in two halves, and a pool for the score norms. Pilots of one seed share their
-uniforms, and at step 0 the model: whatever their group sizes, they are one trial. Seeds are
-independent, and how they differ holds the noise of the measurement, too.
+The policy is measured at step 0 and at each evaluation step, by `mse_lab.measure`. Pilots
+of one seed share their uniforms, and at step 0 the model, so they count as one trial
+whatever their group sizes. Seeds are independent; their spread includes the noise of the
+measurement.
 """
 
 from pathlib import Path
 from typing import Any
 
-from mse_lab.measurement.prompt import measure_prompt
-from mse_lab.measurement.subject import make_subject
-from mse_lab.mse.budget import Population
-from mse_lab.mse.measurement import stack
-from mse_lab.policy.policy import Policy
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import load_reward
-from mse_lab.probe.schema import Pool, Probe
+import mse_lab
 from mse_lab.studies.training.files import Constants
 from mse_lab.studies.training.settings import PILOT, Arm, Prediction, Run
-from mse_lab.studies.training.task import load_task
+from mse_lab.studies.training.task import Task, load_task
 from mse_lab.studies.training.trainer import train
 
-# Added to their seeds, so that no pilot is one of the runs that are judged.
+# The seeds of pilots start here, so that no pilot is one of the runs that are judged.
 FIRST_SEED = 1_000_000
 
 
@@ -33,35 +26,46 @@ def pilots_of(arm: Arm, prediction: Prediction) -> list[Run]:
     return [Run(pilot, size, seed) for seed in seeds for size in prediction.group_sizes]
 
 
-def _probe_of(probe: Probe, prediction: Prediction, seed: int) -> Probe:
-    """Give the probe the pilot's pools, in two blocks, and the pilot's seed."""
-    pool = Pool(reference=prediction.reference, replicate=prediction.replicate)
-    block, limit = prediction.replicate // 2, prediction.prompts or probe.prompts.limit
-    prompts = probe.prompts.model_copy(update={"limit": limit})
-    own = {"prompts": prompts, "pool": pool, "group_sizes": [block], "seed": seed}
-    return probe.model_copy(update=own)
+def measure_constants(
+    task: Task, model: Any, prediction: Prediction, seed: int
+) -> tuple[float, float, float]:
+    """Measure c1, c2 and c3 of a model over the prompts that it is trained on.
 
-
-def measure_constants(probe: Probe, policy: Policy, root: Path) -> tuple[float, ...]:
-    """Measure c1, c2 and c3 of a policy over the prompts that it is trained on.
-
-    These are the whole population of a training with replacement, so c1 is their own
-    variance: (P-1)/P times that of the distribution they are a sample of.
+    These prompts are the whole population of a training that draws them with replacement,
+    so c1 is their variance: (P-1)/P times that of the distribution they are a sample of.
     """
-    prompts = load_prompts(probe.prompts, root)
-    subject = make_subject(probe, policy, prompts, load_reward(probe.reward))
-    pools = stack([measure_prompt(subject, at).arrays for at in range(len(prompts))])
-    found, share = Population(pools).constants, 1 - 1 / len(prompts)
-    return share * found.between.item(), found.oracle.item(), found.pairs.item()
+    probe, prompts = task.probe, task.prompts[: prediction.prompts]
+    records = {prompt.id: prompt.record for prompt in prompts}
+
+    def reward(text: str, row: Any) -> float:
+        return task.reward(text, records[row["id"]])
+
+    result = mse_lab.measure(
+        model,
+        task.policy.tokenizer,
+        [{**prompt.record, "problem": prompt.text} for prompt in prompts],
+        # A reward of ours may give up a comparison; `measure` then counts it as 0.
+        reward if ":" in probe.reward else probe.reward,
+        group_sizes=prediction.replicate // 2,
+        estimators="grpo",
+        sampling=probe.sampling.model_dump(),
+        pool={"reference": prediction.reference, "replicate": prediction.replicate},
+        chat=probe.prompts.chat,
+        seed=seed,
+        progress=False,
+    )
+    constants, share = result.population.constants, 1 - 1 / len(prompts)
+    c1, c2, c3 = constants.between, constants.oracle, constants.pairs
+    return share * c1.item(), c2.item(), c3.item()
 
 
 def run_pilot(run: Run, prediction: Prediction, root: Path) -> list[Constants]:
     """Train a pilot; measure the constants along it."""
-    task = load_task(run.arm.training.probe, root)
-    probe, found = _probe_of(task.probe, prediction, run.seed), list[Constants]()
+    task, rows = load_task(run.arm.training.probe, root), list[Constants]()
 
     def look(step: int, model: Any) -> None:
-        found.append(Constants(step, *measure_constants(probe, task.follow(model), root)))
+        constants = measure_constants(task, model, prediction, run.seed)
+        rows.append(Constants(step, *constants))
 
     train(run, task, [0, *run.arm.evaluation.steps], look)
-    return found
+    return rows

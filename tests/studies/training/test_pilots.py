@@ -7,7 +7,7 @@ import yaml
 pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
 
 from enumerated import enumerate_policy
-from mse_lab.studies.training.pilots import _probe_of, measure_constants, pilots_of
+from mse_lab.studies.training.pilots import measure_constants, pilots_of
 from mse_lab.studies.training.settings import Prediction, Study, arms_of, runs_of
 from mse_lab.studies.training.task import load_task
 
@@ -38,8 +38,8 @@ def test_constants_are_those_of_the_trained_prompts(write_probe, tmp_path):
     source = yaml.safe_load(path.read_text())["prompts"]
     task = load_task(str(write_probe(prompts=source | {"limit": 2})), tmp_path)
     prediction = Prediction(reference=1024, replicate=64)
-    probes = [_probe_of(task.probe, prediction, seed) for seed in range(6)]
-    found = np.array([measure_constants(one, task.policy, tmp_path) for one in probes])
+    model = task.policy.model
+    found = np.array([measure_constants(task, model, prediction, s) for s in range(6)])
     exact = np.array(exact_constants(task))
     error = found.std(0, ddof=1) / np.sqrt(len(found))
     assert (abs(found.mean(0) - exact) < 7 * error).all()
