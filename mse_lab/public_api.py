@@ -29,8 +29,8 @@ from mse_lab.probe.schema import EstimatorEntry
 from mse_lab.result import Result
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.finished_run import read_finished
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
-from mse_lab.results.records import Record
 
 SETTINGS = ("group_sizes", "estimators", "interval.level", "interval.resamples", "seed")
 
@@ -230,7 +230,7 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
     """
     if source.is_dir():
         name, _, pools, described = read_finished(source)
-        values = Record(source).configuration()
+        values = ResultsFolder(source).configuration()
     else:
         name, described = source.stem, None
         pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))

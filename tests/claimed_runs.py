@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from mse_lab.probe.probe_files import dump_probe, parse_probe
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from simulated import DIMENSIONS, Design, analysed, write_tables
 
 SIZES = (4, 8, 16, 32, 64)
@@ -124,13 +124,13 @@ def take(design, prompts):
 
 def write_run(folder, kind, seed):
     """Write what a run of a design would leave."""
-    record = Record(folder)
+    results = ResultsFolder(folder)
     evidence = draw(kind, seed, (4, 8))
     values = {"model": {"path": "x"}, "prompts": {"source": "x"}, "group_sizes": [4, 8],
               "pool": {"reference": 1024, "replicate": 32}, "estimators": ["grpo"],
               "interval": {"level": LEVEL}}  # fmt: skip
-    record.path(".").mkdir(parents=True)
-    record.path("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
-    record.write_pools(evidence.pools)
-    write_tables(record, kind, PROMPTS)
+    results.file(".").mkdir(parents=True)
+    results.file("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
+    results.write_pools(evidence.pools)
+    write_tables(results, kind, PROMPTS)
     return folder

@@ -108,12 +108,12 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     return Design(probability, score, right.astype(float))
 
 
-def write_tables(record, name, prompts):
+def write_tables(results, name, prompts):
     """Write the least tables that a run of so many prompts leaves."""
     numbers = ["replicates", "mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
     point = {"probe": [name], "estimator": ["grpo"], "group_size": [4]}
     ids = {"prompt": range(prompts), "category": "", "value": 0.5}
     write_table(
-        record.path("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+        results.file("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
     )
-    write_table(record.path("prompts.csv"), pd.DataFrame(ids))
+    write_table(results.file("prompts.csv"), pd.DataFrame(ids))

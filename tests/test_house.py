@@ -48,7 +48,7 @@ MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
 MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe", "policy", "scores.score_block"),
-    *("results.integrity", "results.records", "results.table_readers"),
+    *("results.integrity", "results.folder", "results.table_readers"),
     *("run.prepare", "run.processes"),
 }
 MAY_IMPORT["studies"] = set()
@@ -76,7 +76,7 @@ ABSENT = {
     "report/probe_list",
     "results/analysis",
     "results/files",
-    "results/records",
+    "results/folder",
 }
 
 

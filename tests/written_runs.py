@@ -7,7 +7,7 @@ from mse_lab.probe.probe_files import dump_probe, parse_probe
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.checks import Check
 from mse_lab.results.files import write_json, write_table, write_text
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from simulated import make_design
 
 SIZES = [2, 4, 8, 16, 32]
@@ -34,7 +34,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
         "interval": {"resamples": 200},
     }
     probe = parse_probe(values | changes, "test")
-    record = Record(folder)
+    results = ResultsFolder(folder)
     described = pd.DataFrame(
         {
             "prompt": [f"{index}{EVIL}" for index in range(pools.prompts)],
@@ -44,12 +44,12 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
         }
     )
     result = analyse_run(name, probe, pools, described)
-    write_text(record.path("config.yaml"), dump_probe(probe))
-    record.write_pools(pools)
+    write_text(results.file("config.yaml"), dump_probe(probe))
+    results.write_pools(pools)
     for table in ("mse.csv", "prompts.csv"):
-        write_table(record.path(table), result.tables[table])
+        write_table(results.file(table), result.tables[table])
     check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
-    record.write_checks([check], [f"a warning {EVIL}"])
+    results.write_checks([check], [f"a warning {EVIL}"])
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
-    write_json(record.path("environment.json"), environment)
+    write_json(results.file("environment.json"), environment)
     return folder

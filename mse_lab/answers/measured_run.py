@@ -25,7 +25,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
 from mse_lab.results.finished_run import read_probe, read_result
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 # What the statements and the ratios compare; each has a law for any rewards.
 COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
@@ -176,14 +176,14 @@ class FinishedRun(MeasuredRun):
         """Its configuration."""
         return read_probe(self.folder)
 
-    def _record_with(self, name: str) -> Record:
-        record = Record(self.folder)
-        if not record.has(name):
+    def _record_with(self, name: str) -> ResultsFolder:
+        results = ResultsFolder(self.folder)
+        if not results.has(name):
             raise InputError(
                 f"{self.where}{name} is missing; measure it again with "
                 f"{TYPED} run {self.name} --fresh"
             )
-        return record
+        return results
 
     @cached_property
     def _judged(self) -> Checks:

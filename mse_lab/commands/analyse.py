@@ -25,7 +25,7 @@ def add_arguments(parser: Parser) -> None:
 def execute(arguments: Namespace) -> int:
     """Write the tables."""
     from mse_lab.public_api import reanalyse
-    from mse_lab.results.records import Record
+    from mse_lab.results.folder import ResultsFolder
 
     source = arguments.source
     result = reanalyse(source, arguments.set)
@@ -34,7 +34,7 @@ def execute(arguments: Namespace) -> int:
     else:
         default = source.with_suffix("")
     folder = arguments.out or default
-    Record(folder).write_tables(result, list(result.tables))
+    ResultsFolder(folder).write_tables(result, list(result.tables))
     print(f"{folder}: {', '.join(result.tables)} written")
     for warning in result.warnings:
         print(f"warning: {warning}")

@@ -14,7 +14,7 @@ from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_report import WIDTH, advice_page, advice_text, answer, headline
 from mse_lab.results.files import write_json, write_table, write_text
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.tables import columns_of
 
 
@@ -39,10 +39,10 @@ def advice_table(advice: Advice) -> pd.DataFrame:
 
 def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
     """Work the advice out; without pools read what was worked out when they were there."""
-    record = Record(folder)
-    if record.has("pools.npz") or not record.has("advice.json"):
+    results = ResultsFolder(folder)
+    if results.has("pools.npz") or not results.has("advice.json"):
         return _advise(read_run(folder), sizes or SIZES, budget)
-    advice = restore_advice(record.path("advice.json"))
+    advice = restore_advice(results.file("advice.json"))
     there = {row.group_size for row in advice.rows}
     if not there.issuperset(sizes) or budget != advice.budget:
         raise InputError(
@@ -66,20 +66,20 @@ def keep_advice(folder: Path) -> Advice:
     Raises:
         InputError: There are too few prompts, or no reward varies.
     """
-    advice, record = _advise(read_run(folder)), Record(folder)
-    write_json(record.path("advice.json"), advice.as_dict())
-    record.write_manifest()
+    advice, results = _advise(read_run(folder)), ResultsFolder(folder)
+    write_json(results.file("advice.json"), advice.as_dict())
+    results.write_manifest()
     return advice
 
 
 def _write(folder: Path, advice: Advice, sizes: Sequence[int]) -> list[str]:
     """Write the advice beside the run; name the files. Without pools there is no curve."""
-    record = Record(folder)
-    write_text(record.path("advice.md"), advice_page(advice, sizes))
-    write_table(record.path("advice.csv"), advice_table(advice))
+    results = ResultsFolder(folder)
+    write_text(results.file("advice.md"), advice_page(advice, sizes))
+    write_table(results.file("advice.csv"), advice_table(advice))
     drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
     for name in drawings:
-        draw_advice(advice, record.path(name))
+        draw_advice(advice, results.file(name))
     return ["advice.md (what this rests on)", "advice.csv", *drawings]
 
 
@@ -122,7 +122,7 @@ def screen_width() -> int:
 
 def answer_lines(folder: Path) -> list[str]:
     """Say the answer of a run in a few lines; keep it if it is new."""
-    there = Record(folder).has("advice.json")
+    there = ResultsFolder(folder).has("advice.json")
     try:
         advice = restore_advice(folder / "advice.json") if there else keep_advice(folder)
     except InputError as error:

@@ -17,7 +17,7 @@ from mse_lab.formatting import number, with_interval
 from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.report.allocation_figure import draw_allocation
 from mse_lab.results.files import write_table
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 WIDTH = 80
 
@@ -104,13 +104,13 @@ def allocate_run(
         found = allocate(run, budget)
     except InputError as error:
         raise InputError(f"{run.where}{error}") from None
-    table, record = allocation_table(found), Record(place or folder)
+    table, results = allocation_table(found), ResultsFolder(place or folder)
     if as_json:
         names = ("name", "held", "budget", "ratios", "outside", "bias")
         told = {name: as_data(getattr(found, name)) for name in names}
         return json.dumps(told | {"prompts": table.to_dict("records")}, indent=2)
-    write_table(record.path("allocation.csv"), table)
+    write_table(results.file("allocation.csv"), table)
     for name in ("allocation.png", "allocation.pdf"):
-        draw_allocation(found, record.path(name))
+        draw_allocation(found, results.file(name))
     written = "allocation.csv (G of every prompt), allocation.png, allocation.pdf"
-    return f"{allocation_text(found)}Written to {record.folder}:\n  {written}"
+    return f"{allocation_text(found)}Written to {results.path}:\n  {written}"

@@ -13,7 +13,7 @@ from mse_lab.formatting import NONE, with_interval, wrap
 from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 from mse_lab.results.finished_run import read_tables
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 
 class Words(NamedTuple):
@@ -183,10 +183,10 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
 
 def write_claims(folder: Path, claims: Sequence[Claim], place: Path | None = None) -> None:
     """Write `claims.csv` and `claims.md` of a run, beside it unless a `place` is given."""
-    name, record = read_tables(folder).name, Record(place or folder)
+    name, results = read_tables(folder).name, ResultsFolder(place or folder)
     own = [claim for claim in claims if name in claim.runs]
-    write_table(record.path("claims.csv"), claims_table(own))
-    write_text(record.path("claims.md"), claims_markdown(own))
+    write_table(results.file("claims.csv"), claims_table(own))
+    write_text(results.file("claims.md"), claims_markdown(own))
 
 
 def _p_value(claim: Claim) -> str:

@@ -6,29 +6,29 @@ from mse_lab.console import TYPED, ending
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 _HEAD = ("probe", "result", "model, prompts × completions of each")
 
 
-def _standing(probe: Probe, record: Record) -> str:
+def _standing(probe: Probe, results: ResultsFolder) -> str:
     """Say in a few words what there is of a probe's result."""
-    if not record.is_begun():
+    if not results.is_begun():
         return "not run"
-    damage = record.damage()
+    damage = results.damage()
     if damage:
         raise InputError(damage)
-    if record.differences(probe):
+    if results.differences(probe):
         return "of another configuration"
-    if record.has_tables() and not record.read_checks().ok:
+    if results.has_tables() and not results.read_checks().ok:
         return "a check failed"
-    if record.is_complete():
+    if results.is_complete():
         return "finished"
-    if record.lost():
+    if results.lost():
         return "a table lost"
-    if record.has_tables():
+    if results.has_tables():
         return "tables only"
-    return f"interrupted, {record.finished_prompts()} prompts done"
+    return f"interrupted, {results.finished_prompts()} prompts done"
 
 
 def _needs(probe: Probe) -> str:
@@ -48,7 +48,7 @@ def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
     try:
         probe = load_probe(path)
         trouble = "damaged"
-        return name, _standing(probe, Record(results / name)), _needs(probe)
+        return name, _standing(probe, ResultsFolder(results / name)), _needs(probe)
     except (InputError, OSError) as error:
         return name, trouble, ending(error).line
 

@@ -19,9 +19,9 @@ from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.results.integrity import REMEDY
 from mse_lab.results.inventory import FROM_MODEL
-from mse_lab.results.records import Record, identify_code
 from mse_lab.results.tables import describe_prompts
 
 
@@ -65,19 +65,19 @@ def read_tables(folder: Path) -> Tables:
     Raises:
         InputError: The folder holds none, or a damaged one.
     """
-    record = Record(folder)
-    if not record.has_tables():
+    results = ResultsFolder(folder)
+    if not results.has_tables():
         raise InputError(f"{folder}: no finished run; make it with {TYPED} run PROBE")
-    mse, prompts = (record.read(name) for name in ("mse.csv", "prompts.csv"))
+    mse, prompts = (results.read(name) for name in ("mse.csv", "prompts.csv"))
     # An earlier version wrote no laws.
-    laws = record.read("laws.csv", mse[:0])
+    laws = results.read("laws.csv", mse[:0])
     name = str(mse["probe"].iloc[0])
-    return Tables(name, mse, laws, prompts, record.read_checks().ok)
+    return Tables(name, mse, laws, prompts, results.read_checks().ok)
 
 
 def read_probe(folder: Path) -> Probe:
     """Read the configuration of a run."""
-    return parse_probe(Record(folder).configuration(), str(folder / "config.yaml"))
+    return parse_probe(ResultsFolder(folder).configuration(), str(folder / "config.yaml"))
 
 
 def read_finished(folder: Path) -> Finished:
@@ -87,12 +87,12 @@ def read_finished(folder: Path) -> Finished:
         InputError: The folder holds tables only, or nothing, or what is damaged or of
             several runs.
     """
-    tables, record = read_tables(folder), Record(folder)
-    if not record.has("pools.npz"):
+    tables, results = read_tables(folder), ResultsFolder(folder)
+    if not results.has("pools.npz"):
         raise InputError(
             f"{folder}: tables only; measure it again with {TYPED} run {tables.name}"
         )
-    pools: Pools = record.read("pools.npz")
+    pools: Pools = results.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
     finished.see_of_one_run(folder)
     return finished
@@ -107,11 +107,13 @@ def read_result(folder: Path) -> Analysis:
     finished = read_finished(folder)
     probe = finished.probe
     estimators = find_estimators(probe.estimators, probe.group_sizes)
-    Record(folder).refuse_changed(identify_code(estimators))
+    ResultsFolder(folder).refuse_changed(identify_code(estimators))
     return analyse_run(*finished)
 
 
-def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> list[str]:
+def mend(
+    name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
+) -> list[str]:
     """Make again what is damaged or missing and follows from the pools of a run.
 
     Returns:
@@ -120,17 +122,17 @@ def mend(name: str, probe: Probe, prompts: Sequence[Prompt], record: Record) -> 
     Raises:
         InputError: `completions.jsonl` is needed and missing, or of another run.
     """
-    lost = record.lost()
-    if not lost or not record.has("checks.json") or record.damage(FROM_MODEL):
+    lost = results.lost()
+    if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):
         return []
     if "prompts.csv" in lost:
-        described = _describe(probe, prompts, record.read("completions.jsonl"))
+        described = _describe(probe, prompts, results.read("completions.jsonl"))
     else:
-        described = record.read("prompts.csv")
-    finished = Finished(name, probe, record.read("pools.npz"), described)
-    finished.see_of_one_run(record.folder)
-    record.write_tables(analyse_run(*finished), lost)
-    record.write_manifest()
+        described = results.read("prompts.csv")
+    finished = Finished(name, probe, results.read("pools.npz"), described)
+    finished.see_of_one_run(results.path)
+    results.write_tables(analyse_run(*finished), lost)
+    results.write_manifest()
     return lost
 
 

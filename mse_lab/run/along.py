@@ -16,7 +16,7 @@ from mse_lab.policy.checkpoint import load_settings, load_tokenizer
 from mse_lab.policy.location import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.prepare import RunSpec, load, prepare
 from mse_lab.run.processes import ALONE, Processes
 from mse_lab.run.resume import Outcome, find_finished
@@ -58,7 +58,7 @@ def _prepare_at(own: RunSpec, checkpoint: Checkpoint) -> RunSpec:
         own,
         name=f"{own.name}/{place}",
         probe=own.probe.model_copy(update={"model": model}),
-        record=Record(own.record.folder / place),
+        results=ResultsFolder(own.results.path / place),
     )
 
 
@@ -75,7 +75,7 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
         find_adapter(model, run.root)
     tokens: list[list[int]] = []
     for run in todo:
-        subject, where = load(run).subject, f"--checkpoints {run.record.folder.name}"
+        subject, where = load(run).subject, f"--checkpoints {run.results.path.name}"
         if tokens and subject.tokens != tokens:
             raise InputError(
                 f"{where}: its tokenizer reads other tokens from the prompts than that of "
@@ -101,7 +101,7 @@ def _refuse_together(runs: Sequence[RunSpec]) -> None:
             "--checkpoints: some are adapters and some are not, so that other parameters "
             "count; give checkpoints of one kind, without --from-start"
         )
-    folders = [run.record.folder for run in runs]
+    folders = [run.results.path for run in runs]
     for folder in folders:
         if folders.count(folder) > 1:
             raise InputError(
@@ -143,6 +143,6 @@ def measure_along(
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         outcome = execute(run, load, fresh=fresh)
-        stages.append(Stage(checkpoint.step, run.record.folder, outcome))
+        stages.append(Stage(checkpoint.step, run.results.path, outcome))
         tell(stages[-1])
     return stages

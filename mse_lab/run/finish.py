@@ -90,16 +90,16 @@ def conclude(
 
 
 def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) -> Outcome:
-    record = context.spec.record
-    record.mark_incomplete()
+    results = context.spec.results
+    results.mark_incomplete()
     result, checks, warnings, diagnostics = conclude(
         context.spec.name, context.subject, prompts
     )
-    record.write_completions(one.completions.lines for one in prompts)
-    record.write_pools(result.pools)
-    record.write_tables(result)
-    write_json(record.path("diagnostics.json"), diagnostics.as_dict())
-    record.write_checks(checks, warnings)
+    results.write_completions(one.completions.lines for one in prompts)
+    results.write_pools(result.pools)
+    results.write_tables(result)
+    write_json(results.file("diagnostics.json"), diagnostics.as_dict())
+    results.write_checks(checks, warnings)
     return Outcome(checks, warnings, found=False, diagnostics=diagnostics)
 
 
@@ -140,10 +140,10 @@ def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome
         devices: The model of each process's device.
         peak_memory: The most bytes that the largest process held.
     """
-    prompts, record = read_shards(context), context.spec.record
+    prompts, results = read_shards(context), context.spec.results
     description = _describe(context, prompts, devices, peak_memory)
-    write_json(record.path("environment.json"), description)
+    write_json(results.file("environment.json"), description)
     outcome = _write_results(context, prompts)
-    record.write_manifest()
-    record.drop_shards()
+    results.write_manifest()
+    results.drop_shards()
     return outcome

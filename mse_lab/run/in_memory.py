@@ -24,7 +24,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
-from mse_lab.results.records import Record, identify_code
+from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
 from mse_lab.run.processes import ALONE
@@ -127,7 +127,7 @@ def measure_model(
             estimators=estimators,
             reward=function,
             supplied=None,
-            record=Record(folder),
+            results=ResultsFolder(folder),
             digest=digest_of(rows),
             code=identify_code(estimators, known),
             processes=ALONE,

@@ -99,7 +99,7 @@ def _foretell(
         seconds_measured=sum(seconds.values()),
         remarks=[
             f"measured: {len(prompts)} of {len(lengths)} prompts, kept for the run in "
-            f"{spec.record.folder}",
+            f"{spec.results.path}",
             text.say_completions(measured, spec.probe.sampling.max_new_tokens),
             text.say_memory(subject),
             text.say_disk(costs),

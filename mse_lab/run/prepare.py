@@ -21,7 +21,7 @@ from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import Reward, identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
-from mse_lab.results.records import Record, identify_code
+from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import ALONE, Processes
 
 
@@ -34,7 +34,7 @@ class RunSpec:
         root: The project's folder, which relative paths may start from.
         reward: The reward, tried on every prompt.
         supplied: The completions that are read instead of drawn, if any.
-        record: The folder of the results.
+        results: The folder of the results.
         digest: Hash of prompts and supplied completions, which must not change on resuming.
         code: Identity of the reward and of estimators that are the user's own, by part.
         processes: Those that share the prompts.
@@ -47,7 +47,7 @@ class RunSpec:
     estimators: list[Estimator]
     reward: Reward
     supplied: Supplied | None
-    record: Record
+    results: ResultsFolder
     digest: str
     code: Mapping[str, str]
     processes: Processes
@@ -107,9 +107,18 @@ def prepare(
             "process 0; give all machines the same files"
         )
     return RunSpec(
-        name, probe, root, prompts, estimators, reward, supplied, Record(folder), found,
-        code, processes,
-    )  # fmt: skip
+        name=name,
+        probe=probe,
+        root=root,
+        prompts=prompts,
+        estimators=estimators,
+        reward=reward,
+        supplied=supplied,
+        results=ResultsFolder(folder),
+        digest=found,
+        code=code,
+        processes=processes,
+    )
 
 
 def load(spec: RunSpec) -> RunContext:

@@ -47,56 +47,59 @@ def find_finished(
     Raises:
         InputError: It is another's, or damaged beyond mending, or holds what is no run's.
     """
-    spec.record.refuse_foreign()
+    spec.results.refuse_foreign()
     if fresh:
         return None
-    record, identity = spec.record, identity or identify_model(spec.probe.model, spec.root)
-    record.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
-    mended = mend(spec.name, spec.probe, spec.prompts, record)
-    if not record.is_complete():
+    results, identity = (
+        spec.results,
+        identity or identify_model(spec.probe.model, spec.root),
+    )
+    results.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
+    mended = mend(spec.name, spec.probe, spec.prompts, results)
+    if not results.is_complete():
         return None
-    if damage := record.damage():
-        if not record.finished_prompts():
+    if damage := results.damage():
+        if not results.finished_prompts():
             raise InputError(damage)
-        record.mark_incomplete()
+        results.mark_incomplete()
         return None
-    if record.finished_prompts() and not record.has(MANIFEST):
+    if results.finished_prompts() and not results.has(MANIFEST):
         # The run was killed before it wrote it.
-        record.write_manifest()
-    record.drop_shards()
-    found, diagnostics = record.read_checks(), record.read_diagnostics()
+        results.write_manifest()
+    results.drop_shards()
+    found, diagnostics = results.read_checks(), results.read_diagnostics()
     return Outcome(found.checks, found.warnings, True, diagnostics, mended)
 
 
 def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
     """Read a prompt's shard; None if it is not there, not intact, or not of this run."""
     with suppress(InputError):
-        return load_shard(context.spec.record.shard(index), context.origin(index))
+        return load_shard(context.spec.results.shard(index), context.origin(index))
     return None
 
 
 def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
     """Take the folder, emptied if `fresh`; say which prompts are to be measured."""
     spec, identity = context.spec, context.subject.policy.identity
-    record = spec.record
+    results = spec.results
     if fresh:
-        record.clear()
+        results.clear()
     elif find_finished(spec, identity):
         # It was not when this start began to load the model.
-        raise InputError(f"{record.folder}: another start has finished it meanwhile")
-    record.claim(spec.probe, spec.digest, context.identity)
+        raise InputError(f"{results.path}: another start has finished it meanwhile")
+    results.claim(spec.probe, spec.digest, context.identity)
     places = range(len(spec.prompts))
     todo = [index for index in places if read_shard(context, index) is None]
-    if again := [index for index in todo if record.shard(index).exists()]:
-        names = shorten(", ".join(record.shard(index).name for index in again))
+    if again := [index for index in todo if results.shard(index).exists()]:
+        names = shorten(", ".join(results.shard(index).name for index in again))
         show_status()
         print(
-            f"{record.folder}: {len(again)} prompts are measured again: what there is of "
+            f"{results.path}: {len(again)} prompts are measured again: what there is of "
             f"them ({names} in shards/) is damaged, or of another run or version",
             file=sys.stderr,
         )
         for index in again:
-            record.drop_shard(index)
+            results.drop_shard(index)
     return todo
 
 
@@ -105,7 +108,7 @@ def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
     spec, prompt = context.spec, measure_prompt(context.subject, index)
     provenance = replace(prompt.provenance, process=spec.processes.rank)
     prompt = replace(prompt, provenance=provenance)
-    save_shard(prompt, spec.record.shard(index), context.origin(index))
+    save_shard(prompt, spec.results.shard(index), context.origin(index))
     return prompt
 
 
@@ -115,8 +118,8 @@ def read_shards(context: RunContext) -> list[PromptMeasurement]:
     Raises:
         InputError: One is gone or damaged.
     """
-    record, places = context.spec.record, range(len(context.spec.prompts))
-    paths = [record.shard(index) for index in places]
+    results, places = context.spec.results, range(len(context.spec.prompts))
+    paths = [results.shard(index) for index in places]
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
         missing = next(path for path in paths if not path.exists())
         raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")

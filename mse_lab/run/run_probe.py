@@ -64,7 +64,7 @@ def execute(
 
     `load` brings the model; `identity` says which it is, if that is known before.
     """
-    processes, folder = spec.processes, spec.record.folder
+    processes, folder = spec.processes, spec.results.path
     # What was measured since the command was given is not dropped by a start after a loss.
     fresh = fresh and not processes.restarted
     found = processes.agree(

@@ -12,7 +12,7 @@ from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_files import advice_table, advise_run, answer_lines
 from mse_lab.results.checks import Check
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from simulated import make_design, write_tables
 
 PROBE = {
@@ -23,42 +23,42 @@ PROBE = {
 
 
 def write_run(folder, pools, ok=True):
-    record = Record(folder)
-    record.write_pools(pools)
+    results = ResultsFolder(folder)
+    results.write_pools(pools)
     values = parse_probe(PROBE, "test").model_dump(mode="json")
     sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
     values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
     values["group_sizes"] = [pools.largest_group]
-    record.path("config.yaml").write_text(yaml.safe_dump(values))
-    record.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
-    write_tables(record, "test", pools.prompts)
-    return record
+    results.file("config.yaml").write_text(yaml.safe_dump(values))
+    results.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
+    write_tables(results, "test", pools.prompts)
+    return results
 
 
 def test_files(tmp_path, known):
-    record = write_run(tmp_path / "run", known[1])
-    text = advise_run(record.folder)
+    results = write_run(tmp_path / "run", known[1])
+    text = advise_run(results.path)
     screen, _, named = text.partition("Written to ")
-    page = record.path("advice.md").read_text(encoding="utf-8")
+    page = results.file("advice.md").read_text(encoding="utf-8")
     assert page.startswith(f"```text\n{screen}```\n")
-    written = {path.name for path in record.folder.glob("advice.*")}
+    written = {path.name for path in results.path.glob("advice.*")}
     assert {name.strip(",") for name in named.split() if "advice." in name} == written
-    rows = record.path("advice.csv").read_text(encoding="utf-8").splitlines()
+    rows = results.file("advice.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 1 + len(SIZES)
     assert rows[0].startswith("group_size,budget,mse,mse_low,mse_high,cost,cost_low")
-    assert record.path("advice.png").stat().st_size > 5000
-    assert record.path("advice.pdf").stat().st_size > 5000
-    assert advise_run(record.folder) == text
+    assert results.file("advice.png").stat().st_size > 5000
+    assert results.file("advice.pdf").stat().st_size > 5000
+    assert advise_run(results.path) == text
 
 
 def test_a_run_whose_check_failed_has_no_advice(tmp_path, known):
     """Neither sizes nor settings, on the screen, in files or in a run's last lines."""
-    record = write_run(tmp_path / "run", known[1], ok=False)
-    text = advise_run(record.folder)
+    results = write_run(tmp_path / "run", known[1], ok=False)
+    text = advise_run(results.path)
     assert text == "No advice: a built-in check of this run FAILED; checks.json says which."
-    assert not list(record.folder.glob("advice.*"))
-    assert answer_lines(record.folder) == [text]
-    told = json.loads(advise_run(record.folder, as_json=True))
+    assert not list(results.path.glob("advice.*"))
+    assert answer_lines(results.path) == [text]
+    told = json.loads(advise_run(results.path, as_json=True))
     assert (told["held"], told["headline"]) == (False, text)
 
 
@@ -72,42 +72,42 @@ def test_table_agrees_with_the_curves(known):
 
 
 def test_numbers_for_programs(tmp_path, known):
-    record = write_run(tmp_path / "run", known[1])
-    told = json.loads(advise_run(record.folder, [8], 2048, as_json=True))
+    results = write_run(tmp_path / "run", known[1])
+    told = json.loads(advise_run(results.path, [8], 2048, as_json=True))
     assert told["headline"].startswith("Set num_generations to ")
     assert told["best"]["low"] < told["best"]["value"] < told["best"]["high"]
     assert (told["budget"], told["rows"][-1]["group_size"]) == (2048, 8)
-    assert not list(record.folder.glob("advice.*"))
+    assert not list(results.path.glob("advice.*"))
 
 
 def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
     """The last lines of a run keep it; then it can be told from what is committed."""
-    record = write_run(tmp_path / "run", known[1])
-    lines = answer_lines(record.folder)
+    results = write_run(tmp_path / "run", known[1])
+    lines = answer_lines(results.path)
     assert lines[0].startswith("Set num_generations to ")
-    assert "advice.json" in record.read("manifest.json")
-    text = advise_run(record.folder)
-    record.path("pools.npz").unlink()
-    assert answer_lines(record.folder) == lines
+    assert "advice.json" in results.read("manifest.json")
+    text = advise_run(results.path)
+    results.file("pools.npz").unlink()
+    assert answer_lines(results.path) == lines
     for name in ("advice.png", "advice.pdf"):
-        record.path(name).unlink()
-    again = advise_run(record.folder)
+        results.file(name).unlink()
+    again = advise_run(results.path)
     assert again.partition("Written")[0] == text.partition("Written")[0]
     assert "advice.png" not in again
-    assert advise_run(record.folder, [8, 32]).count("GRPO-type (RLOO), G = ") <= 2
+    assert advise_run(results.path, [8, 32]).count("GRPO-type (RLOO), G = ") <= 2
     for sizes, budget in (([12], 1024), ([], 2048)):
         with pytest.raises(
             InputError, match=r"without pools.npz nothing is known but --at"
         ):
-            advise_run(record.folder, sizes, budget)
-    record.path("advice.json").write_text("{}")
+            advise_run(results.path, sizes, budget)
+    results.file("advice.json").write_text("{}")
     with pytest.raises(InputError, match=r"advice.json: damaged \(its checksum"):
-        advise_run(record.folder)
+        advise_run(results.path)
 
 
 def test_a_folder_with_tables_only(tmp_path, known):
-    record = write_run(tmp_path, known[1])
-    record.path("pools.npz").unlink()
+    results = write_run(tmp_path, known[1])
+    results.file("pools.npz").unlink()
     with pytest.raises(InputError) as caught:
         advise_run(tmp_path)
     assert str(caught.value) == (
@@ -123,9 +123,9 @@ def test_a_folder_without_a_run(tmp_path):
 def test_one_prompt(tmp_path):
     rng = np.random.default_rng(8)
     pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
-    record = write_run(tmp_path / "one", pools)
+    results = write_run(tmp_path / "one", pools)
     with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
-        advise_run(record.folder)
-    assert answer_lines(record.folder) == [
+        advise_run(results.path)
+    assert answer_lines(results.path) == [
         "no advice: 1 prompts: advice needs three or more; raise prompts.limit"
     ]

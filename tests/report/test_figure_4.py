@@ -13,7 +13,7 @@ from mse_lab.commands.figure import FIGURE_4
 from mse_lab.report.figure_4 import SCALE_FREE, compose, draw_figure, find_curves, scales_of
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import Tables
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "centred"]
@@ -44,8 +44,8 @@ def draw(tmp_path, capsys):
     def drawn(*runs):
         folders = [tmp_path / f"run{index}" for index, _ in enumerate(runs)]
         for folder, run in zip(folders, runs, strict=True):
-            write_table(Record(folder).path("mse.csv"), run.mse)
-            write_table(Record(folder).path("prompts.csv"), run.prompts)
+            write_table(ResultsFolder(folder).file("mse.csv"), run.mse)
+            write_table(ResultsFolder(folder).file("prompts.csv"), run.prompts)
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""

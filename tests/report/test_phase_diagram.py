@@ -13,7 +13,7 @@ from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, oracle_gain
 from mse_lab.report.phase_diagram import MEETING_SIZES, compose_phase, read_dots
 from mse_lab.results.files import write_table
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from written_runs import simulate, write_run
 
 
@@ -57,7 +57,7 @@ def test_the_legend_says_the_run_s_own_ordering(folder):
 
 
 def test_baselines_follow_from_rho_where_it_is_known(folder):
-    [dots], table = read_dots([folder]), Record(folder).read("prompts.csv")
+    [dots], table = read_dots([folder]), ResultsFolder(folder).read("prompts.csv")
     value, (best, low, high) = table["value"], dots.baselines.T
     rho = best / (1 - best) * (1 - value) / value
     np.testing.assert_allclose(rho[1:], table["rho"][1:])
@@ -95,7 +95,7 @@ def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_pat
 
 
 def test_tables_without_rho_have_dots_and_no_intervals(folder, tmp_path):
-    prompts, kept = Record(folder).read("prompts.csv"), tmp_path / "old"
+    prompts, kept = ResultsFolder(folder).read("prompts.csv"), tmp_path / "old"
     write_table(kept / "prompts.csv", prompts.drop(columns=["rho", "rho_low", "rho_high"]))
     for name in ("mse.csv", "config.yaml"):
         (kept / name).write_bytes((folder / name).read_bytes())
@@ -130,14 +130,14 @@ def test_the_same_tables_give_the_same_bytes(folder, tmp_path):
 
 
 def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
-    record, numbers = Record(tmp_path), ["mse", "mse_low", "mse_high", "law", "law_low",
-                                         "law_high"]  # fmt: skip
+    results = ResultsFolder(tmp_path)
+    numbers = ["mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
     point = {"probe": ["some"], "estimator": "grpo", "group_size": 4, "replicates": 2}
     write_table(
-        record.path("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+        results.file("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
     )
     prompts = {"prompt": ["a"], "category": "", "value": 0.5}
-    write_table(record.path("prompts.csv"), pd.DataFrame(prompts))
+    write_table(results.file("prompts.csv"), pd.DataFrame(prompts))
     assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
 
 

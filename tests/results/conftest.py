@@ -4,10 +4,12 @@ import shutil
 
 import pytest
 
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 
 @pytest.fixture
 def copy(project, tmp_path):
     """A copy of the finished run, to be damaged."""
-    return Record(shutil.copytree(project / "results/small", tmp_path / "results/small"))
+    return ResultsFolder(
+        shutil.copytree(project / "results/small", tmp_path / "results/small")
+    )

@@ -137,7 +137,8 @@ def test_diagnostics_of_a_run(write_probe, tmp_path, capsys, length):
     assert "accuracy" in screen
     warnings = json.loads((folder / "checks.json").read_text())["warnings"]
     assert any("were cut" in warning for warning in warnings) == cut
-    assert all(f"warning: {warning}" in screen for warning in warnings)
+    unwrapped = " ".join(screen.split())
+    assert all(f"warning: {warning}" in unwrapped for warning in warnings)
     assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
     again = capsys.readouterr().out
     assert again.splitlines()[1:] == screen.splitlines()[1:]

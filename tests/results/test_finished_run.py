@@ -4,8 +4,8 @@ import pytest
 
 import run_mse
 from mse_lab.report.probe_list import list_probes
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import FROM_POOLS, MANIFEST
-from mse_lab.results.records import Record
 from mse_lab.run import prepare, resume
 from results.test_integrity import DAMAGES, put
 
@@ -17,30 +17,30 @@ def test_what_follows_from_the_pools_is_made_again(
     lost, damage, manifest, project, copy, capsys, monkeypatch
 ):
     """Byte for byte, without a model."""
-    expected = {path.name: path.read_bytes() for path in copy.folder.iterdir()}
+    expected = {path.name: path.read_bytes() for path in copy.path.iterdir()}
     for name in lost if manifest else [*lost, MANIFEST]:
         if damage == "cut" and name != MANIFEST:
-            DAMAGES["cut"](copy.path(name))
+            DAMAGES["cut"](copy.file(name))
         else:
-            copy.path(name).unlink()
+            copy.file(name).unlink()
     monkeypatch.setattr(prepare, "load_policy", None)
     assert put("run", project, copy) == 0
     said = capsys.readouterr()
     assert said.out.startswith(
-        f"{copy.folder}: {', '.join(lost)} made again from pools.npz\n"
+        f"{copy.path}: {', '.join(lost)} made again from pools.npz\n"
     )
     assert not said.err
-    assert {path.name: path.read_bytes() for path in copy.folder.iterdir()} == expected
+    assert {path.name: path.read_bytes() for path in copy.path.iterdir()} == expected
     assert put("run", project, copy) == 0
     assert "finished before, left as it is" in capsys.readouterr().out
 
 
 BESIDE_A_LOST_TABLE = {
-    "other damage": (lambda copy: DAMAGES["cut"](copy.path("diagnostics.json")), "damaged"),
-    "no completions": (lambda copy: copy.path("completions.jsonl").unlink(), "missing"),
+    "other damage": (lambda copy: DAMAGES["cut"](copy.file("diagnostics.json")), "damaged"),
+    "no completions": (lambda copy: copy.file("completions.jsonl").unlink(), "missing"),
     "fewer completions": (
-        lambda copy: copy.path("completions.jsonl").write_bytes(
-            b"".join(copy.path("completions.jsonl").read_bytes().splitlines(True)[:-1])
+        lambda copy: copy.file("completions.jsonl").write_bytes(
+            b"".join(copy.file("completions.jsonl").read_bytes().splitlines(True)[:-1])
         ),
         "are not of one run",
     ),
@@ -51,22 +51,22 @@ BESIDE_A_LOST_TABLE = {
 def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeypatch):
     """Nothing is measured, and nothing more is lost."""
     spoil, says = BESIDE_A_LOST_TABLE[other]
-    copy.path(MANIFEST).unlink()
-    DAMAGES["cut"](copy.path("prompts.csv"))
+    copy.file(MANIFEST).unlink()
+    DAMAGES["cut"](copy.file("prompts.csv"))
     spoil(copy)
-    there = sorted(path.name for path in copy.folder.iterdir())
+    there = sorted(path.name for path in copy.path.iterdir())
     monkeypatch.setattr(prepare, "load_policy", None)
     assert put("run", project, copy) == 2
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
-    assert sorted(path.name for path in copy.folder.iterdir()) == there
+    assert sorted(path.name for path in copy.path.iterdir()) == there
 
 
 def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
-    copy.path("mse.csv").unlink()
-    assert " a table lost " in list_probes(project, copy.folder.parent)
-    words = [str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    copy.file("mse.csv").unlink()
+    assert " a table lost " in list_probes(project, copy.path.parent)
+    words = [str(project / "probes/small.yaml"), "--out", str(copy.path.parent)]
     for command in ("plan", "run"):
         assert run_mse.main([command, *words, "--set", "seed=5"]) == 2
         assert "belongs to another configuration (seed" in capsys.readouterr().err
@@ -76,13 +76,13 @@ def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys
 
 def test_damage_beside_shards_is_mended_from_them(project, copy, monkeypatch):
     """The shards of a run that was stopped after its tables, before it dropped them."""
-    expected = copy.path("mse.csv").read_bytes()
-    monkeypatch.setattr(Record, "drop_shards", lambda record: None)
-    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    expected = copy.file("mse.csv").read_bytes()
+    monkeypatch.setattr(ResultsFolder, "drop_shards", lambda results: None)
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.path.parent)]
     assert run_mse.main([*words, "--fresh"]) == 0
-    DAMAGES["cut"](copy.path("mse.csv"))
-    DAMAGES["cut"](copy.path("completions.jsonl"))
+    DAMAGES["cut"](copy.file("mse.csv"))
+    DAMAGES["cut"](copy.file("completions.jsonl"))
     monkeypatch.setattr(resume, "measure_prompt", None)
     assert run_mse.main(words) == 0
-    assert copy.path("mse.csv").read_bytes() == expected
+    assert copy.file("mse.csv").read_bytes() == expected
     assert not copy.damage()

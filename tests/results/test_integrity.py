@@ -43,12 +43,12 @@ DAMAGES = {
 @pytest.mark.parametrize("name", [*FROM_POOLS, *FROM_MODEL, MANIFEST])
 def test_whatever_is_damaged_is_named(copy, name, damage, manifest):
     if not manifest:
-        copy.path(MANIFEST).unlink()
+        copy.file(MANIFEST).unlink()
         if name == MANIFEST:
             return
-    DAMAGES[damage](copy.path(name))
+    DAMAGES[damage](copy.file(name))
     says = copy.damage()
-    assert says.startswith(f"{copy.path(name)}: damaged (")
+    assert says.startswith(f"{copy.file(name)}: damaged (")
     if name in FROM_POOLS:
         remedy = "python run_mse.py run PROBE makes it again from pools.npz"
     else:
@@ -58,24 +58,24 @@ def test_whatever_is_damaged_is_named(copy, name, damage, manifest):
 
 
 def test_a_manifest_tells_a_single_digit(copy):
-    path = copy.path("mse.csv")
+    path = copy.file("mse.csv")
     text = path.read_text()
     path.write_text(text[:-2] + ("1" if text[-2] != "1" else "2") + "\n")
     assert "its checksum is not the one in manifest.json" in copy.damage()
-    copy.path(MANIFEST).unlink()
+    copy.file(MANIFEST).unlink()
     assert not copy.damage()
 
 
 def test_the_manifest_knows_every_file_and_what_is_absent_is_no_damage(copy):
     """All but what no repetition gives again."""
-    written = {path.name for path in copy.folder.iterdir()}
-    known = set(json.loads(copy.path(MANIFEST).read_text()))
+    written = {path.name for path in copy.path.iterdir()}
+    known = set(json.loads(copy.file(MANIFEST).read_text()))
     assert known == set(REPEATABLE) == written - {MANIFEST, "environment.json"}
     for name in ("pools.npz", "errors.npz", "completions.jsonl"):
-        copy.path(name).unlink()
+        copy.file(name).unlink()
     assert not copy.damage()
-    output = copy.folder.parent / "f.svg"
-    assert run_mse.main(["figure", str(copy.folder), "--out", str(output)]) == 0
+    output = copy.path.parent / "f.svg"
+    assert run_mse.main(["figure", str(copy.path), "--out", str(output)]) == 0
 
 
 COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
@@ -85,9 +85,9 @@ def put(command, project, copy):
     """Put a run to a command."""
     if command in ("run", "plan"):
         probe = project / "probes/small.yaml"
-        return run_mse.main([command, str(probe), "--out", str(copy.folder.parent)])
-    out = ["--out", str(copy.folder / "f.svg")] if command == "figure" else []
-    return run_mse.main([command, str(copy.folder), *out])
+        return run_mse.main([command, str(probe), "--out", str(copy.path.parent)])
+    out = ["--out", str(copy.path / "f.svg")] if command == "figure" else []
+    return run_mse.main([command, str(copy.path), *out])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -112,47 +112,47 @@ def test_every_command_reads_a_whole_run(command, project, copy, capsys):
     ],
 )
 def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
-    DAMAGES["cut"](copy.path(name))
+    DAMAGES["cut"](copy.file(name))
     assert put(command, project, copy) == 2
     said = capsys.readouterr().err
-    assert f"{copy.path(name)}: damaged" in said
+    assert f"{copy.file(name)}: damaged" in said
     assert said.count("\n") == 1
 
 
 def test_the_list_says_so_and_goes_on(project, copy):
-    assert " finished " in list_probes(project, copy.folder.parent)
-    DAMAGES["cut"](copy.path("errors.npz"))
-    assert "  damaged  " in list_probes(project, copy.folder.parent)
+    assert " finished " in list_probes(project, copy.path.parent)
+    DAMAGES["cut"](copy.file("errors.npz"))
+    assert "  damaged  " in list_probes(project, copy.path.parent)
 
 
 def test_a_fresh_start_measures_again(project, copy, capsys):
-    expected = copy.path("mse.csv").read_bytes()
-    DAMAGES["cut"](copy.path("mse.csv"))
-    DAMAGES["cut"](copy.path("config.yaml"))
-    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.folder.parent)]
+    expected = copy.file("mse.csv").read_bytes()
+    DAMAGES["cut"](copy.file("mse.csv"))
+    DAMAGES["cut"](copy.file("config.yaml"))
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(copy.path.parent)]
     assert run_mse.main([*words, "--fresh"]) == 0
-    assert copy.path("mse.csv").read_bytes() == expected
+    assert copy.file("mse.csv").read_bytes() == expected
     assert not copy.damage()
-    in_its_place(copy.path("mse.csv"))
+    in_its_place(copy.file("mse.csv"))
     assert run_mse.main([*words, "--fresh"]) == 2
     assert "mse.csv: cannot be removed: Is a directory" in capsys.readouterr().err
 
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
-    copy.path(MANIFEST).unlink()
-    write_table(copy.path("prompts.csv"), copy.read("prompts.csv")[:2])
-    assert run_mse.main(["report", str(copy.folder)]) == 2
+    copy.file(MANIFEST).unlink()
+    write_table(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
+    assert run_mse.main(["report", str(copy.path)]) == 2
     assert "are not of one run; restore" in capsys.readouterr().err
 
 
 def test_wide_rewards_are_refused_in_a_sentence(copy, capsys):
-    copy.path(MANIFEST).unlink()
-    arrays = read_arrays(copy.path("pools.npz"))
+    copy.file(MANIFEST).unlink()
+    arrays = read_arrays(copy.file("pools.npz"))
     write_arrays(
-        copy.path("pools.npz"), {**arrays, "rewards_PN": arrays["rewards_PN"] + 1e300}
+        copy.file("pools.npz"), {**arrays, "rewards_PN": arrays["rewards_PN"] + 1e300}
     )
     for command in ("claims", "advise", "report"):
-        assert run_mse.main([command, str(copy.folder)]) == 2
+        assert run_mse.main([command, str(copy.path)]) == 2
         said = capsys.readouterr().err
         assert "rewards_PN: holds 1e+300" in said
         assert said.count("\n") == 1
@@ -176,7 +176,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 
 
 def test_a_missing_file_is_called_missing(copy):
-    assert not is_there(copy.folder / "none")
-    assert not is_there(copy.path("mse.csv") / "none")
+    assert not is_there(copy.path / "none")
+    assert not is_there(copy.file("mse.csv") / "none")
     with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
-        read(copy.folder / "none/laws.csv")
+        read(copy.path / "none/laws.csv")

@@ -23,10 +23,10 @@ def test_names_stay_what_they_are(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES[:6])
 def test_a_runs_name_stays_what_it_is(copy, name, capsys):
-    copy.path(MANIFEST).unlink()
+    copy.file(MANIFEST).unlink()
     table = copy.read("mse.csv").assign(probe=name)
-    write_table(copy.path("mse.csv"), table)
-    assert run_mse.main(["claims", str(copy.folder)]) == 0
+    write_table(copy.file("mse.csv"), table)
+    assert run_mse.main(["claims", str(copy.path)]) == 0
     assert capsys.readouterr().out.startswith(f"{name}: ")
     assert copy.read("mse.csv")["probe"].unique().tolist() == [name]
 
@@ -53,8 +53,8 @@ TABLES = {
 
 @pytest.mark.parametrize("says", TABLES)
 def test_tables_that_no_run_writes_are_refused(copy, says):
-    path = copy.path("mse.csv")
+    path = copy.file("mse.csv")
     write_table(path, TABLES[says](copy.read("mse.csv")))
-    copy.path(MANIFEST).unlink()
+    copy.file(MANIFEST).unlink()
     with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
         read(path)

@@ -15,8 +15,8 @@ from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.trained_checkpoints import Checkpoint, find_checkpoints
 from mse_lab.results import shard
 from mse_lab.results.files import write_arrays
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import FROM_POOLS
-from mse_lab.results.records import Record
 from mse_lab.run.along import measure_along
 from mse_lab.run.run_probe import run_probe
 
@@ -80,7 +80,7 @@ def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypa
         patched.setattr(shard, "write_arrays", write)
         with pytest.raises(KeyboardInterrupt):
             measure_along("small", probe, checkpoints, tmp_path, tmp_path)
-    assert Record(tmp_path / "along/checkpoint-10").finished_prompts() == 2
+    assert ResultsFolder(tmp_path / "along/checkpoint-10").finished_prompts() == 2
     told = []
     measure_along("small", probe, checkpoints, tmp_path, tmp_path, tell=told.append)
     assert [one.outcome.found for one in told] == [True, False]

@@ -32,7 +32,7 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
         how = prompt.provenance
         seconds_S = how.seconds_S + 10 * rank
         slow = change(prompt, seconds_S=seconds_S, threads=how.threads + rank)
-        save_shard(slow, context.spec.record.shard(index), context.origin(index))
+        save_shard(slow, context.spec.results.shard(index), context.origin(index))
         seconds[rank] += slow.provenance.seconds
     outcome = finish(context, ["A", "B", "A"], peak_memory=7)
     found = json.loads((out / "environment.json").read_text())
@@ -43,5 +43,5 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert found["threads"] == [threads, threads + 1]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
     assert not outcome.found
-    assert context.spec.record.is_complete()
+    assert context.spec.results.is_complete()
     assert not (out / "shards").exists()

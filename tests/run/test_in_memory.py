@@ -62,9 +62,9 @@ def test_the_same_as_the_command_on_the_checkpoint(name, result, project, tmp_pa
 
 
 def test_checks_and_warnings_are_those_of_the_command(result, project):
-    from mse_lab.results.records import Record
+    from mse_lab.results.folder import ResultsFolder
 
-    written = Record(project / "results/small").read_checks()
+    written = ResultsFolder(project / "results/small").read_checks()
     assert [vars(one) for one in result.checks] == [vars(one) for one in written.checks]
     assert result.warnings == written.warnings
     assert result.warnings

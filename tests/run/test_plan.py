@@ -7,7 +7,7 @@ import pytest
 
 import run_mse
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
 from mse_lab.run.plan import choose, plan_probe
@@ -85,7 +85,7 @@ def test_completions_and_tokens_are_the_run_s(probe, planned, tmp_path):
     assert rows["reference gradients"].completions == 5 * 64
     assert rows["scores and products"].completions == 5 * 32
     assert planned.total.tokens == pytest.approx(sum(lengths))
-    scored = Record(folder).read("pools.npz").lengths_PN.sum()
+    scored = ResultsFolder(folder).read("pools.npz").lengths_PN.sum()
     assert rows["scores and products"].tokens == pytest.approx(scored)
     assert planned.total.seconds == pytest.approx(sum(row.seconds for row in planned.rows))
     assert planned.total.memory > rows["load the model"].memory > 0

@@ -11,9 +11,9 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_arrays
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import MANIFEST
-from mse_lab.results.records import Record
 from mse_lab.run import plan, resume
 from mse_lab.run.prepare import load, prepare
 
@@ -143,14 +143,14 @@ def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Record, "write_manifest", stop)
+        patched.setattr(ResultsFolder, "write_manifest", stop)
         assert run_mse.main(words) == 130
-    record = Record(out / "small")
-    assert record.is_complete()
-    assert not record.has(MANIFEST)
+    results = ResultsFolder(out / "small")
+    assert results.is_complete()
+    assert not results.has(MANIFEST)
     assert run_mse.main(["plan", *words[1:]]) == 0
-    assert record.has(MANIFEST)
-    assert not record.finished_prompts()
+    assert results.has(MANIFEST)
+    assert not results.finished_prompts()
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "report.html", "prompts.csv"])
@@ -167,18 +167,18 @@ def test_a_file_of_somebody_else_s_is_left_alone(name, write_probe, tmp_path, re
 
 def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
     """Also where they lie elsewhere, by a link."""
-    record, elsewhere = Record(tmp_path / "out"), tmp_path / "elsewhere"
+    results, elsewhere = ResultsFolder(tmp_path / "out"), tmp_path / "elsewhere"
     elsewhere.mkdir()
-    record.folder.mkdir()
-    record.path("shards").symlink_to(elsewhere)
-    context = load(prepare("small", probe, record.folder, tmp_path))
+    results.path.mkdir()
+    results.file("shards").symlink_to(elsewhere)
+    context = load(prepare("small", probe, results.path, tmp_path))
     assert resume.take_folder(context, fresh=False) == [0, 1, 2, 3, 4]
     resume.measure_and_keep(context, 0)
     (elsewhere / "notes").write_text("mine")
     assert resume.take_folder(context, fresh=False) == [1, 2, 3, 4]
     assert resume.take_folder(context, fresh=True) == [0, 1, 2, 3, 4]
     assert [one.name for one in elsewhere.iterdir()] == ["notes"]
-    record.shard(2).mkdir()
+    results.shard(2).mkdir()
     with pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"):
         resume.take_folder(context, fresh=True)
     with pytest.raises(InputError, match=r"000002\.npz: cannot be removed"):

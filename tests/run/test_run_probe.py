@@ -9,8 +9,8 @@ import pytest
 from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.probe.probe_files import load_probe
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
-from mse_lab.results.records import Record
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import run_probe
 
@@ -87,8 +87,8 @@ def test_relative_mse_divides_by_the_aggregates_gradient(finished, exact):
 
 def test_files_of_a_result(finished):
     folder, probe, _ = finished
-    record = Record(folder)
-    assert record.is_complete()
+    results = ResultsFolder(folder)
+    assert results.is_complete()
     assert load_probe(folder / "config.yaml") == probe
     errors = read_arrays(folder / "errors.npz")
     assert errors["grpo/4"].shape == (3, 2400 // 4)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import run_mse
 from mse_lab.policy import sampling
 from mse_lab.results import tables
-from mse_lab.results.records import Record
+from mse_lab.results.folder import ResultsFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE = [
@@ -397,7 +397,7 @@ def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
         patched.setattr(tables, "mse_table", stop)
         assert run_mse.main(words) == 130
     assert (out / "small/pools.npz").exists()
-    assert not Record(out / "small").is_complete()
+    assert not ResultsFolder(out / "small").is_complete()
     assert run_mse.main(words) == 0
     assert (out / "small/mse.csv").read_bytes() == expected
 

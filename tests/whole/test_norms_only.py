@@ -30,8 +30,8 @@ from mse_lab.report.advice_report import advice_text
 from mse_lab.report.drawing import Style, collect_handles, draw_line
 from mse_lab.report.figure_4 import MSE, SCALE_FREE, compose, draw_companion
 from mse_lab.results.finished_run import read_tables
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
-from mse_lab.results.records import Record
 from mse_lab.results.warnings import warn_of_norms_only
 from mse_lab.scores.score_block import Scoring, score_block
 from simulated import analysed, make_design
@@ -121,7 +121,9 @@ def read(folder, name, *index):
 
 def warnings_of(folder):
     return [
-        one for one in Record(folder).read_checks().warnings if one.startswith("norms only")
+        one
+        for one in ResultsFolder(folder).read_checks().warnings
+        if one.startswith("norms only")
     ]
 
 
@@ -161,7 +163,7 @@ def test_what_needs_norms_only_stays(folders, kind):
 def test_the_run_says_so_and_is_finished(folders, kind, capsys):
     folder = folders[kind]
     assert not read_arrays(folder / "errors.npz")
-    assert Record(folder).is_complete()
+    assert ResultsFolder(folder).is_complete()
     [warning] = warnings_of(folder)
     for words in ("model.memory", "a smaller largest group size", "no law for opo"):
         assert words in warning
@@ -177,7 +179,7 @@ def test_the_run_says_so_and_is_finished(folders, kind, capsys):
 
 def test_the_mean_score_is_checked_where_it_can_be(folders):
     made = {
-        kind: {check.name: check.ok for check in Record(folder).read_checks().checks}
+        kind: {check.name: check.ok for check in ResultsFolder(folder).read_checks().checks}
         for kind, folder in folders.items()
     }
     assert made["none"]["mean score zero"] is None

@@ -11,7 +11,7 @@ from mse_lab.policy.fingerprint import identify_model
 from mse_lab.probe.probe_files import flatten, load_probe, probe_file
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import identify_reward, load_reward
-from mse_lab.results.records import identify_code
+from mse_lab.results.folder import identify_code
 from mse_lab.run.prepare import digest_of
 from mse_lab.studies.training.settings import Arm
 from mse_lab.studies.training.task import probe_of_prompts

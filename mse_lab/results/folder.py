@@ -46,19 +46,19 @@ def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[s
     return {part: code for part, code in found.items() if code}
 
 
-class Record:
+class ResultsFolder:
     """The folder of one run, `results/<probe name>`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    def path(self, name: str) -> Path:
+    def file(self, name: str) -> Path:
         """Name a file of the folder."""
-        return self.folder / name
+        return self.path / name
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return is_there(self.path(name))
+        return is_there(self.file(name))
 
     def read(self, name: str, otherwise: Any = ...) -> Any:
         """Read a file as the inventory says; one that may be missing has an `otherwise`.
@@ -67,11 +67,11 @@ class Record:
             InputError: It is damaged, or missing and may not be.
         """
         if otherwise is ... or self.has(name):
-            return read(self.path(name))
+            return read(self.file(name))
         return otherwise
 
     def _remove(self, *names: str) -> None:
-        for path in map(self.path, names):
+        for path in map(self.file, names):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -88,7 +88,7 @@ class Record:
         self.drop_shards()
         if self.finished_prompts():
             raise InputError(
-                f"{self.path('shards')}: cannot be emptied; remove what it holds yourself"
+                f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
         self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
 
@@ -102,7 +102,7 @@ class Record:
             return
         for name in filter(self.has, FILES):
             raise InputError(
-                f"{self.path(name)}: is no run's, and a run would write over it; move it, "
+                f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
             )
 
@@ -132,7 +132,7 @@ class Record:
     def _refuse(self, difference: str) -> None:
         if difference:
             raise InputError(
-                f"{self.folder} belongs to another configuration ({difference}); "
+                f"{self.path} belongs to another configuration ({difference}); "
                 "use run --fresh to start over, or --out for another folder"
             )
 
@@ -154,9 +154,9 @@ class Record:
     def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts, checkpoint and own code."""
         self._remove(MANIFEST)
-        write_text(self.path("prompts.sha256"), prompts_digest + "\n")
-        write_json(self.path("checkpoint.json"), dict(identity))
-        write_text(self.path("config.yaml"), dump_probe(probe))
+        write_text(self.file("prompts.sha256"), prompts_digest + "\n")
+        write_json(self.file("checkpoint.json"), dict(identity))
+        write_text(self.file("config.yaml"), dump_probe(probe))
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
@@ -170,7 +170,7 @@ class Record:
         there = self.configuration()
         # With a key that is gone since, it is compared as it stands.
         with suppress(InputError):
-            there = parse_probe(there, str(self.folder)).model_dump(mode="json")
+            there = parse_probe(there, str(self.path)).model_dump(mode="json")
         old, new = flatten(there), flatten(probe.model_dump(mode="json"))
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
@@ -194,7 +194,7 @@ class Record:
     def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
         """Say which file of the result is damaged; empty if none is."""
         try:
-            see_intact(self.folder, names)
+            see_intact(self.path, names)
         except InputError as error:
             return str(error)
         return ""
@@ -207,11 +207,11 @@ class Record:
 
     def shard(self, index: int) -> Path:
         """Name the file of one prompt."""
-        return self.path(f"shards/{index:06d}.npz")
+        return self.file(f"shards/{index:06d}.npz")
 
     def finished_prompts(self) -> int:
         """Count the prompts whose shards are there."""
-        return len(list(self.path("shards").glob("*.npz")))
+        return len(list(self.file("shards").glob("*.npz")))
 
     def drop_shard(self, index: int) -> None:
         """Remove what stands in the place of a prompt's shard.
@@ -219,11 +219,11 @@ class Record:
         Raises:
             InputError: It cannot be removed.
         """
-        self._remove(str(self.shard(index).relative_to(self.folder)))
+        self._remove(str(self.shard(index).relative_to(self.path)))
 
     def drop_shards(self) -> None:
         """Remove the shards of a run that is written, as far as they can be."""
-        folder = self.path("shards")
+        folder = self.file("shards")
         for path in folder.glob("*.npz*"):
             with suppress(OSError):
                 path.unlink()
@@ -243,29 +243,29 @@ class Record:
         """Write what follows from the pools: tables, and raw squared errors."""
         for name, table in result.tables.items():
             if name in names:
-                write_table(self.path(name), table)
+                write_table(self.file(name), table)
         if "errors.npz" in names:
             known = {key: one for key, one in result.errors.items() if one.size}
             arrays = {f"{name}/{size}": one for (name, size), one in known.items()}
-            write_arrays(self.path("errors.npz"), arrays)
+            write_arrays(self.file("errors.npz"), arrays)
 
     def write_pools(self, pools: "Pools") -> None:
         """Write the pools, from which all tables follow."""
-        write_arrays(self.path("pools.npz"), vars(pools))
+        write_arrays(self.file("pools.npz"), vars(pools))
 
     def write_completions(self, lines: Iterable[str]) -> None:
         """Write the completions, one JSON object a line."""
-        write_text(self.path("completions.jsonl"), "".join(f"{line}\n" for line in lines))
+        write_text(self.file("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
         content = Checks(hold(checks), list(checks), list(warnings))
-        write_json(self.path("checks.json"), asdict(content))
+        write_json(self.file("checks.json"), asdict(content))
 
     def write_manifest(self) -> None:
         """Write the checksums of what the run has written."""
-        written = make_manifest(self.folder, REPEATABLE)
-        write_json(self.path(MANIFEST), written)
+        written = make_manifest(self.path, REPEATABLE)
+        write_json(self.file(MANIFEST), written)
 
     def mark_incomplete(self) -> None:
         """Take away what is written last, before the first file is written anew.
