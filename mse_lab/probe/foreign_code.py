@@ -1,7 +1,6 @@
-"""Foreign code: the libraries of extras, and a user's own reward or estimator.
+"""Foreign code: optional libraries, and a user's reward or estimator.
 
-Whatever it does, short of ending the process, becomes one line that names it; the traceback
-that its author needs lies in a file.
+Any error of it becomes one line; the line names a file with the traceback.
 """
 
 import importlib
@@ -20,13 +19,15 @@ from mse_lab.errors import InputError
 
 PROJECT = str(Path(__file__).resolve().parents[2])
 
-# Where Python has its own modules, and the names of folders that hold installed ones.
-OWN_MODULES = {Path(sysconfig.get_path(one)).resolve() for one in ("stdlib", "platstdlib")}
+# Folders of Python's standard library, and the names of folders of installed packages.
+OWN_MODULES = {
+    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")
+}
 INSTALLED = {"site-packages", "dist-packages"}
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
-    """Import a library that the extra of this package installs, for a key of the probe."""
+    """Import a library that an extra of this package installs; `key` needs it."""
     try:
         return importlib.import_module(library)
     except ImportError as error:
@@ -37,68 +38,72 @@ def load_extra(library: str, extra: str, key: str) -> Any:
 
 
 def protect(value: Any) -> Any:
-    """Copy the mappings, lists and arrays of what foreign code gets; arrays read-only."""
+    """Copy nested mappings, lists and arrays for foreign code; arrays are read-only."""
     if isinstance(value, np.ndarray):
         value = value.copy()
         value.flags.writeable = False
     elif isinstance(value, Mapping):
-        return {key: protect(one) for key, one in value.items()}
+        return {key: protect(part) for key, part in value.items()}
     elif isinstance(value, list):
-        return [protect(one) for one in value]
+        return [protect(part) for part in value]
     return value
 
 
 @contextmanager
 def guard(what: str) -> Iterator[None]:
-    """Turn whatever foreign code raises into one line: `what` has failed, and how.
+    """Turn an error of foreign code into one line that begins with `what`.
 
-    If it leaves the working folder, our relative paths lead where they did.
+    The working folder is restored if the code changes it.
     """
     try:
         with chdir("."):
             yield
     except (KeyboardInterrupt, InputError):
         raise
-    except BaseException as error:  # The one place: foreign code may raise SystemExit, too.
+    except BaseException as error:  # Foreign code may raise SystemExit, too.
         reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
         raise InputError(f"{what}: {reason}") from None
 
 
-def _see_own(module: str, what: str) -> None:
-    """See that a module is the user's, before it is imported.
+def _refuse_installed(module: str, what: str) -> None:
+    """Refuse a module that is not the user's, before it is imported.
 
-    A probe may come from anybody, and completions may be given to what it names: `exec`
-    would carry them out.
+    A probe may come from anybody, and the function that it names is called with
+    completions: `exec` would run them.
     """
     spec = importlib.util.find_spec(module.partition(".")[0])
     if spec is None:
         return
-    places = [Path(one).resolve() for one in spec.submodule_search_locations or ()]
+    paths = [Path(folder).resolve() for folder in spec.submodule_search_locations or ()]
     if spec.has_location and spec.origin:
-        places.append(Path(spec.origin).resolve())
-    if not places or any(
-        OWN_MODULES & set(place.parents) or INSTALLED & set(place.parts) for place in places
+        paths.append(Path(spec.origin).resolve())
+    if not paths or any(
+        OWN_MODULES & set(path.parents) or INSTALLED & set(path.parts) for path in paths
     ):
         raise InputError(
-            f"{what}: {module} is Python's or an installed package's; name a function in a "
-            "module of your own, which may call it"
+            f"{what}: {module} belongs to Python or an installed package; name a function "
+            "in a module of your own, which may call it"
         )
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
-    """Import the `package.module:function` that a key names; say which, for messages."""
+    """Import the `package.module:function` that a key names.
+
+    Returns:
+        The function, and its description for messages.
+    """
     module_name, _, function_name = name.partition(":")
     what = f"{key} = {name}"
     if not all(map(str.isidentifier, [*module_name.split("."), function_name])):
         raise InputError(f"{what}: write package.module:function")
-    # A user's module lies where the command is started, which a script does not search.
+    # A user's module lies in the working folder, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")
-    # The project's own lies among its probes, which are not installed.
+    # The project's modules lie among its probes, which are not installed.
     if PROJECT not in sys.path:
         sys.path.append(PROJECT)
     with guard(f"{what}: cannot import {module_name}"):
-        _see_own(module_name, what)
+        _refuse_installed(module_name, what)
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:

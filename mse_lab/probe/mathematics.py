@@ -1,8 +1,8 @@
-"""Mathematics: math-verify, asked in a process of its own that time and memory limit.
+"""Mathematics: math-verify in another process with limits of time and memory.
 
-It may be asked for `9^9^9^9` or a factorial, which no signal handler of Python interrupts.
-So the other process sets itself an alarm that the system ends it by, and limits its memory;
-if it ends without an answer, the question is given up and the next one starts it again.
+A completion may hold `9^9^9^9` or a factorial, whose evaluation no signal handler of Python
+interrupts. So the operating system ends the other process when its time is up; the
+comparison is then given up, and the next comparison starts a new process.
 """
 
 import atexit
@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from mse_lab.errors import InputError
 
-# For one comparison: seconds of a processor, so that a busy machine changes no reward; and
-# bytes, some hundred times what the library itself takes.
+# Limits of a comparison: seconds of processor time, so that a busy machine does not change
+# a reward; and bytes.
 SECONDS, MEMORY = 5.0, 4 * 2**30
 
 
@@ -35,7 +35,7 @@ def _reference(answer: str) -> tuple[Any, ...]:
 
     if marked := re.search(r"####\s*(.+)", answer):
         answer = marked[1]
-    # Bare LaTeX is put in a box: without one, 11\sqrt{2} would be read as its first number.
+    # Bare LaTeX is put in a box: otherwise 11\sqrt{2} would be read as 11.
     delimited = re.search(r"\\boxed|(?<!\\)\$|\\\(|\\\[", answer)
     text = answer if delimited else rf"\boxed{{{answer}}}"
     return tuple(math_verify.parse(text, parsing_timeout=None))
@@ -51,20 +51,20 @@ def _compare(text: str, answer: str) -> bool | None:
 
 
 def serve() -> None:
-    """Answer questions, a line of JSON each, until there are no more."""
-    import math_verify  # noqa: F401  Before the clock runs.
+    """Compare the texts of each line of JSON on standard input."""
+    import math_verify  # noqa: F401  Imported before the first time limit.
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    # What libraries print is no answer.
+    # Output that libraries print must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     print(_READY, file=answers, flush=True)
     for line in sys.stdin:
         seconds, text, answer = json.loads(line)
-        # By default this signal ends the process, whatever library it is in.
+        # By default this signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        found = _compare(text, answer)
+        equal = _compare(text, answer)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(found), file=answers, flush=True)
+        print(json.dumps(equal), file=answers, flush=True)
 
 
 _READY, _START = "ready", f"from {__name__} import serve; serve()"
@@ -83,8 +83,8 @@ def _end(process: Any) -> None:
 
 @cache
 def _process() -> Any:
-    """Start the other process. It ends with its input."""
-    # In a group of its own: Ctrl-C is for this process to heed.
+    """Start the other process, which ends when its input is closed."""
+    # A process group of its own does not receive Ctrl-C.
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -93,29 +93,29 @@ def _process() -> Any:
     )  # fmt: skip
     if _read(process) != _READY:
         _end(process)
-        raise InputError("reward = math: math-verify does not start; install it anew")
+        raise InputError("reward = math: math-verify does not start; reinstall it")
     atexit.register(_end, process)
     return process
 
 
 def are_equal(text: str, answer: str) -> bool | None:
-    """Compare a completion with a reference; None where that holds no mathematics.
+    """Compare a completion with a reference; None if the reference has no mathematics.
 
     Raises:
         GaveUp: It took too long or too much memory.
     """
     with _lock:
-        process, found = _process(), ""
+        process, line = _process(), ""
         try:
             with suppress(BrokenPipeError):
                 print(json.dumps([SECONDS, text, answer]), file=process.stdin, flush=True)
-            found = _read(process)
+            line = _read(process)
         finally:
-            # Also after Ctrl-C: its answer is none to the next question.
-            if not found:
+            # Also after Ctrl-C: a late answer must not be read for the next comparison.
+            if not line:
                 _process.cache_clear()
                 atexit.unregister(_end)
                 _end(process)
-    if not found:
+    if not line:
         raise GaveUp
-    return cast("bool | None", json.loads(found))
+    return cast("bool | None", json.loads(line))

@@ -1,11 +1,11 @@
-"""Kinds of module, to show where in the model the noise of a gradient sits."""
+"""Kinds of modules, to show which part of a model contributes the gradient noise."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-# The first kind one of whose words stands in the parameter's name.
+# Kind -> words; the first kind with a word in the parameter's name counts.
 KINDS: dict[str, tuple[str, ...]] = {
     "norm": ("norm", "ln_"),
     "attention": ("attn", "attention"),
@@ -17,7 +17,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 def kind_of(name: str) -> str:
-    """Tell the kind of module that a parameter belongs to.
+    """Return the kind of module that a parameter belongs to.
 
     >>> kind_of("model.layers.0.self_attn.q_proj.weight")
     'attention'
@@ -30,7 +30,7 @@ def kind_of(name: str) -> str:
 def sum_by_kind(
     values: Mapping[str, float] | Mapping[str, NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Sum numbers, or arrays of one shape, by parameter: (..., M) in order of `KINDS`."""
+    """Sum the values of parameters by kind of module: (..., M) in the order of `KINDS`."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
     sums = dict.fromkeys(KINDS, np.zeros_like(next(iter(arrays.values()))))
     for name, array in arrays.items():

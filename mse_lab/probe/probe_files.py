@@ -1,4 +1,4 @@
-"""The files of probes: find one, read it, carry out `--set`, validate, write it down."""
+"""The files of probes: find, read, change by `--set`, validate and write them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,12 +21,12 @@ from mse_lab.probe.sources import is_one_file
 
 SUFFIXES = (".yaml", ".yml")
 
-# The folder below `probes/` whose files say how probes are trained (`study.py`).
+# The folder below `probes/` with the settings of training studies.
 STUDIES = "studies"
 
 Sections = TypeVar("Sections", bound=BaseModel)
 
-# Where a probe may name a file or folder.
+# Keys that may name a file or folder.
 _PATHS = (
     ("model", "path"),
     ("model", "adapter"),
@@ -38,12 +38,12 @@ _PATHS = (
 
 
 def _folders(root: Path) -> tuple[Path, Path]:
-    """Give the folders of probes: that of the working folder, and the project's."""
+    """Return the folders of probes: that of the working folder, and the project's."""
     return Path("probes"), root / "probes"
 
 
 def _is_probe(path: Path) -> bool:
-    """Whether a YAML file that may be about anything is a probe."""
+    """Whether a YAML file is a probe."""
     try:
         values = parse_yaml(read_text(path), str(path)) if path.is_file() else None
     except InputError:
@@ -52,58 +52,60 @@ def _is_probe(path: Path) -> bool:
 
 
 def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of every probe: those where one works, then the project's.
+    """Yield name and file of every probe.
 
-    They are all below `probes/`, and those in the working folder itself; of two with one
-    name the first counts. Each part is in order of the names.
+    They are those in `probes/` of the working folder, in the working folder itself, and in
+    `probes/` of the project; of two probes with the same name the first counts.
     """
-    mine, projects = _folders(root)
+    here, project = _folders(root)
     parts = (
-        (mine, mine.rglob("*.yaml")),
+        (here, here.rglob("*.yaml")),
         (Path(), filter(_is_probe, Path().glob("*.yaml"))),
-        (projects, projects.rglob("*.yaml")),
+        (project, project.rglob("*.yaml")),
     )
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder, paths in parts:
         for path in sorted(paths):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not name.startswith(f"{STUDIES}/"):
-                found.setdefault(name, path)
-    yield from found.items()
+                files.setdefault(name, path)
+    yield from files.items()
 
 
 def probe_file(name: str, root: Path) -> Path:
     """Find a probe: `*.yaml` is a path, `tiny/base` is `probes/tiny/base.yaml`.
 
-    A bare name is looked for in `probes/`, in the working folder itself, and in `probes/`
-    of the project.
+    A name is searched for in `probes/`, in the working folder itself, and in `probes/` of
+    the project.
     """
-    mine, projects = _folders(root)
-    places = [folder / f"{name}.yaml" for folder in (mine, Path(), projects)]
-    for path in [Path(name)] if name.endswith(SUFFIXES) else places:
+    here, project = _folders(root)
+    paths = [folder / f"{name}.yaml" for folder in (here, Path(), project)]
+    for path in [Path(name)] if name.endswith(SUFFIXES) else paths:
         with reading(path):
             if "\0" not in name and path.is_file():
                 return path
-    known = [known_name for known_name, _ in probe_files(root)]
-    remedy = nearest(name, known) if known else f"write one: {TYPED} init MODEL PROMPTS"
+    names = [name for name, _ in probe_files(root)]
+    remedy = nearest(name, names) if names else f"write one: {TYPED} init MODEL PROMPTS"
     raise InputError(f"no probe {shorten(name)}; {remedy}")
 
 
 def probe_name(path: Path, root: Path) -> str:
     """Name the results folder: the path below `probes/`, else the file's own name."""
     resolved, name = path.resolve(), path.stem
-    for folder in (one.resolve() for one in _folders(root)):
+    for folder in (folder.resolve() for folder in _folders(root)):
         if resolved.is_relative_to(folder):
             name = resolved.relative_to(folder).with_suffix("").as_posix()
             break
-    fault = "names no folder; rename it" if {".", ".."} & {*name.split("/")} else ""
-    if fault := fault or fault_of_text(name):
+    fault = fault_of_text(name)
+    if {".", ".."} & {*name.split("/")}:
+        fault = "names no folder; rename it"
+    if fault:
         raise InputError(f"{path}: the file's name {fault}")
     return name
 
 
 def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield of the sections among the alternatives of a type their places and keys."""
+    """Yield the path and the keys of every section in a type annotation."""
     for part in get_args(kind):
         yield from _keys_below(part, *path)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -113,11 +115,11 @@ def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[s
 
 
 def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> InputError:
-    """Turn the first complaint of pydantic into the one line a user reads."""
+    """Turn the first error of pydantic into one line."""
     first, keys = error.errors(include_url=False)[0], dict(_keys_below(kind))
-    names = {name for known in keys.values() for name in known}
+    names = {name for section in keys.values() for name in section}
     *above, last = first["loc"] or [""]
-    # Beside keys and places in lists pydantic names the alternatives of a type.
+    # pydantic also names the alternatives of a type.
     path = [part for part in above if part in names or isinstance(part, int)]
     if first["type"] == "extra_forbidden":
         key = ".".join(map(str, [*path, shorten(str(last))]))
@@ -134,7 +136,14 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
 
 
 def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Sections:
-    """Validate what a YAML holds, and fill in every default; its name is for messages."""
+    """Validate the values of a YAML file and fill in the defaults.
+
+    Args:
+        kind: The schema.
+        values: The values.
+        source: The file's name, for messages.
+        example: A valid file, for messages.
+    """
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: not a mapping of keys to values; see {example}")
     try:
@@ -144,66 +153,69 @@ def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Se
 
 
 def parse_probe(values: Any, source: str) -> Probe:
-    """Validate a probe, and fill in every default; the source's name is for messages."""
+    """Validate a probe and fill in the defaults; `source` is its name, for messages."""
     return parse_as(Probe, values, source, "probes/tiny/base.yaml")
 
 
 def assign(values: dict[str, Any], assignment: str) -> None:
-    """Carry out one `--set dotted.key=value`; the value is YAML."""
+    """Apply a `--set dotted.key=value`; the value is YAML."""
     key, equals, text = assignment.partition("=")
     where = f"--set {shorten(assignment)}"
     if not equals:
-        raise InputError(f"{where}: not KEY=VALUE; write pool.replicate=128, say")
+        raise InputError(f"{where}: not KEY=VALUE; write for example pool.replicate=128")
     *sections, last = key.strip().split(".")
     for section in sections:
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
-            raise InputError(f"{where}: {section} holds no keys; set it whole")
+            raise InputError(f"{where}: {section} has no keys; set its value")
     values[last] = parse_yaml(text, where)
 
 
 def _section(values: Any, *keys: str) -> dict[str, Any]:
-    """Give a section of what a YAML holds; an empty one where there is none."""
+    """Return a section of a YAML file's values; an empty one if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values if isinstance(values, dict) else {}
 
 
-def _start_beside(path: Path, values: Any) -> None:
-    """Let what a probe's relative paths lead to from its own folder be found there."""
+def _resolve_paths(path: Path, values: Any) -> None:
+    """Replace relative paths that exist in the folder of a probe's file."""
     folder, here = path.parent.absolute(), Path.cwd()
     for *sections, key in [] if folder == here else _PATHS:
         section = _section(values, *sections)
         name = section.get(key)
         if isinstance(name, str) and name not in TEMPLATES:
             with reading(folder / name):
-                there = not Path(name).is_absolute() and (folder / name).exists()
-            if there:
+                exists = not Path(name).is_absolute() and (folder / name).exists()
+            if exists:
                 inside = folder.is_relative_to(here)
                 start = folder.relative_to(here) if inside else folder
                 section[key] = str(start / name)
 
 
 def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
-    """Drop what said where in the old source the rows are, where a new one is set."""
+    """Remove the keys of a source that an assignment replaces."""
     for section in (("prompts",), ("prompts", "shots")):
         for assignment in assignments:
             key, _, name = assignment.partition("=")
             if key.strip() == ".".join((*section, "source")):
-                for part in ("revision", *(("subset", "split") * is_one_file(name))):
+                old = ["revision"]
+                if is_one_file(name):
+                    old += ["subset", "split"]
+                for part in old:
                     _section(values, *section).pop(part, None)
 
 
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
-    """Read a probe's YAML and carry out the `--set` assignments, `dotted.key=value`.
+    """Read a probe's YAML and apply the `--set` assignments, `dotted.key=value`.
 
-    A relative path in the YAML starts from its folder where that leads to something, one
-    in an assignment does not. An assigned source is another one: the revision of the old,
-    and for a single file its subset and split, go with it unless they are assigned, too.
+    A relative path in the YAML starts from the file's folder if it exists there; a path in
+    an assignment does not. An assigned source removes the old revision, and a single file
+    the old subset and split, unless they are assigned as well.
     """
     values = parse_yaml(read_text(path), str(path))
     if isinstance(values, dict):
-        _start_beside(path, values)
+        _resolve_paths(path, values)
         _forget_old_source(values, assignments)
         for assignment in assignments:
             assign(values, assignment)
@@ -218,7 +230,7 @@ def dump_probe(probe: Probe) -> str:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give a nested mapping dotted keys.
+    """Flatten a nested mapping; the keys are dotted.
 
     >>> flatten({"pool": {"reference": 8}, "seed": 0})
     {'pool.reference': 8, 'seed': 0}

@@ -1,11 +1,10 @@
-"""Templates: the text around a problem, with a place for demonstrations.
+"""Templates: the text around a problem, and optionally around demonstrations.
 
 `plain` and `few-shot` are those of arXiv 2603.01162, appendix C, for the base and instruct
 models and for in-context learning; the demonstrations of `few-shot` are part of it.
 
-Every template holds `{problem}`. The part between `{shots}` and `{/shots}`, if there is
-one, is written once for each demonstration, with `{problem}` and `{answer}` of it, and
-vanishes without demonstrations.
+Every template has a `{problem}`. An optional part between `{shots}` and `{/shots}` is
+repeated for each demonstration, with the demonstration's `{problem}` and `{answer}`.
 """
 
 import re
@@ -63,32 +62,34 @@ _SHOTS = re.compile(r"\{shots\}\n?(.*?)\{/shots\}\n?", re.DOTALL)
 
 
 def _fill(text: str, values: Mapping[str, Any]) -> str:
-    """Put values in their places, all at once: a problem may itself hold `{problem}`."""
-    return re.sub(r"\{(problem|answer)\}", lambda at: str(values.get(at[1], at[0])), text)
+    """Insert values, all at once: a problem may itself contain `{problem}`."""
+    return re.sub(
+        r"\{(problem|answer)\}", lambda mark: str(values.get(mark[1], mark[0])), text
+    )
 
 
 @dataclass(frozen=True)
 class Template:
-    """A template, taken apart: `shot` is empty where it has no place for demonstrations."""
+    """The parts of a template; `shot` is empty if it has no part for demonstrations."""
 
     before: str
     shot: str
     after: str
 
     def render(self, problem: str, shots: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Write what a model is shown; demonstrations have a `problem` and an `answer`."""
-        asked = {"problem": problem}
+        """Render a prompt's text; demonstrations have a `problem` and an `answer`."""
+        values = {"problem": problem}
         shown = [_fill(self.shot, shot) for shot in shots]
-        return "".join([_fill(self.before, asked), *shown, _fill(self.after, asked)])
+        return "".join([_fill(self.before, values), *shown, _fill(self.after, values)])
 
 
 def parse_template(text: str, name: str) -> Template:
-    """Take a template apart; `name` is for messages."""
+    """Split a template into its parts; `name` is for messages."""
     parts = _SHOTS.split(text)
     before, shot, after = parts if len(parts) == 3 else (text, "", "")
     fault, around = "", before + after
     if len(parts) > 3 or "{shots}" in around or "{/shots}" in around:
-        fault = "{shots} and {/shots} must stand once each, in this order"
+        fault = "{shots} and {/shots} must occur once each, in this order"
     elif "{problem}" not in around:
         fault = "the text has no {problem}; add it"
     elif shot and not ("{problem}" in shot and "{answer}" in shot):

@@ -1,4 +1,4 @@
-"""Prompts: problems with their reference answers, and the text a model is shown."""
+"""Prompts: problems, their reference answers and the texts for the model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,6 @@ from mse_lab.probe.sources import Row, Source, read_rows
 
 Record = dict[str, Any]
 
-# Characters of an id or a category.
-LONGEST_NAME = 500
-
 
 @dataclass(frozen=True)
 class Prompt:
@@ -24,9 +21,10 @@ class Prompt:
 
     Attributes:
         id: Unique in its set; names the prompt's random streams and its row in tables.
-        text: What the model is shown, before any chat template.
-        record: The whole row of the prompt set, as a reward sees it, and in it `id`,
-            `problem`, `answer` and `category` by these names.
+        text: The text for the model, before any chat template.
+        category: For tables; may be empty.
+        record: The whole row of the prompt set, for the reward, with `id`, `problem`,
+            `answer` and `category` under these names.
     """
 
     id: str
@@ -36,12 +34,12 @@ class Prompt:
 
 
 def _choose(row: Row, name: str) -> str:
-    there = shorten(", ".join(row.values), 500) or "nothing"
-    return f"set prompts.fields.{name} to one of {there}"
+    names = shorten(", ".join(row.values), 500) or "nothing"
+    return f"set prompts.fields.{name} to one of {names}"
 
 
-def _take(row: Row, name: str, fields: Fields) -> Any:
-    """Take a field that must be there."""
+def _required(row: Row, name: str, fields: Fields) -> Any:
+    """Return a field of a row; refuse the row if it is missing."""
     field = getattr(fields, name)
     value = row.values.get(field)
     if value is None or not str(value).strip():
@@ -56,21 +54,17 @@ def _category(record: Record) -> str:
 
 
 def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
-    """Add our names to a row. Where it has one of them for something else, ours wins."""
-    record = row.values | {"id": identity, "problem": _take(row, "problem", fields)}
+    """Add our names to a row; they replace fields of the same name."""
+    record = row.values | {"id": identity, "problem": _required(row, "problem", fields)}
     if answered:
-        record["answer"] = _take(row, "answer", fields)
+        record["answer"] = _required(row, "answer", fields)
     if fields.category in row.values:
         record["category"] = row.values[fields.category]
     elif fields.category != "category":
         remedy = _choose(row, "category")
         raise InputError(f"{row.where}: has no {fields.category}; {remedy}")
     for name, text in (("id", identity), ("category", _category(record))):
-        # It is to stand in a line of a table.
-        fault = fault_of_text(text)
-        if len(text) > LONGEST_NAME:
-            fault = f"is longer than {LONGEST_NAME} characters; shorten it"
-        if fault:
+        if fault := fault_of_text(text):
             raise InputError(f"{row.where}: {name} {shown(text)} {fault}")
     return record
 
@@ -85,13 +79,16 @@ def _make_records(
             numbered = fields.id == "id" and "id" not in row.values
         if numbered and "id" in row.values:
             raise InputError(
-                f"{row.where}: has an id and the first has none; give one to all or to none"
+                f"{row.where}: has an id, and the first row has none; give all rows an id "
+                "or none"
             )
-        identity = f"{name}-{row.number:04d}" if numbered else str(_take(row, "id", fields))
+        identity = (
+            f"{name}-{row.number:04d}" if numbered else str(_required(row, "id", fields))
+        )
         record = _make_record(row, fields, identity, answered)
         if identity in seen:
             raise InputError(
-                f"{row.where}: id {shorten(identity)} stands twice; make the ids unique"
+                f"{row.where}: id {shorten(identity)} occurs twice; make the ids unique"
             )
         seen.add(identity)
         yield record
@@ -100,36 +97,34 @@ def _make_records(
 def read_records(config: Prompts, root: Path) -> list[Record]:
     """Read the prompt set of a probe, in its order, with our names for the fields.
 
-    Ids are texts; where the source has none, `<name>-0012` from the row number, counted
-    from 0, which `limit` does not change.
+    Without ids in the source the id of row 12, counted from 0, is `<name>-0012`.
     """
     source = Source("prompts", config.source, config.subset, config.split, config.revision)
     name, rows = read_rows(source, root, default_split="test")
     records = list(_make_records(islice(rows, config.limit), config.fields, name))
     if not records:
         raise InputError(
-            f"{config.source}: holds no prompt; give one JSON object a line, or a data set "
-            "with rows"
+            f"{config.source}: has no prompts; give one JSON object per line, or a data "
+            "set with rows"
         )
     return records
 
 
-def _split_beside(path: Path, split: str) -> Path:
-    """Find the file of another split: its name begins with it, and it lies beside."""
+def _file_of_split(path: Path, split: str) -> Path:
+    """Find the file in the same folder whose name begins with another split's."""
     with reading(path.parent):
-        beside = [one for one in path.parent.iterdir() if one.suffix == path.suffix]
-    found = [one for one in beside if one.name.startswith(split)]
-    if len(found) == 1:
-        return found[0]
-    there = f"{len(found)} files" if found else "no file"
-    raise InputError(
-        f"prompts.shots.split = {split}: {there} {split}*{path.suffix} beside {path}; "
-        "set prompts.shots.source"
-    )
+        files = [file for file in path.parent.iterdir() if file.suffix == path.suffix]
+    matching = [file for file in files if file.name.startswith(split)]
+    if len(matching) != 1:
+        raise InputError(
+            f"prompts.shots.split = {split}: {len(matching)} files {split}*{path.suffix} "
+            f"in the folder of {path}; set prompts.shots.source"
+        )
+    return matching[0]
 
 
 def _shots_source(config: Prompts, root: Path) -> Source:
-    """Say where demonstrations come from: what is not said is as for the prompts."""
+    """Return the source of demonstrations; the default keys are those of the prompts."""
     shots = config.shots
     subset, split, revision = shots.subset, shots.split, shots.revision
     name = shots.source or config.source
@@ -137,31 +132,31 @@ def _shots_source(config: Prompts, root: Path) -> Source:
         subset, revision = subset or config.subset, revision or config.revision
         path = local_path(name, root)
         if split and path is not None and path.is_file():
-            name, split = str(_split_beside(path, split)), None
+            name, split = str(_file_of_split(path, split)), None
     return Source("prompts.shots", name, subset, split, revision)
 
 
-def _as_compared(problem: Any) -> str:
-    """Give what two wordings of one problem share: all but case and white space."""
+def _normalise(problem: Any) -> str:
+    """Remove differences of case and white space."""
     return " ".join(str(problem).casefold().split())
 
 
 def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Record]:
     """Choose the demonstrations of a probe, none of which is measured.
 
-    They are the first rows of their source whose problem is not among the `records` and
-    not shown yet, whatever its case and white space.
+    They are the first rows of their source with different problems that are not among
+    `records`; case and white space make no difference.
     """
     source = _shots_source(config, root)
     _, rows = read_rows(source, root, default_split="train")
-    taken = {_as_compared(record["problem"]) for record in records}
+    taken = {_normalise(record["problem"]) for record in records}
     shots: list[Record] = []
     for row in rows:
-        problem = _take(row, "problem", config.fields)
-        if _as_compared(problem) in taken:
+        problem = _required(row, "problem", config.fields)
+        if _normalise(problem) in taken:
             continue
-        taken.add(_as_compared(problem))
-        answer = _take(row, "answer", config.fields)
+        taken.add(_normalise(problem))
+        answer = _required(row, "answer", config.fields)
         shots.append({"problem": problem, "answer": answer})
         if len(shots) == config.shots.count:
             return shots
@@ -172,15 +167,17 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
 
 
 def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
-    """Read the prompts of a probe, in the order of their source, and fill their template.
+    """Read the prompts of a probe, in the order of their source.
 
-    Relative paths start from the working folder, or else from the project's, `root`.
+    Args:
+        config: The section `prompts`.
+        root: The project's folder; relative paths start from the working folder or here.
     """
     template = load_template(config.template, root)
     if config.shots.count and not template.shot:
         raise InputError(
             f"prompts.shots.count = {config.shots.count}: the template {config.template} "
-            "has no place for demonstrations; use word-problem, or add {shots} ... {/shots}"
+            "has no demonstrations; use word-problem, or add {shots} ... {/shots}"
         )
     records = read_records(config, root)
     shots = read_shots(config, records, root) if config.shots.count else []
@@ -198,15 +195,15 @@ def _render(
 
 
 def take_prompts(given: Iterable[Any], template: str, *, answered: bool) -> list[Prompt]:
-    """Make prompts of what is in memory: texts, or mappings with `problem`.
+    """Make prompts from texts or mappings in memory.
 
     Args:
-        given: As the rows of a prompt set; a text is its problem.
+        given: The rows of a prompt set; a text is a problem.
         template: As in a probe.
-        answered: Whether each must have its `answer`, which a reward of ours reads.
+        answered: Whether each row must have an `answer`, for a built-in reward.
     """
-    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
-    rows = list(given) if several else []
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    rows = list(given) if is_list else []
     if not all(isinstance(row, str | Mapping) for row in rows) or not rows:
         raise InputError(
             f"prompts = {shown(given)}: give texts, mappings with problem and answer, or a "

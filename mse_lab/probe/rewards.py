@@ -1,7 +1,7 @@
 """Rewards: the text of a completion and its prompt's record -> a number.
 
-A reward is a pure function. The text is the completion up to its first end token,
-decoded with special tokens skipped.
+A reward is a pure function. The text is the completion up to its first end token, decoded
+without special tokens.
 """
 
 import re
@@ -26,7 +26,7 @@ Reward = Callable[[str, Mapping[str, Any]], float]
 
 _INTEGER = re.compile(r"[-+]?\d[\d,]*")
 
-# A minus belongs to the number unless it stands between two things, as in 10-15 or x-3.
+# A minus is a sign unless it follows an operand, as in 10-15 or x-3.
 _NUMBER = re.compile(
     r"(?P<minus>(?<![\w)\]])[-\u2212])?\+?(?:\\?\$\s?)?(?P<minus_inside>(?<=\$)[-\u2212])?"
     r"(?P<digits>\d[\d,]*(?:\.\d+)?|(?<!\d)\.\d+)"
@@ -43,13 +43,13 @@ def integer(text: str, prompt: Mapping[str, Any]) -> float:
     1.0
     """
     answer = int(str(prompt["answer"]).replace(",", ""))
-    found = _INTEGER.findall(text)
+    integers = _INTEGER.findall(text)
     # Not int: Python refuses texts of more than 4,300 digits, and models write them.
-    return float(bool(found) and Decimal(found[-1].replace(",", "")) == answer)
+    return float(bool(integers) and Decimal(integers[-1].replace(",", "")) == answer)
 
 
 def exact(text: str, prompt: Mapping[str, Any]) -> float:
-    r"""1 if the text, stripped of white space at its ends, is the answer, else 0.
+    r"""1 if the text, without white space at its ends, is the answer, else 0.
 
     >>> exact(" 42\n", {"answer": 42})
     1.0
@@ -57,14 +57,14 @@ def exact(text: str, prompt: Mapping[str, Any]) -> float:
     return float(text.strip() == str(prompt["answer"]).strip())
 
 
-def _as_number(found: re.Match[str]) -> Decimal:
-    size = Decimal(found["digits"].replace(",", ""))
+def _as_number(match: re.Match[str]) -> Decimal:
+    size = Decimal(match["digits"].replace(",", ""))
     # Not -size, which rounds to 28 digits.
-    return size.copy_negate() if found["minus"] or found["minus_inside"] else size
+    return size.copy_negate() if match["minus"] or match["minus_inside"] else size
 
 
 def _stated_number(text: str) -> Decimal | None:
-    """Read the number that a text ends on: after the first `####`, else the last one."""
+    """Read the number after the first `####` of a text, or else its last number."""
     if marked := _MARKED.search(text):
         return _as_number(marked)
     numbers = list(_NUMBER.finditer(text))
@@ -72,18 +72,18 @@ def _stated_number(text: str) -> Decimal | None:
 
 
 def _reference_number(answer: str) -> Decimal:
-    """Read a reference: the number after `####`, or a number and nothing else."""
-    found = _MARKED.search(answer) or _NUMBER.fullmatch(answer.strip().rstrip("."))
-    if found is None:
-        raise ValueError("the answer is no number and has none after ####")
-    return _as_number(found)
+    """Read a reference: the number after `####`, or a number alone."""
+    match = _MARKED.search(answer) or _NUMBER.fullmatch(answer.strip().rstrip("."))
+    if match is None:
+        raise ValueError("the answer is not a number and has none after ####")
+    return _as_number(match)
 
 
 def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
     r"""1 if the text states the number that the reference states, else 0.
 
-    A completion states the number right after its first `####`, or else its last number;
-    the first, since a model that is not stopped goes on to problems of its own. Decimals,
+    A completion states the number after its first `####`, or else its last number: the
+    first `####` because a model that does not stop continues with other problems. Decimals,
     signs, a dollar sign, thousands separators and a final full stop are understood, and
     numbers are compared exactly: 18.00 is 18. The reference is a number, alone or after
     `####`.
@@ -100,14 +100,13 @@ def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
 def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
     r"""1 if math-verify finds the text's final answer equal to the reference, else 0.
 
-    The final answer is what math-verify extracts: what is in `\boxed{}` (several boxes are
-    a set), or else LaTeX or a number behind words such as "the answer is", or else the last
-    of either. Equality is mathematical: `\frac{1}{2}` is 0.5.
+    math-verify extracts the final answer: the content of `\boxed{}` (several boxes are a
+    set), or else LaTeX or a number after words such as "the answer is", or else the last
+    LaTeX or number. Equality is mathematical: `\frac{1}{2}` is 0.5.
 
     The reference is LaTeX, bare or in `$...$`; a solution with its answer in `\boxed{}`;
-    or a number after `####`. A comparison that takes 5 seconds of a processor is given up
-    (`GaveUp`) and counts as unequal, which is the only way in which a reward may depend on
-    the machine.
+    or a number after `####`. A comparison that takes 5 seconds of processor time is given
+    up (`GaveUp`) and counts as unequal: only so can a reward depend on the machine.
     """
     equal = are_equal(text, str(prompt["answer"]))
     if equal is None:
@@ -116,7 +115,7 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
 
 
 def supplied(text: str, prompt: Mapping[str, Any]) -> float:
-    """Stand for rewards that the file of `completions` gives: never computed."""
+    """Stand for rewards in the file of `completions`; never called."""
     raise ValueError("the reward `supplied` is read from the file of completions")
 
 
@@ -130,7 +129,12 @@ REWARDS: dict[str, Reward] = {
 
 
 def load_reward(name: str, *, chat: bool = False) -> Reward:
-    """Look up a reward by name, or import `package.module:function`; of a `chat` or not."""
+    """Look up a reward by name, or import `package.module:function`.
+
+    Args:
+        name: As in a probe.
+        chat: Whether a function of TRL's form gets messages instead of texts.
+    """
     if ":" in name:
         return guard_reward(*load_function(name, "reward"), chat=chat)
     if name not in REWARDS:
@@ -141,13 +145,13 @@ def load_reward(name: str, *, chat: bool = False) -> Reward:
 
 
 def identify_reward(reward: Reward, name: str) -> str:
-    """Identify what a user's own reward does, by its name; empty for one of ours."""
-    own = getattr(reward, "__wrapped__", None)
-    return "" if own is None else identify_named(own, name)
+    """Identify the code of a user's reward; empty for a built-in reward."""
+    function = getattr(reward, "__wrapped__", None)
+    return "" if function is None else identify_named(function, name)
 
 
 def fault_of_reward(value: float) -> str:
-    """Say why a reward cannot be measured with; empty if it can.
+    """Say why a value cannot be a reward; empty if it can.
 
     >>> fault_of_reward(float("nan"))
     'it must be a finite number of size 1e+25 at most'
@@ -157,16 +161,22 @@ def fault_of_reward(value: float) -> str:
 
 
 def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
-    """Guard a user's function at every call; `what` names it in messages."""
-    given = as_reward(function, what, chat)
-    if chat and given is not function:
+    """Turn errors and unusable values of a user's function into one line each.
+
+    Args:
+        function: In our form or TRL's.
+        what: Its name in messages.
+        chat: Whether a function of TRL's form gets messages instead of texts.
+    """
+    reward_of = as_reward(function, what, chat)
+    if chat and reward_of is not function:
         what += ", given messages as prompts.chat is true"
 
     @wraps(function)
     def reward(text: str, prompt: Mapping[str, Any]) -> float:
         where = f"prompt {shorten(str(prompt.get('id')))}"
         with guard(f"{what}: failed on {where}"):
-            value = given(text, protect(prompt))
+            value = reward_of(text, protect(prompt))
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
             number = float(value)
@@ -183,23 +193,23 @@ def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
     except InputError:
         raise
     except ValueError as error:
-        # A built-in's, of a reference answer that it cannot read.
+        # A built-in reward cannot read the reference answer.
         where = f"reward failed on prompt {shorten(prompt.id)}"
         raise InputError(f"{where}: ValueError: {error}") from None
 
 
 class Rewards(NamedTuple):
-    """Rewards (N,), and how many of them are 0 because their comparison was given up."""
+    """Rewards (N,), and the number of comparisons that were given up: their reward is 0."""
 
     values_N: NDArray[np.float64]
     given_up: int
 
 
 def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
-    """Reward the texts of a prompt's completions, equal ones once: a reward is pure."""
+    """Compute the rewards of a prompt's completions, once for equal texts."""
     rewards: dict[str, float] = {}
     for text in dict.fromkeys(texts):
-        # What is given up stays without one.
+        # A text whose comparison is given up has no entry.
         with suppress(GaveUp):
             rewards[text] = _reward_one(reward, text, prompt)
     values_N = np.array([rewards.get(text, 0.0) for text in texts])
@@ -207,19 +217,19 @@ def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> 
 
 
 def try_reward(reward: Reward, prompts: Sequence[Prompt]) -> None:
-    """Reward a completion of every prompt, before anything is spent.
+    """Try a built-in reward on every prompt, before anything is measured.
 
-    What fails on a prompt's reference answer fails now, not hours later at that prompt. A
-    user's own function is not called before there is something to reward: it may be slow.
+    A reference answer that it cannot read is refused now, not hours later. A user's
+    function is not tried: it may be slow.
     """
     if reward is supplied or reward not in REWARDS.values():
         return
     for prompt in prompts:
         try:
-            # Something to compare with: an answer alone is read, but not worked out.
+            # math-verify evaluates the answer only if it is compared with something.
             _reward_one(reward, "0", prompt)
         except GaveUp:
             raise InputError(
                 f"reward failed on prompt {shorten(prompt.id)}: math-verify takes too long "
-                "over the answer; give it worked out"
+                "for the answer; give its value"
             ) from None

@@ -1,4 +1,4 @@
-"""Sources: where the rows of a prompt set come from, a file or a data set of the Hub.
+"""Sources: the rows of a prompt set, from a file or a data set of the Hub.
 
 JSONL is read here, a CSV file by pandas, a Parquet file by pyarrow, everything else by the
 library datasets. A data set of the Hub is the snapshot of its repository in the Hub's
@@ -21,7 +21,7 @@ from mse_lab.errors import InputError, shorten
 from mse_lab.probe.foreign_code import guard, load_extra
 from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, reading
 
-# Suffixes of files that are no lines of JSON.
+# Suffixes of files other than lines of JSON.
 _TABLES = (".parquet", ".csv", ".arrow")
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -29,18 +29,24 @@ _FILE_SUFFIXES = (".jsonl", ".json", *_TABLES)
 
 
 def is_one_file(name: str) -> bool:
-    """Whether a name is that of a single file, not of a folder or of a Hub data set."""
+    """Whether a name is that of a single file, not of a folder or a Hub data set."""
     with reading(Path(name)):
         return name.endswith(_FILE_SUFFIXES) or Path(name).is_file()
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name that leads to nothing here may be that of something on the Hub."""
+    """Whether a name that is not a local path may be a Hub name."""
     return bool(_HUB_NAME.fullmatch(name)) and not is_one_file(name)
 
 
 class Row(NamedTuple):
-    """A row of a source: where it stands, in words, its place from 0, and its fields."""
+    """A row of a source.
+
+    Attributes:
+        where: Names it in messages.
+        number: Counted from 0.
+        values: Its fields.
+    """
 
     where: str
     number: int
@@ -48,7 +54,7 @@ class Row(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where rows come from, as `prompts` or `prompts.shots`, its section, says it."""
+    """Where rows come from: the keys of the section `prompts` or `prompts.shots`."""
 
     section: str
     name: str
@@ -60,11 +66,11 @@ class Source(NamedTuple):
         return f"{self.section}.source = {self.name}"
 
     def guard(self) -> AbstractContextManager[None]:
-        """Of a damaged file the library raises whatever its own libraries do."""
+        """Turn any error of a library into one line."""
         return guard(f"{self}: cannot be read")
 
     def refuse_keys(self, keys: tuple[str, ...], what: str) -> None:
-        """See that no key is given that would be ignored."""
+        """Refuse keys that would be ignored."""
         for key in keys:
             if (value := getattr(self, key)) is not None:
                 raise InputError(
@@ -73,33 +79,34 @@ class Source(NamedTuple):
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    # Not splitlines: U+2028 may stand in a text.
+    # Not splitlines: a text may contain U+2028.
     lines = enumerate(read_text(path).split("\n"), start=1)
-    for number, (at, line) in enumerate(pair for pair in lines if pair[1].strip()):
+    filled = ((at, line) for at, line in lines if line.strip())
+    for number, (at, line) in enumerate(filled):
         where = f"{path}, line {at}"
         yield Row(where, number, parse_json(line, where))
 
 
 def _fetch(source: Source) -> Path:
     """Fetch a data set of the Hub, or find it in the cache."""
-    from mse_lab.probe.hub import Repository  # Late: most sources need none of it.
+    from mse_lab.probe.hub import Repository  # Late: few sources need it.
 
     key = f"{source.section}.source"
     return Repository(key, source.name, source.revision, "dataset").fetch()
 
 
 def _read_csv(path: Path) -> Any:
-    """Read a CSV file; an empty cell is None, and NA a text as any other."""
-    import pandas as pd  # Late: most sources need none of it.
+    """Read a CSV file; an empty cell is None, and NA is a text."""
+    import pandas as pd  # Late: few sources need it.
 
     empty: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-    # Nullable, or whole numbers beside an empty cell would become 3.0.
+    # With nullable types integers in a column with an empty cell stay integers.
     table = pd.read_csv(path, dtype_backend="numpy_nullable", **empty).astype(object)
     return table.where(table.notna(), None).to_dict("records")
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
-    """Read a folder or a file."""
+    """Read a folder or a file other than JSONL."""
     if where.suffix == ".csv" and where.is_file():
         return _read_csv(where)
     if where.suffix == ".parquet" and where.is_file():
@@ -116,12 +123,14 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         if (where / "dataset_dict.json").is_file() or (where / "state.json").is_file():
             return _saved_dataset(datasets, where, source, split)
         folder = where.absolute()
-        _see_inside(folder, datasets.load_dataset_builder(str(folder), source.subset))
+        _refuse_outside_files(
+            folder, datasets.load_dataset_builder(str(folder), source.subset)
+        )
         return datasets.load_dataset(str(folder), source.subset, split=split)
     except InputError:
         raise
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
-        # The library's advice repeats the folder; its first sentences name what there is.
+        # The first sentences name the splits and subsets; the rest repeats the folder.
         reason = str(error).partition("Example of usage")[0].strip()
         raise InputError(
             f"{source}: cannot be read with split {split}, subset {source.subset}: "
@@ -129,10 +138,10 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         ) from None
 
 
-def _see_inside(folder: Path, builder: Any) -> None:
-    """See that a data set's README, which anybody may have written, names its own files.
+def _refuse_outside_files(folder: Path, builder: Any) -> None:
+    """Refuse a data set whose README, which anybody may have written, names other files.
 
-    By their names: those of the Hub's cache are links to where it keeps their content.
+    Links are not followed: the files in the Hub's cache are links to their content.
     """
     for files in (builder.config.data_files or {}).values():
         for file in map(str, files):
@@ -141,7 +150,7 @@ def _see_inside(folder: Path, builder: Any) -> None:
 
 
 def _saved_dataset(datasets: Any, where: Path, source: Source, split: str) -> Any:
-    """Read what `save_to_disk` wrote: one split, or a dictionary of splits."""
+    """Read what `save_to_disk` wrote: a split, or a dictionary of splits."""
     saved = datasets.load_from_disk(str(where))
     source.refuse_keys(("subset",), "a saved data set without subsets")
     if not isinstance(saved, datasets.DatasetDict):
@@ -153,14 +162,14 @@ def _saved_dataset(datasets: Any, where: Path, source: Source, split: str) -> An
 
 
 def _plain(value: Any) -> str:
-    """Turn what JSON lacks, and a text can show, into text."""
+    """Convert dates, times and decimals to text."""
     if isinstance(value, date | time | timedelta | Decimal):
         return str(value)
     raise TypeError(type(value).__name__)
 
 
 def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
-    """Yield the rows with nothing in them but what JSON holds, as a record needs it."""
+    """Yield the rows; their values are those of JSON."""
     with source.guard():
         rows = enumerate(dataset)
     while True:
@@ -173,14 +182,18 @@ def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
             text = json.dumps(values, default=_plain)
         except TypeError as error:
             raise InputError(
-                f"{where}: holds a value that is no text or number ({error}); "
-                "save the set without that column and give its folder"
+                f"{where}: has a value other than texts and numbers ({error}); save the "
+                "data set without that column and give its folder"
             ) from None
         yield Row(where, number, parse_json(text, where))
 
 
 def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
-    """Open a source: a short name for it, for ids, and its rows, read as they are taken."""
+    """Open a source.
+
+    Returns:
+        A short name, for ids; and the rows, read lazily.
+    """
     path = local_path(source.name, root)
     name = Path(source.name).name
     if path is not None and path.is_file():
@@ -195,7 +208,7 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
             f"{source}: no such file; give a JSONL, or a Hub data set owner/name ({STARTS})"
         )
     else:
-        # Said before anything is fetched: the library, then the data.
+        # Before the download: a missing library is refused at once.
         load_extra("datasets", "data", str(source))
         path = _fetch(source)
     with source.guard():

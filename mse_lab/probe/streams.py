@@ -1,8 +1,8 @@
-"""Named random streams from one seed: what is drawn depends on its name alone.
+"""Named random streams: the numbers depend on the seed and the stream's name alone.
 
 A stream is a Philox counter generator whose key is a hash of its name. The uniform that
-draws token t of completion c of a prompt's pool is number c of counter row t, whatever
-the batch, the number of completions or of processes.
+draws token t of completion c of a prompt's pool is number c of counter row t, for any batch
+size, number of completions and number of processes.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ def _key(seed: int, *name: str) -> int:
 
 
 def stream(seed: int, *name: str) -> np.random.Generator:
-    """Open the random stream of a name; other names give independent streams.
+    """Open the random stream of a name; streams of different names are independent.
 
     >>> stream(0, "bootstrap").random() == stream(0, "bootstrap").random()
     True
@@ -29,9 +29,9 @@ def stream(seed: int, *name: str) -> np.random.Generator:
 def uniforms(
     seed: int, prompt_id: str, pool: str, completions: range, positions: int
 ) -> NDArray[np.float64]:
-    """Draw the uniforms that draw a prompt's completions, (N, T) in [0, 1).
+    """Compute the uniforms for a prompt's completions, (N, T) in [0, 1).
 
-    Each is keyed by (seed, prompt id, pool, number of the completion in it, position).
+    A uniform depends on (seed, prompt id, pool, number of the completion, position).
 
     >>> whole = uniforms(0, "a", "replicate", range(5), 8)
     >>> part = uniforms(0, "a", "replicate", range(3, 5), 2)

@@ -1,6 +1,6 @@
 """The checkpoints that a trainer saved, in the order of their steps.
 
-Folders are all that is looked at here, so that a wrong name is told before torch is loaded.
+Only folders are examined, so a wrong name is refused before torch is loaded.
 """
 
 import re
@@ -14,7 +14,7 @@ from mse_lab.errors import InputError
 
 
 class Checkpoint(NamedTuple):
-    """A folder that a trainer saved after so many steps; None for the probe's own model."""
+    """A folder that a trainer saved after `step` steps; None for the probe's model."""
 
     step: int
     path: Path | None
@@ -22,16 +22,9 @@ class Checkpoint(NamedTuple):
 
 START = Checkpoint(0, None)
 
-# Digits of a step: tables hold no more.
-MOST_DIGITS = 18
-
 
 def _read_step(path: Path) -> Checkpoint:
     numbers = re.findall(r"\d+", path.name)
-    if numbers and len(numbers[-1]) > MOST_DIGITS:
-        raise InputError(
-            f"--checkpoints {path}: a step of more than {MOST_DIGITS} digits; rename it"
-        )
     if not numbers:
         raise InputError(
             f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"
@@ -44,17 +37,17 @@ def find_checkpoints(
 ) -> list[Checkpoint]:
     """Find checkpoints by folder names or patterns of them, in the order of their steps.
 
-    The step is the last number in a folder's name. `from_start` puts the probe's own model
-    before them, as step 0.
+    The step is the last number in a folder's name. With `from_start` the probe's model is
+    step 0.
 
     Raises:
         InputError: A pattern matches no folder, or two are of one step.
     """
     paths: dict[Path, None] = {}
     for pattern in patterns:
-        # A name is taken as it is, also where it looks like a pattern.
-        found = [pattern] if Path(pattern).is_dir() else glob(pattern)  # noqa: PTH207
-        folders = [path for path in map(Path, found) if path.is_dir()]
+        # An existing folder's name may look like a pattern.
+        names = [pattern] if Path(pattern).is_dir() else glob(pattern)  # noqa: PTH207
+        folders = [path for path in map(Path, names) if path.is_dir()]
         if not folders:
             raise InputError(
                 f"--checkpoints {pattern}: no such folder; give what a trainer saved, "
@@ -62,12 +55,11 @@ def find_checkpoints(
             )
         paths |= dict.fromkeys(folders)
     checkpoints = [START] * from_start + [_read_step(path) for path in paths]
-    checkpoints.sort(key=lambda one: one.step)
-    for one, other in pairwise(checkpoints):
-        if one.step == other.step:
-            first, second = (str(two.path or "the start") for two in (one, other))
+    checkpoints.sort(key=lambda checkpoint: checkpoint.step)
+    for first, second in pairwise(checkpoints):
+        if first.step == second.step:
             raise InputError(
-                f"--checkpoints: {first} and {second} are both of step {one.step}; "
-                "give one of them"
+                f"--checkpoints: {first.path or 'the start'} and {second.path} are both of "
+                f"step {first.step}; give one of them"
             )
     return checkpoints

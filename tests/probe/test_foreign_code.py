@@ -75,7 +75,7 @@ def kept_traceback(message):
 )
 def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
     """A probe and its completions may come from anybody."""
-    with pytest.raises(InputError, match="is Python's or an installed package's"):
+    with pytest.raises(InputError, match="belongs to Python or an installed package"):
         load_reward(name)
 
 

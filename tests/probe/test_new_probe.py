@@ -101,7 +101,7 @@ def test_what_stands_behind_a_hash_is_the_default():
 def test_a_hub_s_model_and_prompts_are_not_asked_for(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
     said = write_new("owner/model", "owner/sums", None, ROOT)
-    assert "not looked at" in said
+    assert "prompts not read" in said
     probe = load_probe(Path("model.yaml"))
     assert (probe.model.path, probe.prompts.source) == ("owner/model", "owner/sums")
     assert (probe.reward, probe.prompts.limit) == ("exact", 100)
@@ -127,9 +127,9 @@ def test_names_that_yaml_would_misread(here):
         (("nowhere", "sums.jsonl"), "MODEL = nowhere: no such folder"),
         ((".", "sums.jsonl"), "MODEL = .: no config.json in it"),
         (("my-model", "none.jsonl"), "prompts.source = none.jsonl: no such file"),
-        (("my-model", "empty.jsonl"), "empty.jsonl: holds no prompt"),
+        (("my-model", "empty.jsonl"), "empty.jsonl: has no prompts"),
         (("my-model", "odd.jsonl"), "no column is called problem or question or"),
-        (("my-model", "sums.jsonl", "--out", "there.yaml"), "there.yaml: is there already"),
+        (("my-model", "sums.jsonl", "--out", "there.yaml"), "there.yaml: exists"),
         (("my-model", "sums.jsonl", "--out", "no/x.yaml"), "no/x.yaml: cannot be written"),
     ],
 )

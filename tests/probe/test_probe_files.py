@@ -114,8 +114,8 @@ def test_settings_are_changed_by_dotted_keys(root):
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("pool", "not KEY=VALUE; write pool.replicate=128, say"),
-        ("seed.first=1", "seed holds no keys; set it whole"),
+        ("pool", "not KEY=VALUE; write for example pool.replicate=128"),
+        ("seed.first=1", "seed has no keys; set its value"),
         ("pool={", "not valid YAML"),
     ],
 )

@@ -47,9 +47,9 @@ def test_templates_of_the_paper_are_as_they_were():
             "{shots}{problem}{/shots}{problem}",
             "a demonstration needs {problem} and {answer}",
         ),
-        ("{shots}{problem}", "must stand once each"),
-        ("{/shots}{problem}{shots}", "must stand once each"),
-        ("{shots}{problem}{answer}{/shots}" * 2 + "{problem}", "must stand once each"),
+        ("{shots}{problem}", "must occur once each"),
+        ("{/shots}{problem}{shots}", "must occur once each"),
+        ("{shots}{problem}{answer}{/shots}" * 2 + "{problem}", "must occur once each"),
     ],
     ids=["bare", "only shots", "no answer", "open", "reversed", "twice"],
 )

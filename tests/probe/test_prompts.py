@@ -56,10 +56,10 @@ def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
 
 
 @pytest.mark.parametrize("name", ["id", "category"])
-@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\u0085b", "a\u2028b", "\0", "x" * 501])
+@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\u0085b", "a\u2028b", "\0"])
 def test_what_cannot_stand_in_a_line_of_a_table(tmp_path, name, value):
     row = {"id": 1, "problem": "1", "answer": 1, name: value}
-    expected = rf"p.jsonl, line 1: {name} '.*' (holds a control|is longer than 500)"
+    expected = rf"p.jsonl, line 1: {name} '.*' holds a control"
     with pytest.raises(InputError, match=expected):
         load(source=write_lines(tmp_path / "p.jsonl", [row]))
 
@@ -124,7 +124,7 @@ def test_nothing_is_left_to_demonstrate(lines):
 
 @pytest.mark.parametrize("template", ["plain", "few-shot", "none"])
 def test_a_template_without_a_place_for_demonstrations(lines, template):
-    with pytest.raises(InputError, match="has no place for demonstrations"):
+    with pytest.raises(InputError, match="has no demonstrations"):
         load(source=lines, fields=FIELDS, limit=1, template=template, shots={"count": 1})
 
 
@@ -155,7 +155,7 @@ BAD = {
     "mixed ids": (
         [{"problem": 1, "answer": 1}, {"id": 2, "problem": 2, "answer": 2}],
         {},
-        "line 2: has an id and the first has none",
+        "line 2: has an id, and the first row has none",
     ),
     "id missing": (
         [{"id": 1, "problem": 1, "answer": 1}, {"problem": 2, "answer": 2}],

@@ -186,7 +186,7 @@ def test_every_prompt_is_tried_before_the_run():
         ("gsm9k", "reward = gsm9k: no such reward; did you mean gsm8k?"),
         ("maths", "did you mean math?"),
         ("nowhere:f", "cannot import nowhere"),
-        ("json:loads", "json is Python's or an installed package's; name a function in"),
+        ("json:loads", "json belongs to Python or an installed package; name"),
         (".a:b", "write package.module:function"),
         ("a\0b:c", "write package.module:function"),
     ],

@@ -16,7 +16,7 @@ def parse(**model):
     [
         ({"fields": {"question": "x"}}, "unknown key prompts.fields.question; "),
         ({"shots": {"cuont": 4}}, "unknown key prompts.shots.cuont; did you mean count?"),
-        ({"shots": {"split": "train"}}, "split is given and no count; add count: 4"),
+        ({"shots": {"split": "train"}}, "split is set without count; add count: 4"),
         ({"shots": {"count": -1}}, "prompts.shots.count = -1: "),
         ({"spilt": "train"}, "unknown key prompts.spilt; did you mean split?"),
         ({"fields": {"answer": 3}}, "prompts.fields.answer = 3: "),

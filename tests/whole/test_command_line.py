@@ -277,7 +277,7 @@ BAD_PROMPTS = {
         "line 1: answer is missing",
     ),
     "no problem": ('{"id": 1, "answer": "1"}\n', "line 1: problem is missing or empty"),
-    "nothing": ("\n", "holds no prompt"),
+    "nothing": ("\n", "has no prompts"),
     "not a number": (
         '{"id": "q", "problem": "1", "answer": "one"}\n',
         "failed on prompt q",
