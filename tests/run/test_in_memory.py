@@ -212,7 +212,7 @@ def fails(text, prompt):
         ({"prompts": [3]}, r"prompts = \[3\]: give texts"),
         ({"prompts": ["1 2"]}, r"prompts\[0\]: answer is missing or empty"),
         ({"prompts": [{"question": "1"}]}, r"prompts\[0\]: problem is missing"),
-        ({"prompts": ROWS * 2}, r"prompts\[3\]: id 1 stands twice"),
+        ({"prompts": ROWS * 2}, r"prompts\[3\]: id 1 occurs twice"),
         ({"reward": "intger"}, "reward = intger: no such reward; did you mean integer"),
         ({"reward": fails}, "reward = .*:fails: failed on prompt 1: ZeroDivisionError"),
         ({"reward": 3}, "reward = 3: give a name or a function"),

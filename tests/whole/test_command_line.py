@@ -270,7 +270,7 @@ BAD_PROMPTS = {
     ),
     "duplicate id": (
         '{"id": 1, "problem": "1", "answer": 1}\n' * 2,
-        "line 2: id 1 stands twice",
+        "line 2: id 1 occurs twice",
     ),
     "empty answer": (
         '{"id": 1, "problem": "1", "answer": " "}\n',
