@@ -23,7 +23,8 @@ STUDY = Study(probe="x", steps=10, seeds=12, evaluation={"steps": STEPS}, arms=A
 def predict(rho):
     """A prediction of G* = 1 + rho at each step, its error 0.1 in log rho."""
     constants = (1.0, 9.0, rho**2)
-    return {step: Predicted(step, math.log(rho), 0.1, 7, constants) for step in STEPS}
+    values = {"log_ratio": math.log(rho), "error": 0.1, "degrees": 7}
+    return {step: Predicted(step=step, constants=constants, **values) for step in STEPS}
 
 
 def _mean_reward(arm, size):

@@ -35,7 +35,8 @@ def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def _read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFrame:
+def read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFrame:
+    """Read a table that has these columns, and at least this many rows."""
     # As the door does with what it knows of without pandas.
     for one in (DtypeWarning, ParserWarning):
         warnings.simplefilter("error", one)
@@ -57,7 +58,7 @@ def _read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFra
 
 def _table(columns: Sequence[str], rows: int = 1) -> Reader:
     """Read a table of at least so many rows."""
-    return partial(_read_table, columns=columns, rows=rows)
+    return partial(read_table, columns=columns, rows=rows)
 
 
 def _see_numbers(column: "pd.Series[float]") -> None:
@@ -91,12 +92,7 @@ _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 
-# Of a training study.
-_RUN = ("arm", "group_size", "seed", "budget", "step", "digest")
-
 READERS: dict[str, Reader] = {
-    "runs.csv": _table((*_RUN, "value", "held_out"), rows=0),
-    "pilots.csv": _table((*_RUN, "between", "oracle", "pairs"), rows=0),
     "mse.csv": _table(_MSE),
     "laws.csv": _table((*_POINT, *_LAW), rows=0),
     "prompts.csv": _table(("prompt", "category", "value")),

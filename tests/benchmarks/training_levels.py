@@ -17,13 +17,15 @@ import pandas as pd
 from scipy import optimize
 
 from mse_lab.studies.training.best_sizes import Curve, judge_size, regrets
-from mse_lab.studies.training.files import StudyFiles
-from mse_lab.studies.training.predicted_group_size import predict_at, restore_predictions
+from mse_lab.studies.training.files import FORMER, StudyFiles
+from mse_lab.studies.training.predicted_group_size import predict_at
 from mse_lab.studies.training.settings import arms_of, arms_that_differ_in, load_study
 from mse_lab.studies.training.verdict import curve_of, mean_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS, LEVEL, TOLERANCE = 400, 0.95, 0.02
+
+CONSTANTS = ["c1", "c2", "c3"]
 
 LINKS = {
     "linear": lambda x, a, b: a - b * x,
@@ -127,10 +129,7 @@ def simulate_best_eta(study, table, predicted, prompts, runs):
 def cover_prediction(pilots, runs):
     """How often the interval of the predicted G* misses, the pilots' seeds being normal."""
     means = np.array(
-        [
-            seed[seed["step"] > 0][["between", "oracle", "pairs"]].mean()
-            for _, seed in pilots.groupby("seed")
-        ]
+        [seed[seed["step"] > 0][CONSTANTS].mean() for _, seed in pilots.groupby("seed")]
     )
     rng, missed, seeds = np.random.default_rng(0), 0, len(means)
     true = 1 + np.sqrt(means.mean(0)[2] / means.mean(0)[0])
@@ -138,7 +137,7 @@ def cover_prediction(pilots, runs):
         drawn = enumerate(redraw(rng, means))
         table = pd.DataFrame(
             [(4, seed, step, *one) for seed, one in drawn for step in (0, 1)],
-            columns=["group_size", "seed", "step", "between", "oracle", "pairs"],
+            columns=["group_size", "seed", "step", *CONSTANTS],
         )
         low, high = predict_at(table, 1).interval(LEVEL)[1:]
         missed += not low <= true <= high
@@ -151,18 +150,20 @@ def main() -> None:
     study = load_study(ROOT / "probes/studies/group-size.yaml")
     files, arms = StudyFiles(ROOT / "results/group-size"), arms_of(study)
     table = pd.read_csv(files.folder / "runs.csv", dtype={"arm": str})
-    predicted = restore_predictions(files.read_prediction(arms[0]))[study.steps]
+    predicted = files.read_prediction(arms[0]).by_step[study.steps]
+    c1, c2, c3 = predicted.constants
     print("percent of simulated studies: the set lacks the best size | the loss of the")
     print("predicted size is outside its interval | the verdict is wrong | means outside")
     for arm, prompts in NOISES:
         curve = curve_of(table, arm, study.steps, prompts)
-        path_mse = predicted.mse_times_budget(curve.sizes)
+        path_mse = c1 * curve.sizes + c2 + c3 / (curve.sizes - 1)
         name = f"{arm}, {prompts}, {len(curve.values_SG)} seeds"
         simulate(curve, path_mse, curve.nearest(predicted.best), runs, name)
     for prompts in ("training", "held-out"):
         simulate_best_eta(study, table, predicted, prompts, runs)
     for name in ("group-size", "group-size-worked"):
-        cover_prediction(pd.read_csv(ROOT / "results" / name / "pilots.csv"), runs)
+        pilots = pd.read_csv(ROOT / "results" / name / "pilots.csv")
+        cover_prediction(pilots.rename(columns=FORMER), runs)
 
 
 if __name__ == "__main__":

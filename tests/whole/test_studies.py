@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from mse_lab.studies.training.best_sizes import Curve
-from mse_lab.studies.training.files import StudyFiles
+from mse_lab.studies.training.files import FORMER, Prediction, StudyFiles
 from mse_lab.studies.training.origin import origins_of
-from mse_lab.studies.training.predicted_group_size import predict, restore_predictions
+from mse_lab.studies.training.predicted_group_size import predict
 from mse_lab.studies.training.report import WORDS
 from mse_lab.studies.training.settings import arms_of, load_study, runs_of, study_file
 from mse_lab.studies.training.verdict import PROMPTS, judge_study
@@ -58,16 +58,19 @@ def test_the_runs_are_of_the_probes_that_ship(committed):
 
 
 def test_the_prediction_is_that_of_the_pilots(committed):
-    _, files = committed
-    written = files.read_prediction()
-    del written["digest"], written["start"]
-    found = predict(pd.read_csv(files.folder / "pilots.csv"))
-    assert approximate(found) == written
+    study, files = committed
+    main = arms_of(study)[0]
+    found = predict(pd.read_csv(files.folder / "pilots.csv").rename(columns=FORMER))
+    written = files.read_prediction(main).by_step
+    assert list(found) == list(written)
+    for step, predicted in found.items():
+        there = written[step].model_dump(mode="json")
+        assert approximate(predicted.model_dump(mode="json")) == there
 
 
 def test_the_verdict_is_that_of_the_runs(committed):
     study, files = committed
-    predictions = restore_predictions(files.read_prediction(arms_of(study)[0]))
+    predictions = files.read_prediction(arms_of(study)[0]).by_step
     found = judge_study(study, files.read(list(runs_of(arms_of(study)))), predictions)
     written = json.loads((files.folder / "verdict.json").read_text())
     assert approximate(found) == written
@@ -156,7 +159,7 @@ def test_what_was_known_before_training_is_told(page):
         "on the held-out ones" in page
     )
     assert {f"{value:.2f}" for value in start.values()} == {"0.41"}
-    predictions = restore_predictions(written)
+    predictions = Prediction.model_validate(written, strict=False).by_step
     for one in predictions.values():
         assert "{:.2f} ({:.2f} to {:.2f})".format(*one.interval(0.95)) in page
     last = predictions[100].interval(0.95)
@@ -168,7 +171,7 @@ def test_what_was_known_before_training_is_told(page):
     for best in (advice["value"], *(one.best for one in predictions.values())):
         assert sizes.sizes[sizes.nearest(best)] == 4
     worked = json.loads((ROOT / "results/group-size-worked/prediction.json").read_text())
-    last = restore_predictions(worked)[100].interval(0.95)
+    last = Prediction.model_validate(worked, strict=False).by_step[100].interval(0.95)
     assert "{:.2f} ({:.2f} to {:.2f})".format(*last) in page
     assert f"Before training J is {worked['start']['training']:.3f}" in page
 

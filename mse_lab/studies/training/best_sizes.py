@@ -1,9 +1,9 @@
-"""Which group sizes may be the best, and what another one loses (after Hsu 1981).
+"""Which group sizes may be the best, and what another size loses (after Hsu 1981).
 
 `values_SG` holds J of S independent seeds, each trained at every group size. A size is
 compared with all others at once, seed by seed, by Student's t at Bonferroni's level, which
-needs no correlation between the gains. No law of J is presumed: not where its peak is, nor
-that it has one, so a group size between two that were trained is not judged.
+needs no correlation between the gains. No law of J is assumed, neither a peak nor its
+position, so a group size between two that were trained is not judged.
 
 The regret of a size is how much the best of the others gains over it, 0 where nothing. A
 size is in the set unless it is significantly worse than another. So with probability
@@ -37,7 +37,7 @@ class Curve(NamedTuple):
         return int(self.sizes[np.argmax(self.means)])
 
     def nearest(self, size: float) -> int:
-        """Give the place of the group size nearest to another, as a ratio."""
+        """Index of the group size nearest to another, as a ratio."""
         return int(np.argmin(abs(np.log(self.sizes / size))))
 
 
@@ -56,23 +56,23 @@ class Regret(NamedTuple):
 
 def regrets(curve: Curve, level: float) -> list[Regret]:
     """Compare each group size with the best of the others; two seeds and sizes or more."""
-    found, values_SG = [], curve.values_SG
-    # Where J is a share of right answers, no loss is larger than one.
+    compared, values_SG = [], curve.values_SG
+    # Where J is a share of right answers, no loss is larger than 1.
     most = 1.0 if values_SG.min() >= 0 and values_SG.max() <= 1 else math.inf
     seeds, others = len(values_SG), len(curve.sizes) - 1
     quantile = float(stats.t.isf((1 - level) / others, seeds - 1))
-    for place in range(len(curve.sizes)):
-        gains_SJ = np.delete(values_SG, place, axis=1) - values_SG[:, [place]]
+    for at in range(len(curve.sizes)):
+        gains_SJ = np.delete(values_SG, at, axis=1) - values_SG[:, [at]]
         reach = quantile * stats.sem(gains_SJ)
         ends = ((gains_SJ.mean(0) + sign * reach).max() for sign in (0, -1, 1))
-        found.append(Regret(*(min(max(0.0, float(end)), most) for end in ends)))
-    return found
+        compared.append(Regret(*(min(max(0.0, float(end)), most) for end in ends)))
+    return compared
 
 
 def judge_size(regret: Regret, others: list[Regret], tolerance: float) -> Verdict:
     """Judge "this group size loses at most `tolerance`, and it matters which is taken".
 
-    It holds only where some size is shown to lose more: else any would pass.
+    It holds only where another size is shown to lose more: else any size would pass.
     """
-    matters = any(one.low > tolerance for one in others)
+    matters = any(other.low > tolerance for other in others)
     return decide(regret.low > tolerance, matters and regret.high <= tolerance)

@@ -9,33 +9,35 @@ t over all steps, the constants between two measured steps on a straight line.
 """
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 from scipy import stats
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import LARGEST_LOG, Estimate
 
-NAMES = ["between", "oracle", "pairs"]
 
-
-class Predicted(NamedTuple):
-    """What pilots predict for a step: G*, and the path's mean constants.
+class Predicted(BaseModel):
+    """What pilots predict for a step, as `prediction.json` has it.
 
     Attributes:
-        log_ratio: log(G* - 1), with the standard error and degrees of freedom of it.
+        log_ratio: log(G* - 1), with its standard error and degrees of freedom.
         constants: c1, c2, c3, means over the path.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
     step: int
-    log_ratio: float
-    error: float
-    degrees: int
+    log_ratio: Annotated[float, Field(ge=-300, le=300)]  # Its exponential is finite.
+    error: Annotated[float, Field(ge=0)]
+    degrees: Annotated[int, Field(ge=1)]
     constants: tuple[float, float, float]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def best(self) -> float:
         """G*."""
@@ -47,63 +49,46 @@ class Predicted(NamedTuple):
         ends = (self.log_ratio + sign * reach for sign in (0, -1, 1))
         return Estimate(*(1 + math.exp(min(end, LARGEST_LOG)) for end in ends))
 
-    def mse_times_budget(self, sizes: Floats) -> Floats:
-        """N MSE, mean over the path, at group sizes of two or more."""
-        between, oracle, pairs = self.constants
-        return np.asarray(between * sizes + oracle + pairs / (sizes - 1))
-
-    @classmethod
-    def restore(cls, values: dict[str, Any]) -> Self:
-        """Read back what `predict` has written."""
-        return cls(**{name: values[name] for name in cls._fields})
-
 
 def _path_means(pilot: pd.DataFrame, last: int) -> Floats:
-    """Integrate c1, c2, c3 of a pilot up to a step, by trapezia; over the steps, (3,)."""
-    upto = pilot[pilot["step"] <= last].sort_values("step")
-    steps = upto["step"].to_numpy(float)
-    return np.trapezoid(upto[NAMES].to_numpy(), steps, axis=0) / (steps[-1] - steps[0])
+    """Average c1, c2, c3 of a pilot over the steps up to `last`, by trapezia, (3,)."""
+    path = pilot[pilot["step"] <= last].sort_values("step")
+    steps = path["step"].to_numpy(float)
+    integrals = np.trapezoid(path[["c1", "c2", "c3"]].to_numpy(), steps, axis=0)
+    return np.asarray(integrals / (steps[-1] - steps[0]))
 
 
 def _log_ratio(means_S3: Floats) -> float:
-    between, _, pairs = means_S3.mean(0)
-    if between <= 0 or pairs <= 0:
+    c1, _, c3 = means_S3.mean(0)
+    if c1 <= 0 or c3 <= 0:
         raise InputError(
-            f"prediction: c1 = {between:.3g}, c3 = {pairs:.3g}: not told from zero; "
+            f"prediction: c1 = {c1:.3g}, c3 = {c3:.3g}: not significantly above zero; "
             "raise prediction.reference, or prediction.seeds"
         )
-    return 0.5 * math.log(pairs / between)
+    return 0.5 * math.log(c3 / c1)
 
 
 def predict_at(pilots: pd.DataFrame, step: int) -> Predicted:
-    """Predict for training up to a step; the error by leaving out a seed at a time.
+    """Predict for training up to a step; the error by the jackknife over seeds.
 
-    A seed's pilots, one of each group size, share their uniforms, so they go together.
+    The pilots of a seed, one for each group size, share their uniforms: they are one trial.
     """
-    means_S3 = np.array(
-        [
-            np.mean(
-                [_path_means(pilot, step) for _, pilot in seed.groupby("group_size")], 0
-            )
-            for _, seed in pilots.groupby("seed")
-        ]
+    by_pilot = pilots.groupby(["seed", "group_size"])
+    means = {key: _path_means(pilot, step) for key, pilot in by_pilot}
+    means_S3 = pd.DataFrame(means).T.groupby(level=0).mean().to_numpy()
+    seeds = len(means_S3)
+    others = [_log_ratio(np.delete(means_S3, seed, axis=0)) for seed in range(seeds)]
+    c1, c2, c3 = means_S3.mean(0).tolist()
+    return Predicted(
+        step=step,
+        log_ratio=_log_ratio(means_S3),
+        error=math.sqrt((seeds - 1) * float(np.var(others))),
+        degrees=seeds - 1,
+        constants=(c1, c2, c3),
     )
-    count = len(means_S3)
-    others = [_log_ratio(np.delete(means_S3, one, axis=0)) for one in range(count)]
-    error = math.sqrt((count - 1) * float(np.var(others)))
-    between, oracle, pairs = (float(mean) for mean in means_S3.mean(0))
-    constants = (between, oracle, pairs)
-    return Predicted(step, _log_ratio(means_S3), error, count - 1, constants)
 
 
-def predict(pilots: pd.DataFrame) -> dict[str, Any]:
-    """Predict for each measured step after the start, for `prediction.json`."""
+def predict(pilots: pd.DataFrame) -> dict[int, Predicted]:
+    """Predict for each measured step after the start, by step."""
     steps = sorted(set(pilots["step"]) - {0})
-    found = [predict_at(pilots, int(step)) for step in steps]
-    return {"predicted": [one._asdict() | {"best": one.best} for one in found]}
-
-
-def restore_predictions(values: dict[str, Any]) -> dict[int, Predicted]:
-    """Read the predictions of `prediction.json`, by step."""
-    found = (Predicted.restore(one) for one in values["predicted"])
-    return {one.step: one for one in found}
+    return {int(step): predict_at(pilots, int(step)) for step in steps}

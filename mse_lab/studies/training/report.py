@@ -1,4 +1,4 @@
-"""What a training study says, in lines of a terminal; and what it will take."""
+"""What a training study says, in lines of a terminal; and what it will cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -7,122 +7,129 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError
-from mse_lab.formatting import number, with_interval
+from mse_lab.formatting import number, table, with_interval
+from mse_lab.results.files import write_json
 from mse_lab.studies.training.figure import draw_training
 from mse_lab.studies.training.files import StudyFiles
-from mse_lab.studies.training.predicted_group_size import restore_predictions
 from mse_lab.studies.training.settings import Study, arms_of, runs_of
 from mse_lab.studies.training.verdict import FEWEST, judge_study
 
 WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
 
-# Floating-point operations a parameter and token: two to draw it, six to train on it.
+# Floating-point operations per parameter and token: two to draw it, six to train on it.
 TO_DRAW, TO_TRAIN = 2, 6
 
-# Operations a second that hours are told at, a tenth of an H100's peak in bfloat16, and the
-# parameters that they are told for.
+# Hours are stated for this many operations per second, a tenth of an H100's peak in
+# bfloat16, and for this many parameters.
 RATE, PARAMETERS = 1e14, 1e9
 
-
-def _price(what: str, completions: int, operations: int, tokens: int) -> str:
-    hours = completions * tokens * operations * PARAMETERS / RATE / 3600
-    return f"{what}: {completions:,} completions, {number(hours)} h"
+HEADS = ["step", "best", "set", "loss", "verdict"]
 
 
 def study_lines(
     study: Study, prompts: int, tokens: int, seconds: Sequence[float] = ()
 ) -> Iterator[str]:
-    """Say what a study will take.
+    """Say what a study will cost.
 
     Args:
         study: The study.
-        prompts: Its prompts.
-        tokens: The most that a completion may have.
-        seconds: What each of its runs took that are done.
+        prompts: The number of its prompts.
+        tokens: The most tokens that a completion may have.
+        seconds: The times that its finished runs took.
     """
-    trained, looks = 0, 0
-    yield f"{'arm':<20} {'N':>6} {'steps':>6} {'runs':>5} {'completions':>13}"
+    rows, trained, evaluated = [], 0, 0
     for arm in arms_of(study):
-        one, runs = arm.training, len(arm.training.group_sizes) * arm.training.seeds
-        drawn = runs * one.steps * one.budget
-        trained, looks = trained + drawn, looks + runs * len(arm.evaluation.steps)
-        yield f"{arm.name:<20} {one.budget:>6} {one.steps:>6} {runs:>5} {drawn:>13,}"
+        training, evaluation = arm.training, arm.evaluation
+        runs = len(training.group_sizes) * training.seeds
+        drawn = runs * training.steps * training.budget
+        trained += drawn
+        evaluated += runs * len(evaluation.steps) * prompts * evaluation.completions
+        numbers = (training.budget, training.steps, runs, drawn)
+        rows.append([arm.name, *(f"{count:,}" for count in numbers)])
+    yield table(rows, ["arm", "N", "steps", "runs", "completions"])
     prediction = study.prediction
     pilots = len(prediction.group_sizes) * prediction.seeds
-    piloted = pilots * study.steps * study.budget
     pool = (prediction.reference + prediction.replicate) * (prediction.prompts or prompts)
+    both = TO_DRAW + TO_TRAIN
+    costs = {
+        "training": (trained, both),
+        "J": (evaluated, TO_DRAW),
+        f"{pilots} pilots": (pilots * study.steps * study.budget, both),
+        "c1 to c3 along them": (pilots * (1 + len(study.evaluation.steps)) * pool, both),
+    }
     yield ""
-    yield "Hours of a GPU at 100 TFLOP/s, for each 10^9 parameters,"
-    yield f"at {tokens} tokens a completion (the most), without those of the prompts:"
-    both, seen = TO_DRAW + TO_TRAIN, pilots * (1 + len(study.evaluation.steps)) * pool
-    looked = looks * prompts * study.evaluation.completions
-    yield _price("  training", trained, both, tokens)
-    yield _price("  J", looked, TO_DRAW, tokens)
-    yield _price(f"  {pilots} pilots", piloted, both, tokens)
-    yield _price("  c1 and c3 along them", seen, both, tokens)
+    yield "Hours of a GPU at 100 TFLOP/s per 10^9 parameters, without the prompts' tokens,"
+    yield f"if every completion has {tokens} tokens, the most:"
+    per_operation = tokens * PARAMETERS / RATE / 3600
+    yield table(
+        [
+            [f"  {name}", f"{count:,}", number(count * operations * per_operation)]
+            for name, (count, operations) in costs.items()
+        ],
+        ["", "completions", "hours"],
+    )
     if seconds:
         yield f"{len(seconds)} of its runs are done; they took {sum(seconds) / 3600:.1f} h"
 
 
 def _legend(study: Study) -> Iterator[str]:
-    """Say what the columns mean."""
+    """Explain the columns."""
     loss = f"{study.tolerance:g}"
     yield "set      group sizes that are not significantly worse than another"
-    yield "loss     of J, at the size nearest the predicted one (vanilla: nearest 1)"
-    yield f"verdict  holds: that loss is {loss} at most, and some size's is larger;"
-    yield "         fails: it is larger; in brackets: sizes of which it holds, too"
+    yield "loss     of J, at the size nearest the predicted size (vanilla: nearest 1)"
+    yield f"verdict  holds: that loss is at most {loss}, and some size loses more;"
+    yield "         fails: it is larger; in brackets: other sizes that pass"
 
 
-HEAD = f"{'step':>5}{'best':>6}  {'set':<20}{'loss':<31}verdict"
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    """Say a step of an arm: the best group size, the set, the loss, the verdict."""
-    begun = f"{row['step']:>5}{row['best']:>6}"
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """Write a step of an arm: the best group size, the set, the loss, the verdict."""
+    first = [str(row["step"]), str(row["best"])]
     if "set" not in row:
-        return f"{begun}  not judged: {FEWEST} seeds of two group sizes are needed"
-    told, alike = (", ".join(map(str, row[key])) for key in ("set", "alike"))
+        return [*first, "", "", f"not judged: {FEWEST} seeds of two group sizes are needed"]
+    sizes, others = (", ".join(map(str, row[key])) for key in ("set", "alike"))
     loss = f"{row['nearest']}: {with_interval(row['regret'])}"
-    verdict = WORDS[row["verdict"]] + f" ({alike})" * bool(alike)
-    return f"{begun}  {told:<20}{loss:<31}{verdict}"
+    verdict = WORDS[row["verdict"]]
+    return [*first, sizes, loss, f"{verdict} ({others})" if others else verdict]
+
+
+def _verdict_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    return table([_cells(row) for row in rows], HEADS, ">><<<")
 
 
 def _arm_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for (arm, budget, seeds, prompts), found in groupby(
+    for (arm, budget, seeds, prompts), group in groupby(
         rows, itemgetter("arm", "budget", "seeds", "prompts")
     ):
         yield ""
         yield f"{arm}, N = {budget}, {seeds} seeds, {prompts} prompts"
-        yield HEAD
-        yield from map(_row, found)
-
-
-def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
-    """Say what estimators other than the group's mean gain over it, seed by seed."""
-    for arm in arms_of(study)[1:]:
-        for prompts, gains in verdict["gains"].get(arm.name, {}).items():
-            if gains and arm.training.estimator != study.estimator:
-                yield ""
-                yield f"{arm.name} less main, step {study.steps}, {prompts} prompts, by G"
-                for size, gain in gains.items():
-                    yield f"{size:>6}  {with_interval(gain)}"
+        yield _verdict_table(group)
 
 
 def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is best where every group size has the best of some step sizes."""
+    """Write the verdict where each group size has its best step size."""
     etas = ", ".join(f"{eta:g}" for eta in row["etas"])
     yield ""
     about = f"{row['seeds']} seeds, {row['prompts']} prompts"
     yield f"the best eta of {etas} at each G, {about}"
-    yield HEAD
-    yield _row(row)
+    yield _verdict_table([row])
     chosen = groupby(zip(row["chosen"], row["sizes"], strict=True), itemgetter(0))
     sizes = (f"{eta:g} at {', '.join(str(g) for _, g in run)}" for eta, run in chosen)
     yield f"  eta by G: {'; '.join(sizes)}"
 
 
+def _gains(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
+    """Write what other estimators gain over the main grid's, seed by seed."""
+    for arm in arms_of(study)[1:]:
+        for prompts, gains in verdict["gains"].get(arm.name, {}).items():
+            if gains and arm.training.estimator != study.estimator:
+                yield ""
+                yield f"{arm.name} less main, step {study.steps}, {prompts} prompts, by G"
+                rows = [[size, with_interval(gain)] for size, gain in gains.items()]
+                yield table(rows, align="><")
+
+
 def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
-    """Say the verdicts, a line for each arm, step and set of prompts, at 80 columns."""
+    """Write the verdicts, a line for each arm, step and set of prompts, at 80 columns."""
     yield from _legend(study)
     yield from _arm_lines(verdict["steps"])
     for row in verdict["best_eta"]:
@@ -131,30 +138,27 @@ def verdict_lines(verdict: Mapping[str, Any], study: Study) -> Iterator[str]:
 
 
 def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
-    """Judge and draw what has run of a study; yield the lines that say it.
+    """Judge and draw the finished runs of a study; yield the lines of the report.
 
     Raises:
         InputError: There is no prediction, or no run.
     """
-    files = StudyFiles(folder)
-    arms = arms_of(study)
-    table = files.read(list(runs_of(arms)))
-    if table.empty:
+    files, arms = StudyFiles(folder), arms_of(study)
+    runs = files.read(list(runs_of(arms)))
+    if runs.empty:
         raise InputError(f"{folder}: no run is done")
-    written = files.read_prediction(arms[0])
-    predictions, start = restore_predictions(written), written["start"]
-    verdict = judge_study(study, table, predictions)
-    files.write_verdict(verdict)
-    last = predictions[study.steps]
-    predicted = with_interval(last.interval(study.level))
-    yield f"predicted G* of {study.steps} steps: {predicted}"
-    if start:
-        told = (f"{value:.3f} on {prompts} prompts" for prompts, value in start.items())
-        yield f"J before training: {', '.join(told)}"
+    prediction = files.read_prediction(arms[0])
+    verdict = judge_study(study, runs, prediction.by_step)
+    write_json(folder / "verdict.json", verdict)
+    last = prediction.by_step[study.steps]
+    best = with_interval(last.interval(study.level))
+    yield f"predicted G* of {study.steps} steps: {best}"
+    if prediction.start:
+        start = (f"{J:.3f} on {prompts} prompts" for prompts, J in prediction.start.items())
+        yield f"J before training: {', '.join(start)}"
     yield from verdict_lines(verdict, study)
     for suffix in (".png", ".pdf"):
-        draw_training(
-            study, table, predictions[study.steps], start, figures / f"training{suffix}"
-        )
+        output = figures / f"training{suffix}"
+        draw_training(study, runs, last, prediction.start, output)
     yield f"{folder}: verdict.json written"
     yield f"{figures}: training.png, .pdf written"

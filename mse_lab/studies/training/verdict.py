@@ -1,13 +1,14 @@
 """What a training study says of every arm, at every step, on each set of prompts.
 
-J over the prompts that are trained on and over held-out ones are judged apart, for what is
-best on one set need not be so on the other. A prediction is of GRPO-type's group size;
-vanilla's best is one, whatever is measured. Arms with other weights are compared with the
-main grid, seed by seed. An arm's steps are looks at the same runs, no further trials.
+J over the training prompts and J over held-out prompts are judged separately: the best size
+on one set need not be the best on the other. The prediction is GRPO-type's group size;
+vanilla's best is 1, whatever is measured. Arms with other weights are compared with the
+main grid, seed by seed. The steps of an arm are of the same runs: no independent trials.
 """
 
 import math
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from mse_lab.studies.training.best_sizes import Curve, judge_size, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import MAIN, Arm, Study, arms_of, arms_that_differ_in
 
-# Seeds below which nothing is judged, and no mean has an interval.
+# The fewest seeds for which anything is judged, and a mean has an interval.
 FEWEST = 4
 
 # Which prompts J is over -> its column in `runs.csv`.
@@ -34,7 +35,7 @@ def _wide(table: pd.DataFrame, arm: str, step: int, prompts: str) -> pd.DataFram
 
 
 def curve_of(table: pd.DataFrame, arm: str, step: int, prompts: str = "training") -> Curve:
-    """Take J of an arm at a step, of the seeds that have run at every group size."""
+    """J of an arm at a step, of the seeds that have run at every group size."""
     wide = _wide(table, arm, step, prompts)
     return Curve(wide.columns.to_numpy(float), wide.to_numpy(float))
 
@@ -42,10 +43,10 @@ def curve_of(table: pd.DataFrame, arm: str, step: int, prompts: str = "training"
 def mean_interval(
     values_S: Any, level: float, ends: tuple[float, float] = (0.0, 1.0)
 ) -> Estimate:
-    """Mean over seeds with Student's interval, which stays between what J can be.
+    """Mean over seeds with Student's interval, which stays within the range of J.
 
-    Where all values lie between the ends it is symmetric in the logit of the mean; rewards
-    that leave them have the plain one. Too few seeds have none.
+    Where all values lie between the ends it is symmetric in the logit of the mean; else it
+    is symmetric in the mean. Too few seeds have none.
     """
     low, high = ends
     values_S = np.asarray(values_S, dtype=float)
@@ -65,55 +66,50 @@ def judge_curve(curve: Curve, best: float, study: Study) -> dict[str, Any]:
     """Judge the group size that is nearest to `best`.
 
     `regret` is its loss, `set` the sizes that are not significantly worse than another, and
-    `alike` those other than it of which the verdict would hold, too.
+    `alike` the other sizes for which the verdict would hold, too.
     """
-    seeds, place = len(curve.values_SG), curve.nearest(best)
+    seeds, at = len(curve.values_SG), curve.nearest(best)
     sizes = curve.sizes.astype(int).tolist()
     about: dict[str, Any] = {"seeds": seeds, "sizes": sizes, "verdict": "undecided"}
-    about |= {"means": curve.means.tolist(), "best": curve.best, "nearest": sizes[place]}
+    about |= {"means": curve.means.tolist(), "best": curve.best, "nearest": sizes[at]}
     if seeds < FEWEST or len(sizes) < 2:
         return about
-    found = regrets(curve, study.level)
-    verdicts = [judge_size(one, found, study.tolerance) for one in found]
+    losses = regrets(curve, study.level)
+    verdicts = [judge_size(loss, losses, study.tolerance) for loss in losses]
+    alike = [
+        size for size, verdict in zip(sizes, verdicts, strict=True) if verdict == "holds"
+    ]
     return about | {
-        "set": [size for size, one in zip(sizes, found, strict=True) if one.in_set],
-        "regret": found[place],
-        "verdict": verdicts[place],
-        "alike": [
-            size
-            for size, verdict in zip(sizes, verdicts, strict=True)
-            if verdict == "holds" and size != sizes[place]
-        ],
+        "set": [size for size, loss in zip(sizes, losses, strict=True) if loss.in_set],
+        "regret": losses[at],
+        "verdict": verdicts[at],
+        "alike": [size for size in alike if size != sizes[at]],
     }
-
-
-def _predicted(arm: Arm, predictions: Mapping[int, Predicted], step: int) -> float:
-    return 1.0 if arm.training.estimator == "vanilla" else predictions[step].best
 
 
 def _judge_arm(
     study: Study, table: pd.DataFrame, arm: Arm, predictions: Mapping[int, Predicted]
 ) -> list[dict[str, Any]]:
     """Judge an arm on each set of prompts, wherever it was measured."""
-    found = []
-    for prompts in PROMPTS:
-        for step in study.evaluation.steps:
-            curve = curve_of(table, arm.name, step, prompts)
-            if len(curve.values_SG):
-                about = {"arm": arm.name, "budget": arm.training.budget, "step": step}
-                judged = judge_curve(curve, _predicted(arm, predictions, step), study)
-                found.append(about | {"prompts": prompts} | judged)
-    return found
+    rows = []
+    for prompts, step in product(PROMPTS, study.evaluation.steps):
+        curve = curve_of(table, arm.name, step, prompts)
+        if len(curve.values_SG):
+            about = {"arm": arm.name, "budget": arm.training.budget, "step": step}
+            vanilla = arm.training.estimator == "vanilla"
+            best = 1.0 if vanilla else predictions[step].best
+            rows.append(about | {"prompts": prompts} | judge_curve(curve, best, study))
+    return rows
 
 
 def _gains(table: pd.DataFrame, arm: Arm, study: Study, column: str) -> dict[str, Estimate]:
     """Compare an arm's last step with the main grid's at each group size, seed by seed."""
     last = table[table["step"] == study.steps].set_index(["group_size", "seed"])
-    own, main = (last.loc[last["arm"] == name, column] for name in (arm.name, MAIN))
-    apart = (own - main).dropna()
+    values, main = (last.loc[last["arm"] == name, column] for name in (arm.name, MAIN))
+    by_size = (values - main).dropna().groupby(level=0)
     return {
         str(size): mean_interval(gains, study.level, (-1.0, 1.0))
-        for size, gains in apart.groupby(level=0)
+        for size, gains in by_size
         if len(gains) >= FEWEST
     }
 
@@ -121,26 +117,24 @@ def _gains(table: pd.DataFrame, arm: Arm, study: Study, column: str) -> dict[str
 def judge_best_eta(
     study: Study, table: pd.DataFrame, predicted: Predicted, prompts: str
 ) -> dict[str, Any] | None:
-    """Judge the last step of the eta whose J over some prompts is best at each group size.
+    """Judge the last step where each group size has the eta whose J is best.
 
-    Of the arms that differ in eta alone, and the seeds that all of them have; the runs that
-    choose are those that are judged.
+    The arms are those that differ in eta alone, the seeds those that all of them have. The
+    same runs choose eta and are judged.
     """
-    found = {
+    by_eta = {
         arm.training.eta: _wide(table, arm.name, study.steps, prompts)
         for arm in arms_that_differ_in(study, "eta")
         if (table["arm"] == arm.name).any()
     }
-    if len(found) < 2:
+    seeds = sorted(set.intersection(*(set(wide.index) for wide in by_eta.values())))
+    sizes = sorted(set.intersection(*(set(wide.columns) for wide in by_eta.values())))
+    if len(by_eta) < 2 or not seeds or not sizes:
         return None
-    seeds = sorted(set.intersection(*(set(wide.index) for wide in found.values())))
-    sizes = sorted(set.intersection(*(set(wide.columns) for wide in found.values())))
-    if not seeds or not sizes:
-        return None
-    values_ESG = np.stack([wide.loc[seeds, sizes] for wide in found.values()])
+    values_ESG = np.stack([wide.loc[seeds, sizes] for wide in by_eta.values()])
     best_G = values_ESG.mean(1).argmax(0)
     values_GS = values_ESG[best_G, :, np.arange(len(sizes))]
-    curve, etas = Curve(np.array(sizes, float), values_GS.T), list(found)
+    curve, etas = Curve(np.array(sizes, float), values_GS.T), list(by_eta)
     chosen = [etas[best] for best in best_G]
     about = {"step": study.steps, "prompts": prompts, "etas": etas, "chosen": chosen}
     return about | judge_curve(curve, predicted.best, study)
@@ -149,7 +143,7 @@ def judge_best_eta(
 def judge_study(
     study: Study, table: pd.DataFrame, predictions: Mapping[int, Predicted]
 ) -> dict[str, Any]:
-    """Judge everything that has run, for `verdict.json`.
+    """Judge all finished runs, for `verdict.json`.
 
     Args:
         study: The study.
@@ -157,12 +151,11 @@ def judge_study(
         predictions: What was predicted, by step.
     """
     arms = [arm for arm in arms_of(study) if (table["arm"] == arm.name).any()]
-    tuned = (judge_best_eta(study, table, predictions[study.steps], one) for one in PROMPTS)
+    last, level = predictions[study.steps], study.level
+    tuned = (judge_best_eta(study, table, last, prompts) for prompts in PROMPTS)
     return {
         "tolerance": study.tolerance,
-        "predicted": {
-            str(step): one.interval(study.level) for step, one in predictions.items()
-        },
+        "predicted": {str(step): at.interval(level) for step, at in predictions.items()},
         "steps": [
             row
             for arm in arms

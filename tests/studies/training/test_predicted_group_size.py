@@ -8,24 +8,19 @@ import pytest
 from scipy import stats
 
 from mse_lab.errors import InputError
-from mse_lab.studies.training.predicted_group_size import (
-    Predicted,
-    predict,
-    predict_at,
-    restore_predictions,
-)
+from mse_lab.studies.training.predicted_group_size import Predicted, predict, predict_at
 
 STEPS = [0, 10, 40]
 
 
-def pilots(between=1.0, pairs=16.0, noise=0.0, count=4, seed=0):
-    """c1 falls from twice `between` to none of it by step 40, on a straight line."""
+def pilots(c1=1.0, c3=16.0, noise=0.0, count=4, seed=0):
+    """c1 falls from twice its mean to none of it by step 40, on a straight line."""
     rng, rows = np.random.default_rng(seed), []
     for pilot in range(count):
         factor = math.exp(noise * rng.standard_normal())
         rows += [
-            {"group_size": 4, "seed": pilot, "step": step, "oracle": 3.0, "pairs": pairs,
-             "between": factor * between * 2 * (1 - step / 40)}
+            {"group_size": 4, "seed": pilot, "step": step, "c2": 3.0, "c3": c3,
+             "c1": factor * c1 * 2 * (1 - step / 40)}
             for step in STEPS
         ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -37,9 +32,8 @@ def test_constants_are_means_over_all_steps():
     assert found.constants == pytest.approx((1, 3, 16))
     assert found.best == pytest.approx(5)
     assert predict_at(pilots(), 10).best == pytest.approx(1 + math.sqrt(16 / 1.75))
-    np.testing.assert_allclose(found.mse_times_budget(np.array([5.0])), 5 + 3 + 4)
     sizes = np.linspace(2, 20, 181)
-    assert sizes[np.argmin(found.mse_times_budget(sizes))] == pytest.approx(5)
+    assert sizes[np.argmin(sizes + 3 + 16 / (sizes - 1))] == pytest.approx(found.best)
 
 
 def test_the_interval_covers():
@@ -64,17 +58,25 @@ def test_pilots_of_one_seed_are_one_trial():
 
 def test_it_is_read_back_as_it_was_written():
     table = pilots(noise=0.1)
-    found = restore_predictions(predict(table))
+    found = predict(table)
     assert list(found) == [10, 40]
+    assert Predicted.model_validate_json(found[40].model_dump_json()) == found[40]
     assert found[40] == predict_at(table, 40)
 
 
 def test_no_prediction_without_a_spread_of_prompts():
     with pytest.raises(InputError, match=r"c1 = .* raise prediction.reference"):
-        predict(pilots(between=-1))
+        predict(pilots(c1=-1))
+
+
+def _predicted(log_ratio):
+    constants = (1.0, 10.0, 16.0)
+    return Predicted(
+        step=100, log_ratio=log_ratio, error=0.1, degrees=7, constants=constants
+    )
 
 
 def test_the_interval_is_students_in_the_logarithm():
-    found = Predicted(100, math.log(4.0), 0.1, 7, (1.0, 10.0, 16.0)).interval(0.95)
+    found = _predicted(math.log(4.0)).interval(0.95)
     factor = math.exp(0.1 * stats.t.ppf(0.975, 7))
     assert found == pytest.approx((5, 1 + 4 / factor, 1 + 4 * factor))

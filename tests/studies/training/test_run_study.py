@@ -64,7 +64,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     study, tmp_path, monkeypatch, capsys
 ):
     with monkeypatch.context() as patched:
-        kill_after(patched, "carry_out", 2)
+        kill_after(patched, "train_run", 2)
         assert train(study, tmp_path / "out") != 0
     folder = tmp_path / "out/short"
     predicted = (folder / "prediction.json").read_bytes()
@@ -73,7 +73,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     assert train(study, tmp_path / "out", "--so-far") == 0
     assert "not judged: 4 seeds of two group sizes are needed" in capsys.readouterr().out
     assert len(pd.read_csv(folder / "runs.csv")) == 2 * 2
-    done = kill_after(monkeypatch, "carry_out", 99)
+    done = kill_after(monkeypatch, "train_run", 99)
     assert train(study, tmp_path / "out") == 0
     assert done == ["main-G8-seed0", "main-G2-seed1", "main-G4-seed1", "main-G8-seed1"]
     assert (folder / "prediction.json").read_bytes() == predicted
@@ -103,7 +103,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     kept = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     changed = ["train", str(study), "--out", str(tmp_path / "out"), "--set", "eta=0.5"]
     assert run_mse.main(changed) == 2
-    assert "is of other settings; start over with --fresh" in capsys.readouterr().err
+    assert "has other settings; start over with --fresh" in capsys.readouterr().err
     prompts = tmp_path / "prompts.jsonl"
     text = prompts.read_text()
     prompts.write_text(text.replace("p0", "p9"))
@@ -116,9 +116,10 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     assert train(study, tmp_path / "out", "--fresh") == 2
     assert kept == {name: (folder / name).read_bytes() for name in kept}
     (folder / "prediction.json").unlink()
-    bench = studies.Bench(studies.StudyFiles(folder), tmp_path, 1, print)
+    files = studies.StudyFiles(folder)
+    run = studies.StudyRun(load_study(study), files, tmp_path, 1, print)
     with pytest.raises(InputError, match=r"made before anything is trained"):
-        bench.train(studies.arms_of(load_study(study)))
+        run.train()
 
 
 @pytest.mark.parametrize(
