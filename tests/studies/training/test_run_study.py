@@ -158,5 +158,5 @@ def test_only_the_study_on_the_first_page_draws_there(tmp_path, monkeypatch, cap
 def test_what_the_papers_setting_takes_is_said_without_its_model(capsys):
     assert run_mse.main(["train", "qwen-gsm8k", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "30    24,576,000" in said
+    assert "30   24,576,000" in said
     assert max(map(len, said.splitlines())) <= 80
