@@ -97,8 +97,8 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
 
     Args:
         interval: Value, low and high.
-        digits: Digits of the distance to the nearer end that are shown, of a number at most
-            three in all, unless more are needed to tell the ends from the value.
+        digits: Digits shown of the width, taken as twice the distance to the nearer end; at
+            most three of a number, unless more are needed to separate its ends.
     """
     value, low, high = interval
     if math.isnan(value) or math.isnan(low) or math.isnan(high) or low == math.inf:
@@ -111,10 +111,11 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
     power = power_of_ten(largest)
     unit = 10.0**power
     # An end that is apart from the value by rounding alone says nothing about the width.
-    widths = [abs(end - value) / unit for end in (low, high)]
-    width = min((one for one in widths if one > 1e-9 * largest / unit), default=0.0)
-    if width == 0:
+    distances = [abs(end - value) / unit for end in (low, high)]
+    nearer = min((one for one in distances if one > 1e-9 * largest / unit), default=0.0)
+    if nearer == 0:
         return number(value), ""
+    width = 2 * nearer
     needed = max(_decimals(largest / unit, 3), _decimals(width, 1))
     decimals = min(_decimals(width, digits), needed)
     shown = [_fixed(end, decimals, power) for end in interval]

@@ -17,7 +17,7 @@ def test_numbers():
 @pytest.mark.parametrize(
     ("interval", "written"),
     [
-        # Two digits of the distance to the nearer end, here 0.37 and 0.16.
+        # Two digits of twice the distance to the nearer end, here 0.73 and 0.32.
         ((-1.234, -1.6, -0.8), "-1.23 (-1.60 to -0.80)"),
         ((3.53, 3.37, 3.71), "3.53 (3.37 to 3.71)"),
         # Three digits in all are enough, unless they hide that the ends differ.
@@ -39,7 +39,7 @@ def test_intervals(interval, written):
 
 def test_shares_and_multiples():
     assert percent((0.5, 0.4, 0.6)) == "50% (40 to 60)"
-    assert percent((0.0021, 0.0012, 0.0037)) == "0.21% (0.12 to 0.37)"
+    assert percent((0.0021, 0.0012, 0.0037)) == "0.2% (0.1 to 0.4)"
     assert percent(UNKNOWN) == times(UNKNOWN) == "unknown"
     assert times((inf, inf, inf)) == "infinitely many times"
 

@@ -22,16 +22,19 @@ COVARIANCE = Statement(
     "Theorem 8 (covariance)",
     "The limit's covariance is Gamma_kl / (beta (lambda_k + lambda_l) - 1).",
     argued=True,
+    short="the limit's covariance",
 )
 STEPS = Statement(
     "Assumption 5 (steps beta/i)",
     "Steps beta/i with beta > 1/(2 mu) stay where the other assumptions hold.",
     argued=True,
+    short="steps beta/i from the first on",
 )
 PENALTY = Statement(
     "Appendix A (K3 gradient)",
     "The gradient of the K3 penalty is W (1 - pi/pi_ref).",
     argued=True,
+    short="the gradient of K3",
 )
 
 ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {

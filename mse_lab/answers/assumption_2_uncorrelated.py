@@ -24,7 +24,10 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = Statement(
-    "Assumption 2", "Given the prompt, ||W||^2 and the reward are uncorrelated."
+    "Assumption 2",
+    "Given the prompt, ||W||^2 and the reward are uncorrelated.",
+    short="score norm, reward uncorrelated",
+    number="r",
 )
 
 # A correlation that explains one hundredth of the variance.

@@ -20,6 +20,8 @@ LEARNED = Statement(
     "Corollary 10",
     "No prompt-only baseline leads to a better policy than GRPO-type: by Assumption 2, "
     "that b* = V, at the optimum.",
+    short="no baseline leads further",
+    number="b* - V",
 )
 EMPTY = (
     "For a log-linear softmax policy E[S (b* - V)] is the trace of J's Hessian, negative "

@@ -28,6 +28,8 @@ LIMIT = Statement(
     "Corollary 4",
     f"As G grows, the GRPO-type MSE comes within {MARGIN:.0%} of the oracle's.",
     f"{DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+    short="the oracle's for large G",
+    number="group's/oracle",
 )
 
 

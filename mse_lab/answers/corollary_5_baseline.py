@@ -28,9 +28,14 @@ from mse_lab.mse.regime import crossing_size, oracle_gain
 PROMPT_ONLY = Statement(
     "Corollary 5 (prompt-only baselines)",
     "Asymptotically no prompt-only baseline does better than GRPO-type.",
+    short="no fixed baseline is better",
+    number="group's/best",
 )
 VANILLA = Statement(
-    "Corollary 5 (vanilla)", "Asymptotically GRPO-type is strictly better than vanilla."
+    "Corollary 5 (vanilla)",
+    "Asymptotically GRPO-type is strictly better than vanilla.",
+    short="no baseline is worse",
+    number="group's/none",
 )
 
 

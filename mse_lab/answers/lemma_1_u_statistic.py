@@ -29,6 +29,8 @@ LEMMA = Statement(
     "Lemma 1",
     "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2.",
     would_fail="other weights than those of the leave-one-out mean",
+    short="GRPO-type is a U-statistic",
+    number="apart",
 )
 
 

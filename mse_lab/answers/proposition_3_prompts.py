@@ -40,6 +40,8 @@ PROPOSITION = Statement(
     "Proposition 3",
     "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
     DRAWS,
+    short="random prompts add c1/B",
+    number="measured/law",
 )
 
 WHAT_IS_TESTED = (

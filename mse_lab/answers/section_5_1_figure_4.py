@@ -28,22 +28,35 @@ from mse_lab.answers.statement import (
 from mse_lab.formatting import with_interval
 
 LARGEST = Statement(
-    "Section 5.1 (vanilla largest)", "Vanilla has the largest MSE at every group size."
+    "Section 5.1 (vanilla largest)",
+    "Vanilla has the largest MSE at every group size.",
+    short="no baseline is always worst",
+    number="group's/none",
 )
 NEAR = Statement(
     "Section 5.1 (near the oracle at G = 8)",
     f"At G = 8 GRPO-type is within {MARGIN:.0%} of the oracle.",
+    short="near the oracle at G = 8",
+    number="group's/oracle",
 )
 SAME = Statement(
     "Section 5.1 (the oracle's at G = 32 and 64)",
     f"At G = 32 and 64 GRPO-type is within {MARGIN:.0%} of the oracle.",
+    short="near it at G = 32 and 64",
+    number="group's/oracle",
 )
 FALLS = Statement(
-    "Section 5.1 (falls with G)", "Every MSE falls with the group size.", DRAWS
+    "Section 5.1 (falls with G)",
+    "Every MSE falls with the group size.",
+    DRAWS,
+    short="every error falls with G",
+    number="step",
 )
 ORDER = Statement(
     "Section 5.1 (falls from run to run)",
     "Every MSE falls from base to instruct to ICL, the runs in the order given.",
+    short="errors fall in this order",
+    number="ratio",
 )
 
 CURVES = ("vanilla", "grpo", "oracle")

@@ -51,6 +51,8 @@ class Claim:
         p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
         would_fail: What would make an identity fail; empty for evidence.
         argued: Whether it is an argument, which no run measures.
+        short: The statement in a few words.
+        number: What `estimate` is, in a word.
     """
 
     statement: str
@@ -64,6 +66,8 @@ class Claim:
     p_value: float | None = None
     would_fail: str = ""
     argued: bool = False
+    short: str = ""
+    number: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -104,15 +108,23 @@ def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says: its number there, a sentence, what would make it fail.
+    """What the paper says.
 
-    It may be `argued`, on paper.
+    Attributes:
+        name: Its number in the paper.
+        says: What it says, in a sentence.
+        would_fail: What would make an identity fail; empty for evidence.
+        argued: Whether it is an argument on paper, which no run measures.
+        short: What it says in 34 columns, so that three runs have room beside it.
+        number: What the number is that decides.
     """
 
     name: str
     says: str
     would_fail: str = ""
     argued: bool = False
+    short: str = ""
+    number: str = ""
 
     def about(self, *runs: MeasuredRun) -> "Case":
         """Put it to runs."""
@@ -155,6 +167,8 @@ class Case:
             p_value,
             self.statement.would_fail,
             self.statement.argued,
+            self.statement.short,
+            self.statement.number,
         )
 
     def undecided(self, measured: str, why: str) -> list[Claim]:

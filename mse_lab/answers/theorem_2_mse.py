@@ -28,16 +28,26 @@ from mse_lab.mse.intervals import Statistic
 # Three tenths of a coefficient missing, or as much again, would have been seen.
 LINE_RESOLUTION = 0.3
 
-LAW = Statement("Theorem 2 (exact law)", "The GRPO-type MSE is T/G + zeta/(G(G-1)).", DRAWS)
+LAW = Statement(
+    "Theorem 2 (exact law)",
+    "The GRPO-type MSE is T/G + zeta/(G(G-1)).",
+    DRAWS,
+    short="MSE = T/G + zeta/(G(G-1))",
+    number="measured/law",
+)
 INTERCEPT = Statement(
     "Theorem 2 (intercept)",
     "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
     DRAWS,
+    short="G x MSE has intercept T",
+    number="measured/law",
 )
 SLOPE = Statement(
     "Theorem 2 (slope)",
     "G x MSE against 1/(G-1) has the slope zeta = Var(Z) S + ||g||^2.",
     DRAWS,
+    short="G x MSE has slope zeta",
+    number="measured/law",
 )
 
 

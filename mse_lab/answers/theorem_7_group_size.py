@@ -24,11 +24,15 @@ BEST = Statement(
     "Theorem 7 (best group size)",
     "At a fixed budget N = BG the best group size is G* = 1 + sqrt(c3/c1).",
     DRAWS,
+    short="best G is 1 + sqrt(c3/c1)",
+    number="G*",
 )
 FREE = Statement(
     "Theorem 7 (independent of N)",
     "G* does not depend on N.",
     "nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
+    short="the best G depends on no N",
+    number="G*",
 )
 BUDGETS = (256, 1024, 4096)
 

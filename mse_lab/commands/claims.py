@@ -23,5 +23,5 @@ def execute(arguments: Namespace) -> int:
     for folder in arguments.runs:
         place = output_folder(folder)
         write_claims(folder, judged, place)
-        print(f"{place}: claims.md (reasons, by group size), claims.csv written")
+        print(f"{place}: claims.csv (reasons, by group size) written")
     return 0

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import CURVE_SIZES, Advice
 from mse_lab.answers.regret import SIZES
-from mse_lab.formatting import number
+from mse_lab.formatting import with_interval
 from mse_lab.report.drawing import (
     RC,
     STYLES,
@@ -24,7 +24,6 @@ from mse_lab.report.drawing import (
     legend_above,
     name_sizes,
     save_figure,
-    tell,
 )
 
 # Of the group-size axis, as a factor on either side.
@@ -46,9 +45,7 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
     values = [advice.curves["grpo"][CURVE_SIZES.index(size)].value for size in SIZES]
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
     look: dict[str, Any] = {"color": colour, "markersize": 4, "mec": "white", "mew": 0.5}
-    [marks] = axes.plot(SIZES, values, mark, **look)
-    pairs = zip(SIZES, values, strict=True)
-    tell(marks, [f"G = {size}: MSE {number(value)}" for size, value in pairs])
+    axes.plot(SIZES, values, mark, **look)
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
 
 
@@ -62,7 +59,7 @@ def _mark_best(axes: Axes, advice: Advice) -> None:
         return
     if first <= best.value <= last:
         axes.axvline(best.value, color="0.3", linewidth=0.9, linestyle=":", zorder=1)
-    axes.set_title(f"G* = {best.value:.1f} ({best.low:.1f} to {best.high:.1f})")
+    axes.set_title(f"G* = {with_interval(best)}")
 
 
 def _add_relative_scale(axes: Axes, gradient2: float) -> None:

@@ -12,8 +12,8 @@ from mse_lab.answers.regret import SIZES
 from mse_lab.console import TYPED, columns
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
-from mse_lab.report.advice_report import WIDTH, advice_page, advice_text, answer, headline
-from mse_lab.results.files import write_json, write_table, write_text
+from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
+from mse_lab.results.files import write_json, write_table
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.tables import columns_of
 
@@ -72,15 +72,14 @@ def keep_advice(folder: Path) -> Advice:
     return advice
 
 
-def _write(folder: Path, advice: Advice, sizes: Sequence[int]) -> list[str]:
-    """Write the advice beside the run; name the files. Without pools there is no curve."""
+def _write(folder: Path, advice: Advice) -> list[str]:
+    """Write the advice into a folder; name the files. Without pools there is no curve."""
     results = ResultsFolder(folder)
-    write_text(results.file("advice.md"), advice_page(advice, sizes))
     write_table(results.file("advice.csv"), advice_table(advice))
     drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
     for name in drawings:
         draw_advice(advice, results.file(name))
-    return ["advice.md (what this rests on)", "advice.csv", *drawings]
+    return ["advice.csv", *drawings]
 
 
 def advise_run(
@@ -91,9 +90,9 @@ def advise_run(
     *,
     as_json: bool = False,
 ) -> str:
-    """Advise from a run; write `advice.md` and what belongs to it.
+    """Advise from a run; write its table and figure.
 
-    Of a run whose checks do not hold nothing is written.
+    Nothing is written if a built-in check of the run failed.
 
     Args:
         folder: The run's.
@@ -111,7 +110,7 @@ def advise_run(
     screen = advice_text(advice, sizes, screen_width())
     if not advice.held:
         return screen.rstrip()
-    written = ", ".join(_write(place or folder, advice, sizes))
+    written = ", ".join(_write(place or folder, advice))
     return f"{screen}Written to {place or folder}:\n  {written}"
 
 

@@ -1,9 +1,7 @@
 """The advice in words, the answer first: a screen, the last lines of a run, a section."""
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Container, Iterator, Sequence
 
 from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.alternatives import BOUND, Alternative
@@ -20,13 +18,11 @@ from mse_lab.errors import InputError
 from mse_lab.formatting import (
     NONE,
     number,
+    table,
     times,
     with_interval,
     wrap,
 )
-from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.inline_svg import inline
-from mse_lab.report.layout import lay_out
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
@@ -175,34 +171,44 @@ def better(advice: Advice) -> str:
     return f"{biased} One that is unbiased: {_needs(unbiased)}" if unbiased else biased
 
 
-def _say(advice: Advice) -> dict[str, Any]:
-    """Say the advice in plain words, for the templates of the terminal and of the page."""
-    size = advice.recommended
-    known = not math.isinf(advice.noise_scale.high)
-    return {
-        "advice": advice,
-        "headline": headline(advice),
-        "warnings": [*([] if known else [BOUNDS_ONLY]), *advice.warnings],
-        "least_error": LEAST_ERROR,
-        "better": better(advice),
-        "regime": say_regime(advice),
-        "prompts": say_prompts(advice),
-        "called": called,
-        "trls": TRLS_SIZE,
-        "best_size": best_size_words(advice),
-        "shown": {*SHOWN, size},
-        "error": f"MSE/||g||^2 at N = {advice.budget}, G = {size}",
-        "figures": {
-            "G* = 1 + sqrt(c3/c1) =": advice.best,
-            "c1, gradients differ between prompts": advice.c1,
-            "c2, completions differ in a prompt": advice.c2,
-            "c3, the baseline is the group's mean": advice.c3,
-            "The population's ||g||^2 =": advice.gradient2,
-            "Gradient noise scale, completions": advice.noise_scale,
-        },
-        "trainers": TRAINER_SETTINGS,
-        "holds": HOLDS,
-    }
+def sentences(advice: Advice) -> list[str]:
+    """Say what to do and what else would do, the answer first."""
+    return [headline(advice), better(advice), LEAST_ERROR]
+
+
+def warnings_of(advice: Advice) -> list[str]:
+    """Give what a reader should know first, a sentence each."""
+    bounds_only = math.isinf(advice.noise_scale.high)
+    return [*([BOUNDS_ONLY] if bounds_only else []), *advice.warnings]
+
+
+def error_name(advice: Advice) -> str:
+    """Name the relative error of the advice."""
+    return f"MSE/||g||^2 at N = {advice.budget}, G = {advice.recommended}"
+
+
+def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
+    """Say what other group sizes and estimators need for the same error."""
+    costs = []
+    for row in advice.rows:
+        if row.group_size in sizes and row.group_size != advice.recommended:
+            default = " (TRL's default G)" if row.group_size == TRLS_SIZE else ""
+            name = f"{called('grpo')}, G = {row.group_size}{default}"
+            costs.append([f"  {name}", times(row.cost)])
+    for one in advice.alternatives:
+        costs.append([f"  {called(one.estimator)}, G = {one.group_size}", times(one.cost)])
+    for single in advice.singles:
+        name = f"  {single.estimator}, G = {single.group_size}"
+        costs.append([name, f"{times(single.ratio)} *"])
+    level = f"{100 * advice.level:g}% interval"
+    heads = [
+        "Completions for the same error",
+        f"against G = {advice.recommended} ({level})",
+    ]
+    lines = table(costs, heads, "<<").splitlines()
+    if advice.singles:
+        lines.append("  * compared with GRPO-type at the same G, on single prompts only")
+    return lines
 
 
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
@@ -213,14 +219,21 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
     if not advice.held:
         warnings = [f"warning: {one}" for one in advice.warnings]
         return "".join(f"{wrap(one, width)}\n" for one in (headline(advice), *warnings))
-    shown = {*(sizes or SHOWN), advice.recommended}
-    rows = [row for row in advice.rows if row.group_size in shown]
-    return lay_out("advice.txt", rows=rows, width=width, indent=SETTING, **_say(advice))
-
-
-def advice_page(advice: Advice, sizes: Sequence[int] = ()) -> str:
-    """Say the advice, and what it rests on."""
-    return lay_out("advice.md", screen=advice_text(advice, sizes), **_say(advice))
+    size = advice.recommended
+    error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
+    about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
+    lines = [
+        *(wrap(f"warning: {one}", width) for one in warnings_of(advice)),
+        *(wrap(one, width) for one in sentences(advice)),
+        *(wrap(one, width, 4) for one in _cost_table(advice, sizes or SHOWN)),
+        *(wrap(one, width) for one in about if one),
+        "GRPO-type as measured, up to a factor:",
+        *(
+            wrap(f"  {one.trainer:<9} {one.line(size)}", width, SETTING)
+            for one in TRAINER_SETTINGS
+        ),
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def answer(advice: Advice) -> Iterator[str]:
@@ -237,8 +250,7 @@ def answer(advice: Advice) -> Iterator[str]:
     if one := best_usable(advice):
         cost = times(one.cost)
         yield f"{called(one.estimator)}, G = {one.group_size}, takes {cost}"
-    error, size = with_interval(advice.relative_error), advice.recommended
-    yield f"MSE/||g||^2 at N = {advice.budget}, G = {size}: {error}"
+    yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"
 
 
 def advise_source(source: FinishedRun) -> Advice | str:
@@ -257,21 +269,3 @@ def best_size(advice: Advice | str) -> str:
         return NONE
     best = advice.best
     return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
-
-
-def _show(source: FinishedRun, advice: Advice | str) -> tuple[Any, ...]:
-    if isinstance(advice, str):
-        return source, advice, None
-    alt = (
-        f"MSE against group size at {advice.budget} completions, {source.name}; "
-        f"G* {best_size(advice)}"
-    )
-    drawing = inline(partial(compose_advice, advice), f"advice-{source.key}", alt)
-    return source, _say(advice), drawing
-
-
-def show_advice(
-    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
-) -> dict[str, Any]:
-    """Show the advice of every run: `runs`, (run, what is said or why none, drawing)."""
-    return {"runs": [_show(*one) for one in zip(sources, advices, strict=True)]}

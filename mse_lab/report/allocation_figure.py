@@ -16,12 +16,10 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.allocation import FILTERED, UNIFORM, is_outside
 from mse_lab.report.drawing import (
     MOST_DOTS,
-    MOST_TOLD,
     STYLES,
     label_plainly,
     legend_above,
     save_figure,
-    tell,
 )
 
 _DOT: dict[str, Any] = {"ms": 4.5, "mec": "white", "mew": 0.4, "alpha": 0.8}
@@ -53,9 +51,6 @@ def _draw_dots(axes: Axes, found: Allocation) -> None:
     [line] = axes.plot(found.values, sizes, "o", color=colour, label="Best", **_DOT)
     line.set_clip_on(False)
     line.set_rasterized(len(sizes) > MOST_DOTS)
-    if len(sizes) <= MOST_TOLD:
-        pairs = zip(found.prompts, sizes, strict=True)
-        tell(line, [f"{prompt}: {size} completions" for prompt, size in pairs])
 
 
 def compose_allocation(found: Allocation) -> Figure:

@@ -13,7 +13,7 @@ from mse_lab.answers.advice import as_data
 from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError, shorten
-from mse_lab.formatting import number, with_interval
+from mse_lab.formatting import number, table, with_interval
 from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.report.allocation_figure import draw_allocation
 from mse_lab.results.files import write_table
@@ -70,12 +70,13 @@ def _lines(found: Allocation) -> Iterator[str]:
         yield "A built-in check of this run FAILED; find out why first."
     each = f"on average {found.budget / prompts:.3g} each"
     yield f"{found.budget:,} completions for {prompts:,} prompts, {each}"
-    yield f"{'MSE, by how they are shared out':<44} of the first ({level:g}% interval)"
-    yield f"  {CALLED['uniform']:<42} 1"
-    for name, ratio in found.ratios.items():
-        told = with_interval(ratio)
-        yield f"  {CALLED[name]:<42} {told}"
-    yield "Planned on half of a prompt's completions, told on the other half."
+    heads = ["MSE, by how they are shared out", f"over the first ({level:g}% interval)"]
+    rows = [[f"  {CALLED['uniform']}", "1"]]
+    rows += [
+        [f"  {CALLED[name]}", with_interval(ratio)] for name, ratio in found.ratios.items()
+    ]
+    yield table(rows, heads, "<<")
+    yield "Planned on half of a prompt's completions, judged on the other half."
     yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)
     yield from wrap(_say_bias(found), WIDTH)
 

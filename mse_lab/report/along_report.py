@@ -3,14 +3,12 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
-from mse_lab.formatting import NONE, share, times, with_interval
+from mse_lab.formatting import number, share, table, times, with_interval, wrap
 from mse_lab.report.along_figure import draw_along
 from mse_lab.report.claims_report import SHOWN, WIDTH
-from mse_lab.report.layout import lay_out
 from mse_lab.results.files import write_table, write_text
 
 
@@ -34,27 +32,32 @@ def _say(along: Along) -> Iterator[str]:
     )
 
 
-def _rows(along: Along) -> list[dict[str, Any]]:
-    """Give the columns of each checkpoint, and G* in words."""
-    rows: list[dict[str, Any]] = along.table.to_dict("records")
-    for row, run in zip(rows, along.runs, strict=True):
-        best = run.best_group_size
-        row["best"] = NONE if math.isnan(best.value) else with_interval(best)
-    return rows
+def _table(along: Along) -> str:
+    """Give each checkpoint a row."""
+    level = f"G* ({100 * along.level:g}% interval)"
+    heads = ["step", "reward", level, "vanilla", "GRPO", "rho", "zero-var."]
+    rows = []
+    for row, run in zip(along.table.to_dict("records"), along.runs, strict=True):
+        ratios = (number(row[name]) for name in ("vanilla", "grpo", "rho"))
+        reward, best = f"{row['value']:.3f}", with_interval(run.best_group_size)
+        rows.append([str(row["step"]), reward, best, *ratios, share(row["equal_rewards"])])
+    return table(rows, heads, ">><>>>>")
 
 
 def along_text(along: Along) -> str:
     """Say it on one screen."""
-    return lay_out(
-        "along.txt",
-        along=along,
-        name=along.runs[0].name.partition("/along/")[0],
-        prompts=along.runs[0].pools.prompts,
-        rows=_rows(along),
-        sentences=list(_say(along)),
-        shown=SHOWN,
-        width=WIDTH,
+    name = along.runs[0].name.partition("/along/")[0]
+    about = (
+        f"{name} at {len(along.runs)} checkpoints, {along.runs[0].pools.prompts} prompts; "
+        f"group size {along.group_size}; MSE of vanilla and GRPO over the oracle's"
     )
+    indent = " " * 10
+    lines = [wrap(about, WIDTH), "", _table(along), ""]
+    lines += [wrap(sentence, WIDTH) for sentence in _say(along)]
+    for claim in along.claims:
+        lines.append(f"{SHOWN[claim.verdict]:<10}{claim.says}")
+        lines.append(wrap(f"{indent}{claim.measured}", WIDTH, len(indent)))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def write_along(along: Along, folder: Path) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.formatting import number
 from mse_lab.mse.curves import paired_ratio
-from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key
 from mse_lab.report.drawing import STYLES
 from mse_lab.report.figure_4 import compose, scales_of
-from mse_lab.report.inline_svg import Drawing, inline
+from mse_lab.report.layout import Image, Table, draw_image, estimate_cell
 from mse_lab.results.finished_run import Tables, read_tables
 
 PAIRS = {
@@ -36,26 +35,35 @@ def _alt(source: FinishedRun, tables: Tables) -> str:
     return f"MSE against group size{by_law}, {source.name}: {'; '.join(told)}"
 
 
-def draw_curves(sources: Sequence[FinishedRun]) -> dict[str, list[tuple[str, Drawing]]]:
-    """Draw the curves of every run, on common scales: `drawings`, (run's name, drawing)."""
+def draw_curves(sources: Sequence[FinishedRun]) -> dict[str, list[tuple[str, Image]]]:
+    """Draw the curves of every run, on common scales: `images`, (run's name, image)."""
     runs = [read_tables(source.folder) for source in sources]
-    scales, drawings = scales_of(runs), []
+    scales, images = scales_of(runs), []
     for source, run in zip(sources, runs, strict=True):
         draw = partial(compose, [run], scales=scales)
-        drawings.append((source.name, inline(draw, f"mse-{source.key}", _alt(source, run))))
-    return {"drawings": drawings}
+        images.append((source.name, draw_image(draw, _alt(source, run))))
+    return {"images": images}
 
 
-def _ratios(source: FinishedRun, size: int) -> list[list[Estimate | None]]:
-    """Of each pair the ratio as measured, and by law; None where it cannot be had."""
-    pairs = ([source.compared[Key(name, size)] for name in pair] for pair in PAIRS.values())
-    return [
-        [paired_ratio(*curves, source.level) for curves in zip(top, bottom, strict=True)]
-        for top, bottom in pairs
-    ]
+def _ratios(source: FinishedRun, size: int) -> list[str]:
+    """Write each pair's ratio as measured, where there are replicates, and by the law."""
+    cells = []
+    for names in PAIRS.values():
+        tops, bottoms = (source.compared[Key(name, size)] for name in names)
+        pairs = zip(tops, bottoms, strict=True)
+        measured, law = (paired_ratio(*curves, source.level) for curves in pairs)
+        shown = [law] if source.law_only else [measured, law]
+        cells += [estimate_cell(ratio) for ratio in shown]
+    return cells
 
 
 def compare_pairs(sources: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Work out the ratios: `pairs`, their names; `runs`, (run, group size -> ratios)."""
-    runs = [(one, {size: _ratios(one, size) for size in one.sizes}) for one in sources]
-    return {"pairs": list(PAIRS), "runs": runs}
+    """Work out the ratios: `runs`, each with the table of its ratios by group size."""
+    runs = []
+    for source in sources:
+        heads = ["G"]
+        for pair in PAIRS:
+            heads += [f"{pair}, law"] if source.law_only else [pair, "law"]
+        rows = [[str(size), *_ratios(source, size)] for size in source.sizes]
+        runs.append((source, Table(heads, rows)))
+    return {"runs": runs}

@@ -4,9 +4,7 @@ One colour, mark and label an estimator, here and nowhere else.
 """
 
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape, unescape
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +25,8 @@ from mse_lab.results.files import write_bytes
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
-# More dots than that become a picture, or what holds them grows too large for a phone; up
-# to so many tell which prompt they are.
-MOST_DOTS, MOST_TOLD = 1000, 200
+# More dots than this are drawn as one picture, for a phone to load the file.
+MOST_DOTS = 1000
 
 RC: dict[Any, Any] = {
     "font.size": 9,
@@ -65,11 +62,6 @@ STYLES = {
     "best-constant": Style("0.35", "d", "Best constant", (0, (4, 1.5))),
 }
 _SPARE_MARKS = "DvP*XpH<>"
-
-# The id of a line whose marks tell something, a line of text each; in an SVG the marks are
-# uses of one path, in a group of their own.
-_TOLD = "told "
-_MARKED = re.compile(rf"<g id=(['\"]){_TOLD}(.*?)\1>(.*?)(?=</g>)", re.DOTALL)
 
 
 def styles_of(names: Iterable[str]) -> dict[str, Style]:
@@ -151,23 +143,6 @@ def legend_above(
     legend(figure, further, loc="outside upper center", ncols=ncols, **look)
 
 
-def tell(line: Line2D, words: Sequence[str]) -> None:
-    """Say what each mark of a line stands for, to those who point at it in an SVG."""
-    line.set_gid(_TOLD + "\n".join(" ".join(one.split()) for one in words))
-
-
-def _put_words(found: re.Match[str]) -> str:
-    """Give each mark of a group its title; marks outside the panel are not in the file."""
-    words, marks = unescape(found[2]).split("\n"), found[3].split("<use ")
-    if len(words) != len(marks) - 1:
-        return f"<g>{found[3]}"
-    told = [
-        mark.replace("/>", f"><title>{escape(word)}</title></use>", 1)
-        for word, mark in zip(words, marks[1:], strict=True)
-    ]
-    return "<g>" + "<use ".join([marks[0], *told])
-
-
 def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
     """Compose a figure in the house style; the same tables give the same bytes.
 
@@ -178,9 +153,7 @@ def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> b
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     with mpl.rc_context(RC | settings):
         compose().savefig(buffer, format=kind, dpi=300, metadata=dated)
-    if kind != "svg":
-        return buffer.getvalue()
-    return _MARKED.sub(_put_words, buffer.getvalue().decode()).encode()
+    return buffer.getvalue()
 
 
 def save_figure(compose: Callable[[], Figure], output: Path) -> None:

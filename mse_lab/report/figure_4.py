@@ -21,7 +21,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mse_lab.formatting import with_interval
 from mse_lab.report.drawing import (
     RC,
     Style,
@@ -34,7 +33,6 @@ from mse_lab.report.drawing import (
     reach,
     save_figure,
     styles_of,
-    tell,
 )
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.tables import BASE, FIGURE_4
@@ -113,14 +111,7 @@ def find_curves(run: Tables, quantity: Quantity) -> pd.DataFrame:
 def _draw_points(axes: Axes, points: pd.DataFrame, style: Style) -> None:
     intervals = points.to_numpy()
     look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
-    drawn = axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
-    tell(
-        drawn.lines[0],
-        [
-            f"{style.label}, G = {size}: {with_interval(tuple(interval))}"
-            for size, interval in zip(points.index, intervals, strict=True)
-        ],
-    )
+    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
 
 
 def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:

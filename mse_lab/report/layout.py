@@ -1,39 +1,89 @@
-"""Layout: a template of `templates/` and its context -> text.
+"""Layout: templates, tables and images of the page; every text is escaped."""
 
-On pages every text is escaped, whatever its source. In `.md`, which may hold HTML, no text
-begins a tag, but for what is marked as safe; `.txt` is left as it is.
-"""
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-import math
-from inspect import getmembers, isfunction
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from mse_lab import formatting
+from mse_lab.formatting import NONE, Interval, parts, percent_parts, typeset
+from mse_lab.report.drawing import figure_bytes, legend_above
 
 TEMPLATES = Environment(
     loader=PackageLoader("mse_lab.report"),
-    autoescape=select_autoescape((), ("txt", "md"), default=True),
+    autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
-    keep_trailing_newline=True,
 )
+TEMPLATES.filters["typeset"] = typeset
 
-
-def _without_tags(value: Any) -> Any:
-    plain = isinstance(value, str) and not isinstance(value, Markup)
-    return value.replace("<", "&lt;") if plain else value
-
-
-TEMPLATES.filters |= dict(getmembers(formatting, isfunction))
-TEMPLATES.tests["unknown"] = math.isnan
-MARKDOWN = TEMPLATES.overlay(finalize=_without_tags)
+# How much larger than on paper a figure is shown.
+_ZOOM = 1.25
 
 
 def lay_out(template: str, **context: Any) -> str:
     """Fill a template in."""
-    environment = MARKDOWN if template.endswith(".md") else TEMPLATES
-    return environment.get_template(template).render(context)
+    return TEMPLATES.get_template(template).render(context)
+
+
+class Table(NamedTuple):
+    """Heads of columns, and rows of cells; the first cell names its row."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def _stack(number: str, interval: str) -> Markup:
+    return Markup("{}<small>{}</small>").format(typeset(number), typeset(interval))
+
+
+def estimate_cell(interval: Interval | None) -> str:
+    """Write a number above its interval."""
+    return NONE if interval is None else _stack(*parts(interval))
+
+
+def share_cell(interval: Interval | None) -> str:
+    """Write a share in percent above its interval."""
+    return NONE if interval is None else _stack(*percent_parts(interval))
+
+
+class Image(NamedTuple):
+    """A drawing for the page: its data URI, its width in pixels, and what it shows."""
+
+    source: str
+    width: int
+    alt: str
+
+
+def draw_image(compose: Callable[[], Figure], alt: str) -> Image:
+    """Compose a figure in the house style for the page."""
+    drawing = figure_bytes(compose, "svg")
+    points = re.search(rb'width="([\d.]+)pt"', drawing)
+    if points is None:
+        raise ValueError("a drawing without a width")
+    source = f"data:image/svg+xml;base64,{b64encode(drawing).decode()}"
+    return Image(source, round(float(points[1]) * 96 / 72 * _ZOOM), alt)
+
+
+def draw_panel(
+    draw: Callable[[Axes], None],
+    alt: str,
+    size: tuple[float, float] = (3.3, 2.9),
+    **legend: Any,
+) -> Image:
+    """Draw one panel, of a size in inches, for the page."""
+
+    def compose() -> Figure:
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        if axes.get_legend_handles_labels()[1]:
+            legend_above(figure, 3, **legend)
+        return figure
+
+    return draw_image(compose, alt)

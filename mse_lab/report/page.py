@@ -11,7 +11,8 @@ from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.ranking import MIDDLE, nearest_size
 from mse_lab.errors import InputError
-from mse_lab.report.advice_report import advise_source, headline, show_advice
+from mse_lab.report.advice_report import advise_source, headline
+from mse_lab.report.advice_section import show_advice
 from mse_lab.report.claims_report import show_claims
 from mse_lab.report.curves_section import compare_pairs, draw_curves
 from mse_lab.report.layout import lay_out

@@ -30,11 +30,9 @@ from mse_lab.mse.regime import (
 )
 from mse_lab.report.drawing import (
     MOST_DOTS,
-    MOST_TOLD,
     colours_of,
     legend_above,
     save_figure,
-    tell,
 )
 from mse_lab.report.figure_4 import TITLES
 from mse_lab.results.finished_run import Tables, read_probe, read_tables
@@ -63,13 +61,11 @@ class Dots(NamedTuple):
 
     Attributes:
         label: Names the run.
-        names: Names the prompts.
         moments: Moments of each prompt.
         baselines: b* with its interval, rows of (value, low, high); NaN where unknown.
     """
 
     label: str
-    names: Sequence[str]
     moments: Moments
     baselines: Floats
 
@@ -103,7 +99,7 @@ def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
     # Where rho is unknown b* has no interval.
     otherwise = moments.best_baseline[:, None] * [1, math.nan, math.nan]
     baselines = np.where(np.isnan(measured), otherwise, measured)
-    return Dots(label, prompts["prompt"].tolist(), moments, baselines)
+    return Dots(label, moments, baselines)
 
 
 def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
@@ -168,11 +164,6 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str, area: float) -> 
         clip_on=False,
     )  # fmt: skip
     drawn.set_rasterized(len(value) > MOST_DOTS)
-    if len(value) <= MOST_TOLD:
-        # Dots of unlike areas cannot be told apart in an SVG, equal ones can.
-        [line] = axes.plot(value, best, "o", ms=5, alpha=0)
-        places = (f"V = {x:.2f}, b* = {y:.2f}" for x, y in zip(value, best, strict=True))
-        tell(line, list(map("{}: {}".format, dots.names, places)))
     draw_cross(axes, aggregate_place(dots.moments), colour, label=label)
 
 
@@ -199,7 +190,7 @@ def draw_unit_square(axes: Axes) -> None:
         _write(axes, (0.01, left), f"G = {size}", right - left)
 
 
-def draw_panel(
+def draw_runs(
     axes: Axes, runs: Sequence[Dots], labels: Sequence[str], dots_size: float = 1.0
 ) -> None:
     """Draw the runs, in the order of their colours, under labels for a legend."""
@@ -217,7 +208,7 @@ def compose_phase(runs: Sequence[Dots]) -> Figure:
     """Compose the diagram, with each run's own ordering in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
-    draw_panel(figure.subplots(), runs, labels)
+    draw_runs(figure.subplots(), runs, labels)
     figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
     legend_above(figure, 1, fontsize=8, title="MSE of a run", title_fontsize=8)
     return figure

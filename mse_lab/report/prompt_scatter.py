@@ -4,24 +4,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.arrays import Floats
-from mse_lab.formatting import number
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.regime import oracle_gain
 from mse_lab.report.drawing import (
     MOST_DOTS,
-    MOST_TOLD,
     STYLES,
-    Style,
     label_plainly,
-    tell,
 )
-from mse_lab.report.inline_svg import Drawing, inline_panel
-from mse_lab.report.phase_diagram import as_dots, draw_panel
+from mse_lab.report.layout import Image, draw_panel
+from mse_lab.report.phase_diagram import as_dots, draw_runs
 
 # Of a picture, in inches.
 _SIZE = (4.0, 3.6)
@@ -31,25 +26,13 @@ _SIZE = (4.0, 3.6)
 Scatter = tuple[str, Callable[[Axes], None] | None]
 
 
-def _dots(
-    axes: Axes, x: Floats, y: Floats, style: Style, names: Sequence[str], told: str
-) -> None:
-    """Draw a dot a prompt, which tells its name and its place in the words of `told`."""
-    [line] = axes.plot(x, y, style.mark, color=style.colour, label=style.label)
-    line.set(markersize=4, markeredgecolor="white", markeredgewidth=0.4)
-    line.set_rasterized(len(x) > MOST_DOTS)
-    if len(names) <= MOST_TOLD:
-        places = ([number(float(one), 2) for one in at] for at in np.transpose([x, y]))
-        pairs = zip(names, places, strict=True)
-        tell(line, [f"{name}: {told.format(*at)}" for name, at in pairs])
-
-
-def _draw_ratios(
-    axes: Axes, value: Floats, ratios: Mapping[str, Floats], names: Sequence[str]
-) -> None:
+def _draw_ratios(axes: Axes, value: Floats, ratios: Mapping[str, Floats]) -> None:
+    """Draw a dot for each prompt and estimator."""
     for name, ratio in ratios.items():
-        told = f"V = {{}}, {STYLES[name].label} {{}} of the oracle's"
-        _dots(axes, value, ratio, STYLES[name], names, told)
+        style = STYLES[name]
+        [line] = axes.plot(value, ratio, style.mark, color=style.colour, label=style.label)
+        line.set(markersize=4, markeredgecolor="white", markeredgewidth=0.4)
+        line.set_rasterized(len(value) > MOST_DOTS)
     oracle = STYLES["oracle"]
     axes.axhline(1, color=oracle.colour, linewidth=1.1, label=oracle.label)
     axes.set(yscale="log", xlabel="Value V of the prompt", ylabel="MSE / the oracle's")
@@ -76,12 +59,7 @@ def _ratios(source: FinishedRun, size: int) -> Scatter:
     return (
         f"At G = {size}, vanilla is below the oracle at {below} of {known.sum()} prompts "
         f"and below GRPO-type at {nearer}.{rest}",
-        partial(
-            _draw_ratios,
-            value=moments.value[known],
-            ratios=ratios,
-            names=source.described["prompt"][known].tolist(),
-        ),
+        partial(_draw_ratios, value=moments.value[known], ratios=ratios),
     )
 
 
@@ -92,20 +70,18 @@ def _phase(source: FinishedRun) -> Scatter:
     return (
         f"MSE of the run: {dots.describe()}. The best baseline is nearer to V than to 0 at "
         f"{(gains > 0).sum()} of {(gains != 0).sum()} prompts.",
-        partial(draw_panel, runs=[dots], labels=["the run"]),
+        partial(draw_runs, runs=[dots], labels=["the run"]),
     )
 
 
-def _drawings(source: FinishedRun, size: int) -> list[tuple[str, Drawing | None]]:
-    scatters, drawings = {"ratio": _ratios(source, size), "phase": _phase(source)}, []
-    for name, (told, draw) in scatters.items():
-        alt = f"{source.name}: {told}"
-        drawing = draw and inline_panel(draw, f"{name}-{source.key}", alt, _SIZE)
-        drawings.append((told, drawing))
-    return drawings
+def _drawings(source: FinishedRun, size: int) -> list[tuple[str, Image | None]]:
+    return [
+        (caption, draw and draw_panel(draw, f"{source.name}: {caption}", _SIZE))
+        for caption, draw in (_ratios(source, size), _phase(source))
+    ]
 
 
 def draw_prompts(sources: Sequence[FinishedRun], sizes: Iterable[int]) -> dict[str, Any]:
-    """Draw the prompts of every run, each at a size: `runs`, (run, (told, its drawing))."""
+    """Draw the prompts of every run, each at a size: `runs`, (run, (caption, image))."""
     runs = [(one, _drawings(one, size)) for one, size in zip(sources, sizes, strict=True)]
     return {"runs": runs}

@@ -6,15 +6,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import ORACLE, Ranked, Ranking, rank_estimators
 from mse_lab.estimators import Estimator
-from mse_lab.formatting import number, power_of_ten, typeset, with_interval
+from mse_lab.formatting import number, power_of_ten, share, typeset, with_interval
 from mse_lab.mse.intervals import Estimate
-from mse_lab.report.drawing import STYLES, tell
-from mse_lab.report.inline_svg import Drawing, inline_panel
+from mse_lab.report.drawing import STYLES
+from mse_lab.report.layout import Image, Table, draw_panel, estimate_cell
 
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
@@ -29,7 +30,7 @@ _FIGURES = {
 }
 
 # What an unbiased estimator has exactly.
-_EXACT: dict[str, str | Estimate] = {"slope": "1", "cosine": "1", "bias2": "0"}
+_EXACT = {"slope": "1", "cosine": "1", "bias2": "0"}
 
 # They are no squares of gradients, so no common power of ten is taken out of them.
 _PURE = ("slope", "cosine")
@@ -45,19 +46,22 @@ def _marked(estimator: Estimator) -> str:
     return f"{estimator.name}{unreal}{'' if estimator.group_local else '†'}"
 
 
-def _figures(row: Ranked, level: float, power: int) -> list[str | Estimate]:
-    """Give a row's figures in units of the power of ten that the columns' heads name."""
-    figures: dict[str, str | Estimate] = {}
+def _figures(row: Ranked, level: float, power: int) -> list[str]:
+    """Write a row's figures in units of the power of ten that the columns' heads name."""
+    figures = {}
     for name in _FIGURES:
         unit = 1.0 if name in _PURE else 10.0**power
-        figures[name] = Estimate(*(one / unit for one in row.curve.interval(name, level)))
+        value, low, high = row.curve.interval(name, level)
+        figures[name] = estimate_cell((value / unit, low / unit, high / unit))
     return list((figures | _EXACT if row.estimator.unbiased else figures).values())
 
 
-def _place(rank: Estimate) -> tuple[str, str]:
+def _rank_cell(rank: Estimate) -> str:
+    """Write a rank above the whole numbers around its interval."""
     if math.isnan(rank.low):
-        return number(rank.value), ""
-    return f"{rank.value:.0f}", f"({math.floor(rank.low)} to {math.ceil(rank.high)})"
+        return number(rank.value)
+    ends = f"({math.floor(rank.low)} to {math.ceil(rank.high)})"
+    return Markup("{:.0f}<small>{}</small>").format(rank.value, ends)
 
 
 def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
@@ -68,8 +72,7 @@ def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
         colour = STYLES[name].colour if name in STYLES else "0.35"
         axes.plot([low, high], [place, place], color=colour, linewidth=1.4)
         face = colour if row.estimator.unbiased else "white"
-        [dot] = axes.plot(value, place, "o", color=colour, ms=5, markerfacecolor=face)
-        tell(dot, [f"{name}: {with_interval(row.ratio)}"])
+        axes.plot(value, place, "o", color=colour, ms=5, markerfacecolor=face)
     axes.axvline(1, color="0.45", linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(rows)), [_marked(row.estimator) for row in reversed(rows)])
     axes.tick_params(axis="y", length=0)
@@ -77,14 +80,14 @@ def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
     axes.set(ylim=(-0.7, len(rows) - 0.3), xlabel="Scale-free MSE / the oracle's")
 
 
-def _drawing(source: FinishedRun, ranking: Ranking) -> Drawing | None:
+def _image(source: FinishedRun, ranking: Ranking) -> Image | None:
     rows = [row for row in ranking.ranked if not math.isnan(row.ratio.low)]
     if not rows:
         return None
     told = "; ".join(f"{row.estimator.name} {with_interval(row.ratio)}" for row in rows)
     alt = f"Scale-free MSE over the oracle's, {source.name}, best first: {told}"
     size = (3.7, 0.75 + 0.215 * len(rows))
-    return inline_panel(partial(_draw, rows=rows), f"rank-{source.key}", alt, size)
+    return draw_panel(partial(_draw, rows=rows), alt, size)
 
 
 def _leaders(ranking: Ranking) -> str:
@@ -95,7 +98,7 @@ def _leaders(ranking: Ranking) -> str:
     best, *others = usable
     last = math.ceil(best.rank.high)
     tied = ", ".join(row.estimator.name for row in others if row.rank.low <= last)
-    also = f", not told apart from {tied}" if tied else ""
+    also = f", not significantly different from {tied}" if tied else ""
     return (
         f"Of those that training could use, {best.estimator.name} comes first at "
         f"{with_interval(best.ratio)} of the oracle's scale-free MSE{also}."
@@ -127,25 +130,75 @@ def _scales(ranking: Ranking) -> str:
     )
 
 
+def _warnings(source: FinishedRun, ranking: Ranking, *, ranked: bool) -> list[str]:
+    """Say what limits the ranking."""
+    said = []
+    if source.law_only:
+        said.append(
+            "Norms only: the estimators that have a law are ranked by their laws at the "
+            "run's moments, because there are no replicates."
+        )
+    if not ranked:
+        said.append(
+            "‖g‖² of the aggregate is not measurably positive, so there is no scale-free "
+            "MSE and nothing is ranked. More completions in the reference would help."
+        )
+    elif ranking.share_without:
+        said.append(
+            f"In {share(ranking.share_without)} of the draws ‖g‖² of the aggregate is not "
+            "positive; the intervals leave those out and are too narrow."
+        )
+    return said
+
+
+def _ranked_table(source: FinishedRun, ranking: Ranking, power: int) -> Table:
+    unit = typeset(f", in 1e{power:+03d}") if power else ""
+    units = [head if key in _PURE else head + unit for key, head in _FIGURES.items()]
+    rows = [
+        [
+            _marked(row.estimator),
+            _rank_cell(row.rank),
+            estimate_cell(row.ratio),
+            *_figures(row, source.level, power),
+        ]
+        for row in ranking.ranked
+    ]
+    return Table(["Estimator", "Rank", "Ratio to the oracle", *units], rows)
+
+
+def _unranked_table(source: FinishedRun, ranking: Ranking) -> Table:
+    name = Markup("{}<small>{}</small>")
+    rows = [
+        [
+            name.format(row.estimator.name, _why(row.estimator)),
+            estimate_cell(row.ratio),
+            f"{row.prompts} of {source.pools.prompts}",
+        ]
+        for row in ranking.unranked
+    ]
+    return Table(["Estimator", "Median ratio to the oracle", "Prompts"], rows)
+
+
 def _stand(source: FinishedRun, size: int) -> dict[str, Any]:
     ranking = rank_estimators(source, size)
     oracle = next(row.curve for row in ranking.ranked if row.estimator.name == ORACLE)
     best = float(oracle.point.scale_free_mse)
-    power = power_of_ten(best)
-    unit = typeset(f", in units of 1e{power:+03d}") if power else ""
+    title = f"{source.name}, G = {ranking.group_size}"
     return {
         "source": source,
-        "ranking": ranking,
-        "known": not math.isnan(best),
+        "title": title,
+        "warnings": _warnings(source, ranking, ranked=not math.isnan(best)),
         "leaders": _leaders(ranking),
         "scales": _scales(ranking),
-        "drawing": _drawing(source, ranking),
-        "heads": [one if key in _PURE else one + unit for key, one in _FIGURES.items()],
-        "rows": [(row, _figures(row, source.level, power)) for row in ranking.ranked],
+        "image": _image(source, ranking),
+        "caption": f"{title}: ratio to the oracle with its {100 * source.level:.0f}% "
+        "interval; left of the line is better. Open: biased.",
+        "ranked": _ranked_table(source, ranking, power_of_ten(best)),
+        "unranked": _unranked_table(source, ranking),
+        "left_out": ranking.left_out,
     }
 
 
 def show_ranking(sources: Sequence[FinishedRun], sizes: Iterable[int]) -> dict[str, Any]:
-    """Rank every run's estimators, each at a size: `standings`, and how to write a row."""
-    standings = [_stand(one, size) for one, size in zip(sources, sizes, strict=True)]
-    return {"standings": standings, "marked": _marked, "place": _place, "why": _why}
+    """Rank every run's estimators, each at a size: `standings`."""
+    return {"standings": [_stand(*pair) for pair in zip(sources, sizes, strict=True)]}

@@ -22,7 +22,7 @@ from mse_lab.report.figure_4 import (
     scale_row,
     title_of,
 )
-from mse_lab.report.phase_diagram import Dots, draw_cross, draw_panel, read_dots
+from mse_lab.report.phase_diagram import Dots, draw_cross, draw_runs, read_dots
 from mse_lab.results.finished_run import Tables, read_tables
 
 # What a row says of its runs, by whether vanilla's MSE is the larger one.
@@ -95,7 +95,7 @@ def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
     legend_above(figure, 4, law)
-    draw_panel(diagram.subplots(), dots, [one.label for one in dots], dots_size=DOTS)
+    draw_runs(diagram.subplots(), dots, [one.label for one in dots], dots_size=DOTS)
     diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
     return figure
 

@@ -3,14 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.formatting import NONE, byte_size, duration, number, percent, with_interval
+from mse_lab.formatting import (
+    NONE,
+    byte_size,
+    duration,
+    number,
+    percent,
+    typeset,
+    with_interval,
+)
 from mse_lab.probe.probe_files import flatten
+from mse_lab.report.layout import Table
 from mse_lab.results.checks import Check
-
-# Facts by name, told of each run in its turn.
-Facts = dict[str, list[str]]
 
 
 def _signal(advice: Advice | str) -> dict[str, str]:
@@ -35,33 +43,58 @@ def _facts(source: FinishedRun, advice: Advice | str) -> dict[str, str]:
     return {
         "Model": probe.model.path,
         "Prompts": f"{pools.prompts}",
-        "Completions a prompt": f"{probe.pool.reference} + {probe.pool.replicate}",
+        "Completions per prompt": f"{probe.pool.reference} + {probe.pool.replicate}",
         "Accuracy": f"{pools.value_P.mean():.2f}",
         **by,
         **_signal(advice),
-        "‖g‖² of these prompts": number(pools.aggregate_norm2),
+        "‖g‖² of these prompts": typeset(number(pools.aggregate_norm2)),
+        "Built-in checks": _outcome(source.held),
     }
 
 
-def _side_by_side(columns: Sequence[Mapping[str, str]]) -> Facts:
-    """Turn each run's facts by name; one that a run has not is left empty."""
+def _side_by_side(
+    sources: Sequence[FinishedRun], columns: Sequence[Mapping[str, str]]
+) -> Table:
+    """Lay out facts by name, a column for each run; one that a run has not is empty."""
     names = dict.fromkeys(name for column in columns for name in column)
-    return {name: [column.get(name, "") for column in columns] for name in names}
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
+    return Table(["", *(source.name for source in sources)], rows)
+
+
+def _outcome(ok: bool | None) -> str:
+    if ok is None:
+        return "– not made"
+    word = "✓ holds" if ok else "✗ FAILED"
+    return Markup('<span class="{}">{}</span>').format("holds" if ok else "fails", word)
+
+
+def _describe_check(check: Check) -> str:
+    """Write whether a check holds, and its figure with its bound."""
+    outcome = _outcome(check.ok)
+    if check.ok is None:
+        return outcome
+    sign = "≤" if check.ok else ">"
+    figures = typeset(f"{number(check.figure)} {sign} {number(check.bound)}")
+    return Markup("{}<small>{}</small>").format(outcome, figures)
+
+
+def _checks(source: FinishedRun) -> dict[str, str]:
+    name = Markup("{}<small>{}</small>")
+    return {
+        name.format(check.name, typeset(check.meaning)): _describe_check(check)
+        for check in source.checks
+    }
 
 
 def show_overview(
     sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
 ) -> dict[str, Any]:
-    """Set the runs side by side: `facts`, and `checks` as `line_up` has them."""
-    facts = [_facts(*one) for one in zip(sources, advices, strict=True)]
-    return {"facts": _side_by_side(facts), "checks": line_up(sources)}
-
-
-def line_up(sources: Sequence[FinishedRun]) -> dict[tuple[str, str], list[Check | None]]:
-    """Line the built-in checks up: (name, meaning) -> each run's, or None."""
-    columns = [{(one.name, one.meaning): one for one in run.checks} for run in sources]
-    names = dict.fromkeys(name for column in columns for name in column)
-    return {name: [column.get(name) for column in columns] for name in names}
+    """Set the runs side by side: the tables `facts` and `checks`."""
+    pairs = zip(sources, advices, strict=True)
+    return {
+        "facts": _side_by_side(sources, [_facts(*pair) for pair in pairs]),
+        "checks": _side_by_side(sources, [_checks(source) for source in sources]),
+    }
 
 
 def _written(key: str, value: Any) -> str:
@@ -74,7 +107,7 @@ def _written(key: str, value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _told(values: Mapping[str, Any]) -> dict[str, str]:
+def _in_words(values: Mapping[str, Any]) -> dict[str, str]:
     """Write named values in words; units belong to the values."""
     names = {"seconds": "time"}
     return {
@@ -84,9 +117,10 @@ def _told(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def show_environment(sources: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Show where every run was made, `places`, and its `settings`."""
-    settings = [source.probe.model_dump(mode="json") for source in sources]
+    """Show where every run was made, `environments`, and its `settings`."""
+    settings = [_in_words(source.probe.model_dump(mode="json")) for source in sources]
+    places = [_in_words(source.environment) for source in sources]
     return {
-        "places": _side_by_side([_told(source.environment) for source in sources]),
-        "settings": _side_by_side([_told(one) for one in settings]),
+        "environments": _side_by_side(sources, places),
+        "settings": _side_by_side(sources, settings),
     }

@@ -16,7 +16,7 @@ from mse_lab.answers.arguments import ARGUMENTS
 from mse_lab.answers.claims import judge_run, judge_runs
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
-from mse_lab.report.claims_report import claims_markdown
+from mse_lab.report.claims_report import claims_screen
 from simulated import Design
 
 
@@ -38,7 +38,7 @@ def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
 def test_degenerate_runs_are_judged_without_a_warning(evidence):
     claims = judge_run(evidence)
     assert len(verdicts(claims)) == 20
-    assert claims_markdown(claims)
+    assert claims_screen(claims)
 
 
 def test_never_right_proves_nothing():

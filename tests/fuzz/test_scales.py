@@ -10,7 +10,7 @@ from one_line import answer_or_one_line
 
 from mse_lab.answers.claims import judge_run
 from mse_lab.report.advice_report import advice_text
-from mse_lab.report.claims_report import claims_markdown
+from mse_lab.report.claims_report import claims_screen
 from mse_lab.report.phase_diagram import as_dots
 from simulated import analysed, make_design
 
@@ -45,7 +45,7 @@ def answer(pools):
     dots = as_dots("one", result.prompts, result.moments)
     assert dots.describe()
     assert not np.isnan(dots.gain_shares).any()
-    claims_markdown(judge_run(result))
+    claims_screen(judge_run(result))
     answer_or_one_line(lambda: advice_text(result.advise()))
 
 

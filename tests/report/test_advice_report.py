@@ -4,7 +4,6 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from mse_lab.answers.advice import advise
@@ -12,25 +11,18 @@ from mse_lab.answers.alternatives import Alternative, Single
 from mse_lab.answers.run_regime import Regime
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.report.advice_report import (
-    advice_page,
     advice_text,
     answer,
     best_usable,
     headline,
+    say_prompts,
 )
-from populations import advise_on, population, sample
 from simulated import analysed
 
 
 def plain(text):
     """Undo the breaks between lines."""
     return " ".join(text.split())
-
-
-def test_sizes_above_the_pools_have_no_share_of_equal_rewards():
-    rng = np.random.default_rng(0)
-    short = sample(population(rng), rng, reference=64, blocks=2, largest=16)
-    assert "pools too small" in advice_page(advise_on(short))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +82,6 @@ def test_no_upper_bound(known):
     words = "G* = at least 20.0 (more than these 60 prompts would bound it); MSE"
     assert words in text
     assert f"num_generations={found.recommended}" in text
-    assert "| at least 20 |" in advice_page(found)
     assert not re.search(r"\binf\b", text)
 
 
@@ -104,7 +95,7 @@ def test_no_upper_bound(known):
     ],
 )
 def test_where_grpo_beats_vanilla(known, sizes, words):
-    text = plain(advice_page(replace(known[2], beats_vanilla_from=Estimate(*sizes))))
+    text = plain(advice_text(replace(known[2], beats_vanilla_from=Estimate(*sizes))))
     assert words in text
     assert not re.search(r"\binf\b", text)
 
@@ -112,11 +103,11 @@ def test_where_grpo_beats_vanilla(known, sizes, words):
 def test_an_unmeasurable_gradient_has_bounds_only(known):
     unknown = Estimate(math.inf, 40.0, math.inf)
     assert "different from zero" not in advice_text(known[2])
-    text = advice_page(replace(known[2], noise_scale=unknown, relative_error=unknown))
+    text = advice_text(replace(known[2], noise_scale=unknown, relative_error=unknown))
     assert "||g||^2 over random prompts is not significantly different from zero" in plain(
         text
     )
-    assert text.count("at least 40") == 2
+    assert text.count("at least 40") == 1
     assert not re.search(r"\binf\b", text)
 
 
@@ -201,11 +192,12 @@ def test_the_regime(known, side, words):
     one = Regime(side, True, 1.0, best, rho, 0.4, 0.25, 58, 12, 60)
     text = plain(advice_text(replace(known[2], regime=one)))
     assert words in text
-    page = plain(advice_page(replace(known[2], regime=one)))
-    assert "baseline pays on 12 of 60 prompts; median rho 0.250." in page
+    assert say_prompts(replace(known[2], regime=one)) == (
+        "GRPO-type's baseline pays on 12 of 60 prompts; median rho 0.250."
+    )
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
     text = plain(advice_text(replace(known[2], regime=graded)))
-    assert "The best constant baseline is 0.400 (0.350 to 0.450), " in text
+    assert "The best constant baseline is 0.40 (0.35 to 0.45), " in text
     assert "V/2 = 0.5" in text
     assert "rho" not in text
     nowhere = graded._replace(best_baseline=UNKNOWN)
@@ -216,7 +208,6 @@ def test_single_prompts_are_said_to_be_that(known):
     one = Single("mine:weights", 16, Estimate(0.9, 0.8, 1.1), 57)
     found = replace(known[2], singles=(one,))
     assert "mine:weights, G = 16 0.90 times (0.80 to 1.10) *" in plain(advice_text(found))
-    assert "its scale-free MSE is 0.90 times (0.80 to 1.10)" in plain(advice_page(found))
 
 
 def test_the_last_lines_of_a_run(known):

@@ -1,7 +1,5 @@
 """Figure 4: what its two rows show, on one scale, of odd numbers and of nothing."""
 
-from html import unescape
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,13 +117,6 @@ def test_tables_of_earlier_versions_lack_columns(lost, rows):
     lost = [lost, f"{lost}_low", f"{lost}_high"]
     old = run._replace(mse=run.mse.drop(columns=lost), laws=run.laws.drop(columns=lost))
     assert len(compose([old], SCALE_FREE).axes) == rows
-
-
-def test_marks_tell_their_values_in_an_svg(draw):
-    picture = unescape(draw(make_tables())[0])
-    assert picture.count("<title>GRPO-type, G = 4: 2.0 (1.0 to 3.0)</title>") == 2
-    # Three estimators above, two below, at three sizes.
-    assert picture.count("</title></use>") == 15
 
 
 def test_the_committed_figure_is_that_of_the_committed_tables(tmp_path):

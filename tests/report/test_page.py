@@ -1,6 +1,5 @@
 """The report: one page from runs' folders, self-contained, escaped, the same every time."""
 
-import html
 import re
 from html.parser import HTMLParser
 
@@ -26,7 +25,7 @@ SECTIONS = [
     "notation",
 ]
 EACH_RUN = ["ratios", "ranking", "advice", "prompts"]
-VOID = {"meta", "wbr"}
+VOID = {"meta", "img"}
 
 
 class Reader(HTMLParser):
@@ -77,8 +76,8 @@ def test_every_section_for_every_run(page):
     ids = read(page).ids
     assert [one for one in ids if one in SECTIONS] == SECTIONS
     assert {f"{part}-run{run}" for part in EACH_RUN for run in (1, 2)} <= set(ids)
-    for name in ("mse", "rank", "advice", "ratio", "phase"):
-        assert any(one.startswith(f"{name}-run2-") for one in ids), name
+    # The advice, Figure 4, the ranking, and two pictures of the prompts.
+    assert page.count('<img src="data:image/svg+xml;base64,') == 2 * 5
 
 
 def test_the_answer_stands_before_everything_else(page):
@@ -93,34 +92,22 @@ def test_the_answer_stands_before_everything_else(page):
     assert "details-content" not in page
 
 
-def test_marks_tell_their_values(page):
-    """Of Figure 4, the advice, the ranking and the prompts."""
-    told = html.unescape(page)
-    for words in ("GRPO-type, G = 4: ", "G = 4: MSE ", "oracle: 1<", f"0{EVIL}: V = "):
-        assert f"<title>{words}" in told, words
-
-
-def test_what_a_table_is_sorted_by_stands_in_its_cells(page):
-    table = page[page.index("Estimators of ") :]
-    cells = re.findall(r'<data value="([^"]*)">', table[: table.index("</table>")])
-    assert len(cells) > 20
-    assert all(np.isfinite(float(cell)) for cell in cells if cell)
-
-
 def test_ids_are_unique_and_links_lead_somewhere(page):
     reader = read(page)
     assert len(set(reader.ids)) == len(reader.ids)
-    assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
-    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(reader.ids)
+    links = {link for link in reader.links if link.startswith("#")}
+    assert {link.removeprefix("#") for link in links} <= set(reader.ids)
 
 
 def test_nothing_comes_from_outside(page):
     reader = read(page)
-    assert all(link.startswith("#") for link in reader.links)
-    assert not reader.tags & {"link", "iframe", "img", "object", "embed", "base"}
+    assert all(
+        link.startswith(("#", "data:image/svg+xml;base64,")) for link in reader.links
+    )
+    assert not reader.tags & {"link", "iframe", "object", "embed", "base"}
     assert "@import" not in page
     assert "http" not in page
-    assert all(found == "url(#" for found in re.findall(r"url\(.", page))
+    assert "url(" not in page
 
 
 def test_what_comes_from_files_is_escaped(page):

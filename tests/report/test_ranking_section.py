@@ -6,7 +6,7 @@ import numpy as np
 
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.report.ranking_section import _leaders, _marked, _place, _scales
+from mse_lab.report.ranking_section import _leaders, _marked, _rank_cell, _scales
 
 
 def row(name, ratio, *rank):
@@ -15,11 +15,11 @@ def row(name, ratio, *rank):
     )
 
 
-def test_marks_and_places():
+def test_marks_and_rank_cells():
     assert _marked(ESTIMATORS["oracle"]) == "oracle*"
     assert _marked(ESTIMATORS["grpo"]) == "grpo"
-    assert _place(Estimate(2, 1.5, 2.5)) == ("2", "(1 to 3)")
-    assert _place(UNKNOWN) == ("–", "")
+    assert _rank_cell(Estimate(2, 1.5, 2.5)) == "2<small>(1 to 3)</small>"
+    assert _rank_cell(UNKNOWN) == "–"
 
 
 def test_leaders():
@@ -32,7 +32,7 @@ def test_leaders():
     ]
     said = _leaders(SimpleNamespace(ranked=ranked))
     assert "grpo comes first at 1.20 (1.10 to 1.30)" in said
-    assert said.endswith("scale-free MSE, not told apart from vanilla.")
+    assert said.endswith("scale-free MSE, not significantly different from vanilla.")
     assert _leaders(SimpleNamespace(ranked=ranked[:1])) == ""
 
 

@@ -108,8 +108,8 @@ def test_answers_from_a_finished_run(smoke, carry_out, tmp_path):
     folder = tmp_path / "base"
     shutil.copytree(smoke[0] / "tiny/base", folder)
     for word, written in (
-        ("claims", ["claims.csv", "claims.md"]),
-        ("advise", ["advice.csv", "advice.md", "advice.png", "advice.pdf"]),
+        ("claims", ["claims.csv"]),
+        ("advise", ["advice.csv", "advice.png", "advice.pdf"]),
         ("report", ["report.html"]),
     ):
         assert carry_out(word, folder)
@@ -132,7 +132,7 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         (tmp_path / name / "pools.npz").unlink(missing_ok=True)
         said = carry_out("advise", tmp_path / name)
         assert "Set num_generations to 4; between " in said
-        assert "advice.md" in said
+        assert "advice.csv" in said
 
 
 def test_the_project_stays_as_it_is_where_one_works_elsewhere(
@@ -152,7 +152,7 @@ def test_the_project_stays_as_it_is_where_one_works_elsewhere(
         carry_out("advise", "tiny/base")
     assert times() == before
     names = ("figures/figure4.pdf", "results/tiny/base/phase.png",
-             "results/tiny/base/advice.md")  # fmt: skip
+             "results/tiny/base/advice.csv")  # fmt: skip
     assert all((tmp_path / name).stat().st_size for name in names)
 
 

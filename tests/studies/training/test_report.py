@@ -27,7 +27,7 @@ def lines_of(texts):
 def test_a_study_is_told_and_drawn(tmp_path):
     write(tmp_path, simulate())
     said = lines_of(write_training(tmp_path, STUDY, tmp_path))
-    assert said[0].startswith("predicted G* of 10 steps: 5.00 (")
+    assert said[0].startswith("predicted G* of 10 steps: 5.0 (")
     assert said[1] == (
         "J before training: 0.500 on training prompts, 0.450 on held-out prompts"
     )

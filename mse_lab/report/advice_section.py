@@ -1,0 +1,93 @@
+"""The advice on the page: for each run the answer, its figure, and what it rests on."""
+
+from collections.abc import Container, Sequence
+from functools import partial
+from typing import Any
+
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.measured_run import FinishedRun
+from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
+from mse_lab.formatting import with_interval
+from mse_lab.report.advice_figure import compose_advice
+from mse_lab.report.advice_report import (
+    HOLDS,
+    SHOWN,
+    best_size,
+    called,
+    error_name,
+    say_prompts,
+    say_regime,
+    sentences,
+    warnings_of,
+)
+from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
+
+
+def _cost_table(advice: Advice, sizes: Container[int], *, others: bool) -> Table:
+    """Say what group sizes, and other estimators if asked for, need for the same error."""
+    size, rows = advice.recommended, []
+    for row in advice.rows:
+        if row.group_size in sizes:
+            mark = " ◂ use" if row.group_size == size else ""
+            name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
+            rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
+    for one in advice.alternatives if others else ():
+        name = f"{called(one.estimator)}, G\u00a0=\u00a0{one.group_size}"
+        rows.append([name, estimate_cell(one.cost), share_cell(None)])
+    heads = [
+        "Completions for the same error",
+        f"Times those at G\u00a0=\u00a0{size}",
+        "Zero-variance groups",
+    ]
+    return Table(heads, rows)
+
+
+def _basis(advice: Advice) -> dict[str, str]:
+    """Give the constants that the advice rests on, by name."""
+    constants = {
+        "G* = 1 + sqrt(c3/c1) =": advice.best,
+        "c1, gradients differ between prompts": advice.c1,
+        "c2, completions differ in a prompt": advice.c2,
+        "c3, the baseline is the group's mean": advice.c3,
+        "The population's ||g||^2 =": advice.gradient2,
+        "Gradient noise scale, completions": advice.noise_scale,
+        f"{error_name(advice)}:": advice.relative_error,
+    }
+    return {name: with_interval(value) for name, value in constants.items()}
+
+
+def _noise_table(advice: Advice) -> Table:
+    """Say which share of the noise each kind of module has."""
+    heads = ["Module", "c₂, completions", "‖W‖², scores", "c₃, baseline"]
+    return Table(heads, [[kind.name, *map(share_cell, kind[1:])] for kind in advice.kinds])
+
+
+def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
+    if isinstance(advice, str):
+        return {"source": source, "warnings": source.warnings, "why_none": advice}
+    sizes = [row.group_size for row in advice.rows]
+    alt = (
+        f"MSE against group size at {advice.budget} completions, {source.name}; "
+        f"G* {best_size(advice)}"
+    )
+    return {
+        "source": source,
+        "warnings": warnings_of(advice),
+        "why_none": "",
+        "advice": advice,
+        "image": draw_image(partial(compose_advice, advice), alt),
+        "costs": _cost_table(advice, {*SHOWN, advice.recommended}, others=True),
+        "sentences": [*sentences(advice), say_regime(advice), say_prompts(advice)],
+        "all_costs": _cost_table(advice, sizes, others=False),
+        "basis": _basis(advice),
+        "noise": _noise_table(advice),
+        "trainers": TRAINER_SETTINGS,
+        "holds": HOLDS,
+    }
+
+
+def show_advice(
+    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
+) -> dict[str, Any]:
+    """Show the advice of every run, `runs`: what is said, or why there is none."""
+    return {"runs": [_show(*one) for one in zip(sources, advices, strict=True)]}

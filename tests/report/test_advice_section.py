@@ -1,0 +1,28 @@
+"""The advice on the page: its tables, from the runs of the page."""
+
+import numpy as np
+import pytest
+
+from mse_lab.report.advice_section import _cost_table
+from mse_lab.report.layout import estimate_cell
+from populations import advise_on, population, sample
+
+
+@pytest.fixture(scope="module")
+def advice():
+    rng = np.random.default_rng(0)
+    return advise_on(sample(population(rng), rng, reference=64, blocks=2, largest=16))
+
+
+def test_costs_of_sizes_and_of_other_estimators(advice):
+    """The recommended size is marked; no share is known of groups larger than pools."""
+    sizes = [row.group_size for row in advice.rows]
+    alone = _cost_table(advice, sizes, others=False)
+    assert [row[1] for row in alone.rows] == [
+        estimate_cell(one.cost) for one in advice.rows
+    ]
+    marked = [row[0] for row in alone.rows if row[0].endswith("◂ use")]
+    assert marked == [f"GRPO-type (RLOO), G\u00a0=\u00a0{advice.recommended} ◂ use"]
+    assert alone.rows[-1][2] == "–"
+    both = _cost_table(advice, sizes, others=True)
+    assert len(both.rows) == len(alone.rows) + len(advice.alternatives)
