@@ -21,7 +21,7 @@ from mse_lab.commands import (
     train,
 )
 from mse_lab.commands import list as list_probes
-from mse_lab.console import NAME, conclude, take_over
+from mse_lab.console import NAME, conclude, set_up_console
 from mse_lab.version import VERSION
 
 # Variables that say how OpenMP's threads wait.
@@ -125,7 +125,7 @@ def _let_waiting_threads_sleep() -> None:
 
 def start() -> NoReturn:
     """Run the command line as its own process: `mse-lab`, `python -m mse_lab`."""
-    take_over()
+    set_up_console()
     _let_waiting_threads_sleep()
     sys.exit(main())
 

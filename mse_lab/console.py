@@ -6,7 +6,8 @@
 - A screen that is gone ends nothing: what is written to it is dropped.
 - Every error passes `ending`: the user's, the system's, and those that nobody foresaw.
 
-Only what Python itself has loaded is imported up here: `take_over` comes before all else.
+Imports at the top are those that Python has loaded itself: `set_up_console` runs before all
+other imports.
 """
 
 import errno
@@ -138,7 +139,7 @@ def _interrupt(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def take_over() -> None:
+def set_up_console() -> None:
     """Let Ctrl-C end this process at once, and a screen that is gone end nothing."""
     # Not where a shell started it in the background, deaf to Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

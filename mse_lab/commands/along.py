@@ -57,7 +57,7 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.answers.along import Along, refuse_beforehand
     from mse_lab.answers.measured_run import read_run
     from mse_lab.report.along_report import write_along
-    from mse_lab.results.checks import hold
+    from mse_lab.results.checks import none_failed
     from mse_lab.run.along import ALONG, measure_along
 
     refuse_beforehand(len(checkpoints), arguments.group_size, probe.pool)
@@ -77,7 +77,7 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
         steps = tuple(stage.step for stage in stages)
         show_status()
         print(write_along(Along(steps, runs, arguments.group_size), folder / ALONG))
-    return int(not all(hold(stage.outcome.checks) for stage in stages))
+    return int(not all(none_failed(stage.outcome.checks) for stage in stages))
 
 
 def announce(stage: Stage) -> None:
@@ -85,7 +85,7 @@ def announce(stage: Stage) -> None:
     from mse_lab.results.checks import summary
 
     show_status()
-    state = "finished before" if stage.outcome.found else "measured"
+    state = "finished before" if stage.outcome.finished_before else "measured"
     print(f"{stage.folder}: {state}; {summary(stage.outcome.checks)}")
     for warning in stage.outcome.warnings:
         print(f"warning: {warning}")

@@ -31,9 +31,9 @@ def execute(arguments: Namespace) -> int:
 def share(measure: Callable[[Namespace, Processes], int], arguments: Namespace) -> int:
     """Measure in this process alone, or in those that torchrun has started."""
     if not started_by_torchrun():
-        from mse_lab.run.processes import ALONE
+        from mse_lab.run.processes import SINGLE_PROCESS
 
-        return measure(arguments, ALONE)
+        return measure(arguments, SINGLE_PROCESS)
     from mse_lab.run.torchrun import join
 
     with join(complain) as processes:
@@ -45,14 +45,14 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     probes = load_probes(arguments.probes, arguments.set)
     if processes.first:
         show_status(f"{probes[0][0]}: loading torch and the model")
-    from mse_lab.results.checks import hold
+    from mse_lab.results.checks import none_failed
     from mse_lab.run.run_probe import run_probe
 
     held = []
     for name, probe in probes:
         folder, fresh = arguments.out / name, arguments.fresh
         outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
-        held.append(hold(outcome.checks))
+        held.append(none_failed(outcome.checks))
         if processes.first:
             announce(folder, outcome, name if arguments.out == RESULTS else str(folder))
     return int(not all(held))
@@ -62,13 +62,13 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print what became of a run, and its answer; other commands find it by `name`."""
     from mse_lab.formatting import wrap
     from mse_lab.report.advice_files import answer_lines, screen_width
-    from mse_lab.results.checks import hold, summary
+    from mse_lab.results.checks import none_failed, summary
 
     show_status()
     state = "finished before, left as it is (--fresh starts over)"
-    if outcome.mended:
-        state = f"{', '.join(outcome.mended)} made again from pools.npz"
-    print(f"{folder}: {state if outcome.found else 'results written'}")
+    if outcome.repaired:
+        state = f"{', '.join(outcome.repaired)} made again from pools.npz"
+    print(f"{folder}: {state if outcome.finished_before else 'results written'}")
     lines = [
         *(outcome.diagnostics.lines if outcome.diagnostics else []),
         *(f"warning: {warning}" for warning in outcome.warnings),
@@ -78,5 +78,5 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     for line in lines:
         print(wrap(line, screen_width()))
     print(f"next: {TYPED} advise {name}, or report {name}")
-    if not hold(outcome.checks):
+    if not none_failed(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

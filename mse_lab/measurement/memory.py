@@ -109,22 +109,28 @@ def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
     return ways
 
 
-class Ladder(Generic[Size]):
-    """Ways to do a stage, each smaller than the one before, and the one in use."""
+class Fallbacks(Generic[Size]):
+    """Ways to do a stage, each smaller than the one before.
+
+    Attributes:
+        index: Which of them is in use.
+        planned: The one that was planned: the first that fits, else the smallest.
+        fits: Whether it fits.
+    """
 
     def __init__(
         self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
     ) -> None:
-        fitting = [place for place, way in enumerate(ways) if takes(way) <= room]
+        fitting = [index for index, way in enumerate(ways) if takes(way) <= room]
         self.ways = ways
-        self.place = fitting[0] if fitting else len(ways) - 1
-        self.planned = self.ways[self.place]
+        self.index = fitting[0] if fitting else len(ways) - 1
+        self.planned = ways[self.index]
         self.fits = bool(fitting)
 
     @property
     def current(self) -> Size:
         """The way in use."""
-        return self.ways[self.place]
+        return self.ways[self.index]
 
 
 class Memory:
@@ -142,26 +148,26 @@ class Memory:
         """Plan for blocks of `group` completions, and at most `batch` drawn at once."""
         one, left = footprint, budget - footprint.weights
         self.budget, self.footprint = budget, footprint
-        self.drawing = Ladder(halves(batch), lambda size: size * one.drawing, left)
-        self.reference = Ladder(
+        self.drawing = Fallbacks(halves(batch), lambda size: size * one.drawing, left)
+        self.reference = Fallbacks(
             halves(batch), lambda size: size * one.reference, left - 3 * one.gradient
         )
-        self.scoring = Ladder(
+        self.scoring = Fallbacks(
             ways_of_scoring(one, group),
             lambda how: scoring_bytes(one, how),
             left - one.gradient,
         )
-        self._ladders = (self.drawing, self.reference, self.scoring)
+        self._stages = (self.drawing, self.reference, self.scoring)
 
     @property
     def fits(self) -> bool:
         """Whether the smallest passes, at least, are thought to keep within the budget."""
-        return all(ladder.fits for ladder in self._ladders)
+        return all(stage.fits for stage in self._stages)
 
     @property
     def retreated(self) -> bool:
         """Whether a pass has run out of memory."""
-        return any(ladder.current != ladder.planned for ladder in self._ladders)
+        return any(stage.current != stage.planned for stage in self._stages)
 
     def describe(self) -> dict[str, Any]:
         """Describe budget and sizes, for `environment.json`."""
@@ -196,21 +202,21 @@ def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Me
     return memory
 
 
-def attempt(ladder: Ladder[Size], action: Callable[[Size], T]) -> T:
-    """Do something in the way in use; out of memory, go on with the next smaller way."""
+def attempt(stage: Fallbacks[Size], action: Callable[[Size], T]) -> T:
+    """Do a stage in the way in use; if memory runs out, in the next smaller way."""
     while True:
         try:
-            return action(ladder.current)
+            return action(stage.current)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # Here the error is gone, and with it the tensors that its frames held.
+        # Outside of `except` the tensors that the error's frames held are free.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        if ladder.place + 1 == len(ladder.ways):
+        if stage.index + 1 == len(stage.ways):
             raise InputError(
                 "out of memory with one completion at a time; leave out parameters, lower "
                 "sampling.max_new_tokens, or use another model.dtype or device"
             )
-        ladder.place += 1
+        stage.index += 1

@@ -12,7 +12,7 @@ from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.drawing import RC
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.phase_diagram import as_dots, compose_phase
-from mse_lab.results.checks import Check, hold
+from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
 
 
@@ -22,7 +22,7 @@ def plot_result(run: MeasuredRun, checks: Sequence[Check], kind: str) -> Figure:
     Raises:
         InputError: There is no such figure, or nothing to advise on.
     """
-    tables = Tables(run.name, run.mse, run.laws, run.prompts, hold(checks))
+    tables = Tables(run.name, run.mse, run.laws, run.prompts, none_failed(checks))
     composers: dict[str, Callable[[], Figure]] = {
         "figure4": lambda: compose([tables]),
         "advice": lambda: compose_advice(advise(run)),

@@ -78,7 +78,7 @@ class Checks:
     warnings: list[str] = field(default_factory=list)
 
 
-def hold(checks: Iterable[Check]) -> bool:
+def none_failed(checks: Iterable[Check]) -> bool:
     """Whether none of the checks failed; one that could not be made has not."""
     return not any(check.ok is False for check in checks)
 

@@ -1,4 +1,4 @@
-"""A finished run, read back and mended: what answers are computed from, without the model.
+"""A finished run, read back and repaired: answers are computed from it without the model.
 
 What is lost of it and follows from its pools is made again. What pools do not know of a
 prompt stands in `prompts.csv`; where that is lost, in the prompts and in
@@ -33,7 +33,7 @@ class Finished(NamedTuple):
     pools: Pools
     prompts: pd.DataFrame
 
-    def see_of_one_run(self, folder: Path) -> None:
+    def refuse_mixed(self, folder: Path) -> None:
         """Refuse parts that do not agree on how much was measured."""
         pools, size = self.pools, self.probe.pool
         expected = (len(self.prompts), self.probe.largest_group, size.replicate)
@@ -94,7 +94,7 @@ def read_finished(folder: Path) -> Finished:
         )
     pools: Pools = results.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
-    finished.see_of_one_run(folder)
+    finished.refuse_mixed(folder)
     return finished
 
 
@@ -111,7 +111,7 @@ def read_result(folder: Path) -> Analysis:
     return analyse_run(*finished)
 
 
-def mend(
+def repair(
     name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
 ) -> list[str]:
     """Make again what is damaged or missing and follows from the pools of a run.
@@ -130,7 +130,7 @@ def mend(
     else:
         described = results.read("prompts.csv")
     finished = Finished(name, probe, results.read("pools.npz"), described)
-    finished.see_of_one_run(results.path)
+    finished.refuse_mixed(results.path)
     results.write_tables(analyse_run(*finished), lost)
     results.write_manifest()
     return lost

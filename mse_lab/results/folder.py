@@ -15,9 +15,9 @@ from mse_lab.errors import InputError
 from mse_lab.probe.identity import UNKNOWN
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
-from mse_lab.results.checks import Check, Checks, hold
+from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import write_arrays, write_json, write_table, write_text
-from mse_lab.results.integrity import is_there, make_manifest, read, see_intact
+from mse_lab.results.integrity import is_there, make_manifest, read, validate
 from mse_lab.results.inventory import (
     FILES,
     FROM_MODEL,
@@ -151,7 +151,7 @@ class ResultsFolder:
         changed = ", ".join(part for part, one in known.items() if one != there[part])
         self._refuse(changed and f"it began with another {changed}")
 
-    def claim(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
+    def take(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts, checkpoint and own code."""
         self._remove(MANIFEST)
         write_text(self.file("prompts.sha256"), prompts_digest + "\n")
@@ -194,7 +194,7 @@ class ResultsFolder:
     def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
         """Say which file of the result is damaged; empty if none is."""
         try:
-            see_intact(self.path, names)
+            validate(self.path, names)
         except InputError as error:
             return str(error)
         return ""
@@ -259,7 +259,7 @@ class ResultsFolder:
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks; `ok` marks the whole result."""
-        content = Checks(hold(checks), list(checks), list(warnings))
+        content = Checks(none_failed(checks), list(checks), list(warnings))
         write_json(self.file("checks.json"), asdict(content))
 
     def write_manifest(self) -> None:

@@ -134,7 +134,7 @@ def read(path: Path) -> Any:
         return reader(file)
 
 
-def see_intact(folder: Path, names: Sequence[str]) -> None:
+def validate(folder: Path, names: Sequence[str]) -> None:
     """See that none of those files that there are is damaged.
 
     Raises:

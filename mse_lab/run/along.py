@@ -18,7 +18,7 @@ from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.prepare import RunSpec, load, prepare
-from mse_lab.run.processes import ALONE, Processes
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.resume import Outcome, find_finished
 from mse_lab.run.run_probe import execute
 
@@ -117,7 +117,7 @@ def measure_along(
     root: Path,
     *,
     fresh: bool = False,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     tell: Callable[[Stage], object] = lambda stage: None,
 ) -> list[Stage]:
     """Measure a probe at every checkpoint, or go on where an earlier start stopped.

@@ -100,7 +100,7 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     results.write_tables(result)
     write_json(results.file("diagnostics.json"), diagnostics.as_dict())
     results.write_checks(checks, warnings)
-    return Outcome(checks, warnings, found=False, diagnostics=diagnostics)
+    return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
 
 
 def _describe(

@@ -27,7 +27,7 @@ from mse_lab.results.finished_run import read_result
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.processes import ALONE
+from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.run_probe import execute
 
@@ -130,7 +130,7 @@ def measure_model(
             results=ResultsFolder(folder),
             digest=digest_of(rows),
             code=identify_code(estimators, known),
-            processes=ALONE,
+            processes=SINGLE_PROCESS,
         )
         done = execute(
             spec,

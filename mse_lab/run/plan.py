@@ -119,8 +119,8 @@ def plan_probe(
     """
     spec = prepare(name, probe, folder, root)
     if found := find_finished(spec, fresh=fresh):
-        mended = [f"{lost} is made again from pools.npz" for lost in found.mended]
-        return Plan(name, heading=[f"finished, nothing to do: {folder}", *mended])
+        repaired = [f"{lost} is made again from pools.npz" for lost in found.repaired]
+        return Plan(name, heading=[f"finished, nothing to do: {folder}", *repaired])
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began

@@ -22,7 +22,7 @@ from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import Reward, identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder, identify_code
-from mse_lab.run.processes import ALONE, Processes
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> st
 
 
 def prepare(
-    name: str, probe: Probe, folder: Path, root: Path, processes: Processes = ALONE
+    name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
 ) -> RunSpec:
     """Read everything that a run needs besides the model; the results go to `folder`.
 

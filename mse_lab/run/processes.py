@@ -2,7 +2,8 @@
 
 Every prompt is a file of its own, so processes need little of each other: what the first
 one decides, whose turn which prompt is, counts for the progress bar. Here is the process
-that is alone, which `torchrun.Several` extends, and the lock that keeps other starts out.
+that is alone, which `torchrun.TorchrunProcesses` extends, and the lock that keeps other
+starts out.
 """
 
 import time
@@ -117,4 +118,4 @@ class Processes:
             yield
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()

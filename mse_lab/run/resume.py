@@ -13,7 +13,7 @@ from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
-from mse_lab.results.finished_run import mend
+from mse_lab.results.finished_run import repair
 from mse_lab.results.inventory import MANIFEST
 from mse_lab.results.shard import load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
@@ -25,16 +25,16 @@ class Outcome(NamedTuple):
 
     Attributes:
         warnings: What a reader should know before using the numbers, a sentence each.
-        found: Whether the run was finished before and left as it is.
+        finished_before: Whether the run was finished before and left as it is.
         diagnostics: What its completions are like; None if an earlier version made it.
-        mended: Files that were lost and are made again.
+        repaired: Files that were lost and are made again.
     """
 
     checks: list[Check]
     warnings: list[str]
-    found: bool
+    finished_before: bool
     diagnostics: Diagnostics | None
-    mended: Sequence[str] = ()
+    repaired: Sequence[str] = ()
 
 
 def find_finished(
@@ -55,7 +55,7 @@ def find_finished(
         identity or identify_model(spec.probe.model, spec.root),
     )
     results.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
-    mended = mend(spec.name, spec.probe, spec.prompts, results)
+    repaired = repair(spec.name, spec.probe, spec.prompts, results)
     if not results.is_complete():
         return None
     if damage := results.damage():
@@ -68,7 +68,7 @@ def find_finished(
         results.write_manifest()
     results.drop_shards()
     found, diagnostics = results.read_checks(), results.read_diagnostics()
-    return Outcome(found.checks, found.warnings, True, diagnostics, mended)
+    return Outcome(found.checks, found.warnings, True, diagnostics, repaired)
 
 
 def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
@@ -87,7 +87,7 @@ def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
     elif find_finished(spec, identity):
         # It was not when this start began to load the model.
         raise InputError(f"{results.path}: another start has finished it meanwhile")
-    results.claim(spec.probe, spec.digest, context.identity)
+    results.take(spec.probe, spec.digest, context.identity)
     places = range(len(spec.prompts))
     todo = [index for index in places if read_shard(context, index) is None]
     if again := [index for index in todo if results.shard(index).exists()]:

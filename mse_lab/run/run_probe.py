@@ -7,7 +7,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
 from mse_lab.run.prepare import RunContext, RunSpec, load, prepare
-from mse_lab.run.processes import ALONE, Processes
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, find_finished, measure_and_keep, take_folder
 
@@ -34,7 +34,7 @@ def run_probe(
     root: Path,
     *,
     fresh: bool,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Outcome:
     """Measure one model configuration, or go on where an earlier start stopped.
 

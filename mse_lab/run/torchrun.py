@@ -56,7 +56,7 @@ def _noticing_loss() -> Iterator[None]:
         raise ProcessLost(str(error)) from error
 
 
-class Several(Processes):
+class TorchrunProcesses(Processes):
     """One of `count` processes, which exchange through a store."""
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
@@ -222,7 +222,7 @@ def _stay_here() -> None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
 
 
-def _connect() -> Several:
+def _connect() -> TorchrunProcesses:
     _stay_here()
     started, rank, count = next(rendezvous("env://", timeout=FOREVER))
     store = PrefixStore(name_start(started, rank, count), started)
@@ -234,7 +234,7 @@ def _connect() -> Several:
         world_size=count,
         timeout=FOREVER,
     )
-    processes = Several(store, rank, count)
+    processes = TorchrunProcesses(store, rank, count)
     # As only the first process's machine may know, by its count or by the store.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
@@ -242,7 +242,7 @@ def _connect() -> Several:
 
 
 @contextmanager
-def join(say: Callable[[str], None]) -> Iterator[Several]:
+def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
     """Join the processes that torchrun started.
 
     An error of one ends all of them, and one of them says in a line what is at fault.

@@ -11,7 +11,7 @@ from mse_lab.errors import InputError
 from mse_lab.measurement import memory
 from mse_lab.measurement.footprint import measure_footprint
 from mse_lab.measurement.memory import (
-    Ladder,
+    Fallbacks,
     Memory,
     attempt,
     halves,
@@ -110,7 +110,7 @@ def test_a_smaller_budget_takes_a_smaller_way(policy):
     found = []
     for factor in (64, 8, 3, 1):
         plan = planned(policy, fixed + factor * footprint.kept)
-        found.append((plan.drawing.current, plan.scoring.place))
+        found.append((plan.drawing.current, plan.scoring.index))
         assert plan.drawing.current * footprint.drawing <= plan.budget - footprint.weights
     assert [place for _, place in found] == sorted({place for _, place in found})
     assert not planned(policy, fixed).fits
@@ -134,20 +134,20 @@ def out_of_memory(times):
 
 
 def test_out_of_memory_halves_and_goes_on():
-    ladder = Ladder(halves(16), lambda size: size, room=10)
+    stage = Fallbacks(halves(16), lambda size: size, room=10)
     action, seen = out_of_memory(2)
-    assert attempt(ladder, action) == 2
+    assert attempt(stage, action) == 2
     assert seen == [8, 4, 2]
     # What did not fit once is not tried again.
-    assert attempt(ladder, lambda size: size) == 2
-    assert ladder.planned == 8
+    assert attempt(stage, lambda size: size) == 2
+    assert stage.planned == 8
 
 
 def test_out_of_memory_with_one_is_the_users_to_mend():
-    ladder = Ladder(halves(2), lambda size: size, room=10)
+    stage = Fallbacks(halves(2), lambda size: size, room=10)
     action, _ = out_of_memory(9)
     with pytest.raises(InputError, match="one completion at a time; leave out"):
-        attempt(ladder, action)
+        attempt(stage, action)
 
 
 def test_other_errors_are_not_caught():
@@ -155,7 +155,7 @@ def test_other_errors_are_not_caught():
         raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        attempt(Ladder([1], lambda size: size, 1), fail)
+        attempt(Fallbacks([1], lambda size: size, 1), fail)
 
 
 def test_low_precision_weights_give_float32_gradients():

@@ -54,7 +54,7 @@ def test_each_checkpoint_is_an_ordinary_run(measured, trained, probe, tmp_path):
     names = ["small", "small/along/checkpoint-2", "small/along/checkpoint-10"]
     assert [one.step for one in stages] == [0, 2, 10]
     assert [one.folder for one in stages] == [root / name for name in names]
-    assert [one.outcome.found for one in stages] == [True, False, False]
+    assert [one.outcome.finished_before for one in stages] == [True, False, False]
     for name in names[1:]:
         path = str(trained / name.rpartition("/")[2])
         model = probe.model.model_copy(update={"path": path})
@@ -83,7 +83,7 @@ def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypa
     assert ResultsFolder(tmp_path / "along/checkpoint-10").finished_prompts() == 2
     told = []
     measure_along("small", probe, checkpoints, tmp_path, tmp_path, tell=told.append)
-    assert [one.outcome.found for one in told] == [True, False]
+    assert [one.outcome.finished_before for one in told] == [True, False]
     for one, other in zip(told, measured[1][1:], strict=True):
         mse = (other.folder / "mse.csv").read_bytes()
         assert (one.folder / "mse.csv").read_bytes() == mse
@@ -151,7 +151,7 @@ def test_a_finished_one_may_be_gone(measured, probe):
     checkpoints = [Checkpoint(2, there)]
     [stage] = measure_along("small", probe, checkpoints, root / "small", root)
     moved.rename(there)
-    assert stage.outcome.found
+    assert stage.outcome.finished_before
 
 
 def typed(project, measured, trained, *words):

@@ -42,6 +42,6 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     threads = torch.get_num_threads()
     assert found["threads"] == [threads, threads + 1]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
-    assert not outcome.found
+    assert not outcome.finished_before
     assert context.spec.results.is_complete()
     assert not (out / "shards").exists()

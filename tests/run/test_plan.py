@@ -11,7 +11,7 @@ from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
 from mse_lab.run.plan import choose, plan_probe
-from mse_lab.run.processes import ALONE
+from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.run_probe import run_probe
 from plans import said
 
@@ -127,7 +127,7 @@ def test_a_finished_run_is_left_as_it_is(probe, tmp_path, measured, capsys, writ
 
 def test_one_start_at_a_time(tmp_path, write_probe, capsys):
     path = write_probe()
-    with ALONE.hold(tmp_path / "out/small"):
+    with SINGLE_PROCESS.hold(tmp_path / "out/small"):
         assert run_mse.main(["plan", str(path), "--out", str(tmp_path / "out")]) == 2
     assert "another start is measuring there" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 import run_mse
-from mse_lab.measurement.memory import Ladder
+from mse_lab.measurement.memory import Fallbacks
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run.plan import plan_probe
 from mse_lab.run.plan_text import plan_json
@@ -35,19 +35,19 @@ def test_json(write_probe, tmp_path, capsys):
 
 
 def start_at(how):
-    """Make a ladder start at a way of scoring, if it has it."""
-    begin = Ladder.__init__
+    """Make a stage start at a way of scoring, if it has it."""
+    begin = Fallbacks.__init__
 
     def start(self, ways, takes, room):
         begin(self, ways, takes, room)
         if how in ways:
-            self.place = ways.index(how)
+            self.index = ways.index(how)
 
     return start
 
 
 def test_norms_only_are_said_to_be(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(4, None, True)))
+    monkeypatch.setattr(Fallbacks, "__init__", start_at(Scoring(4, None, True)))
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     assert "norms only: a block of 8 does not fit, only 4 at a time" in said(plan)
     assert "G = 8" not in said(plan)
@@ -56,7 +56,7 @@ def test_norms_only_are_said_to_be(probe, tmp_path, monkeypatch):
 
 
 def test_recomputed_layers_are_said_to_be(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(Ladder, "__init__", start_at(Scoring(8, 4, True)))
+    monkeypatch.setattr(Fallbacks, "__init__", start_at(Scoring(8, 4, True)))
     text = said(plan_probe("small", probe, tmp_path / "out", tmp_path))
     assert (
         "a block of 8 is scored at once, each layer once more for 4 completions at a time"

@@ -122,9 +122,9 @@ def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
 
 def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
     probe, out = load_probe(write_probe()), tmp_path / "out"
-    assert not run_probe("small", probe, out, tmp_path, fresh=False).found
+    assert not run_probe("small", probe, out, tmp_path, fresh=False).finished_before
     restarted = Processes()
     restarted.restarted = True
     words = ("small", probe, out, tmp_path)
-    assert run_probe(*words, fresh=True, processes=restarted).found
-    assert not run_probe(*words, fresh=True).found
+    assert run_probe(*words, fresh=True, processes=restarted).finished_before
+    assert not run_probe(*words, fresh=True).finished_before

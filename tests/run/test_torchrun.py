@@ -21,7 +21,7 @@ from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, lock
 from mse_lab.run.progress import Tally
 from mse_lab.run.resume import Outcome
-from mse_lab.run.torchrun import Several, name_start
+from mse_lab.run.torchrun import TorchrunProcesses, name_start
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ def reward(text, prompt):
 """
 
 
-class Unmet(Several):
+class Unmet(TorchrunProcesses):
     """Processes on one store that need not wait for each other: here they take turns."""
 
     def meet(self, watch=lambda: None):
