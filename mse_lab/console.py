@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, TextIO
 from mse_lab.errors import InputError, one_line, shorten
 
 
-def typed() -> str:
-    """Say how a command is typed by whoever typed this one."""
+def command_prefix() -> str:
+    """Give the words that this command began with, for the next one to begin with."""
     if sys.argv[0].endswith(("mse_lab/__main__.py", "mse_lab/cli.py")):
         return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
@@ -34,9 +34,9 @@ def typed() -> str:
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
 
 
-# What the next command begins with, and what a complaint does.
-TYPED = typed()
-NAME = Path(TYPED.split()[-1]).name
+# What the next command begins with, and an error message.
+COMMAND_PREFIX = command_prefix()
+NAME = Path(COMMAND_PREFIX.split()[-1]).name
 
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 

@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 
 import run_mse
-from mse_lab.console import INTERNAL_ERROR, REQUIRED, Screen, conclude, ending, typed
+from mse_lab.console import (
+    INTERNAL_ERROR,
+    REQUIRED,
+    Screen,
+    command_prefix,
+    conclude,
+    ending,
+)
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.report import probe_list as listing
 from mse_lab.results.files import write_bytes
@@ -148,7 +155,7 @@ def test_the_next_command_is_typed_as_this_one(first, expected, tmp_path, monkey
     (tmp_path / "bin/mse-lab").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "argv", [first.format(here=tmp_path), "list"])
-    assert typed() == expected
+    assert command_prefix() == expected
 
 
 class Unprintable(BaseException):

@@ -12,7 +12,6 @@ from typing import Any
 
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
-from mse_lab.console import TYPED
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Constants, Population
@@ -181,7 +180,7 @@ class FinishedRun(MeasuredRun):
         if not results.has(name):
             raise InputError(
                 f"{self.where}{name} is missing; measure it again with "
-                f"{TYPED} run {self.name} --fresh"
+                f"mse-lab run {self.name} --fresh"
             )
         return results
 

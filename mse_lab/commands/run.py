@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mse_lab.command_line import RESULTS, ROOT, Parser, add_fresh, add_probes, load_probes
-from mse_lab.console import TYPED, complain, show_status, started_by_torchrun
+from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 
 if TYPE_CHECKING:
     from mse_lab.run.processes import Processes
@@ -77,6 +77,6 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     ]
     for line in lines:
         print(wrap(line, screen_width()))
-    print(f"next: {TYPED} advise {name}, or report {name}")
+    print(f"next: {COMMAND_PREFIX} advise {name}, or report {name}")
     if not none_failed(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

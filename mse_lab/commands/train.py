@@ -17,7 +17,7 @@ from mse_lab.command_line import (
     add_settings,
     processes,
 )
-from mse_lab.console import TYPED, show_status
+from mse_lab.console import COMMAND_PREFIX, show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,9 +120,8 @@ def save(study: Study, name: str, folder: Path) -> int:
     place = folder / "checkpoints" / name
     save_models(run, place, ROOT)
     show_status()
-    print(
-        f"next: {TYPED} along {study.probe} --from-start --group-size {run.group_size} \\"
-    )
+    along = f"along {study.probe} --from-start --group-size {run.group_size}"
+    print(f"next: {COMMAND_PREFIX} {along} \\")
     print(f"    --checkpoints '{place}/checkpoint-*'")
     return 0
 

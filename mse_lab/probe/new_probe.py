@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from mse_lab.console import TYPED, writing
+from mse_lab.console import writing
 from mse_lab.errors import InputError, shorten
 from mse_lab.probe.plain_text import local_path, parse_json, read_text
 from mse_lab.probe.prompts import load_prompts
@@ -149,8 +149,8 @@ def _describe(out: Path, summary: PromptSummary) -> str:
         )
     return (
         f"{out} written\n{line}\n"
-        f"next: {TYPED} plan {out}    time and memory of a run\n"
-        f"      {TYPED} run {out}     the run"
+        f"next: mse-lab plan {out}    time and memory of a run\n"
+        f"      mse-lab run {out}     the run"
     )
 
 

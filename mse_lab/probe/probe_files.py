@@ -7,7 +7,6 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from mse_lab.console import TYPED
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.probe.plain_text import (
     fault_of_text,
@@ -85,7 +84,7 @@ def probe_file(name: str, root: Path) -> Path:
             if "\0" not in name and path.is_file():
                 return path
     names = [name for name, _ in probe_files(root)]
-    remedy = nearest(name, names) if names else f"write one: {TYPED} init MODEL PROMPTS"
+    remedy = nearest(name, names) if names else "write one: mse-lab init MODEL PROMPTS"
     raise InputError(f"no probe {shorten(name)}; {remedy}")
 
 

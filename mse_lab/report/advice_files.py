@@ -9,7 +9,7 @@ import pandas as pd
 from mse_lab.answers.advice import BUDGET, Advice, advise, restore_advice
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.regret import SIZES
-from mse_lab.console import TYPED, columns
+from mse_lab.console import columns
 from mse_lab.errors import InputError
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
@@ -48,7 +48,7 @@ def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
         raise InputError(
             f"{folder}: without pools.npz nothing is known but --at "
             f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; make it with "
-            f"{TYPED} run {advice.name}"
+            f"mse-lab run {advice.name}"
         )
     return advice
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mse_lab.console import TYPED
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.pools import Pools
@@ -67,7 +66,7 @@ def read_tables(folder: Path) -> Tables:
     """
     results = ResultsFolder(folder)
     if not results.has_tables():
-        raise InputError(f"{folder}: no finished run; make it with {TYPED} run PROBE")
+        raise InputError(f"{folder}: no finished run; make it with mse-lab run PROBE")
     mse, prompts = (results.read(name) for name in ("mse.csv", "prompts.csv"))
     # An earlier version wrote no laws.
     laws = results.read("laws.csv", mse[:0])
@@ -90,7 +89,7 @@ def read_finished(folder: Path) -> Finished:
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
         raise InputError(
-            f"{folder}: tables only; measure it again with {TYPED} run {tables.name}"
+            f"{folder}: tables only; measure it again with mse-lab run {tables.name}"
         )
     pools: Pools = results.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)

@@ -1,8 +1,8 @@
-"""Records: the folder of a run, how far it is, and what belongs in it.
+"""The folder of a run: what it holds, whose it is, and how far the run is.
 
 While a run is under way its finished prompts lie in `shards/`, one file each; a new start
-goes on from there. At the end they are joined into `pools.npz`, from which every table can
-be made again without the model.
+continues from there. At the end they are joined into `pools.npz`, from which every table
+can be made again without the model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +15,9 @@ from mse_lab.errors import InputError
 from mse_lab.probe.identity import UNKNOWN
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
+from mse_lab.results import integrity
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import write_arrays, write_json, write_table, write_text
-from mse_lab.results.integrity import is_there, make_manifest, read, validate
 from mse_lab.results.inventory import (
     FILES,
     FROM_MODEL,
@@ -25,50 +25,49 @@ from mse_lab.results.inventory import (
     FROM_RESULT,
     MANIFEST,
     NEEDED,
-    REPEATABLE,
 )
 
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
     from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
-    from mse_lab.results.diagnostics import Diagnostics
 
 
-# What no folder but a run's has: written first, removed last.
+# What only a run's folder has: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
 
 def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
     """Name the identities of a user's own code, by what it is; nothing of ours."""
-    found = {"reward": reward}
-    found |= {f"estimator {one.name}": one.code for one in estimators}
-    return {part: code for part, code in found.items() if code}
+    codes = {"reward": reward} | {
+        f"estimator {each.name}": each.code for each in estimators
+    }
+    return {part: code for part, code in codes.items() if code}
 
 
 class ResultsFolder:
-    """The folder of one run, `results/<probe name>`."""
+    """The folder of one run, `results/<probe name>`; `path` is where it is."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def file(self, name: str) -> Path:
-        """Name a file of the folder."""
+        """Give the path of a file of the folder."""
         return self.path / name
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return is_there(self.file(name))
+        return integrity.is_there(self.file(name))
 
-    def read(self, name: str, otherwise: Any = ...) -> Any:
-        """Read a file as the inventory says; one that may be missing has an `otherwise`.
+    def read(self, name: str, default: Any = ...) -> Any:
+        """Read a file as the inventory says; the default stands for an absent one.
 
         Raises:
-            InputError: It is damaged, or missing and may not be.
+            InputError: It is damaged, or absent without a default.
         """
-        if otherwise is ... or self.has(name):
-            return read(self.file(name))
-        return otherwise
+        if default is ... or self.has(name):
+            return integrity.read(self.file(name))
+        return default
 
     def _remove(self, *names: str) -> None:
         for path in map(self.file, names):
@@ -83,7 +82,7 @@ class ResultsFolder:
         """Remove what an earlier run left, and nothing else in the folder.
 
         Raises:
-            InputError: Something of it cannot be removed.
+            InputError: Some of it cannot be removed.
         """
         self.drop_shards()
         if self.finished_prompts():
@@ -93,10 +92,10 @@ class ResultsFolder:
         self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
 
     def refuse_foreign(self) -> None:
-        """See that no file that a run writes is there already and somebody else's.
+        """Refuse a folder with a file of a name that a run writes, but from no run.
 
         Raises:
-            InputError: One is.
+            InputError: There is one.
         """
         if self.has_tables() or any(map(self.has, MARKS)):
             return
@@ -109,24 +108,24 @@ class ResultsFolder:
     def refuse_other(
         self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
     ) -> None:
-        """See that what the folder holds, finished or begun, is of this configuration.
+        """Refuse a folder whose run, finished or begun, is of another configuration.
 
         Args:
             probe: The configuration.
             prompts_digest: Hash of its prompts.
             identity: Which checkpoint it is, and which code of the user's own, by part;
-                what is not known yet is left out.
+                parts that are not known yet are left out.
 
         Raises:
             InputError: It is of another; the message says what differs.
         """
         if not self.is_begun():
             return
-        digest = self.read("prompts.sha256", prompts_digest).strip()
+        written = self.read("prompts.sha256", prompts_digest).strip()
         also = "" if probe.completions is None else " or the file of completions"
-        same = digest == prompts_digest
         self._refuse(self.differences(probe))
-        self._refuse("" if same else f"its prompts{also} have changed since")
+        if written != prompts_digest:
+            self._refuse(f"its prompts{also} have changed since")
         self.refuse_changed(identity)
 
     def _refuse(self, difference: str) -> None:
@@ -137,19 +136,20 @@ class ResultsFolder:
             )
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:
-        """See that those parts of the folder's identity that are known there are the same.
+        """Refuse parts of an identity that are not as the folder has them.
 
         Raises:
             InputError: One has changed since, or cannot be compared.
         """
-        there = self.read("checkpoint.json", {})
-        known = {part: one for part, one in identity.items() if one and there.get(part)}
-        for part, one in known.items():
-            if one.startswith(UNKNOWN):
-                why = one.removeprefix(UNKNOWN)
+        written = self.read("checkpoint.json", {})
+        both = {part: now for part, now in identity.items() if now and written.get(part)}
+        for part, now in both.items():
+            if now.startswith(UNKNOWN):
+                why = now.removeprefix(UNKNOWN)
                 self._refuse(f"whether its {part} has changed since cannot be told: {why}")
-        changed = ", ".join(part for part, one in known.items() if one != there[part])
-        self._refuse(changed and f"it began with another {changed}")
+        changed = ", ".join(part for part, now in both.items() if now != written[part])
+        if changed:
+            self._refuse(f"it began with another {changed}")
 
     def take(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts, checkpoint and own code."""
@@ -163,15 +163,15 @@ class ResultsFolder:
         return self.read("config.yaml", {})
 
     def differences(self, probe: Probe) -> str:
-        """Say in what the folder's configuration differs from a probe; empty if in nothing.
+        """Say how the folder's configuration differs from a probe; empty if it does not.
 
         Keys that an older configuration does not have count as their defaults.
         """
-        there = self.configuration()
-        # With a key that is gone since, it is compared as it stands.
+        written = self.configuration()
+        # A configuration with a key that no longer exists is compared as it is.
         with suppress(InputError):
-            there = parse_probe(there, str(self.path)).model_dump(mode="json")
-        old, new = flatten(there), flatten(probe.model_dump(mode="json"))
+            written = parse_probe(written, str(self.path)).model_dump(mode="json")
+        old, new = flatten(written), flatten(probe.model_dump(mode="json"))
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
@@ -179,11 +179,11 @@ class ResultsFolder:
         )
 
     def is_complete(self) -> bool:
-        """Whether the run is finished, its raw errors there."""
+        """Whether the run is finished and its raw errors are there."""
         return all(self.has(name) for name in NEEDED)
 
     def is_begun(self) -> bool:
-        """Whether anything is here of a run, finished or not."""
+        """Whether there is anything of a run, finished or not."""
         kept = self.has_tables() or self.has("pools.npz")
         return kept or self.finished_prompts() > 0
 
@@ -194,19 +194,19 @@ class ResultsFolder:
     def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
         """Say which file of the result is damaged; empty if none is."""
         try:
-            validate(self.path, names)
+            integrity.validate(self.path, names)
         except InputError as error:
             return str(error)
         return ""
 
     def lost(self) -> list[str]:
-        """Name what is damaged or missing of what follows from the pools that are here."""
+        """Name the files that are damaged or missing and follow from the pools here."""
         if not self.has("pools.npz"):
             return []
         return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
 
     def shard(self, index: int) -> Path:
-        """Name the file of one prompt."""
+        """Give the path of the file of one prompt."""
         return self.file(f"shards/{index:06d}.npz")
 
     def finished_prompts(self) -> int:
@@ -214,7 +214,7 @@ class ResultsFolder:
         return len(list(self.file("shards").glob("*.npz")))
 
     def drop_shard(self, index: int) -> None:
-        """Remove what stands in the place of a prompt's shard.
+        """Remove the file of one prompt.
 
         Raises:
             InputError: It cannot be removed.
@@ -227,7 +227,7 @@ class ResultsFolder:
         for path in folder.glob("*.npz*"):
             with suppress(OSError):
                 path.unlink()
-        # A link stays, and what is not ours.
+        # A link stays, and so do files that are not ours.
         with suppress(OSError):
             folder.rmdir()
 
@@ -235,18 +235,17 @@ class ResultsFolder:
         """Read the built-in checks and the warnings; none if they are not written."""
         return self.read("checks.json", Checks(True, []))
 
-    def read_diagnostics(self) -> "Diagnostics | None":
-        """Read what the completions are like; None if an earlier version made the run."""
-        return self.read("diagnostics.json", None)
-
     def write_tables(self, result: "Analysis", names: Sequence[str] = FROM_POOLS) -> None:
         """Write what follows from the pools: tables, and raw squared errors."""
         for name, table in result.tables.items():
             if name in names:
                 write_table(self.file(name), table)
         if "errors.npz" in names:
-            known = {key: one for key, one in result.errors.items() if one.size}
-            arrays = {f"{name}/{size}": one for (name, size), one in known.items()}
+            arrays = {
+                f"{estimator}/{size}": errors
+                for (estimator, size), errors in result.errors.items()
+                if errors.size
+            }
             write_arrays(self.file("errors.npz"), arrays)
 
     def write_pools(self, pools: "Pools") -> None:
@@ -258,18 +257,17 @@ class ResultsFolder:
         write_text(self.file("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
-        """Write the built-in checks; `ok` marks the whole result."""
+        """Write the built-in checks and the warnings."""
         content = Checks(none_failed(checks), list(checks), list(warnings))
         write_json(self.file("checks.json"), asdict(content))
 
     def write_manifest(self) -> None:
         """Write the checksums of what the run has written."""
-        written = make_manifest(self.path, REPEATABLE)
-        write_json(self.file(MANIFEST), written)
+        integrity.write_manifest(self.path)
 
     def mark_incomplete(self) -> None:
-        """Take away what is written last, before the first file is written anew.
+        """Remove what is written last, before the first file is written anew.
 
-        And what other commands have made of an earlier measurement.
+        Also what other commands have made of an earlier measurement.
         """
         self._remove("checks.json", *FROM_RESULT)

@@ -1,9 +1,9 @@
-"""Integrity: the one door that the files of a result are read through.
+"""Integrity: the one way in which the files of a result are read.
 
-What cannot be read, does not fit its schema, or is not what the run wrote by the checksums
-in `manifest.json`, is refused in one line that names the file. A file that is merely absent
-is no damage, nor is a manifest: tables are committed without the arrays they come from, and
-earlier versions wrote none.
+A file that cannot be read, does not fit its schema, or differs from the checksum that the
+run wrote in `manifest.json`, is refused in one line that names it. An absent file counts as
+no damage, nor does an absent manifest: tables are committed without the arrays that they
+come from, and earlier versions wrote no manifest.
 """
 
 import hashlib
@@ -15,21 +15,19 @@ from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 
-from mse_lab.console import TYPED
 from mse_lab.errors import InputError, in_short
-from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, Reader
+from mse_lab.results.files import write_json
+from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
 
-REMEDY = f"restore it, or measure again with {TYPED} run PROBE --fresh"
-
-# What parsers warn of where they meet something that no run writes; not of their future.
-_OF_CONTENT = (UserWarning, RuntimeWarning)
+REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
+REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
 def is_there(path: Path) -> bool:
     """Whether there is such a file.
 
     Raises:
-        InputError: Nobody can tell: a folder on the way may not be entered.
+        InputError: A folder on the way may not be entered.
     """
     try:
         path.stat()
@@ -42,31 +40,28 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _remedy(path: Path) -> str:
-    if path.name in FROM_POOLS and is_there(path.with_name("pools.npz")):
-        return f"{TYPED} run PROBE makes it again from pools.npz"
-    return REMEDY
-
-
 @contextmanager
 def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
-    """Open a file to parse it, in the body of a `with` that may fail in any way.
+    """Open a file to parse it, in the body of a `with` that may raise any error.
 
-    A manifest of its folder that knows it must agree. The remedy is what to do if it is
-    damaged, by default what a run's files need.
+    Its checksum must be that of the manifest in its folder, if the manifest lists it. The
+    remedy is what to do if it is damaged, by default what a run's files need.
 
     Raises:
         InputError: It is damaged; the message names it and says in what way.
     """
-    remedy = remedy or _remedy(path)
+    if not remedy:
+        repairable = path.name in FROM_POOLS and is_there(path.with_name("pools.npz"))
+        remedy = REPAIR if repairable else REMEDY
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
         if path.exists() and not path.is_file():
-            # To open a pipe would be to wait for somebody to write into it.
+            # Opening a pipe would wait for another process to write into it.
             raise ValueError("it is no file")
         with warnings.catch_warnings(), path.open("rb") as file:
-            for one in _OF_CONTENT:
-                warnings.simplefilter("error", one)
+            # What parsers warn of is content that no run writes.
+            for category in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("error", category)
             expected = digests.get(path.name)
             if expected is not None and _digest(file) != expected:
                 raise ValueError(f"its checksum is not the one in {MANIFEST}")
@@ -76,8 +71,10 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
         raise InputError(f"{path}: missing; {remedy}") from None
     except PermissionError:
         raise InputError(f"{path}: may not be read; allow it, or {remedy}") from None
-    # Parsers of zip, arrays, CSV, JSON and YAML fail in whatever way a damaged file makes
-    # them: by their own errors, by those of what they are built on, or out of memory.
+    except ImportError:  # A package is missing; the file may be sound.
+        raise
+    # Parsers of zip, arrays, CSV, JSON and YAML raise many kinds of errors on a damaged
+    # file: their own, those of the libraries below them, and MemoryError.
     except Exception as error:
         raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
 
@@ -92,14 +89,14 @@ def read_manifest(folder: Path) -> dict[str, str]:
     return dict(read(path)) if is_there(path) else {}
 
 
-def make_manifest(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Make the checksums of those files that there are."""
-    found = {}
-    for name in names:
-        if is_there(folder / name):
-            with (folder / name).open("rb") as file:
-                found[name] = _digest(file)
-    return found
+def write_manifest(folder: Path) -> None:
+    """Write the checksums of the files of a result that a repetition gives again."""
+    digests = {}
+    for path in (folder / name for name in REPEATABLE):
+        if is_there(path):
+            with path.open("rb") as file:
+                digests[path.name] = _digest(file)
+    write_json(folder / MANIFEST, digests)
 
 
 def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
@@ -114,36 +111,26 @@ def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
         return read_npz(file)
 
 
-def _find_reader(name: str) -> Reader:
-    """Find what reads a file, before it is opened: what cannot be imported is no damage."""
-    if reader := FILES[name].read:
-        return reader
-    from mse_lab.results.table_readers import READERS
-
-    return READERS[name]
-
-
 def read(path: Path) -> Any:
     """Read a file of a result as its name in the inventory says.
 
     Raises:
         InputError: It is missing or damaged.
     """
-    reader = _find_reader(path.name)
     with open_intact(path) as file:
-        return reader(file)
+        return FILES[path.name].read(file)
 
 
 def validate(folder: Path, names: Sequence[str]) -> None:
-    """See that none of those files that there are is damaged.
+    """Check that none of these files is damaged; any may be absent.
 
     Raises:
-        InputError: One is; the message names it.
+        InputError: One is damaged; the message names it.
     """
     digests = read_manifest(folder)
     for path in (folder / name for name in names if is_there(folder / name)):
         if path.name in digests:
-            with open_intact(path):
+            with open_intact(path):  # which compares the checksum
                 pass
         else:
             read(path)

@@ -1,9 +1,9 @@
-"""Inventory: every file of a result, how it is read, and what it can be made from.
+"""Inventory: every file of a run's folder, how it is read, and what it can be made from.
 
-A reader takes an open file and raises, in whatever way, where it holds what no run writes.
-All that is done with whole results follows from this table: reading, mending, clearing,
-the manifest, and how a result stands. Tables and arrays are read by `table_readers`, which
-takes long to import and is not needed to list results.
+A reader takes an open file and raises any error where it holds what no run writes. Reading,
+repairing, clearing, the manifest, and the state of a result all follow from this table.
+While a run is under way its folder also holds `shards/` and `.lock`. Tables and arrays take
+long to import and are not needed to list results, so `table_readers` is imported late.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from mse_lab.arrays import LARGEST
 from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
+from mse_lab.results.files import read_text
 
 Reader = Callable[[BinaryIO], Any]
 
 MANIFEST = "manifest.json"
 
-# Numbers in environment.json, where there are any.
+# Numbers in environment.json, which may be missing.
 AMOUNTS = ("seconds", "peak_memory_bytes", "peak_device_memory_bytes")
 
 
@@ -43,19 +44,50 @@ def _environment(file: BinaryIO) -> dict[str, Any]:
     return values
 
 
-def read_text(file: BinaryIO) -> str:
-    """Read a text that ends in a whole line."""
-    text = file.read().decode()
-    if not text.endswith("\n"):
-        raise ValueError("its last line is cut")
-    return text
-
-
 def _configuration(file: BinaryIO) -> dict[str, Any]:
     values = parse_yaml(read_text(file), "its text")
     if not isinstance(values, dict):
         raise TypeError("it holds no keys")
     return values
+
+
+def table(*columns: str, rows: int = 1) -> Reader:
+    """Make a reader of a table that has these columns, and at least these rows."""
+
+    def read(file: BinaryIO) -> Any:
+        from mse_lab.results.table_readers import read_table
+
+        return read_table(file, columns, rows)
+
+    return read
+
+
+def _completions(file: BinaryIO) -> Any:
+    from mse_lab.results.table_readers import read_completions
+
+    return read_completions(file)
+
+
+def _arrays(file: BinaryIO) -> Any:
+    from mse_lab.results.table_readers import read_npz
+
+    return read_npz(file)
+
+
+def _pools(file: BinaryIO) -> Any:
+    from mse_lab.mse.pools import Pools
+
+    return Pools.from_arrays(_arrays(file))
+
+
+def _diagnostics(file: BinaryIO) -> Any:
+    from mse_lab.results.diagnostics import restore
+
+    return restore(read_json(file, dict[str, Any]))
+
+
+def _written_only(file: BinaryIO) -> Any:
+    raise ValueError("no command reads it back")
 
 
 @dataclass(frozen=True)
@@ -64,31 +96,34 @@ class File:
 
     Attributes:
         made_from: `pools`, without a model; a `model`; or a finished `result`, by another
-            command, which no run reads back.
-        read: How it is read, unless by `table_readers`.
-        needed: Whether a finished run consists of it.
+            command.
+        read: How it is read.
+        needed: Whether a finished run must have it.
     """
 
     made_from: Literal["pools", "model", "result"]
-    read: Reader | None = None
+    read: Reader = _written_only
     needed: bool = False
 
 
 _NAMES = partial(read_json, schema=dict[str, str])
+_POINT = ("probe", "estimator", "group_size")
+_LAW = ("law", "law_low", "law_high")
+_MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 
 FILES = {
-    "mse.csv": File("pools", needed=True),
-    "laws.csv": File("pools"),
-    "prompts.csv": File("pools", needed=True),
-    "by_prompt.csv": File("pools"),
-    "errors.npz": File("pools", needed=True),
-    "pools.npz": File("model", needed=True),
+    "mse.csv": File("pools", table(*_MSE), needed=True),
+    "laws.csv": File("pools", table(*_POINT, *_LAW, rows=0)),
+    "prompts.csv": File("pools", table("prompt", "category", "value"), needed=True),
+    "by_prompt.csv": File("pools", table("prompt", "estimator", "group_size")),
+    "errors.npz": File("pools", _arrays, needed=True),
+    "pools.npz": File("model", _pools, needed=True),
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),
     "environment.json": File("model", _environment),
-    "diagnostics.json": File("model"),
-    "completions.jsonl": File("model"),
+    "diagnostics.json": File("model", _diagnostics),
+    "completions.jsonl": File("model", _completions),
     # After the checks only the manifest is written.
     "checks.json": File("model", partial(read_json, schema=Checks), needed=True),
     **dict.fromkeys(("advice.json", "advice.csv", "advice.md"), File("result")),
@@ -108,7 +143,7 @@ FROM_RESULT = tuple(name for name, file in FILES.items() if file.made_from == "r
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
 # What the same run gives again, so that a repetition changes nothing in a repository: all
-# but when, where and in which time it was made.
+# but the date, the machine and the time that it took.
 REPEATABLE = (
     *(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json"),
     "advice.json",

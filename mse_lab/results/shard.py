@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.errors import InputError, in_short
 from mse_lab.mse.measurement import (
     CompletionSummary,
     PromptArrays,
@@ -23,6 +22,8 @@ from mse_lab.mse.measurement import (
 )
 from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
+from mse_lab.results.integrity import open_intact
+from mse_lab.results.table_readers import read_npz
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
@@ -67,33 +68,22 @@ def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
     write_arrays(path, arrays | marks, compressed=False)
 
 
-def _read(path: Path, origin: str) -> dict[str, Any]:
-    if path.exists() and not path.is_file():
-        # To open a pipe would be to wait for somebody to write into it.
-        raise ValueError("it is no file")
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    if not np.array_equal(arrays.pop("version", 0), VERSION):
-        raise ValueError("of another version")
-    if arrays.pop("seal").item() != _seal(arrays, origin):
-        raise ValueError("changed since, or of another run")
-    arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
-    return {k: v if v.ndim else v.item() for k, v in arrays.items()}
-
-
 def load_shard(path: Path, origin: str) -> PromptMeasurement:
     """Read a prompt's measurement.
 
     Raises:
         InputError: It is missing, damaged, or of another origin or version.
     """
-    try:
-        values = _read(path, origin)
+    with open_intact(path, REMEDY) as file:
+        arrays = read_npz(file)
+        if not np.array_equal(arrays.pop("version", 0), VERSION):
+            raise ValueError("of another version")
+        if arrays.pop("seal").item() != _seal(arrays, origin):
+            raise ValueError("changed since, or of another run")
+        arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
+        values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
         parts = {
             part: kind(**{field.name: values[field.name] for field in fields(kind)})
             for part, kind in PARTS.items()
         }
         return PromptMeasurement(**parts)
-    # Parsers of archives fail in whatever way a damaged one makes them.
-    except Exception as error:
-        raise InputError(f"{path}: damaged ({in_short(error)}); {REMEDY}") from None

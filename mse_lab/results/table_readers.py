@@ -1,11 +1,10 @@
-"""Readers of the tables and arrays of a result; those of short texts: `inventory`."""
+"""Readers of the tables and arrays of a result; `inventory` says which file is which."""
 
 import io
 import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,9 +14,7 @@ from pandas.errors import DtypeWarning, ParserWarning
 from pydantic import TypeAdapter
 
 from mse_lab.arrays import LARGEST
-from mse_lab.mse.pools import Pools
-from mse_lab.results.diagnostics import restore
-from mse_lab.results.inventory import Reader, read_json, read_text
+from mse_lab.results.files import read_text
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
 TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
@@ -36,10 +33,10 @@ def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
 
 
 def read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFrame:
-    """Read a table that has these columns, and at least this many rows."""
-    # As the door does with what it knows of without pandas.
-    for one in (DtypeWarning, ParserWarning):
-        warnings.simplefilter("error", one)
+    """Read a table that has these columns, and at least these rows."""
+    # `open_intact` restores the filters.
+    for category in (DtypeWarning, ParserWarning):
+        warnings.simplefilter("error", category)
     table = pd.read_csv(
         io.StringIO(read_text(file)),
         dtype=dict.fromkeys(TEXTS, str),
@@ -52,17 +49,12 @@ def read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFram
     if missing or len(table) < rows:
         raise ValueError(f"no column {missing[0]}" if missing else "no rows")
     for column in table.columns.difference(TEXTS):
-        _see_numbers(table[column])
+        _refuse_other_than_numbers(table[column])
     return table
 
 
-def _table(columns: Sequence[str], rows: int = 1) -> Reader:
-    """Read a table of at least so many rows."""
-    return partial(read_table, columns=columns, rows=rows)
-
-
-def _see_numbers(column: "pd.Series[float]") -> None:
-    """See that a column holds numbers that can be drawn and computed with."""
+def _refuse_other_than_numbers(column: "pd.Series[float]") -> None:
+    """Refuse a column of anything but numbers that can be drawn and computed with."""
     if column.empty:
         return
     least = COUNTS.get(str(column.name))
@@ -83,22 +75,7 @@ class _Completion:
     truncated: bool | None = None
 
 
-def _completions(file: BinaryIO) -> pd.DataFrame:
+def read_completions(file: BinaryIO) -> pd.DataFrame:
+    """Read `completions.jsonl`: prompt, length, and whether it was cut."""
     line = TypeAdapter(_Completion)
     return pd.DataFrame(map(line.validate_json, file)).astype({"truncated": float})
-
-
-_POINT = ("probe", "estimator", "group_size")
-_LAW = ("law", "law_low", "law_high")
-_MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
-
-READERS: dict[str, Reader] = {
-    "mse.csv": _table(_MSE),
-    "laws.csv": _table((*_POINT, *_LAW), rows=0),
-    "prompts.csv": _table(("prompt", "category", "value")),
-    "by_prompt.csv": _table(("prompt", *_POINT[1:])),
-    "errors.npz": read_npz,
-    "pools.npz": lambda file: Pools.from_arrays(read_npz(file)),
-    "diagnostics.json": lambda file: restore(read_json(file, dict[str, Any])),
-    "completions.jsonl": _completions,
-}

@@ -67,8 +67,14 @@ def find_finished(
         # The run was killed before it wrote it.
         results.write_manifest()
     results.drop_shards()
-    found, diagnostics = results.read_checks(), results.read_diagnostics()
-    return Outcome(found.checks, found.warnings, True, diagnostics, repaired)
+    written = results.read_checks()
+    return Outcome(
+        written.checks,
+        written.warnings,
+        finished_before=True,
+        diagnostics=results.read("diagnostics.json", None),
+        repaired=repaired,
+    )
 
 
 def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:

@@ -59,7 +59,7 @@ def test_runs_of_one_name_are_refused(tmp_path):
 def test_a_folder_of_tables_only_is_refused(tmp_path):
     folder = write_run(tmp_path / "quiet", "quiet", 1)
     (folder / "pools.npz").unlink()
-    with pytest.raises(InputError, match=r"tables only; .* run_mse.py run quiet$"):
+    with pytest.raises(InputError, match=r"tables only; .* mse-lab run quiet$"):
         judge_runs([read_run(folder)])
     (folder / "mse.csv").unlink()
     with pytest.raises(InputError, match=r"no finished run; make it with"):

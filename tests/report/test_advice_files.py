@@ -109,7 +109,7 @@ def test_a_folder_with_tables_only(tmp_path, known):
     with pytest.raises(InputError) as caught:
         advise_run(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: tables only; measure it again with python run_mse.py run test"
+        f"{tmp_path}: tables only; measure it again with mse-lab run test"
     )
 
 

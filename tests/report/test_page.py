@@ -142,7 +142,7 @@ def test_one_run_alone_compares_no_runs(folders, tmp_path):
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        ("pools.npz", "tables only; measure it again with python run_mse.py run probe"),
+        ("pools.npz", "tables only; measure it again with mse-lab run probe"),
         ("mse.csv", "no finished run"),
         ("environment.json", "environment.json is missing"),
     ],

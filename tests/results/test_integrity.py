@@ -50,9 +50,9 @@ def test_whatever_is_damaged_is_named(copy, name, damage, manifest):
     says = copy.damage()
     assert says.startswith(f"{copy.file(name)}: damaged (")
     if name in FROM_POOLS:
-        remedy = "python run_mse.py run PROBE makes it again from pools.npz"
+        remedy = "mse-lab run PROBE makes it again from pools.npz"
     else:
-        remedy = "restore it, or measure again with python run_mse.py run PROBE --fresh"
+        remedy = "restore it, or measure again with mse-lab run PROBE --fresh"
     assert says.endswith(f"; {remedy}")
     assert "\n" not in says
 
