@@ -21,7 +21,9 @@ weights depend on a group's rewards alone, with hbar = E h(X) and of one group
     between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
 
 A factor is a learning rate's, so what counts is min_a E||a g_hat - g||^2 =
-||g||^2 - <hbar, g>^2 / E||g_hat||^2, the scale-free MSE.
+||g||^2 - <hbar, g>^2 / E||g_hat||^2, the scale-free MSE. The squared cosine of hbar with g
+is a ratio of estimates, too large by order 1/P where slopes differ, which may exceed the
+whole relative MSE; the jackknife takes that off.
 
 Prompts are drawn at random, so every figure of these is a statistic of P independent
 prompts, and its interval comes from leaving them out one at a time (the jackknife).
@@ -73,13 +75,13 @@ class Direction(NamedTuple):
 
     Attributes:
         mean_norm2: ||hbar||^2.
-        inner: <hbar, E g(X)>.
+        cosine2: Squared cosine of hbar with E g(X).
         between: E||h(X) - hbar||^2, what only more prompts reduce.
         within: E[tr Var(g_hat | X)] of one group.
     """
 
     mean_norm2: Floats
-    inner: Floats
+    cosine2: Floats
     between: Floats
     within: Floats
 
@@ -133,6 +135,11 @@ def _mean_products(apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
     others = total - left_P * rows - columns * right_P
     pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
     return np.append(divide(total, pairs), divide(others, fewer))
+
+
+def _without_bias(ratio: Floats) -> Floats:
+    """Take off a ratio what the jackknife finds it too large by, (1 + P,)."""
+    return ratio - (len(ratio) - 2) * (ratio[1:].mean() - ratio[0])
 
 
 def split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
@@ -197,10 +204,13 @@ class Population:
 
     def directions(self, slope_P: Floats, within_P: Floats) -> Directions:
         """Estimate where an estimator points, by its slope and noise on each prompt."""
-        mean_norm2 = _mean_products(self._products_PP, slope_P, slope_P)
+        products, ones = self._products_PP, np.ones_like(slope_P)
+        mean_norm2 = _mean_products(products, slope_P, slope_P)
+        inner = _mean_products(products, slope_P, ones)
+        lengths2 = mean_norm2 * _mean_products(products, ones, ones)
         found = Direction(
             mean_norm2=mean_norm2,
-            inner=_mean_products(self._products_PP, slope_P, np.ones_like(slope_P)),
+            cosine2=_without_bias(divide(inner**2, lengths2)),
             between=means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
             within=means(within_P),
         )
@@ -299,7 +309,5 @@ def efficiency(
         cost: N x MSE of the unbiased estimator.
         budget: N.
     """
-    norm2, mean_norm2 = constants.gradient2, direction.mean_norm2
-    cosine2 = divide(direction.inner**2, mean_norm2 * norm2)
-    needed = cosine2 * (1 + divide(cost, budget * norm2)) - 1
-    return divide(needed * budget * mean_norm2, group_size * direction.noise)
+    needed = direction.cosine2 * (1 + divide(cost, budget * constants.gradient2)) - 1
+    return divide(needed * budget * direction.mean_norm2, group_size * direction.noise)

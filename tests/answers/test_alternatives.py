@@ -18,6 +18,7 @@ from mse_lab.answers.alternatives import (
     Yardstick,
     _law_directions,
     find_alternatives,
+    price_default,
 )
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.length import normalise_length
@@ -76,7 +77,8 @@ def exact_direction(policies, estimator, size):
     ]
     mean, gradient = means.mean(0), gradients.mean(0)
     between = ((means - mean) ** 2).sum(-1).mean()
-    figures = (mean @ mean, mean @ gradient, between, np.mean(within))
+    cosine2 = (mean @ gradient) ** 2 / (mean @ mean) / (gradient @ gradient)
+    figures = (mean @ mean, cosine2, between, np.mean(within))
     return gradient @ gradient, Direction(*(np.array([one]) for one in figures))
 
 
@@ -113,7 +115,8 @@ def test_the_trainers_default_against_a_known_population(known, judged):
         grpo = between * 4 + moments.trace_oracle.mean() + moments.zeta.mean() / 3
         norm2 = np.array([gradient @ gradient])
         constants = Constants(*(np.array([math.nan]),) * 6, gradient2=norm2)
-        figures = (mean @ mean, mean @ gradient, spread, within)
+        cosine2 = (mean @ gradient) ** 2 / (mean @ mean) / norm2.item()
+        figures = (mean @ mean, cosine2, spread, within)
         direction = Direction(*(np.array([figure]) for figure in figures))
         return 1 / efficiency(constants, direction, size, np.array([grpo]), BUDGET).item()
 
@@ -140,6 +143,12 @@ def test_a_factor_costs_nothing(judged):
     at = _law_directions(centred, yardstick.run)
     judged_at = yardstick.of_directions(centred, {4: at[4]})
     assert judged_at.cost == pytest.approx((1, 1, 1), abs=1e-9)
+
+
+def test_the_trainers_default_at_three_is_a_factor(judged):
+    """Groups of three whose rewards differ have one standard deviation."""
+    cost = price_default(judged[0].run, 3, BUDGET)
+    assert cost == pytest.approx((1, 1, 1), abs=1e-9)
 
 
 def test_constant_baselines_by_hand(known, judged):

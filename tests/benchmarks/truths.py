@@ -103,9 +103,13 @@ class Truth:
         law, gradient_PD = self._law(estimator, size), self.design.gradient_PD
         mean_PD = law.slope[:, None] * gradient_PD
         mean, norms2 = mean_PD.mean(0), (mean_PD**2).sum(-1)
-        within = (law.second - norms2).mean()
-        figures = (mean @ mean, mean @ gradient_PD.mean(0), norms2.mean() - mean @ mean)
-        return Direction(*map(np.asarray, (*figures, within)))
+        inner2 = (mean @ gradient_PD.mean(0)) ** 2
+        return Direction(
+            mean_norm2=mean @ mean,
+            cosine2=inner2 / (mean @ mean) / self.constants.gradient2.item(),
+            between=norms2.mean() - mean @ mean,
+            within=(law.second - norms2).mean(),
+        )
 
     def cost(self, size: float, name: str = "grpo") -> float:
         """N x MSE."""
