@@ -131,7 +131,7 @@ class MeasuredRun(Analysis):
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        names = Constants._fields
+        names = (name for name in Constants._fields if name != "spread")
         return {name: self.population.constant(name, self.level) for name in names}
 
     @cached_property

@@ -59,6 +59,8 @@ class Constants(NamedTuple):
         best_constant: The same for a baseline b* of each prompt.
         gradient2: ||E g(X)||^2 of the population; that of the run's own prompts is
             `Pools.aggregate_norm2`, larger by c1/P on average.
+        spread: c1 as part of an error, which is a mean square: where c1 of all prompts is
+            negative, raised so that it is 0, and with a prompt left out by as much.
     """
 
     between: Floats
@@ -68,6 +70,7 @@ class Constants(NamedTuple):
     batch_mean: Floats
     best_constant: Floats
     gradient2: Floats
+    spread: Floats
 
 
 class Direction(NamedTuple):
@@ -76,7 +79,7 @@ class Direction(NamedTuple):
     Attributes:
         mean_norm2: ||hbar||^2.
         cosine2: Squared cosine of hbar with E g(X).
-        between: E||h(X) - hbar||^2, what only more prompts reduce.
+        between: E||h(X) - hbar||^2, what only more prompts reduce, as `Constants.spread`.
         within: E[tr Var(g_hat | X)] of one group.
     """
 
@@ -87,8 +90,8 @@ class Direction(NamedTuple):
 
     @property
     def noise(self) -> Floats:
-        """B times the variance of a batch of B groups; a mean square counts as 0 below."""
-        return np.asarray(np.maximum(self.between, 0.0) + self.within)
+        """B times the variance of a batch of B groups."""
+        return self.between + self.within
 
 
 # Of all prompts, floats (1,), and with one left out, (P,).
@@ -142,6 +145,14 @@ def _without_bias(ratio: Floats) -> Floats:
     return ratio - (len(ratio) - 2) * (ratio[1:].mean() - ratio[0])
 
 
+def _raise_to_zero(square: Floats) -> Floats:
+    """Raise a mean square's estimates, (1 + P,), by what the first one is below zero.
+
+    So what varies goes on varying: left-out prompts held at zero would hide it.
+    """
+    return square - min(square[0], 0.0)
+
+
 def split(found: tuple[Floats, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Tell what is of all prompts, (1,), from what is of all but each, (P,)."""
     return tuple(one[:1] for one in found), tuple(one[1:] for one in found)
@@ -153,14 +164,16 @@ def _constants(pools: Pools, apart_PP: Floats) -> tuple[Constants, Constants]:
     gradient2, value = _mean_products(apart_PP, ones, ones), means(moments.value)
     vanilla = means(moments.constant_baseline(0.0))
     weighted, norm2 = means(moments.reward_norm2), means(moments.norm2)
+    between = means(pools.reference_product_P) - gradient2
     found = Constants(
-        between=means(pools.reference_product_P) - gradient2,
+        between=between,
         oracle=means(moments.trace_oracle),
         pairs=means(moments.zeta),
         vanilla=vanilla,
         batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
         best_constant=means(moments.trace_best),
         gradient2=gradient2,
+        spread=_raise_to_zero(between),
     )
     whole, others = split(found)
     return Constants(*whole), Constants(*others)
@@ -205,13 +218,14 @@ class Population:
     def directions(self, slope_P: Floats, within_P: Floats) -> Directions:
         """Estimate where an estimator points, by its slope and noise on each prompt."""
         products, ones = self._products_PP, np.ones_like(slope_P)
+        products_P = self.pools.reference_product_P
         mean_norm2 = _mean_products(products, slope_P, slope_P)
         inner = _mean_products(products, slope_P, ones)
         lengths2 = mean_norm2 * _mean_products(products, ones, ones)
         found = Direction(
             mean_norm2=mean_norm2,
             cosine2=_without_bias(divide(inner**2, lengths2)),
-            between=means(slope_P**2 * self.pools.reference_product_P) - mean_norm2,
+            between=_raise_to_zero(means(slope_P**2 * products_P) - mean_norm2),
             within=means(within_P),
         )
         whole, others = split(found)
@@ -280,13 +294,13 @@ def falling(ratio: Estimate, power: float) -> Estimate:
 def mse_times_budget(
     estimator: str, constants: Constants, group_size: Floats | float
 ) -> Floats:
-    """N x MSE at a budget of N completions; c1, a mean square, is 0 where negative.
+    """N x MSE at a budget of N completions; c1 is 0 where its estimate is negative.
 
     c1 G + c2 + c3 / (G-1) for `grpo`; for `vanilla`, `oracle`, `batch-mean` and
     `best-constant` c1 G and the constant of that name.
     """
     size = np.asarray(group_size, dtype=float)
-    spread = np.maximum(constants.between, 0.0) * size
+    spread = constants.spread * size
     if estimator == "grpo":
         return spread + constants.oracle + constants.pairs / (size - 1)
     return np.asarray(spread + getattr(constants, estimator.replace("-", "_")))

@@ -32,6 +32,9 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 
+# Completions that the other kind's spread counts as, for the few of one kind.
+BORROWED = 5
+
 
 def oracle_gain(moments: Moments) -> Floats:
     """G (MSE_vanilla - MSE_oracle) of each prompt, whatever G: V S (2 b* - V)."""
@@ -138,19 +141,36 @@ def measure_baseline_share(pools: Pools, level: float) -> Estimate:
     return top.ratio_to(base, level)
 
 
+def _borrow_spread(few: Floats, many: Floats) -> Floats:
+    """Widen a few numbers about their mean, if many others vary more, relatively.
+
+    A few numbers of heavy tails show too little of them: their relative variance becomes a
+    mean with that of the others, which counts as that of `BORROWED` more. Numbers that are
+    all alike are left as they are.
+    """
+    degrees = len(few) - 1
+    own, other = (divide(part, part.mean()).var() for part in (few, many))
+    own *= len(few) / max(degrees, 1)
+    wider = (degrees + BORROWED * divide(other, own, 1.0)) / (degrees + BORROWED)
+    return np.asarray(few.mean() + np.sqrt(max(wider, 1.0)) * (few - few.mean()))
+
+
 def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:
     """Measure rho of a prompt on its own completions, rewards 0 and 1.
 
-    The interval is Welch's, in the logarithm. Its ends are unknown where there is a single
-    right or wrong completion, for nobody can tell how unlike it others are, or where no end
-    is in sight; rho itself without any of one kind, and where wrong ones have no score.
+    The interval is Welch's, in the logarithm, with the spread of the kind that is rarer as
+    `_borrow_spread` has it. Its ends are unknown where there is a single right or wrong
+    completion, for nobody can tell how unlike it others are, or where no end is in sight;
+    rho itself without any of one kind, and where wrong ones have no score.
     """
     parts = {str(kind): norms2_N[rewards_N == kind] for kind in (0, 1)}
     fewest = min(map(len, parts.values()))
     if not fewest or not parts["0"].any():
         return UNKNOWN
+    few, many = sorted(parts, key=lambda kind: len(parts[kind]))
+    spread = parts | {few: _borrow_spread(parts[few], parts[many])}
     wrong, right = (
-        Statistic(float(part.mean()), {kind: part[None]}, {})
+        Statistic(float(part.mean()), {kind: spread[kind][None]}, {})
         for kind, part in parts.items()
     )
     found = right.ratio_to(wrong, level) if fewest > 1 else UNKNOWN

@@ -292,7 +292,7 @@ class Alike(Population):
     def __init__(self, *figures):
         names = ("between", "oracle", "pairs", "vanilla", "gradient2")
         values, rest = np.array(figures)[:, None], ("batch_mean", "best_constant")
-        rest = dict.fromkeys(rest, np.ones(1))
+        rest = dict.fromkeys(rest, np.ones(1)) | {"spread": np.maximum(values[0], 0)}
         one = Constants(**rest, **dict(zip(names, values, strict=True)))
         self.__dict__ |= {
             "pools": None, "constants": one, "without_one": one, "effective_prompts": 9

@@ -94,7 +94,8 @@ def test_completions_against_enumeration(name, batch):
     norm2, direction = exact_direction(policies, estimator, 3)
     error = scale_free_mse(policies, estimator, 3, batch)
     cost = 100 * norm2 * error / (norm2 - error)
-    one = Constants(*(np.array([math.nan]),) * 6, gradient2=np.array([norm2]))
+    unknown = dict.fromkeys(Constants._fields, np.array([math.nan]))
+    one = Constants(**unknown | {"gradient2": np.array([norm2])})
     found = efficiency(one, direction, 3, np.array([cost]), 100).item()
     assert found == pytest.approx(100 / (3 * batch), rel=1e-6)
 
@@ -114,7 +115,8 @@ def test_the_trainers_default_against_a_known_population(known, judged):
         between = ((gradients - gradient) ** 2).sum(-1).mean()
         grpo = between * 4 + moments.trace_oracle.mean() + moments.zeta.mean() / 3
         norm2 = np.array([gradient @ gradient])
-        constants = Constants(*(np.array([math.nan]),) * 6, gradient2=norm2)
+        unknown = dict.fromkeys(Constants._fields, np.array([math.nan]))
+        constants = Constants(**unknown | {"gradient2": norm2})
         cosine2 = (mean @ gradient) ** 2 / (mean @ mean) / norm2.item()
         figures = (mean @ mean, cosine2, spread, within)
         direction = Direction(*(np.array([figure]) for figure in figures))

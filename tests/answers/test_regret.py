@@ -19,7 +19,7 @@ class Known(Population):
     """A population whose c1, c2 and c3 are known exactly."""
 
     def __init__(self, c1, c2, c3):
-        figures = (np.array([one]) for one in (c1, c2, c3, *[1.0] * 4))
+        figures = (np.array([one]) for one in (c1, c2, c3, *[1.0] * 4, max(c1, 0)))
         self.__dict__ |= {
             "pools": None, "constants": Constants(*figures), "effective_prompts": math.inf
         }  # fmt: skip

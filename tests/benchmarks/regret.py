@@ -75,14 +75,16 @@ def constants_of(design):
     gradient_PD, moments = design.gradient_PD, design.moments()
     mean = gradient_PD.mean(0)
     value = moments.value.mean()
+    between = ((gradient_PD - mean) ** 2).sum(-1).mean()
     figures = (
-        ((gradient_PD - mean) ** 2).sum(-1).mean(),
+        between,
         moments.trace_oracle.mean(),
         moments.zeta.mean(),
         moments.constant_baseline(0.0).mean(),
         moments.constant_baseline(value).mean(),
         moments.trace_best.mean(),
         mean @ mean,
+        between,
     )
     return Constants(*(np.array([one]) for one in figures))
 

@@ -87,8 +87,10 @@ class Truth:
         moments, gradient_PD = self.moments, self.design.gradient_PD
         mean = gradient_PD.mean(0)
         value = moments.value.mean()
+        between = ((gradient_PD - mean) ** 2).sum(-1).mean()
         found = {
-            "between": ((gradient_PD - mean) ** 2).sum(-1).mean(),
+            "between": between,
+            "spread": between,
             "oracle": moments.trace_oracle.mean(),
             "pairs": moments.zeta.mean(),
             "vanilla": moments.constant_baseline(0.0).mean(),

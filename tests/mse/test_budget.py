@@ -90,6 +90,18 @@ def test_a_prompt_is_left_out_of_everything():
             assert values[prompt] == pytest.approx(getattr(expected, name)[0]), name
 
 
+def test_an_error_varies_with_c1_where_its_estimate_is_negative():
+    """c1 counts as zero in it, and every prompt moves it by as much as c1 itself."""
+    pools = make_population(8).pools
+    low = replace(pools, reference_product_P=pools.reference_product_P - 9)
+    found, others = Population(low).constants, Population(low).without_one
+    assert found.between[0] < 0
+    assert found.spread[0] == 0
+    np.testing.assert_allclose(others.spread, others.between - found.between, atol=1e-12)
+    positive = Population(pools).constants
+    assert positive.spread[0] == positive.between[0] > 0
+
+
 def test_the_jackknife_of_a_mean_is_the_textbooks():
     """As a standard error it has s / sqrt(P)."""
     population = make_population(7)
