@@ -152,7 +152,8 @@ def _borrow_spread(few: Floats, many: Floats) -> Floats:
     own, other = (divide(part, part.mean()).var() for part in (few, many))
     own *= len(few) / max(degrees, 1)
     wider = (degrees + BORROWED * divide(other, own, 1.0)) / (degrees + BORROWED)
-    return np.asarray(few.mean() + np.sqrt(max(wider, 1.0)) * (few - few.mean()))
+    factor = math.sqrt(max(float(wider), 1.0))
+    return np.asarray(few.mean() + factor * (few - few.mean()))
 
 
 def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:

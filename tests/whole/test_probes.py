@@ -82,7 +82,9 @@ def test_gsm8k_from_local_files_with_one_setting(tmp_path):
     assert reward("It is 2007.00", prompts[7].record) == 1
     assert reward("It is 2008", prompts[7].record) == 0
     (tmp_path / "train-more.jsonl").write_text("")
-    with pytest.raises(InputError, match=r"2 files train\*.jsonl in the folder of .*shots.source"):
+    with pytest.raises(
+        InputError, match=r"2 files train\*.jsonl in the folder of .*shots.source"
+    ):
         load_prompts(probe.prompts, ROOT)
 
 
