@@ -172,7 +172,7 @@ def test_the_run_says_so_and_is_finished(folders, kind, capsys):
     assert not warnings_of(folders["whole"])
     path = folder.parents[1] / "small.yaml"
     assert run_mse.main(["run", str(path), "--out", str(folder.parent)]) == 0
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "finished before" in printed
     assert f"warning: {warning}" in printed
 
