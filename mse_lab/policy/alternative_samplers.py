@@ -53,10 +53,12 @@ EXAMINED = 2**12
 LOGITS = 2**24
 
 
-def _temperatures(log_probs_NTV: Tensor, own_NT: Tensor) -> list[Tensor]:
+def _temperatures(log_probs_NTV: Tensor, drawn_NT: Tensor) -> list[Tensor]:
     exponents = [1 / temperature - 1 for temperature in TEMPERATURES]
-    # The likeliest token's log-probability is -log V at least: no need of a maximum.
-    return [s * own_NT - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in exponents]
+    # The largest log-probability is at least -log V, so exp needs no shift.
+    return [
+        s * drawn_NT - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in exponents
+    ]
 
 
 def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:
@@ -69,15 +71,15 @@ def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]
 
     Their exponentials are 1 on average over tokens drawn from pi.
     """
-    own = log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
-    ratios = _temperatures(log_probs_NTV, own)
-    probs_NTV, prob = log_probs_NTV.exp(), own.exp()
+    drawn = log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
+    ratios = _temperatures(log_probs_NTV, drawn)
+    probs_NTV, prob = log_probs_NTV.exp(), drawn.exp()
     for p in RARE:
         mass = torch.where(probs_NTV < p, probs_NTV, 0).sum(-1)
-        ratios += _event((prob < p).to(own), mass)
+        ratios += _event((prob < p).to(drawn), mass)
     ends = torch.tensor(end_tokens, dtype=torch.long, device=tokens_NT.device)
     mass = probs_NTV[..., ends].sum(-1)
-    ratios += _event(torch.isin(tokens_NT, ends).to(own), mass)
+    ratios += _event(torch.isin(tokens_NT, ends).to(drawn), mass)
     return torch.stack(ratios)
 
 
@@ -98,13 +100,13 @@ def copying(
     total = 0.0
     rows = zip(completions.unpadded, log_probs_N, strict=True)
     for before, (tokens, log_prob) in enumerate(rows):
-        own = tokens.tobytes()
-        if seen[own]:
-            copied = math.log(share * seen[own] / before) - log_prob
+        key = tokens.tobytes()
+        if seen[key]:
+            copied = math.log(share * seen[key] / before) - log_prob
             total += float(np.logaddexp(math.log1p(-share), copied))
         elif before:
             total += math.log1p(-share)
-        seen[own] += 1
+        seen[key] += 1
     return total
 
 

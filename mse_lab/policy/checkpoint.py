@@ -59,7 +59,7 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     if settings.is_encoder_decoder:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
     if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise location.refuse(f"{kind} is no causal language model", "give one that is")
+        raise location.refuse(f"{kind} is not a causal language model", "give such a model")
     if location.local is None:
         location = replace(location, revision=identify(location) or location.revision)
     return location, settings

@@ -195,7 +195,7 @@ def classifier():
     [
         (masked, "BertLMHeadModel is not causal"),
         (encoder_decoder, "t5 is an encoder-decoder"),
-        (classifier, "vit is no causal language model"),
+        (classifier, "vit is not a causal language model"),
     ],
     ids=["masked", "encoder-decoder", "classifier"],
 )
