@@ -1,7 +1,8 @@
 """Measure how far policy-gradient estimates are from the true gradient of a model."""
 
-from mse_lab.cli import main as main
-from mse_lab.cli import start
+from mse_lab.__main__ import start
 
 if __name__ == "__main__":
     start()
+else:
+    from mse_lab.cli import main as main

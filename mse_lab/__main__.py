@@ -1,6 +1,18 @@
-"""The command line as `python -m mse_lab`."""
+"""The process of the command line: `mse-lab`, `python -m mse_lab` and `run_mse.py`."""
 
-from mse_lab.cli import start
+import signal
+from typing import NoReturn
+
+
+def start() -> NoReturn:
+    """Run the command line; Ctrl-C ends it without a traceback from its first import on."""
+    # Where a shell started it in the background, it ignores Ctrl-C, and is to go on so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from mse_lab import cli
+
+    cli.start()
+
 
 if __name__ == "__main__":
     start()

@@ -141,8 +141,8 @@ def _interrupt(*_: object) -> None:
 
 def set_up_console() -> None:
     """Let Ctrl-C end this process at once, and a screen that is gone end nothing."""
-    # Not where a shell started it in the background, deaf to Ctrl-C.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Not where a shell started it in the background, to ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 

@@ -44,10 +44,10 @@ except BaseException:
 @pytest.fixture
 def interrupted(tmp_path):
     """Return a function that starts a command which Ctrl-C strikes at an import."""
-    (tmp_path / "pydantic.py").write_text(INTERRUPTED_LIBRARY)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
-    def start(heard=True, **options):
+    def start(heard=True, at="pydantic", **options):
+        (tmp_path / f"{at}.py").write_text(INTERRUPTED_LIBRARY)
         # Whatever started these tests, maybe in the background of a script.
         ours = signal.default_int_handler if heard else signal.SIG_IGN
         before = signal.signal(signal.SIGINT, ours)
@@ -57,6 +57,13 @@ def interrupted(tmp_path):
             signal.signal(signal.SIGINT, before)
 
     return start
+
+
+def test_ctrl_c_before_the_console_is_there(interrupted):
+    """While the command line itself is imported: no traceback; a shell says 130."""
+    process = interrupted(at="argparse", stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (-signal.SIGINT, b"")
 
 
 def test_ctrl_c_at_an_import(interrupted):
