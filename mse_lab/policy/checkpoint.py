@@ -83,6 +83,18 @@ def load_tokenizer(location: Location) -> Any:
     return tokenizer
 
 
+def _placement(
+    location: Location, settings: Any, config: Model, device: torch.device
+) -> dict[str, Any]:
+    """Return the arguments that place weights during loading, if they are needed."""
+    # Quantised weights cannot be moved once they are loaded.
+    quantised = is_quantised(location, settings, adapted=config.adapter is not None)
+    if config.device_map is not None:
+        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
+        return {"device_map": config.device_map}
+    return {"device_map": {"": device}} if quantised else {}
+
+
 def load_model(
     location: Location, settings: Any, config: Model, device: torch.device
 ) -> Any:
@@ -94,12 +106,7 @@ def load_model(
         raise InputError(
             "model.dtype = float64: MPS has none; use float32, or model.device=cpu"
         )
-    # Quantised weights cannot be moved once they are loaded.
-    quantised = is_quantised(location, settings, adapted=config.adapter is not None)
-    placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}
-    if config.device_map is not None:
-        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
-        placement = {"device_map": config.device_map}
+    placement = _placement(location, settings, config, device)
     with _loading_quietly(location, "the model"):
         # transformers leaves out a generation_config.json that it cannot read, and the end
         # tokens with it.

@@ -154,6 +154,16 @@ def _refuse_few(
             )
 
 
+def _refuse_unmatched(
+    path: Path, offsets: Offsets, unmatched_ids: Sequence[str], prompt_id: str
+) -> None:
+    if unmatched_ids and not any(len(pools["reference"]) for pools in offsets.values()):
+        raise InputError(
+            f"{path}: its prompts, such as {shown(unmatched_ids[0])}, are not those of the "
+            f"prompt set, such as {shown(prompt_id)}; give the ids of the prompt set"
+        )
+
+
 def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
     """Index the file of completions that a probe names.
 
@@ -185,12 +195,7 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
         raise InputError(
             f"completions = {probe.completions}: the file is empty; draw completions"
         )
-    if unmatched_ids and not any(len(pools["reference"]) for pools in offsets.values()):
-        example = shown(next(iter(unmatched_ids)))
-        raise InputError(
-            f"{path}: its prompts, such as {example}, are not those of the prompt set, "
-            f"such as {shown(prompts[0].id)}; give the ids of the prompt set"
-        )
+    _refuse_unmatched(path, offsets, list(unmatched_ids), prompts[0].id)
     _refuse_few(path, offsets, form, needed)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
