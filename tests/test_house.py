@@ -47,7 +47,9 @@ OF_A_STUDY = GROUND | {
 MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
 MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
-    *("probe", "policy", "scores.score_block"),
+    *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),
+    *("probe.schema", "policy.policy", "policy.sampling", "policy.completions"),
+    *("policy.fingerprint", "scores.score_block"),
     *("results.integrity", "results.folder", "results.table_readers"),
     *("run.prepare", "run.processes"),
 }

@@ -49,8 +49,12 @@ def execute(arguments: Namespace) -> int:
     """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
     from mse_lab.probe.probe_files import probe_file
     from mse_lab.studies.training.report import write_training
-    from mse_lab.studies.training.settings import arms_of, load_study, study_file
-    from mse_lab.studies.training.trained_estimator import trained_estimator
+    from mse_lab.studies.training.settings import (
+        arms_of,
+        load_study,
+        study_file,
+        trained_estimator,
+    )
 
     path = study_file(arguments.study, ROOT)
     study = load_study(path, arguments.set, quick=arguments.quick)

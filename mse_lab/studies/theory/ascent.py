@@ -52,9 +52,9 @@ def draw_gradients(
     (prompts, actions, wide), runs = bandit.features_PKD.shape, theta_DR.shape[1]
     point, each_R = bandit.at(theta_DR), np.arange(runs)
     drawn_BR = draws.integers(prompts, size=(rule.batch, runs))
-    own = drawn_BR[:, None], np.arange(actions)[:, None], each_R
-    counts_BKR = _draw_counts(point.probabilities_PK[own], rule.size, draws)
-    rewards_BKR = bandit.rewards_PK[own[:2]]
+    of_drawn = drawn_BR[:, None], np.arange(actions)[:, None], each_R
+    counts_BKR = _draw_counts(point.probabilities_PK[of_drawn], rule.size, draws)
+    rewards_BKR = bandit.rewards_PK[of_drawn[:2]]
     taken_BR = baseline(rule.estimator, point)[drawn_BR, each_R]
     if rule.estimator == "grpo":
         others = rule.size - 1
@@ -62,7 +62,7 @@ def draw_gradients(
     else:
         taken_BKR = taken_BR[:, None]
     weights_BKR = counts_BKR * (rewards_BKR - taken_BKR)
-    weights_BKR -= weights_BKR.sum(1)[:, None] * point.probabilities_PK[own]
+    weights_BKR -= weights_BKR.sum(1)[:, None] * point.probabilities_PK[of_drawn]
     total_PKR = np.zeros((prompts, actions, runs))
     for drawn_R, weights_KR in zip(drawn_BR, weights_BKR, strict=True):
         total_PKR[drawn_R, :, each_R] += weights_KR.T
@@ -79,9 +79,9 @@ def ascend(
     draws: np.random.Generator,
 ) -> Floats:
     """Run them; give the parameters after each number of steps that is kept, (T, D, R)."""
-    found = [theta_DR] * (0 in kept)
+    path = [theta_DR] * (0 in kept)
     for i in range(1, max(kept) + 1):
         theta_DR = theta_DR + steps(i) * draw_gradients(bandit, rule, theta_DR, draws)
         if i in kept:
-            found.append(theta_DR)
-    return np.array(found)
+            path.append(theta_DR)
+    return np.array(path)

@@ -125,8 +125,8 @@ class Point:
         gram = self.bandit.gram_PKK
         shape = self.probabilities_PK.shape
         with_mean = (gram @ self.probabilities_PK.reshape(*shape[:2], -1)).reshape(shape)
-        own = self.like(np.einsum("pkk->pk", gram))
-        return own - 2 * with_mean + self.mean(with_mean)[:, None]
+        squares = self.like(np.einsum("pkk->pk", gram))
+        return squares - 2 * with_mean + self.mean(with_mean)[:, None]
 
     @cached_property
     def scores_PKD(self) -> Floats:
@@ -157,9 +157,9 @@ class Point:
     def moments(self) -> Moments:
         """The moments of each prompt, (P,) or (R, P)."""
         apart = self.rewards_PK - self.value_P[:, None]
-        found = [self.mean(self.rewards_PK**power * self.norms2_PK) for power in range(3)]
-        found += [self.value_P, self.mean(apart**2), np.square(self.gradients_PD).sum(1)]
-        return Moments(*(one.T for one in found))
+        parts = [self.mean(self.rewards_PK**power * self.norms2_PK) for power in range(3)]
+        parts += [self.value_P, self.mean(apart**2), np.square(self.gradients_PD).sum(1)]
+        return Moments(*(part.T for part in parts))
 
 
 def opposed(right: Sequence[float], centre: Sequence[float] | Floats, wide: int) -> Bandit:
@@ -206,8 +206,8 @@ def worded(bandit: Bandit, choices: int) -> Bandit:
 
     Args:
         bandit: Any.
-        choices: The word is one of so many, each as likely at parameters of zero, and has
-            parameters of its own, which all prompts share.
+        choices: The number of words, equally likely at parameters of zero. Each word has a
+            parameter, which all prompts share.
     """
     actions = bandit.features_PKD.shape[1]
     words_PKD = np.tile(np.eye(choices), (len(bandit.features_PKD), actions, 1))

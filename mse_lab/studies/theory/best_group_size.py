@@ -52,12 +52,12 @@ def judge_two_actions(limit: Limit) -> Finding:
     """Two completions a prompt: 1 + sqrt 2 always."""
     moments = limit.bandit.peak.moments
     plain = 1 + np.sqrt(moments.zeta.mean() / moments.gradient2.mean())
-    found = np.array([limit.best_size, plain])
+    sizes = np.array([limit.best_size, plain])
     return identity(
         "Best G, two actions, is 1 + sqrt 2",
         "1 + sqrt(c3/c1) of the limit and of the plain MSE, off 2.414 by",
-        distance(found, np.full(2, TWO_ACTIONS)),
-        Control("sqrt(c3/c1), the form for large G", distance(found - 1, found) > 0.1),
+        distance(sizes, np.full(2, TWO_ACTIONS)),
+        Control("sqrt(c3/c1), the form for large G", distance(sizes - 1, sizes) > 0.1),
     )
 
 
@@ -75,11 +75,11 @@ def judge_unseen_word(limit: Limit) -> Finding:
 
 
 def _simulate(limit: Limit, effort: Effort, count: int, size: int) -> Floats:
-    """(n + i0) Delta of runs at one G, (R,)."""
+    """(n + i0) Delta of runs at a group size G, (R,)."""
     rule, steps = Rule("grpo", BUDGET // size, size), decaying(limit.beta, DELAY)
     start_D = limit.bandit.maximum_D + OFFSET
-    found = effort.ascents(limit.bandit, rule, steps, (count,), start_D, "budget")
-    return np.asarray((count + DELAY) * gaps(limit.bandit, found)[0])
+    theta_TDR = effort.ascents(limit.bandit, rule, steps, (count,), start_D, "budget")
+    return np.asarray((count + DELAY) * gaps(limit.bandit, theta_TDR)[0])
 
 
 def judge_best_size(limit: Limit, effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
@@ -87,7 +87,7 @@ def judge_best_size(limit: Limit, effort: Effort) -> tuple[list[Finding], pd.Dat
     (between, within, pairs), count = limit.constants("grpo"), 2 * effort.steps[0]
     runs = {size: _simulate(limit, effort, count, size) for size in SIZES}
     rows = [
-        (size, *(BUDGET * one for one in (gaps_R.mean(), error_of(gaps_R))), law)
+        (size, *(BUDGET * value for value in (gaps_R.mean(), error_of(gaps_R))), law)
         for size, gaps_R in runs.items()
         for law in [between * size + within + pairs / (size - 1)]
     ]

@@ -22,7 +22,7 @@ from mse_lab.studies.theory.noise import noise_of
 
 SIZES = tuple(range(2, 17))
 
-# All groups of so many are listed: 6^4 of them a prompt.
+# Sizes of which all groups are listed: up to 6^4 of them per prompt.
 LISTED = (2, 3, 4)
 
 
@@ -48,7 +48,7 @@ def _judge_covariance(limit: Limit) -> Finding:
     peak = limit.bandit.peak
     pairs, off, wrong = noise_of("grpo", peak).pairs_DD, [], []
     for size in LISTED:
-        grpo, oracle = (enumerated_within(peak, one, size) for one in ("grpo", "oracle"))
+        grpo, oracle = (enumerated_within(peak, name, size) for name in ("grpo", "oracle"))
         off.append(distance((grpo - oracle) * size * (size - 1), pairs))
         wrong.append(distance((grpo - oracle) * size**2, pairs))
     return identity(
@@ -63,7 +63,7 @@ def _differences(limit: Limit, dropped: int = 1) -> Floats:
     """(w_GRPO - w_oracle) G (G - dropped) at each size, (G, K)."""
     rows = []
     for size in SIZES:
-        grpo, oracle = (limit.weights(Rule(one, 1, size)) for one in ("grpo", "oracle"))
+        grpo, oracle = (limit.weights(Rule(name, 1, size)) for name in ("grpo", "oracle"))
         rows.append((grpo - oracle) * size * (size - dropped))
     return np.array(rows)
 
@@ -74,22 +74,22 @@ def _spread(values_GK: Floats) -> float:
 
 def _curves(name: str, differences_GK: Floats) -> Iterator[pd.DataFrame]:
     """Tabulate each weight's difference, and their sum's, over those of the last size."""
-    columns = {str(k): one for k, one in enumerate(differences_GK.T)}
-    for weight, values in {**columns, "sum": differences_GK.sum(-1)}.items():
-        found = {"group_size": SIZES, "relative": values / values[-1]}
-        yield pd.DataFrame({"bandit": name, "weight": weight, **found})
+    weights = {str(k): values_G for k, values_G in enumerate(differences_GK.T)}
+    for weight, values in {**weights, "sum": differences_GK.sum(-1)}.items():
+        columns = {"group_size": SIZES, "relative": values / values[-1]}
+        yield pd.DataFrame({"bandit": name, "weight": weight, **columns})
 
 
 def judge_corollary_9(aligned: Limit, turned: Limit) -> tuple[list[Finding], pd.DataFrame]:
-    """Put it to a bandit whose noise has the Hessian's directions, and to another."""
-    found, other = _differences(aligned), _differences(turned)
+    """Test it on a bandit whose noise has the Hessian's directions, and on another."""
+    each, other = _differences(aligned), _differences(turned)
     wrong = _spread(_differences(aligned, 0))
     control = Control(f"G^2 in the place of G(G-1), spread {wrong:.2g}", wrong > 0.1)
-    said = "spread of (w_GRPO - w_oracle) G(G-1) over G = 2 to 16"
+    protocol = "spread of (w_GRPO - w_oracle) G(G-1) over G = 2 to 16"
     sums = _spread(other.sum(-1, keepdims=True))
     findings = [
         _judge_covariance(turned),
-        identity("Corollary 9, each weight, two actions", said, _spread(found), control),
-        identity("Corollary 9, sum of weights, six actions", said, sums, control),
+        identity("Corollary 9, each weight, two actions", protocol, _spread(each), control),
+        identity("Corollary 9, sum of weights, six actions", protocol, sums, control),
     ]
-    return findings, pd.concat([*_curves("two", found), *_curves("six", other)])
+    return findings, pd.concat([*_curves("two", each), *_curves("six", other)])

@@ -1,13 +1,12 @@
 """The figure of the statements about training: Theorem 8, Corollary 9 and Lemma 6."""
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mse_lab.report.drawing import RC, STYLES, colours_of, save_figure
+from mse_lab.report.drawing import RC, STYLES, colours_of
 from mse_lab.studies.theory.study import Study
 
 _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": RC["font.size"] - 1.5}
@@ -27,11 +26,11 @@ _WEIGHTS: dict[tuple[str, bool], tuple[str, float, Any, str]] = {
 def _draw_law(axes: Axes, table: pd.DataFrame) -> None:
     """Distribution of n Delta in the longer runs, marks, and the mixtures, lines."""
     longest = table[table["steps"] == table["steps"].max()]
-    for name, one in longest.groupby("estimator", sort=False):
+    for name, rows in longest.groupby("estimator", sort=False):
         colour, mark, label, _ = STYLES[str(name)]
         look: dict[str, Any] = {"color": colour, "markersize": 3.2, "mec": "white"}
-        axes.plot(one["gap"], one["limit"], color=colour, lw=1.1)
-        axes.plot(one["gap"], one["runs"], mark, mew=0.3, label=label, **look)
+        axes.plot(rows["gap"], rows["limit"], color=colour, lw=1.1)
+        axes.plot(rows["gap"], rows["runs"], mark, mew=0.3, label=label, **look)
     count = longest["steps"].iloc[0]
     axes.set(xlabel="(n + 200) Δ", ylabel="Share of runs below", ylim=(0, 1))
     axes.set_xlim(0, longest["gap"].quantile(0.98))
@@ -41,11 +40,11 @@ def _draw_law(axes: Axes, table: pd.DataFrame) -> None:
 
 def _draw_weights(axes: Axes, table: pd.DataFrame) -> None:
     """What is constant in Corollary 9, and what only tends to be."""
-    for (bandit, weight), one in table.groupby(["bandit", "weight"], sort=False):
+    for (bandit, weight), rows in table.groupby(["bandit", "weight"], sort=False):
         if look := _WEIGHTS.get((bandit, weight == "sum")):
             colour, width, dashes, label = look
             named = label if weight in ("0", "sum") else None
-            axes.plot(one["group_size"], one["relative"], color=colour, lw=width,
+            axes.plot(rows["group_size"], rows["relative"], color=colour, lw=width,
                       ls=dashes, label=named)  # fmt: skip
     axes.set(xlabel="Group size G", ylabel="(w GRPO-type − w oracle) G (G − 1)")
     axes.set_xticks(range(2, 17, 2))
@@ -56,10 +55,10 @@ def _draw_weights(axes: Axes, table: pd.DataFrame) -> None:
 
 def _draw_bounds(axes: Axes, table: pd.DataFrame) -> None:
     """E Delta_n for either kind of steps, its bound, and the level of a constant step."""
-    for colour, (kind, one) in zip((_DARK, _MIDDLE), table.groupby("kind"), strict=True):
+    for colour, (kind, rows) in zip((_DARK, _MIDDLE), table.groupby("kind"), strict=True):
         label = "constant step" if str(kind).startswith("(a)") else "step β/(i + 200)"
-        axes.plot(one["steps"], one["gap"], color=colour, lw=1.3, label=label)
-        axes.plot(one["steps"], one["bound"], color=colour, lw=1.1, ls=_DASHES)
+        axes.plot(rows["steps"], rows["gap"], color=colour, lw=1.3, label=label)
+        axes.plot(rows["steps"], rows["bound"], color=colour, lw=1.1, ls=_DASHES)
     axes.plot([], [], color="0.3", lw=1.1, ls=_DASHES, label="their bounds")
     axes.axhline(table["floor"].iloc[0], color="0.3", lw=1, ls=":", label="(β/4) tr Γ")
     axes.set(xlabel="Step n", ylabel="E Δ", yscale="log")
@@ -77,12 +76,3 @@ def compose_theory(study: Study) -> Figure:
     _draw_weights(weights, study.tables["corollary_9"])
     _draw_bounds(bounds, study.tables["lemma_6"])
     return figure
-
-
-def draw_theory(study: Study, output: Path) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
-    save_figure(lambda: compose_theory(study), output)

@@ -2,8 +2,8 @@
 
 A limit is not reached, so a test of equality would refute it with runs enough: `holds` says
 that the interval lies within a stated margin of what is expected, `fails` that all of it
-lies outside, `undecided` neither. A control puts the same protocol to something known to be
-false; where it is not caught the verdict is `undecided`, whatever was found.
+lies outside, `undecided` neither. A control applies the same protocol to a statement that
+is false; where it is not caught the verdict is `undecided`.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import statsmodels.api as sm
 from scipy import stats
 
 from mse_lab.answers.judgement import Verdict, decide
@@ -47,22 +48,22 @@ class Finding:
         protocol: What `value` is, and of what.
         estimate: What was found, with its interval; without width where it is enumerated.
         expected: What the statement predicts.
-        found: The verdict, were the control caught.
-        control: What else the protocol was put to.
+        judged: The verdict if the control is caught.
+        control: A case known to be false, under the same protocol.
     """
 
     statement: str
     protocol: str
     estimate: Estimate
     expected: float
-    found: Verdict
+    judged: Verdict
     control: Control | None = None
 
     @property
     def verdict(self) -> Verdict:
         """Whether it is so."""
         lost = self.control is not None and not self.control.caught
-        return "undecided" if lost else self.found
+        return "undecided" if lost else self.judged
 
 
 def exactly(value: float) -> Estimate:
@@ -88,47 +89,46 @@ def mean_of(values_R: Floats) -> Estimate:
 
 def fit(design: Floats, values: Floats, errors: Floats) -> tuple[Floats, Floats]:
     """Least squares, weighted by the errors: the coefficients and their covariance."""
-    scaled = design / errors[:, None]
-    covariance = np.linalg.inv(scaled.T @ scaled)
-    return np.asarray(covariance @ scaled.T @ (values / errors)), np.asarray(covariance)
+    model = sm.WLS(values, design, weights=errors**-2).fit(cov_type="fixed scale")
+    return np.asarray(model.params), np.asarray(model.cov_params())
 
 
-def distance(one: Floats, other: Floats) -> float:
+def distance(values: Floats, others: Floats) -> float:
     """Largest difference of two arrays, as a share of the second's largest entry."""
-    return float(np.abs(one - other).max() / np.abs(other).max())
+    return float(np.abs(values - others).max() / np.abs(others).max())
 
 
-def near(found: Estimate, expected: float, margin: float = SHARE) -> Verdict:
+def near(estimate: Estimate, expected: float, margin: float = SHARE) -> Verdict:
     """Judge whether a number is as expected, to within a margin.
 
     >>> near(Estimate(1.0, 0.95, 1.05), 1.0), near(Estimate(1.0, 0.8, 1.2), 1.0)
     ('holds', 'undecided')
     """
     low, high = expected - margin, expected + margin
-    outside = found.high < low or found.low > high
-    return decide(fails=outside, holds=low <= found.low and found.high <= high)
+    outside = estimate.high < low or estimate.low > high
+    return decide(fails=outside, holds=low <= estimate.low and estimate.high <= high)
 
 
-def at_most(found: Estimate, limit: float) -> Verdict:
+def at_most(estimate: Estimate, limit: float) -> Verdict:
     """Judge whether a number is no larger than a limit."""
-    return decide(fails=found.low > limit, holds=found.high <= limit)
+    return decide(fails=estimate.low > limit, holds=estimate.high <= limit)
 
 
 def limiting(
-    statement: str, protocol: str, found: Estimate, control: Control | None = None
+    statement: str, protocol: str, estimate: Estimate, control: Control | None = None
 ) -> Finding:
-    """Judge what is said to tend to one."""
-    return Finding(statement, protocol, found, 1.0, near(found, 1.0), control)
+    """Judge what should tend to 1."""
+    return Finding(statement, protocol, estimate, 1.0, near(estimate, 1.0), control)
 
 
 def identity(statement: str, protocol: str, value: float, control: Control) -> Finding:
-    """Judge by the relative distance of two things that are one."""
+    """Judge by the relative distance of two quantities that should be equal."""
     verdict = at_most(exactly(value), ROUNDING)
     return Finding(statement, protocol, exactly(value), 0.0, verdict, control)
 
 
 def not_tested(statement: str, why: str) -> Finding:
-    """Say that a statement was not put to anything."""
+    """Say that a statement was not tested."""
     return Finding(statement, f"not tested: {why}", UNKNOWN, math.nan, "undecided")
 
 
@@ -136,13 +136,13 @@ def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
     """Make `statements.csv`."""
     rows = [
         {
-            "statement": one.statement,
-            "protocol": one.protocol,
-            **one.estimate._asdict(),
-            "expected": one.expected,
-            "verdict": one.verdict,
-            "control": "" if one.control is None else str(one.control),
+            "statement": finding.statement,
+            "protocol": finding.protocol,
+            **finding.estimate._asdict(),
+            "expected": finding.expected,
+            "verdict": finding.verdict,
+            "control": "" if finding.control is None else str(finding.control),
         }
-        for one in findings
+        for finding in findings
     ]
     return pd.DataFrame(rows)

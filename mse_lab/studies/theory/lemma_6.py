@@ -53,12 +53,12 @@ class Constants(NamedTuple):
 
     def bound(self, steps: Steps, first: float, length: int) -> Floats:
         """The bound on E Delta_i, i = 0 to n, (T,)."""
-        found = [first]
+        bounds = [first]
         for i in range(1, length + 1):
             eta = steps(i)
             kept = 1 - 2 * self.pull * eta + self.smoothness * self.pull * eta**2
-            found.append(kept * found[-1] + self.smoothness * eta**2 * self.noise / 2)
-        return np.array(found)
+            bounds.append(kept * bounds[-1] + self.smoothness * eta**2 * self.noise / 2)
+        return np.array(bounds)
 
 
 def noise_trace(point: Point, rule: Rule) -> Floats:
@@ -96,8 +96,8 @@ def _judge(
 ) -> tuple[Finding, pd.DataFrame]:
     """Compare E Delta_n with its bound at every n; the control has half of the noise."""
     start_D = limit.bandit.maximum_D + OFFSET
-    found = effort.ascents(limit.bandit, RULE, steps, range(LENGTH + 1), start_D, name)
-    gaps_TR, away_R = gaps(limit.bandit, found), limit.away(found)
+    theta_TDR = effort.ascents(limit.bandit, RULE, steps, range(LENGTH + 1), start_D, name)
+    gaps_TR, away_R = gaps(limit.bandit, theta_TDR), limit.away(theta_TDR)
     constants, first = box_constants(limit, RULE, half_width), float(gaps_TR[0, 0])
     table = _curve(gaps_TR, constants.bound(steps, first, LENGTH)).assign(kind=name)
     halved = constants._replace(noise=constants.noise / 2).bound(steps, first, LENGTH)
@@ -117,7 +117,7 @@ def _judge(
 
 
 def judge_lemma_6(limit: Limit, effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
-    """Put both parts to runs; give E Delta_n and the bounds, too."""
+    """Judge both parts by runs; give E Delta_n and the bounds, too."""
     part_a = _judge(PARTS[0], limit, lambda _: CONSTANT, WIDE, effort)
     part_b = _judge(PARTS[1], limit, decaying(limit.beta, DELAY), NARROW, effort)
     floor = CONSTANT / 4 * float(noise_trace(limit.bandit.peak, RULE))

@@ -63,8 +63,8 @@ class Limit:
 
     def noise(self, rule: Rule) -> Floats:
         """Gamma, (K, K): the covariance of an estimate, in curved directions alone."""
-        found = noise_of(rule.estimator, self.bandit.peak)
-        return self._turned(found.covariance(rule.batch, rule.size))
+        noise = noise_of(rule.estimator, self.bandit.peak)
+        return self._turned(noise.covariance(rule.batch, rule.size))
 
     def weights(self, rule: Rule) -> Floats:
         """w_k of a rule, ascending."""
@@ -87,7 +87,7 @@ class Limit:
         metric_K = self.beta**2 * self.curvatures_K / scale_K
         noise = noise_of(estimator, self.bandit.peak)
         parts = (noise.between_DD, noise.within_DD, noise.pairs_DD)
-        return np.array([metric_K @ np.diag(self._turned(one)) for one in parts])
+        return np.array([metric_K @ np.diag(self._turned(part)) for part in parts])
 
     @property
     def best_size(self) -> float:

@@ -29,10 +29,10 @@ class Noise:
 
     def covariance(self, batch: float, size: float) -> Floats:
         """Covariance of the estimate from B prompts of G completions."""
-        found = self.between_DD + self.within_DD / size
+        covariance_DD = self.between_DD + self.within_DD / size
         if self.pairs_DD.any():
-            found = found + self.pairs_DD / (size * (size - 1))
-        return found / batch
+            covariance_DD = covariance_DD + self.pairs_DD / (size * (size - 1))
+        return covariance_DD / batch
 
 
 def baseline(estimator: str, point: Point) -> Floats:

@@ -59,21 +59,21 @@ def _divergence(
 
 def _judge_groups(bandit: Bandit, theta_D: Floats, slope_D: Floats) -> Finding:
     """Judge the mean of groups of G with their own standard deviation."""
-    point, found = bandit.at(theta_D), []
+    point, errors = bandit.at(theta_D), []
     for size in SIZES:
         law = find_law(find_estimator("grpo-loo-std"), size, binary=True)
-        assert law is not None  # It looks at the rewards of its own group alone.
+        assert law is not None  # Its weights depend on the group's rewards alone.
         mean_D = (law(point.moments).slope[:, None] * point.gradients_PD).mean(0)
-        found.append(distance(mean_D, slope_D))
-    products = [f"{size * one:.2g}" for size, one in zip(SIZES, found, strict=True)]
+        errors.append(distance(mean_D, slope_D))
+    products = [f"{size * error:.2g}" for size, error in zip(SIZES, errors, strict=True)]
     return Finding(
         "Proposition 13, groups of 512",
         "mean of leave-one-out over the group's sd, exact, off the gradient of "
         f"E[2 arcsin sqrt V] by; times G: {' and '.join(products)} at G = 64 and 512",
-        exactly(found[-1]),
+        exactly(errors[-1]),
         0.0,
-        near(exactly(found[-1]), 0.0, NEAR),
-        Control(f"groups of 64, off by {found[0]:.2g}", found[0] > 4 * found[-1]),
+        near(exactly(errors[-1]), 0.0, NEAR),
+        Control(f"groups of 64, off by {errors[0]:.2g}", errors[0] > 4 * errors[-1]),
     )
 
 
@@ -84,8 +84,8 @@ def _judge_rare() -> Finding:
     """
     law = find_law(find_estimator("grpo-loo-std"), FEW, binary=True)
     assert law is not None  # As above.
-    one, value, none = np.ones(1), np.array([RARE]), np.zeros(1)
-    moments = Moments(one, value, value, value, value * (1 - value), none)
+    unit, value, none = np.ones(1), np.array([RARE]), np.zeros(1)
+    moments = Moments(unit, value, value, value, value * (1 - value), none)
     slope = float(law(moments).slope[0] * np.sqrt(RARE * (1 - RARE)))
     return Finding(
         f"Proposition 13, groups of {FEW}, V = {RARE:g}",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from mse_lab.formatting import number, with_interval
 from mse_lab.report.claims_report import SHOWN
+from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
-from mse_lab.studies.theory.figure import draw_theory
+from mse_lab.studies.theory.figure import compose_theory
 from mse_lab.studies.theory.findings import Finding, findings_table
 from mse_lab.studies.theory.study import Study
 
@@ -21,13 +22,13 @@ HEAD = (
 
 
 def _line(finding: Finding) -> str:
-    """Say one verdict, what was expected and what was found; or why nothing was."""
+    """Write a verdict with the expected value and the estimate, or why there is none."""
     verdict = f"{SHOWN[finding.verdict]:{VERDICT}}{finding.statement:{STATEMENT}}"
     value, low, high = finding.estimate
     if math.isnan(value):
         return f"{verdict}{finding.protocol}"
-    told = number(value) if low == high else with_interval(finding.estimate)
-    return f"{verdict}{number(finding.expected):>{EXPECTED}} {told}"
+    estimate = number(value) if low == high else with_interval(finding.estimate)
+    return f"{verdict}{number(finding.expected):>{EXPECTED}} {estimate}"
 
 
 def _cut(line: str) -> str:
@@ -35,12 +36,13 @@ def _cut(line: str) -> str:
 
 
 def theory_screen(study: Study) -> str:
-    """Put the verdicts on one screen, a line each; then what proves nothing."""
-    counts = Counter(SHOWN[one.verdict] for one in study.findings).most_common()
-    lost = [one for one in study.findings if one.control and not one.control.caught]
+    """Write the verdicts, a line each; then the controls that were not caught."""
+    counts = Counter(SHOWN[finding.verdict] for finding in study.findings).most_common()
     lines = [*HEAD, *map(_line, study.findings)]
     lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts))
-    lines += [f"{one.statement}: control {one.control}" for one in lost]
+    for finding in study.findings:
+        if finding.control and not finding.control.caught:
+            lines.append(f"{finding.statement}: control {finding.control}")
     return "\n".join(map(_cut, lines))
 
 
@@ -54,4 +56,4 @@ def write_theory(study: Study, folder: Path, figures: Path) -> None:
     for name, table in study.tables.items():
         write_table(folder / f"{name}.csv", table)
     for suffix in (".png", ".pdf"):
-        draw_theory(study, figures / f"theory{suffix}")
+        save_figure(lambda: compose_theory(study), figures / f"theory{suffix}")

@@ -1,4 +1,4 @@
-"""The study: every statement put to its bandits, in the order of the paper."""
+"""The study: every statement tested on its bandits, in the order of the paper."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from mse_lab.studies.theory.step_sizes import (
 )
 from mse_lab.studies.theory.theorem_8 import judge_crossed_noise, judge_theorem_8
 
-# Where Proposition 13 is put to the test: in every parameter, from the maximum.
+# Proposition 13 is tested this far from the maximum, in every parameter.
 AWAY = 0.8
 
 
 @dataclass(frozen=True)
 class Study:
-    """What was found.
+    """The results.
 
     Attributes:
         findings: A row a statement.
@@ -65,7 +65,7 @@ def unseen_word() -> Limit:
 
 
 def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study:
-    """Put every statement to its bandits; `show` is told what comes next."""
+    """Test every statement on its bandits; `show` is called with the name of each part."""
     two, six, word = two_actions(), six_actions(), unseen_word()
     show("Theorem 8")
     theorem_8, law = judge_theorem_8(two, effort)

@@ -7,7 +7,6 @@ another; dotted is J before training, dashed the predicted group size, its inter
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ from mse_lab.report.drawing import (
     colours_of,
     draw_line,
     name_sizes,
-    save_figure,
 )
 from mse_lab.studies.training.best_sizes import Curve, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
@@ -42,8 +40,8 @@ class Panel(NamedTuple):
 
 def _panel(prompts: str, title: str, curves: dict[str, Curve], palette: str) -> Panel:
     colours = dict(zip(curves, colours_of(len(curves), palette), strict=True))
-    known = {name: curve for name, curve in curves.items() if len(curve.values_SG)}
-    return Panel(prompts, title, known, colours)
+    drawn = {name: curve for name, curve in curves.items() if len(curve.values_SG)}
+    return Panel(prompts, title, drawn, colours)
 
 
 def rows_of(study: Study, table: pd.DataFrame) -> list[list[Panel]]:
@@ -75,12 +73,12 @@ def _draw_curve(axes: Axes, label: str, curve: Curve, colour: str, level: float)
     intervals = [mean_interval(column, level) for column in curve.values_SG.T]
     draw_line(axes, curve.sizes, np.array(intervals), Style(colour, "o", label))
     if _judged(curve):
-        chosen = [one.in_set for one in regrets(curve, level)]
+        chosen = [loss.in_set for loss in regrets(curve, level)]
         axes.plot(curve.sizes[chosen], curve.means[chosen], color=colour, **RING)
 
 
 def _draw_runs(axes: Axes, curve: Curve, colour: str) -> None:
-    """Draw every run: where some break down their mean is nobody's."""
+    """Draw every run: where some break down, the mean describes none of them."""
     for values_G in curve.values_SG:
         axes.plot(curve.sizes, values_G, ls="", marker=".", ms=4, color=colour, alpha=0.5)
 
@@ -100,13 +98,13 @@ def _draw_panel(axes: Axes, panel: Panel, level: float) -> None:
     )
 
 
-def _draw_known(
+def _draw_before(
     axes: Axes, predicted: Predicted, start: float | None, level: float
 ) -> dict[str, Any]:
     """Draw what was known before: the predicted group size, J of the checkpoint."""
-    found = predicted.interval(level)
-    axes.axvspan(found.low, found.high, color="0.5", alpha=0.18, lw=0, zorder=0)
-    named = {"predicted G*": axes.axvline(found.value, color="0.3", lw=1, ls="--")}
+    best = predicted.interval(level)
+    axes.axvspan(best.low, best.high, color="0.5", alpha=0.18, lw=0, zorder=0)
+    named = {"predicted G*": axes.axvline(best.value, color="0.3", lw=1, ls="--")}
     if start is not None:
         named["before training"] = axes.axhline(start, color="0.3", lw=1, ls=":")
     return named
@@ -120,15 +118,15 @@ def compose_training(
     judged = False
     columns = len(rows[0])
     figure = Figure(figsize=(3.7 * columns, 2.9 * len(rows) + 0.5), layout="constrained")
-    places = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
-    for row, axes_row in zip(rows, places, strict=True):
+    grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
+    for row, axes_row in zip(rows, grid, strict=True):
         for panel, axes in zip(row, axes_row, strict=True):
             if not panel.curves:
                 axes.axis("off")
                 continue
             _draw_panel(axes, panel, level)
             judged |= any(map(_judged, panel.curves.values()))
-            named |= _draw_known(axes, predicted, start.get(panel.prompts), level)
+            named |= _draw_before(axes, predicted, start.get(panel.prompts), level)
         label, curve = list(row[0].curves.items())[-1]
         _draw_runs(axes_row[0], curve, row[0].colours[label])
         axes_row[0].set_ylabel(f"Mean reward J, {row[0].prompts} prompts")
@@ -141,18 +139,3 @@ def compose_training(
         title=title, frameon=False, fontsize=8.5, title_fontsize=8.5,
     )  # fmt: skip
     return figure
-
-
-def draw_training(
-    study: Study,
-    table: pd.DataFrame,
-    predicted: Predicted,
-    start: Mapping[str, float],
-    output: Path,
-) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
-    save_figure(lambda: compose_training(study, table, predicted, start), output)

@@ -13,38 +13,39 @@ from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import identify_reward, load_reward
 from mse_lab.results.folder import identify_code
 from mse_lab.run.prepare import digest_of
-from mse_lab.studies.training.settings import Arm
+from mse_lab.studies.training.settings import Arm, trained_estimator
 from mse_lab.studies.training.task import probe_of_prompts
-from mse_lab.studies.training.trained_estimator import trained_estimator
 
 # Of a probe's settings those that a training, its pilots and J depend on.
 USED = {"model", "prompts", "reward", "sampling", "parameters", "seed"}
 
 
 def origin_of(name: str, held_out: str | None, root: Path) -> dict[str, Any]:
-    """Describe a probe as it is now, by settings and hashes.
+    """Describe a probe by its settings and hashes.
 
-    A checkpoint that is still to be fetched has none.
+    A checkpoint that is still to be downloaded has no hash.
 
     Raises:
         InputError: Something of it cannot be read.
     """
     probe = load_probe(probe_file(name, root))
-    found = flatten(probe.model_dump(mode="json", include=USED))
-    found["prompts"] = digest_of(load_prompts(probe.prompts, root))
+    parts = flatten(probe.model_dump(mode="json", include=USED))
+    parts["prompts"] = digest_of(load_prompts(probe.prompts, root))
     if held_out:
         others = probe_of_prompts(probe, held_out).prompts
-        found["held_out"] = digest_of(load_prompts(others, root))
+        parts["held_out"] = digest_of(load_prompts(others, root))
     if code := identify_reward(load_reward(probe.reward), probe.reward):
-        found["reward.code"] = code
-    identity = identify_model(probe.model, root)
-    return found | {f"checkpoint.{part}": one for part, one in identity.items() if one}
+        parts["reward.code"] = code
+    for part, digest in identify_model(probe.model, root).items():
+        if digest:
+            parts[f"checkpoint.{part}"] = digest
+    return parts
 
 
 def origins_of(arms: Sequence[Arm], root: Path) -> dict[str, dict[str, Any]]:
-    """Describe the probes of a study and its own estimators: name -> `origin_of`."""
+    """Describe the probes of a study and its users' estimators: name -> `origin_of`."""
     probes = {arm.training.probe: arm.evaluation.held_out for arm in arms}
-    found = {name: origin_of(name, held_out, root) for name, held_out in probes.items()}
+    origins = {name: origin_of(name, held_out, root) for name, held_out in probes.items()}
     for arm in arms:
-        found[arm.training.probe] |= identify_code([trained_estimator(arm.training)])
-    return found
+        origins[arm.training.probe] |= identify_code([trained_estimator(arm.training)])
+    return origins

@@ -8,8 +8,9 @@ from typing import Any
 
 from mse_lab.errors import InputError
 from mse_lab.formatting import number, table, with_interval
+from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json
-from mse_lab.studies.training.figure import draw_training
+from mse_lab.studies.training.figure import compose_training
 from mse_lab.studies.training.files import StudyFiles
 from mse_lab.studies.training.settings import Study, arms_of, runs_of
 from mse_lab.studies.training.verdict import FEWEST, judge_study
@@ -158,7 +159,9 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
         yield f"J before training: {', '.join(start)}"
     yield from verdict_lines(verdict, study)
     for suffix in (".png", ".pdf"):
-        output = figures / f"training{suffix}"
-        draw_training(study, runs, last, prediction.start, output)
+        save_figure(
+            lambda: compose_training(study, runs, last, prediction.start),
+            figures / f"training{suffix}",
+        )
     yield f"{folder}: verdict.json written"
     yield f"{figures}: training.png, .pdf written"

@@ -1,7 +1,7 @@
 """A training study: which probe is trained, how, and what is asked of it; a YAML file.
 
 The keys of an arm are those of the study itself, the main grid: an arm says what differs.
-Every (group size, seed) of an arm is a training run of its own.
+Every (group size, seed) of an arm is a separate training run.
 
     theta_i = theta_{i-1} + eta_i g_hat,   eta_i = eta, or eta / (i + offset),
 
@@ -19,6 +19,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from mse_lab.errors import InputError, nearest, shorten
+from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text
 from mse_lab.probe.probe_files import STUDIES, SUFFIXES, assign, parse_as
 from mse_lab.probe.schema import (
@@ -54,7 +55,7 @@ class Training(Section):
     estimator: EstimatorEntry = "grpo"  # Whose weights the completions have.
     micro_batch: Positive | None = None  # Completions in a backward pass; None for N.
 
-    def _see_divisors(self, sizes: Sequence[int], key: str) -> None:
+    def _check_divisors(self, sizes: Sequence[int], key: str) -> None:
         for size in sizes:
             if self.budget % size:
                 raise ValueError(
@@ -64,7 +65,7 @@ class Training(Section):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        self._see_divisors(self.group_sizes, "group_sizes")
+        self._check_divisors(self.group_sizes, "group_sizes")
         if len(set(self.group_sizes)) < len(self.group_sizes):
             raise ValueError("group_sizes: a size stands twice; name each once")
         if self.budget % (self.micro_batch or self.budget):
@@ -72,6 +73,23 @@ class Training(Section):
                 f"micro_batch = {self.micro_batch}: must divide the budget, {self.budget}"
             )
         return self
+
+
+def trained_estimator(training: Training) -> Estimator:
+    """Look up the estimator of an arm, and check that it suits its group sizes.
+
+    Raises:
+        InputError: It does not, or it needs what no training knows.
+    """
+    sizes = training.group_sizes
+    fewest = training.budget // max(sizes)
+    [estimator] = find_estimators([training.estimator], sorted(sizes), fewest)
+    if estimator.knows_value or estimator.learns_baseline:
+        raise InputError(
+            f"estimator: {estimator.name} looks at what no training knows; use "
+            "best-constant-loo, or grpo"
+        )
+    return estimator
 
 
 class Evaluation(Section):
@@ -88,7 +106,7 @@ class Prediction(Section):
 
     group_sizes: Sizes = Field(default=[4, 32])  # Of the pilot trainings.
     seeds: Annotated[int, Field(ge=2, le=10**4)] = 4  # Pilots of each.
-    prompts: Positive | None = None  # Only the probe's first so many; None for all.
+    prompts: Positive | None = None  # The first of the probe's prompts; None for all.
     # Completions a prompt for c1 and c3, at step 0 and at those of the evaluation.
     reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 256
     replicate: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 64
@@ -106,7 +124,7 @@ class Study(Training):
 
     @model_validator(mode="after")
     def _compares_what_is_trained(self) -> Self:
-        self._see_divisors(self.prediction.group_sizes, "prediction.group_sizes")
+        self._check_divisors(self.prediction.group_sizes, "prediction.group_sizes")
         if len(self.group_sizes) < 2:
             raise ValueError("group_sizes: a study compares two or more; add one")
         steps = self.evaluation.steps
@@ -184,13 +202,13 @@ def arms_of(study: Study, source: str = "study") -> list[Arm]:
 
 
 def arms_that_differ_in(study: Study, key: str) -> list[Arm]:
-    """Give the main grid, and the arms that differ from it in one key alone, in its order.
+    """List the main grid and the arms that differ from it in this key alone, by its value.
 
     Seeds and group sizes may differ, too.
     """
     arms, free = arms_of(study), {key, "seeds", "group_sizes"}
-    own = arms[0].training.model_dump(exclude=free)
-    alike = [arm for arm in arms if arm.training.model_dump(exclude=free) == own]
+    main = arms[0].training.model_dump(exclude=free)
+    alike = [arm for arm in arms if arm.training.model_dump(exclude=free) == main]
     return sorted(alike, key=lambda arm: getattr(arm.training, key))
 
 
@@ -221,18 +239,18 @@ def find_run(arms: Sequence[Arm], name: str) -> Run:
 def study_file(name: str, root: Path) -> Path:
     """Find a study: `*.yaml` is a path, `name` is `probes/studies/name.yaml`."""
     folders = [Path("probes") / STUDIES, root / "probes" / STUDIES]
-    places = [folder / f"{name}.yaml" for folder in folders]
-    for path in [Path(name)] if name.endswith(SUFFIXES) else places:
+    paths = [folder / f"{name}.yaml" for folder in folders]
+    for path in [Path(name)] if name.endswith(SUFFIXES) else paths:
         if "\0" not in name and path.is_file():
             return path
-    known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
-    raise InputError(f"no study {shorten(name)}; {nearest(name, sorted(known))}")
+    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    raise InputError(f"no study {shorten(name)}; {nearest(name, sorted(names))}")
 
 
 def load_study(
     path: Path, assignments: Sequence[str] = (), *, quick: bool = False
 ) -> Study:
-    """Read a study's YAML, carry out the `--set` assignments, and see that its arms fit.
+    """Read a study's YAML, apply the `--set` assignments, and check its arms.
 
     With `quick` it is the main grid alone: 3 seeds, at most 60 steps, 2 pilots each.
 

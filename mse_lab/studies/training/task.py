@@ -27,7 +27,7 @@ class Task:
     """A policy, its prompts and its reward.
 
     Attributes:
-        policy: The checkpoint; it takes a trained model's weights to be looked at.
+        policy: The checkpoint; a trained model is evaluated by loading its weights into it.
         tokens: The token ids of each prompt.
     """
 
@@ -49,8 +49,8 @@ class Task:
         """Reward completions, each of the prompt of its index, as TRL asks for it."""
         pairs = zip(index, completion_ids, strict=True)
         return [
-            self.reward(self.policy.decode(tokens), self.prompts[one].record)
-            for one, tokens in pairs
+            self.reward(self.policy.decode(tokens), self.prompts[prompt].record)
+            for prompt, tokens in pairs
         ]
 
     def draw_prompts(self, run: Run) -> NDArray[np.int64]:
@@ -64,12 +64,12 @@ class Task:
         return np.concatenate(epochs)[:groups]
 
     def follow(self, model: Any) -> Policy:
-        """Let the policy have a trained model's weights; give it."""
+        """Load a trained model's weights into the policy; return it."""
         self.policy.model.load_state_dict(model.state_dict())
         return self.policy
 
     def mean_reward(self, completions: int) -> float:
-        """Estimate J of the policy as it stands, with so many completions of a prompt."""
+        """Estimate J of the policy, from this many completions of each prompt."""
         means = []
         for prompt, tokens in zip(self.prompts, self.tokens, strict=True):
             positions = self.probe.sampling.max_new_tokens
@@ -77,8 +77,8 @@ class Task:
                 self.probe.seed, prompt.id, "evaluation", range(completions), positions
             )
             drawn = draw(self.policy, tokens, numbers, prompt.id)
-            found = reward_completions(self.reward, drawn.texts(self.policy), prompt)
-            means.append(found[0].mean())
+            rewards = reward_completions(self.reward, drawn.texts(self.policy), prompt)
+            means.append(rewards.values_N.mean())
         return float(np.mean(means))
 
 
@@ -89,7 +89,7 @@ def probe_of_prompts(probe: Probe, source: str) -> Probe:
 
 
 def with_prompts(task: Task, source: str, root: Path) -> Task:
-    """Put other prompts to the same policy."""
+    """Make the task of other prompts, with the same policy."""
     return make_task(probe_of_prompts(task.probe, source), task.policy, root)
 
 

@@ -5,7 +5,7 @@ Algorithm 1 ascends, with B prompts of G completions, N = B G, and lengths count
     theta <- theta + eta g_hat,   g_hat = (1/N) sum_x sum_i w_xi W_xi.
 
 TRL's `dr_grpo` descends -(1/(N L)) sum A_xi W_xi, L the longest completion allowed; nothing
-is clipped in its value, for every ratio is 1 at one update a batch. Its own advantages
+is clipped, for every ratio is 1 at one update per batch. Its own advantages
 A = Z - mean are (G-1)/G times leave-one-out's weights, so for GRPO-type
 
     learning rate = eta L G/(G-1),
@@ -36,12 +36,11 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.scores.score_block import Scoring, score_block
-from mse_lab.studies.training.settings import Run, Training
+from mse_lab.studies.training.settings import Run, Training, trained_estimator
 from mse_lab.studies.training.task import Task
-from mse_lab.studies.training.trained_estimator import trained_estimator
 
 # The estimator whose weights TRL's own advantages are, up to the factor G/(G-1).
-OWN = "grpo"
+TRL_ESTIMATOR = "grpo"
 
 
 def learning_rate(training: Training, group_size: int, longest: int) -> float:
@@ -52,8 +51,8 @@ def learning_rate(training: Training, group_size: int, longest: int) -> float:
     """
     if training.optimiser == "adamw":
         return training.eta
-    own = training.estimator == OWN
-    return training.eta * longest * (group_size / (group_size - 1) if own else 1.0)
+    divided = training.estimator == TRL_ESTIMATOR
+    return training.eta * longest * (group_size / (group_size - 1) if divided else 1.0)
 
 
 def group_weights(
@@ -72,11 +71,11 @@ def group_weights(
 
 
 def _completions(tokens: Sequence[list[int]]) -> Completions:
-    """Pad completions of one prompt to the longest; what drew them is not known."""
-    lengths_N = np.array([len(one) for one in tokens])
+    """Pad the completions of a prompt; the probabilities of their draws are unknown."""
+    lengths_N = np.array([len(row) for row in tokens])
     tokens_NT = np.zeros((len(tokens), lengths_N.max()), dtype=np.int64)
-    for row_T, one in zip(tokens_NT, tokens, strict=True):
-        row_T[: len(one)] = one
+    for row_T, row in zip(tokens_NT, tokens, strict=True):
+        row_T[: len(row)] = row
     unused_N = np.zeros(len(tokens))
     return Completions(tokens_NT, lengths_N, unused_N, unused_N > 0)
 
@@ -94,23 +93,25 @@ class WeightedTrainer(GRPOTrainer):
     def _norms2(self, rows: Sequence[Any], tokens: Sequence[list[int]]) -> Tensor:
         """Measure ||W||^2 of every completion, (P, G), by the tool's own scores."""
         policy, how = self._task.follow(self.model), Scoring(self._together)
-        nowhere = {name: torch.zeros_like(one) for name, one in policy.parameters.items()}
+        nowhere = {
+            name: torch.zeros_like(value) for name, value in policy.parameters.items()
+        }
         prompt_N = np.array([row["index"] for row in rows])
         norms2_N = np.empty(len(rows))
         # Prompts that were drawn more than once, in one block: equal completions are one.
         for prompt in np.unique(prompt_N):
-            places = np.flatnonzero(prompt_N == prompt).tolist()
-            completions = _completions([tokens[one] for one in places])
+            rows_N = np.flatnonzero(prompt_N == prompt).tolist()
+            completions = _completions([tokens[row] for row in rows_N])
             scores = score_block(
                 policy, self._task.tokens[prompt], completions, nowhere, how=how
             )
-            norms2_N[places] = sum(scores.norms2.values())
+            norms2_N[rows_N] = sum(scores.norms2.values())
         return torch.from_numpy(norms2_N.reshape(-1, self._size))
 
     def _calculate_rewards(self, inputs: Any, *args: Any) -> Tensor:
         rewards: Tensor = super()._calculate_rewards(inputs, *args)
         size, tokens = self._size, args[-1]
-        lengths = torch.tensor([len(one) for one in tokens]).reshape(-1, size)
+        lengths = torch.tensor([len(row) for row in tokens]).reshape(-1, size)
         norms2 = torch.full(lengths.shape, torch.nan)
         if not self._estimator.reward_only:
             norms2 = self._norms2(inputs, tokens)
@@ -185,7 +186,7 @@ def _settings(run: Run, probe: Probe, cpu: bool, folder: str) -> GRPOConfig:
 
 def _inverse(run: Run, model: Any, rate: float) -> tuple[Any, Any]:
     """SGD whose step i, from 1, has the rate / (i + offset)."""
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [value for value in model.parameters() if value.requires_grad]
     optimiser = torch.optim.SGD(trained, lr=rate)
     offset = run.arm.training.offset
     return optimiser, torch.optim.lr_scheduler.LambdaLR(
@@ -196,7 +197,7 @@ def _inverse(run: Run, model: Any, rate: float) -> tuple[Any, Any]:
 def _rows(run: Run, task: Task) -> Dataset:
     index = task.draw_prompts(run)
     return Dataset.from_dict(
-        {"prompt": [task.shown[one] for one in index], "index": index.tolist()}
+        {"prompt": [task.shown[prompt] for prompt in index], "index": index.tolist()}
     )
 
 
@@ -233,7 +234,7 @@ def make_trainer(run: Run, task: Task, folder: str, **hooks: Any) -> GRPOTrainer
         "train_dataset": _rows(run, task),
         "processing_class": _tokenizer(task.policy),
     }
-    if training.estimator == OWN:
+    if training.estimator == TRL_ESTIMATOR:
         trainer = GRPOTrainer(**given)
     else:
         estimator = trained_estimator(training)
@@ -249,15 +250,15 @@ def make_trainer(run: Run, task: Task, folder: str, **hooks: Any) -> GRPOTrainer
 def train(
     run: Run, task: Task, steps: Sequence[int], look: Callable[[int, Any], None]
 ) -> None:
-    """Carry out a run; at `steps`, counted from 0, `look` is called with the model.
+    """Train a run; at `steps`, counted from 0, `look` is called with the model.
 
     Raises:
         InputError: The steps are so large that the policy has no probabilities any more.
     """
-    # Nothing of what is trained here is told to anybody.
+    # No telemetry.
     constants.HF_HUB_DISABLE_TELEMETRY = True
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # The libraries' own, of what they call in each other.
+        # Warnings of the libraries about each other.
         warnings.simplefilter("ignore", FutureWarning)
         trainer = make_trainer(run, task, folder, callbacks=[AfterStep(steps, look)])
         trainer.remove_callback(PrinterCallback)

@@ -1,4 +1,4 @@
-"""Work that is carried out in order, so many pieces at a time, each told when it ends."""
+"""Work on items in order, some at a time in processes; each is reported when it ends."""
 
 import os
 import sys
@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from mse_lab.errors import InputError
 
-One = TypeVar("One")
-Found = TypeVar("Found")
+Item = TypeVar("Item")
+Output = TypeVar("Output")
 
 
-def _timed(work: Callable[[One], Found], one: One) -> tuple[Found, float]:
+def _timed(work: Callable[[Item], Output], item: Item) -> tuple[Output, float]:
     began = time.monotonic()
-    return work(one), time.monotonic() - began
+    return work(item), time.monotonic() - began
 
 
 def _end_with_parent() -> None:
@@ -41,16 +41,16 @@ def _begin(processes: int) -> None:
 
 
 def each(
-    work: Callable[[One], Found], todo: Sequence[One], processes: int
-) -> Iterator[tuple[One, Found, float]]:
-    """Work on each; yield it, what was found, and the seconds, as each ends.
+    work: Callable[[Item], Output], todo: Sequence[Item], processes: int
+) -> Iterator[tuple[Item, Output, float]]:
+    """Work on each item; yield it, its output and its seconds when it ends.
 
     Raises:
         InputError: A process was killed from outside.
     """
     if processes == 1:
-        for one in todo:
-            yield one, *_timed(work, one)
+        for item in todo:
+            yield item, *_timed(work, item)
         return
     # Spawned, not forked: torch has threads.
     others = set(active_children())
@@ -58,7 +58,7 @@ def each(
         processes, get_context("spawn"), initializer=_begin, initargs=(processes,)
     )
     try:
-        pending = {pool.submit(_timed, work, one): one for one in todo}
+        pending = {pool.submit(_timed, work, item): item for item in todo}
         for done in as_completed(pending):
             yield pending[done], *done.result()
     except BrokenProcessPool:
