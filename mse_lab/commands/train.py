@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Carry out a study: predict, train, judge, draw; or what the words ask for instead."""
+    """Run a study: predict, train, judge, draw; or do what an option asks for instead."""
     from mse_lab.probe.probe_files import probe_file
     from mse_lab.studies.training.report import write_training
     from mse_lab.studies.training.settings import (
@@ -64,22 +64,22 @@ def execute(arguments: Namespace) -> int:
         trained_estimator(arm.training)
     piloted = {"group_sizes": study.prediction.group_sizes}
     trained_estimator(arms[0].training.model_copy(update=piloted))
-    folder = arguments.out / (path.stem + "-quick" * arguments.quick)
+    name = f"{path.stem}-quick" if arguments.quick else path.stem
+    folder = arguments.out / name
     if arguments.dry_run:
-        return price(study, folder)
+        return show_costs(study, folder)
     if arguments.save:
-        return save(study, arguments.save, folder)
+        return save_checkpoints(study, arguments.save, folder)
     if not arguments.so_far:
-        carry_out(study, folder, arguments.processes, fresh=arguments.fresh)
-    # As Figure 4's, the figure on the first page lies beside all results; no other may
-    # take its place.
+        run_missing(study, folder, arguments.processes, fresh=arguments.fresh)
+    # The figure on the first page is this study's alone.
     first = folder == RESULTS / "group-size" and arguments.study == "group-size"
     print("\n".join(write_training(folder, study, Path("figures") if first else folder)))
     return 0
 
 
-def price(study: Study, folder: Path) -> int:
-    """Say what a study will take, and what its runs took that are done."""
+def show_costs(study: Study, folder: Path) -> int:
+    """Print what a study will cost, and what its finished runs took."""
     from mse_lab.probe.probe_files import load_probe, probe_file
     from mse_lab.probe.prompts import load_prompts
     from mse_lab.studies.training.files import KEY, StudyFiles
@@ -89,7 +89,7 @@ def price(study: Study, folder: Path) -> int:
     probe = load_probe(probe_file(study.probe, ROOT))
     count = probe.prompts.limit or len(load_prompts(probe.prompts, ROOT))
     seconds: list[float] = []
-    with suppress(InputError):  # Those of other settings tell nothing.
+    with suppress(InputError):  # Runs with other settings do not count.
         done = StudyFiles(folder).read(list(runs_of(arms_of(study))))
         seconds = list(done.drop_duplicates(KEY).get("seconds", []))
     print("\n".join(study_lines(study, count, probe.sampling.max_new_tokens, seconds)))
@@ -97,15 +97,15 @@ def price(study: Study, folder: Path) -> int:
 
 
 def load_trainer(folder: Path) -> None:
-    """Load the extra, which takes a while; `folder` is whose command it is."""
+    """Load TRL, which takes a while."""
     from mse_lab.probe.foreign_code import load_extra
 
     show_status(f"{folder}: loading torch and TRL")
     load_extra("trl", "train", "train")
 
 
-def carry_out(study: Study, folder: Path, processes: int, *, fresh: bool) -> None:
-    """Carry out the runs of a study that are missing."""
+def run_missing(study: Study, folder: Path, processes: int, *, fresh: bool) -> None:
+    """Run what is missing of a study."""
     load_trainer(folder)
     from mse_lab.studies.training.run_study import run_study
 
@@ -113,24 +113,24 @@ def carry_out(study: Study, folder: Path, processes: int, *, fresh: bool) -> Non
     show_status()
 
 
-def save(study: Study, name: str, folder: Path) -> int:
-    """Carry out one run of a study once more; keep the model along it."""
+def save_checkpoints(study: Study, name: str, folder: Path) -> int:
+    """Repeat one run of a study; save the model along it."""
     from mse_lab.studies.training.settings import arms_of, find_run
 
     run = find_run(arms_of(study), name)
     load_trainer(folder)
     from mse_lab.studies.training.run_study import save_models
 
-    place = folder / "checkpoints" / name
-    save_models(run, place, ROOT)
+    checkpoints = folder / "checkpoints" / name
+    save_models(run, checkpoints, ROOT)
     show_status()
     along = f"along {study.probe} --from-start --group-size {run.group_size}"
     print(f"next: {COMMAND_PREFIX} {along} \\")
-    print(f"    --checkpoints '{place}/checkpoint-*'")
+    print(f"    --checkpoints '{checkpoints}/checkpoint-*'")
     return 0
 
 
 def tell(line: str) -> None:
-    """Say how far a long command is, a line each."""
+    """Print a line about the progress."""
     show_status()
     print(line, file=sys.stderr, flush=True)
