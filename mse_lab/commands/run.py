@@ -62,6 +62,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print what became of a run, and its answer; other commands find it by `name`."""
     from mse_lab.formatting import wrap
     from mse_lab.report.advice_files import answer_lines, screen_width
+    from mse_lab.report.run_screen import describe_completions
     from mse_lab.results.checks import none_failed, summary
 
     show_status()
@@ -70,7 +71,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
         state = f"{', '.join(outcome.repaired)} made again from pools.npz"
     print(f"{folder}: {state if outcome.finished_before else 'results written'}")
     lines = [
-        *(outcome.diagnostics.lines if outcome.diagnostics else []),
+        *(describe_completions(outcome.diagnostics) if outcome.diagnostics else []),
         *(f"warning: {warning}" for warning in outcome.warnings),
         *answer_lines(folder),
         summary(outcome.checks),

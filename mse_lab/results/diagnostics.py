@@ -1,20 +1,16 @@
-"""Diagnostics: what the completions of a run are like, in numbers and in two lines."""
+"""Diagnostics: what the completions of a run are like, in numbers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
-from mse_lab.formatting import share as in_percent
 from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-
-percent = partial(in_percent, digits=3)
 
 
 @dataclass(frozen=True)
@@ -67,24 +63,6 @@ class Diagnostics:
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `diagnostics.json`."""
         return asdict(self)
-
-    @property
-    def lines(self) -> list[str]:
-        """Put them in two lines for the screen."""
-        same = percent(self.one_reward)
-        rewards = f"mean reward {self.mean_reward:.3g}, all the same on {same}"
-        if self.never_right is not None and self.always_right is not None:
-            rewards = (
-                f"accuracy {self.mean_reward:.3g}, V = 0 on {percent(self.never_right)} "
-                f"and V = 1 on {percent(self.always_right)}"
-            )
-        ends = ", ".join(f"{one.text} {percent(one.share)}" for one in self.end_tokens)
-        return [
-            f"rewards: {rewards} of {self.prompts} prompts",
-            f"completions: {self.mean_length:.3g} tokens on average, "
-            f"{percent(self.truncated)} truncated, {percent(self.distinct)} distinct; "
-            f"ended by {ends or 'nothing'}",
-        ]
 
 
 def restore(values: Mapping[str, Any]) -> Diagnostics | None:

@@ -8,6 +8,7 @@ of estimators that it compares are those of a measurement nobody wants.
 import math
 from collections.abc import Callable, Sequence
 
+from mse_lab.formatting import share
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.curves import Points, disagreement
 from mse_lab.mse.laws import LAWS
@@ -16,7 +17,7 @@ from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.replicates import Key
 from mse_lab.results.checks import MEAN_SCORE, Check
-from mse_lab.results.diagnostics import Diagnostics, percent
+from mse_lab.results.diagnostics import Diagnostics
 
 # Probability that any correct curve of a run is warned of.
 FAMILY_WISE = 1e-4
@@ -104,7 +105,7 @@ def _in_words(found: Diagnostics, *, retokenised: bool) -> dict[str, object]:
     graded = found.accuracy is None
     return {
         **vars(found),
-        **{name: percent(getattr(found, name)) for name in _SHARES},
+        **{name: share(getattr(found, name), 3) for name in _SHARES},
         "told": "all rewards are the same" if graded else "V = 0 or 1",
         "rest": round((1 - found.one_reward) * found.prompts),
         "known": ends or "none",

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import torch
 
-from mse_lab.formatting import byte_size, duration, share
+from mse_lab.formatting import byte_size, duration, share, table
 from mse_lab.measurement.memory import scoring_bytes
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
@@ -111,34 +111,25 @@ def _cells(row: Row, whole: float) -> list[str]:
     ]
 
 
-def table(plan: Plan) -> list[str]:
-    """Lay the rows out in lines, the stages to the left and numbers to the right."""
-    head = ["", "completions", "tokens", "memory", "time", "share"]
-    body = [_cells(row, plan.total.seconds) for row in (*plan.rows, plan.total)]
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        numbers = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        return "  ".join([row[0].ljust(widths[0]), *numbers[1:]]).rstrip()
-
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    return [line(head), rule, *map(line, body[:-1]), rule, line(body[-1])]
+def stage_table(plan: Plan) -> str:
+    """Lay the stages out, the total below a rule."""
+    heads = ["", "completions", "tokens", "memory", "time", "share"]
+    rows = [_cells(row, plan.total.seconds) for row in (*plan.rows, plan.total)]
+    head, *stages, total = table(rows, heads).splitlines()
+    rule = "-" * max(map(len, (head, *stages)))
+    return "\n".join([head, rule, *stages, rule, total])
 
 
 def _say_widths(widths: Widths) -> list[str]:
     known = math.isfinite(widths.factor)
     off = f"within a factor of {widths.factor:.2g}" if known else "perhaps far off"
-    indent = max(map(len, widths.mse), default=0) + 4
-    heads = "".join(f"{f'G = {group}':>8}" for group in widths.group_sizes)
-    rows = [
-        f"  {name}".ljust(indent) + "".join(f"{_share(width):>8}" for width in row)
-        for name, row in widths.mse.items()
-    ]
+    heads = ["", *(f"G = {group}" for group in widths.group_sizes)]
+    rows = [[f"  {name}", *map(_share, row)] for name, row in widths.mse.items()]
     laws = ", ".join(f"{name} {_share(width)}" for name, width in widths.law.items())
     return [
         f"intervals: half-width of the {100 * widths.level:g}% intervals, relative to the "
-        f"MSE, as told by the prompts measured, {off}",
-        *([" " * indent + heads, *rows] if rows else []),
+        f"MSE, estimated from the prompts measured, {off}",
+        *(table(rows, heads).splitlines() if rows else []),
         *([f"  by the exact law, at any G: {laws}"] if laws else []),
     ]
 
@@ -155,7 +146,7 @@ def plan_text(plan: Plan) -> str:
         low, high = map(duration, plan.range)
         lines += [
             "",
-            *table(plan),
+            *stage_table(plan).splitlines(),
             "",
             f"time: within a factor of {plan.factor:.3g}, {low} to {high}, of which "
             f"{duration(plan.seconds_measured)} are spent; each of N processes on devices "

@@ -71,7 +71,7 @@ def test_a_slow_prompt_is_enough(probe, tmp_path, measured, monkeypatch):
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     assert measured == [4]
     assert "time: within a factor of 2," in said(plan)
-    assert "as told by the prompts measured, perhaps far off" in said(plan)
+    assert "estimated from the prompts measured, perhaps far off" in said(plan)
 
 
 def test_completions_and_tokens_are_the_run_s(probe, planned, tmp_path):

@@ -195,7 +195,7 @@ def test_answers_by_the_law(folders, capsys):
     printed = capsys.readouterr().out
     assert "Norms only, so nothing tests the law: small" in printed
     claims = pd.read_csv(folder / "claims.csv", keep_default_na=False)
-    untested = claims[claims["measured"].str.contains("no replicates")]
+    untested = claims[claims["reason"].str.contains("Without replicates")]
     assert set(untested["statement"]) == set(UNTESTED)
     assert printed.count("warning: norms only: on") == 1
     assert not re.search(r"\b(nan|NaN|None)\b", printed)
@@ -209,7 +209,7 @@ def test_the_page_by_the_law(folders, tmp_path):
     # Figure 4, ratios, ranking, advice.
     for words in (
         "law only, no replicates",
-        "what stands here is the exact law",
+        "GRPO-type / oracle, law",
         "opo: no law, and there are no replicates",
         "norms only: on",
     ):

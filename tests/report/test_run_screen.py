@@ -1,0 +1,17 @@
+"""The screen at the end of a run: rewards and completions in a line each."""
+
+from dataclasses import replace
+
+from mse_lab.report.run_screen import describe_completions
+from results.test_diagnostics import HEALTHY
+
+
+def test_rewards_and_completions():
+    rewards, completions = describe_completions(HEALTHY)
+    assert "accuracy 0.400, V = 0 on 10% and V = 1 on 5% of 60 prompts" in rewards
+    assert "2% truncated, 30% distinct; ended by <end> 98%" in completions
+
+
+def test_graded_rewards_have_no_accuracy():
+    graded = replace(HEALTHY, accuracy=None, never_right=None, always_right=None)
+    assert describe_completions(graded)[0].startswith("rewards: mean reward 0.400, all ")
