@@ -228,7 +228,6 @@ BAD = {
     "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
     "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
     "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
-    "endless": ({"parameters": ["(.*)*(.*)*(.*)*(.*)*!"]}, "2 seconds in vain"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},
