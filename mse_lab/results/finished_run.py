@@ -6,13 +6,14 @@ prompt stands in `prompts.csv`; where that is lost, in the prompts and in
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
 from mse_lab.errors import InputError
-from mse_lab.estimators import find_estimators
+from mse_lab.estimators import find_estimator
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
@@ -104,8 +105,11 @@ def read_result(folder: Path) -> Analysis:
         InputError: As `read_finished`, or an own estimator has changed since.
     """
     finished = read_finished(folder)
-    probe = finished.probe
-    estimators = find_estimators(probe.estimators, probe.group_sizes)
+    estimators = []
+    for entry in finished.probe.estimators:
+        # One that can no longer be imported is refused where it is evaluated.
+        with suppress(InputError):
+            estimators.append(find_estimator(entry))
     ResultsFolder(folder).refuse_changed(identify_code(estimators))
     return analyse_run(*finished)
 
