@@ -1,10 +1,9 @@
-"""The console: however a command ends, one line says so, and an exit status.
+"""The console: however a command ends, one line and an exit status say how.
 
-- Ctrl-C ends the process at once, whatever it is doing. As an exception it may be
-  swallowed, or turned into another error, by the library that it strikes; and nothing on
-  the disk needs a clean-up, as after a kill.
-- A screen that is gone ends nothing: what is written to it is dropped.
-- Every error passes `ending`: the user's, the system's, and those that nobody foresaw.
+- Ctrl-C ends the process at once, whatever it is doing. A library could swallow it as an
+  exception, or turn it into another error; and nothing on the disk needs a clean-up.
+- A lost screen does not end a command: what is written to it is dropped.
+- Every error passes `ending`: the user's, the system's, and unexpected ones.
 
 Imports at the top are those that Python has loaded itself: `set_up_console` runs before all
 other imports.
@@ -17,7 +16,7 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -40,13 +39,13 @@ NAME = Path(COMMAND_PREFIX.split()[-1]).name
 
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
-# Seconds in which a screen that is stopped, or that nobody reads, may take the last line.
-COURTESY = 0.5
+# Seconds that a stopped or unread screen has to take the last line.
+SCREEN_TIMEOUT = 0.5
 
-# What a terminal clears the line by that the cursor stands in.
+# What clears the line of a terminal that the cursor is in.
 CLEAR = "\r\x1b[K"
 
-# Packages that the commands import, and what helps where one is missing.
+# Packages that the commands import, and the remedy where one is missing.
 REQUIRED = {
     *("torch", "transformers", "numpy", "statsmodels", "seaborn", "matplotlib", "pandas"),
     *("scipy", "tqdm", "pydantic", "yaml", "filelock", "jinja2"),
@@ -56,9 +55,9 @@ INSTALL = (
     "pip install -e ."
 )
 
-GO_ON = "interrupted; the same command goes on from here"
+INTERRUPTED_LINE = "interrupted; the same command goes on from here"
 
-# What the system says where the user's files are at fault, and what helps.
+# Errors of the system that the user's files cause, and their remedies.
 REMEDIES = {
     errno.EACCES: "allow it, or name another",
     errno.EPERM: "allow it, or name another",
@@ -69,18 +68,18 @@ REMEDIES = {
 
 
 class Ending(NamedTuple):
-    """How a command ends that an error has ended: with which status, saying what."""
+    """The exit status of a command that an error has ended, and its last line."""
 
     status: int
     line: str
 
 
 class Screen(io.TextIOWrapper):
-    """Standard output or error; what it cannot take is dropped, and the work goes on.
+    """Standard output or error; if writing fails, the rest is dropped; the work goes on.
 
     Attributes:
-        lost: Why it takes no more; None while it does.
-        mid_line: Whether a line is begun, such as that of a progress bar.
+        lost: Why writing failed; None while it works.
+        mid_line: Whether the cursor is within a line, such as that of a progress bar.
     """
 
     lost: OSError | None = None
@@ -88,11 +87,11 @@ class Screen(io.TextIOWrapper):
 
     @classmethod
     def over(cls, stream: TextIO | None) -> "Screen":
-        """Take a standard stream over; None stands for one that is closed."""
+        """Replace a standard stream; None stands for a closed one."""
         # Opened in its place, so that no file of ours gets its number.
         given: Any = stream or Path(os.devnull).open("w")  # noqa: SIM115
         encoding = given.encoding
-        # By lines: what is said of a finished run is not to be lost with the next one.
+        # By lines: those about a finished run must not be lost with the next run.
         return cls(
             given.detach(),
             encoding=encoding,
@@ -106,7 +105,7 @@ class Screen(io.TextIOWrapper):
         try:
             super().write(text)
         except OSError as error:
-            self._let_go(error)
+            self._drop(error)
         return len(text)
 
     def flush(self) -> None:
@@ -114,10 +113,10 @@ class Screen(io.TextIOWrapper):
         try:
             super().flush()
         except OSError as error:
-            self._let_go(error)
+            self._drop(error)
 
-    def _let_go(self, error: OSError) -> None:
-        # What is buffered goes there, too, when Python ends.
+    def _drop(self, error: OSError) -> None:
+        # What is buffered goes there, too, when Python exits.
         self.lost = error
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
 
@@ -128,51 +127,41 @@ def started_by_torchrun() -> bool:
 
 
 def _interrupt(*_: object) -> None:
-    # The first is enough.
+    # A second Ctrl-C does nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not started_by_torchrun() or os.environ.get("RANK") == "0":
         begin = "\n" if getattr(sys.stderr, "mid_line", False) else ""
-        # Not by way of the stream, in the midst of whose writing this may come.
+        # Not through the stream, which may be in the middle of a write.
         with suppress(OSError):
-            if select.select([], [2], [], COURTESY)[1]:
-                os.write(2, f"{begin}{NAME}: {GO_ON}\n".encode())
+            if select.select([], [2], [], SCREEN_TIMEOUT)[1]:
+                os.write(2, f"{begin}{NAME}: {INTERRUPTED_LINE}\n".encode())
     os._exit(INTERRUPTED)
 
 
 def set_up_console() -> None:
-    """Let Ctrl-C end this process at once, and a screen that is gone end nothing."""
-    # Not where a shell started it in the background, to ignore Ctrl-C.
+    """Let Ctrl-C end this process at once, and a lost screen end nothing."""
+    # A shell that starts it in the background has it ignore Ctrl-C.
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 
 
 def columns() -> int | None:
-    """Columns of the terminal that standard error is; None where it is none."""
+    """Give the columns of the terminal of standard error; None if it is no terminal."""
     # A notebook's stream has the number of a terminal that it does not write to.
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     return os.get_terminal_size(sys.stderr.fileno()).columns or 80
 
 
-def fit(parts: Sequence[str], width: int) -> str:
-    """Put in a line what has room there, leaving out the last parts first.
+def show_status(text: str = "") -> None:
+    """Show what the command is doing, in place of the line's content; on a terminal only.
 
-    >>> fit(["tiny/base 45%", "27/60 prompts", "15 s left"], 30)
-    'tiny/base 45%, 27/60 prompts'
-    """
-    lines = (", ".join(parts[:count]) for count in range(len(parts), 0, -1))
-    return next((line for line in lines if len(line) <= width), "".join(parts[:1])[:width])
-
-
-def show_status(*parts: str) -> None:
-    """Show how far the work is, on a terminal alone, in place of what the line holds.
-
-    What a narrow terminal has no room for is left out; without parts the line is cleared.
+    Without a text the line is cleared.
     """
     if width := columns():
-        # The last column stays free: some terminals begin a new line behind it.
-        print(CLEAR + fit(parts, width - 1), end="", file=sys.stderr, flush=True)
+        # The last column stays free: some terminals begin a new line after it.
+        print(CLEAR + text[: width - 1], end="", file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:
@@ -181,55 +170,56 @@ def complain(message: str) -> None:
     print(f"{NAME}: {one_line(message)}", file=sys.stderr)
 
 
-def keep_details(error: BaseException) -> str:
-    """Write an error's traceback to a file; say in which."""
+def write_traceback(error: BaseException) -> str:
+    """Write an error's traceback to a file; give the file's name."""
     import tempfile
     import traceback
 
     try:
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", errors="backslashreplace",
-            prefix="mse_lab-", suffix=".txt", delete=False,
-        ) as file:  # fmt: skip
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            prefix="mse_lab-",
+            suffix=".txt",
+            delete=False,
+        ) as file:
             traceback.print_exception(error, file=file)
     except OSError as failure:
         return f"no file ({failure.strerror}; set TMPDIR)"
     return file.name
 
 
-def last_words(error: BaseException) -> str:
-    """Give an error's kind and text, whatever its text does."""
-    try:
-        return shorten(f"{type(error).__name__}: {error}", 300)
-    except BaseException:  # What an error says of itself may be a user's code.
-        return f"{type(error).__name__}, whose own text fails"
+def describe_error(error: BaseException) -> str:
+    """Give an error's type and text."""
+    return shorten(f"{type(error).__name__}: {error}", 300)
 
 
 def ending(error: BaseException) -> Ending:
-    """Say how a command ends that this error has ended."""
+    """Give the exit status and the last line for an error that ends a command."""
     if isinstance(error, InputError):
         return Ending(INPUT_ERROR, str(error))
     if isinstance(error, KeyboardInterrupt):
-        return Ending(INTERRUPTED, GO_ON)
+        return Ending(INTERRUPTED, INTERRUPTED_LINE)
     if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
-        # As where the project's own environment is not the one in use.
+        # Such as when the project's environment is not active.
         return Ending(
             INPUT_ERROR, f"no package {error.name} in {sys.executable}; {INSTALL}"
         )
     if isinstance(error, MemoryError):
         remedy = "lower pool.replicate or prompts.limit, or use a machine with more"
-        return Ending(INPUT_ERROR, f"out of memory: {last_words(error)}; {remedy}")
+        return Ending(INPUT_ERROR, f"out of memory: {describe_error(error)}; {remedy}")
     if isinstance(error, OSError) and (error.filename or error.errno in REMEDIES):
         remedy = REMEDIES.get(error.errno or 0, "name another")
         where = shorten(str(error.filename or "the disk"))
         return Ending(INPUT_ERROR, f"{where}: {error.strerror}; {remedy}")
-    said, where = last_words(error), keep_details(error)
-    return Ending(INTERNAL_ERROR, f"internal error: {said}; details in {where}")
+    line = f"internal error: {describe_error(error)}; details in {write_traceback(error)}"
+    return Ending(INTERNAL_ERROR, line)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system has against writing a file or folder into one line.
+    """Turn an error of the system while a file or folder is written into one line.
 
     Raises:
         InputError: It cannot be written.
@@ -244,14 +234,14 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def conclude(command: Callable[[], int]) -> int:
-    """Carry a command out; return its exit status, whatever happens.
+    """Run a command; return its exit status, whatever happens.
 
-    An error that nobody foresaw leaves its traceback in a file that the line names.
+    An unexpected error leaves its traceback in a file that the last line names.
     """
     try:
         status = command()
     except BaseException as error:
-        # The last door: libraries raise what is no Exception, too.
+        # Libraries also raise what is no Exception.
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             status = error.code
         else:
@@ -261,9 +251,9 @@ def conclude(command: Callable[[], int]) -> int:
 
 
 def _close(status: int) -> int:
-    """Say what was not shown; nobody misses what a reader such as `head` did not read."""
+    """Report output that was lost, unless its reader, such as `head`, closed the pipe."""
     if signal.getsignal(signal.SIGINT) is _interrupt:
-        # What is done is interrupted no more, while Python takes its time to end.
+        # The command is done: Ctrl-C changes nothing more while Python exits.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout.flush()
     lost = getattr(sys.stdout, "lost", None)

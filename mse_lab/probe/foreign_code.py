@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mse_lab.console import keep_details, last_words
+from mse_lab.console import describe_error, write_traceback
 from mse_lab.errors import InputError
 
 PROJECT = str(Path(__file__).resolve().parents[2])
@@ -61,7 +61,7 @@ def guard(what: str) -> Iterator[None]:
     except (KeyboardInterrupt, InputError):
         raise
     except BaseException as error:  # Foreign code may raise SystemExit, too.
-        reason = f"{last_words(error)}; its traceback is in {keep_details(error)}"
+        reason = f"{describe_error(error)}; its traceback is in {write_traceback(error)}"
         raise InputError(f"{what}: {reason}") from None
 
 
