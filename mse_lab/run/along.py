@@ -25,7 +25,7 @@ from mse_lab.run.run_probe import execute
 # Where the checkpoints' runs lie, beside the files of the probe's own.
 ALONG = "along"
 
-# Prompts that are needed to tell how gradients differ.
+# Prompts needed to estimate how gradients differ.
 LEAST_PROMPTS = 3
 
 
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
 
 
 def _model_at(probe: Probe, checkpoint: Path) -> Model:
-    """Put a checkpoint in the place of the probe's model, or of its adapter."""
+    """Replace the probe's model, or its adapter, by a checkpoint."""
     adapter = checkpoint / SAVED
     changes = (
         {"adapter": str(checkpoint), "adapter_revision": None}
@@ -48,24 +48,24 @@ def _model_at(probe: Probe, checkpoint: Path) -> Model:
     return probe.model.model_copy(update=changes)
 
 
-def _prepare_at(own: RunSpec, checkpoint: Checkpoint) -> RunSpec:
+def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
     """Prepare the run of a checkpoint, whose prompts and reward are those of the probe."""
     if checkpoint.path is None:
-        return own
+        return spec
     place = f"{ALONG}/{checkpoint.path.name}"
-    model = _model_at(own.probe, checkpoint.path)
+    model = _model_at(spec.probe, checkpoint.path)
     return replace(
-        own,
-        name=f"{own.name}/{place}",
-        probe=own.probe.model_copy(update={"model": model}),
-        results=ResultsFolder(own.results.path / place),
+        spec,
+        name=f"{spec.name}/{place}",
+        probe=spec.probe.model_copy(update={"model": model}),
+        results=ResultsFolder(spec.results.path / place),
     )
 
 
 def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
-    """See that every checkpoint can be measured, or has been, before any is.
+    """Check that every checkpoint can be measured, or has been, before any is measured.
 
-    Each is loaded once for that, which takes little beside measuring it.
+    Each is loaded once for this, which takes little time compared with measuring it.
     """
     todo = [run for run in runs if not find_finished(run, fresh=fresh)]
     for run in todo:
@@ -125,7 +125,7 @@ def measure_along(
     Args:
         name: The probe's name; that of a checkpoint's run has `/along/<folder>` added.
         probe: The configuration; a checkpoint takes the place of its model.
-        checkpoints: In the order in which they are measured, see `find_checkpoints`.
+        checkpoints: In the order of measurement, see `find_checkpoints`.
         folder: Where the probe's own run goes, and below it `along/<checkpoint>`.
         root: The project's folder, which relative paths may start from.
         fresh: Whether to drop what there is of earlier runs.
@@ -133,11 +133,11 @@ def measure_along(
         tell: Called with each checkpoint's run when it is finished.
 
     Raises:
-        InputError: Something of the user's is at fault; where it can be known before the
-            weights are loaded, nothing is measured.
+        InputError: The user's input is at fault; what can be checked before the weights
+            are loaded is checked before anything is measured.
     """
-    own = prepare(name, probe, folder, root, processes)
-    runs = [_prepare_at(own, checkpoint) for checkpoint in checkpoints]
+    spec = prepare(name, probe, folder, root, processes)
+    runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]
     _refuse_together(runs)
     processes.agree(lambda: _refuse_each(runs, fresh=fresh))
     stages = []

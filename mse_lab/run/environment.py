@@ -61,19 +61,18 @@ def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
     """Describe the threads of a process that the prompts were measured with.
 
     Args:
-        threads: Of each prompt; not all the same where a run went on in other
-            circumstances.
+        threads: Of each prompt; they differ if a run was resumed with another setting.
     """
-    found = sorted(set(threads))
-    if len(found) > 1:
-        numbers = " and ".join(map(str, found))
+    counts = sorted(set(threads))
+    if len(counts) > 1:
+        numbers = " and ".join(map(str, counts))
         return {
-            "threads": found,
+            "threads": counts,
             "repeatability": f"some prompts were measured with {numbers} threads each: no "
             "run gives this mse.csv to the last digit, others are equal statistically",
         }
     return {
-        "threads": found[0],
+        "threads": counts[0],
         "repeatability": "mse.csv is byte-identical for the same configuration, device, "
         "versions and threads per process, in one process or several, interrupted or not; "
         "else, and where passes retreated out of memory, it is equal statistically",
@@ -83,14 +82,14 @@ def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
 def describe_environment(
     root: Path, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Describe where a run was made, which took so long but for interruptions."""
+    """Describe where a run was made; `seconds` are without interruptions."""
     on_gpu = device.type == "cuda"
     peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _commit(root),
         "python": platform.python_version(),
-        # Ours may be used without being installed.
+        # This package may be used without being installed.
         "versions": {"mse_lab": VERSION}
         | {name: metadata.version(name) for name in PACKAGES},
         "device": device.type,

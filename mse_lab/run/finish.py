@@ -65,7 +65,7 @@ class Conclusions(NamedTuple):
 def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> Conclusions:
-    """Analyse the measurements of all prompts of a run, and check them; write nothing."""
+    """Analyse and check the measurements of all prompts of a run, without writing."""
     summaries = [one.completions for one in prompts]
     pools = stack([one.arrays for one in prompts])
     described = describe_prompts(

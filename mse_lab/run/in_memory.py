@@ -1,4 +1,4 @@
-"""Measure a model that is in memory: the pipeline of `run_probe`, on a lent model."""
+"""Measure a model that is in memory: the pipeline of `run_probe`, on a borrowed model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Measured(NamedTuple):
-    """What was measured, the checks, and all that a reader should know."""
+    """The analysis of what was measured, its checks and its warnings."""
 
     analysis: Analysis
     checks: list[Check]
@@ -53,9 +53,9 @@ def _path(model: Any) -> str:
 
 
 def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
-    """Write down as a probe what is measured, as far as a probe can say it."""
+    """Describe what is measured as a probe, as far as a probe can."""
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
-    own = {
+    values = {
         "model": {
             "path": _path(model),
             "device": str(device),
@@ -63,7 +63,7 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
         },
         "reward": reward if isinstance(reward, str) else _name(reward),
     }
-    return parse_probe(own | dict(settings), "measure")
+    return parse_probe(values | dict(settings), "measure")
 
 
 def _load_reward(reward: Any, probe: Probe) -> Reward:

@@ -1,7 +1,7 @@
-"""Plan a probe: its first prompts are measured, and what the others take is foretold.
+"""Plan a run: its first prompts are measured, and the cost of the others is extrapolated.
 
-The longest prompt is measured first, then some of median length, by the very code of a run,
-and kept in its folder: nothing of it is wasted, the run that follows goes on from there.
+The longest prompt is measured first, then some of median length, by the code of a run, and
+kept in its folder: the run that follows continues from there.
 """
 
 import time
@@ -24,27 +24,29 @@ from mse_lab.run.prepare import RunContext, load, prepare
 from mse_lab.run.resume import find_finished, read_shard, take_folder
 from mse_lab.run.run_probe import measure_prompts
 
-# Prompts that tell what the others take, and seconds after which none is begun any more:
-# as long as somebody will look at a terminal.
+# Prompts to measure, and seconds after which no further one is begun: as long as somebody
+# watches a terminal.
 ENOUGH, PATIENCE = 5, 60.0
 
 
 def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int]:
-    """Order prompts: the longest, then by how near they are to the median length.
+    """Order prompts: the longest first, then by distance to the median length.
 
     >>> choose([3, 9, 5, 4, 1], [0, 1, 2, 3, 4], seed=0)[:2]
     [1, 3]
     """
-    # Among equals any comes first: neighbours in a file are often alike.
+    # Equal lengths in random order: neighbours in a file are often alike.
     shuffled = stream(seed, "plan").permutation(len(lengths_P)).tolist()
-    left, middle = [place for place in shuffled if place in set(todo)], np.median(lengths_P)
-    longest = max(left, key=lambda place: lengths_P[place], default=None)
-    left.sort(key=lambda place: abs(lengths_P[place] - middle))
-    return sorted(left, key=lambda place: place != longest)
+    left = [index for index in shuffled if index in set(todo)]
+    longest = max(left, key=lambda index: lengths_P[index], default=None)
+    median = np.median(lengths_P)
+    return sorted(
+        left, key=lambda index: (index != longest, abs(lengths_P[index] - median))
+    )
 
 
-def _patiently(chosen: Sequence[int]) -> Iterator[int]:
-    """Yield one, and more while the next one is likely to be done in time."""
+def _while_in_time(chosen: Sequence[int]) -> Iterator[int]:
+    """Yield the first, and more while the next is likely to end within `PATIENCE`."""
     times = [time.monotonic()]
     for index in chosen:
         yield index
@@ -54,10 +56,10 @@ def _patiently(chosen: Sequence[int]) -> Iterator[int]:
 
 
 def _peak_memory(policy: Policy, tables: float) -> float:
-    """Most bytes held on the devices, or in the host with what the tables will take."""
-    on_gpu = [one for one in policy.devices if one.type == "cuda"]
-    if on_gpu:
-        return sum(torch.cuda.max_memory_allocated(one) for one in on_gpu)
+    """Give the most bytes held on the devices, or on the host with those of the tables."""
+    gpus = [device for device in policy.devices if device.type == "cuda"]
+    if gpus:
+        return sum(map(torch.cuda.max_memory_allocated, gpus))
     return peak_memory_bytes() + tables
 
 
@@ -65,22 +67,22 @@ def _rows(subject: Subject, costs: Costs, loading: float, tables: float) -> list
     pool, count = subject.probe.pool, len(subject.prompts)
     halves, scored = count * pool.reference, count * pool.replicate
     draw = "draw" if subject.supplied is None else "read"
-    of_halves = costs.tokens - costs.scored
-    # Shards, and the pools that are made of them.
-    together = costs.vectors + 2 * costs.records
+    unscored = costs.tokens - costs.scored
+    # Shards, and the pools made of them.
+    arrays = costs.vectors + 2 * costs.kept
     rows = [
         Row("load the model", 0, 0, subject.memory.footprint.weights, loading),
         Row(f"{draw} and reward", halves + scored, costs.tokens, None, costs.draw),
-        Row("reference gradients", halves, of_halves, None, costs.reference),
+        Row("reference gradients", halves, unscored, None, costs.reference),
         Row("scores and products", scored, costs.scored, None, costs.score),
         Row("checks and records", halves + scored, 0, None, costs.rest),
-        Row("tables and intervals", 0, 0, together, tables),
+        Row("tables and intervals", 0, 0, arrays, tables),
     ]
-    seconds, peak = sum(row.seconds for row in rows), _peak_memory(subject.policy, together)
+    seconds, peak = sum(row.seconds for row in rows), _peak_memory(subject.policy, arrays)
     return [*rows, Row("total", halves + scored, costs.tokens, peak, seconds)]
 
 
-def _foretell(
+def _extrapolate(
     context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
 ) -> Plan:
     spec, subject = context.spec, context.subject
@@ -112,10 +114,10 @@ def _foretell(
 def plan_probe(
     name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool = False
 ) -> Plan:
-    """Measure the first prompts of a probe; say what all will take. Refuses as `run_probe`.
+    """Measure the first prompts of a probe; extrapolate what all will take.
 
-    What is measured goes to the folder of the results, for the run to find; with `fresh`,
-    what the folder holds of an earlier run is dropped.
+    The measurements go to the folder of the results, where the run finds them; `fresh`
+    first drops an earlier run there. Raises as `run_probe`.
     """
     spec = prepare(name, probe, folder, root)
     if found := find_finished(spec, fresh=fresh):
@@ -126,10 +128,10 @@ def plan_probe(
     loading = time.perf_counter() - began
     with spec.processes.hold(folder):
         todo = take_folder(context, fresh=fresh)
-        known = len(spec.prompts) - len(todo)
+        done = len(spec.prompts) - len(todo)
         order = choose([len(one) for one in context.subject.tokens], todo, probe.seed)
-        chosen = order[: max(1, ENOUGH - known)]
-        measure_prompts(context, _patiently(chosen), known)
-        kept = {index: read_shard(context, index) for index in range(len(spec.prompts))}
-        prompts = {index: prompt for index, prompt in kept.items() if prompt}
-        return _foretell(context, prompts, loading)
+        chosen = order[: max(1, ENOUGH - done)]
+        measure_prompts(context, _while_in_time(chosen), done)
+        shards = {index: read_shard(context, index) for index in range(len(spec.prompts))}
+        prompts = {index: prompt for index, prompt in shards.items() if prompt}
+        return _extrapolate(context, prompts, loading)

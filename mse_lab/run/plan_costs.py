@@ -1,7 +1,7 @@
-"""What a run costs, foretold by the prompts that are measured.
+"""What a run costs, extrapolated from the prompts that are measured.
 
-A prompt that is measured costs what it did. Any other costs, by its length t in tokens,
-something between those measured and the longest of them,
+A measured prompt costs what it did. Any other has a cost between the mean of the measured
+prompts and that of the longest of them, by its length t in tokens,
 
     cost = base + min(1, max(0, (t - t_base) / (t_longest - t_base))) (top - base),
 
@@ -24,13 +24,13 @@ from mse_lab.run.plan_widths import FEW, Widths
 from mse_lab.run.prepare import RunSpec
 
 # Factors by which a run's time may differ from the plan's: the least, since the same work
-# takes longer where something else runs, and that of prompts too few to tell their spread.
+# takes longer on a busy machine, and that for too few prompts to estimate their spread.
 LEAST, UNLIKE = 1.25, 2.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One stage of a run: completions, their own tokens, bytes if told apart, seconds."""
+    """One stage of a run: completions, their tokens, bytes where measured, seconds."""
 
     stage: str
     completions: int
@@ -43,9 +43,9 @@ class Row:
 class Plan:
     """What a run of a probe will take; of a finished one nothing but the heading.
 
-    The total counts each completion once, and has the peak of the memory. Seconds may be
-    off by the factor, either way; those of the prompts measured are spent already. Heading,
-    remarks and warnings are texts of a line each.
+    The total counts each completion once, and has the peak memory. Its seconds are right
+    within the factor, and include those already spent on the measured prompts. Heading,
+    remarks and warnings are lines of text.
     """
 
     probe: str
@@ -61,16 +61,16 @@ class Plan:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Seconds that it may take, no fewer than are spent."""
+        """Seconds that it may take, at least those already spent."""
         seconds = self.total.seconds
         return max(seconds / self.factor, self.seconds_measured), seconds * self.factor
 
 
 class Costs(NamedTuple):
-    """What prompts take.
+    """What prompts cost.
 
     Seconds of each stage; tokens of all completions, and of those scored; bytes of the
-    reference vectors, kept until the run is finished, and of all else, which stays.
+    reference vectors, deleted when the run is finished, and of all else, which is kept.
     """
 
     draw: float
@@ -80,37 +80,37 @@ class Costs(NamedTuple):
     tokens: float
     scored: float
     vectors: float
-    records: float
+    kept: float
 
 
 def costs_of(prompt: PromptMeasurement) -> Costs:
-    """Give what a measured prompt took."""
-    own, summary = prompt.arrays, prompt.completions
-    drawn = len(own.reference_rewards_N) + len(own.rewards_N)
-    tokens, scored = summary.mean_length * drawn, float(own.lengths_N.sum())
-    arrays = [one.nbytes for one in vars(own).values() if isinstance(one, np.ndarray)]
-    vectors = own.mean_D.nbytes + own.difference_D.nbytes
-    records = len(summary.lines.encode()) + sum(arrays) - vectors
+    """Give what a measured prompt cost."""
+    arrays, summary = prompt.arrays, prompt.completions
+    drawn = len(arrays.reference_rewards_N) + len(arrays.rewards_N)
+    tokens, scored = summary.mean_length * drawn, float(arrays.lengths_N.sum())
+    sizes = [one.nbytes for one in vars(arrays).values() if isinstance(one, np.ndarray)]
+    vectors = arrays.mean_D.nbytes + arrays.difference_D.nbytes
+    kept = len(summary.lines.encode()) + sum(sizes) - vectors
     seconds = prompt.provenance.seconds_S.tolist()
-    return Costs._make([*seconds, tokens, scored, vectors, records])
+    return Costs._make([*seconds, tokens, scored, vectors, kept])
 
 
 def extrapolate(
     lengths_P: Sequence[int], measured: Mapping[int, Sequence[float]]
 ) -> Floats:
-    """Foretell the C costs of P prompts, (P, C), by those of some, by their places.
+    """Extrapolate the C costs of P prompts, (P, C), from those of some, by index.
 
     >>> extrapolate([10, 40, 20, 30, 5], {1: [7.0], 2: [3.0]}).ravel()
     array([3., 7., 3., 5., 3.])
     """
-    lengths, places = np.asarray(lengths_P), list(measured)
-    costs_MC, at_M = np.array(list(measured.values())), lengths[places]
+    lengths, indices = np.asarray(lengths_P), list(measured)
+    costs_MC, at_M = np.array(list(measured.values())), lengths[indices]
     longest_M = at_M == at_M.max()
     others_M = longest_M if longest_M.all() else ~longest_M
     base_C, top_C = costs_MC[others_M].mean(0), costs_MC[longest_M].mean(0)
     share_P = np.interp(lengths, [at_M[others_M].mean(), at_M.max()], [0, 1])
     costs_PC = base_C + share_P[:, None] * (top_C - base_C)
-    costs_PC[places] = costs_MC
+    costs_PC[indices] = costs_MC
     return costs_PC
 
 
@@ -121,11 +121,11 @@ def add_up(lengths_P: Sequence[int], prompts: Mapping[int, PromptMeasurement]) -
 
 
 def spread(lengths_P: Sequence[int], seconds: Mapping[int, float]) -> float:
-    """Say by which factor the prompts' time may be off, either way, 95 percent.
+    """Give the factor within which the predicted time is right, with 95% confidence.
 
     The n prompts that are left, of standard deviation s, add up to n times the mean of m
-    measured but for t s n sqrt(1/n + 1/m). The longest is none of the m: it tells little of
-    the others, and as the first it set up what is set up once.
+    measured, within t s n sqrt(1/n + 1/m). The longest is not among the m: it says little
+    about the others, and as the first prompt it includes what is set up once.
     """
     left = len(lengths_P) - len(seconds)
     if not left:
@@ -140,7 +140,7 @@ def spread(lengths_P: Sequence[int], seconds: Mapping[int, float]) -> float:
 
 
 def _analyse(spec: RunSpec, prompts: Sequence[PromptMeasurement]) -> tuple[Analysis, float]:
-    """Do what a run does when its prompts are measured, but write nothing; time it."""
+    """Analyse measured prompts as a run does, without writing; give the seconds."""
     began, unknown = time.perf_counter(), [0.0] * len(prompts)
     described = describe_prompts(spec.prompts[:1] * len(prompts), unknown, unknown)
     pools = stack([one.arrays for one in prompts])
@@ -152,11 +152,11 @@ def _analyse(spec: RunSpec, prompts: Sequence[PromptMeasurement]) -> tuple[Analy
 def analyse_few(
     spec: RunSpec, prompts: Sequence[PromptMeasurement]
 ) -> tuple[Analysis, float]:
-    """Analyse the prompts that are measured, and foretell the seconds that all will take.
+    """Analyse the measured prompts; extrapolate the seconds of an analysis of all.
 
-    Estimators that look at other prompts need two: twice the same tell as much as one.
+    Estimators that use other prompts need two: a single prompt is analysed as two equal.
     """
-    few = list(prompts) * (1 + (len(prompts) == 1))
+    few = list(prompts) if len(prompts) > 1 else [*prompts, *prompts]
     (result, some), (_, more) = _analyse(spec, few), _analyse(spec, few * 2)
     left = len(spec.prompts) - len(few)
     return result, some + max(more - some, 0) / len(few) * max(left, 0)

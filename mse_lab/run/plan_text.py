@@ -85,8 +85,8 @@ def say_memory(subject: Subject) -> str:
 
 def say_disk(costs: Costs) -> str:
     """Say what the run takes on disk."""
-    more = byte_size(costs.vectors + costs.records)
-    return f"disk: {byte_size(costs.records)} of results at most, {more} more while it runs"
+    more = byte_size(costs.vectors + costs.kept)
+    return f"disk: {byte_size(costs.kept)} of results at most, {more} more while it runs"
 
 
 def warn_of_widths(widths: Widths) -> list[str]:

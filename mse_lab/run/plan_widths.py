@@ -1,4 +1,4 @@
-"""Interval widths of a run, foretold by its first prompts.
+"""Interval widths of a run, predicted from its first prompts.
 
 The first m prompts are analysed as the run will analyse all P. Relative to its square, a
 number such as the aggregate's MSE then has a variance by the groups and one by the finite
@@ -7,11 +7,12 @@ replicates and n times the reference would have
 
     V = (m / P) (V_groups / r + V_reference / n),
 
-and D degrees of freedom become (D + 2) P / m - 2. A bias does not shrink with P: where
-there is one, intervals are narrower than is said.
+and D degrees of freedom become (D + 2) P / m - 2. A bias does not shrink with P: with one,
+intervals are narrower than predicted.
 
-How unlike the prompts are is known from m of them only. With a prompt's v_x of the groups'
-variance and e_x of the error, the log half-width log(sum v) / 2 - log(sum e) moves by
+The variation among prompts is estimated from m of them only. With a prompt's v_x of the
+groups' variance and e_x of the error, the log half-width log(sum v) / 2 - log(sum e)
+moves by
 
     i_x = v_x / (2 sum v) - e_x / sum e,
 
@@ -36,7 +37,7 @@ from mse_lab.results.analysis import Analysis
 # A suggestion raises a pool by no more than this factor.
 MOST = 64
 
-# Prompts that tell how unlike the others are.
+# Prompts that are enough to estimate how much prompts vary.
 FEW = 3
 
 
@@ -55,7 +56,7 @@ class Point(NamedTuple):
     def half_width(
         self, level: float, prompts: float, replicate: float = 1.0, reference: float = 1.0
     ) -> float:
-        """Foretell an interval's half-width, relative to the value; sizes are factors.
+        """Predict an interval's half-width, relative to the value; sizes are factors.
 
         >>> round(Point(0.04, 0.01, 1e9, 0.0).half_width(0.95, 2, 4, 2), 4)  # 1.96 sqrt V
         0.1697
@@ -67,7 +68,7 @@ class Point(NamedTuple):
     def replicates_for(
         self, wanted: float, level: float, prompts: float, reference: float
     ) -> float:
-        """How many times the replicates give a half-width; infinite if none do."""
+        """Give the factor of replicates for a half-width; infinite if none is enough."""
         least = self.half_width(level, prompts, math.inf, reference) ** 2
         more = self.half_width(level, prompts, 1.0, reference) ** 2 - least
         return more / (wanted**2 - least) if wanted**2 > least else math.inf
@@ -75,15 +76,15 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Widths:
-    """Half-widths of a run's intervals of a level, relative; NaN where nothing tells.
+    """Half-widths of a run's intervals of a level, relative; NaN where unknown.
 
     Attributes:
-        factor: By which factor they may be off; NaN if too few prompts tell them.
+        factor: They are right within this factor; NaN with too few prompts.
         mse: Estimator -> half-width of its MSE at each group size; empty where products
             between completions are not known.
         law: Estimator -> half-width of its law, the widest of any group size.
         widest: The widest known of an MSE, with its estimator and group size.
-        remedies: Where the one wanted is not reached, what would reach it.
+        remedies: If the widest exceeds the one wanted, settings that would reach it.
     """
 
     level: float
@@ -97,7 +98,7 @@ class Widths:
 
 
 def roughness(statistic: Statistic) -> float:
-    """Estimate s, by how unlike the prompts are; NaN of one prompt."""
+    """Estimate s from the variation among prompts; NaN for one prompt."""
     (groups_PR,) = statistic.groups.values()
     error_P, count = groups_PR.mean(-1), len(groups_PR)
     variance_P = np.array([spread_of_means(one[None]).variance for one in groups_PR])
@@ -119,19 +120,21 @@ def find_point(curve: Curve) -> Point:
 def _larger_pools(
     points: Collection[Point], pools: Pools, level: float, wanted: float, growth: float
 ) -> list[str]:
-    """Say which pools reach a half-width, the reference doubled only if it must be."""
+    """Give pools that reach a half-width, with the reference doubled only if needed."""
     for larger in (2**power for power in range(MOST.bit_length())):
         factors = [one.replicates_for(wanted, level, growth, larger) for one in points]
         if max(factors) <= MOST:
             blocks = math.ceil(max(1.0, *factors) * pools.blocks)
-            reference = f"pool.reference={2 * larger * pools.reference_half} with "
-            found = f"pool.replicate={blocks * pools.largest_group}"
-            return [reference * (larger > 1) + found]
+            remedy = f"pool.replicate={blocks * pools.largest_group}"
+            if larger > 1:
+                reference = 2 * larger * pools.reference_half
+                remedy = f"pool.reference={reference} with {remedy}"
+            return [remedy]
     return []
 
 
 def _factor(points: Sequence[Point], measured: int, prompts: int) -> float:
-    """By which factor half-widths told by some of the prompts may be off, 95 percent."""
+    """Give the factor within which half-widths from some prompts are right, 95%."""
     squares = [point.roughness**2 for point in points if math.isfinite(point.roughness)]
     if measured < FEW or not squares:
         return math.nan
@@ -151,7 +154,7 @@ def _by_estimator(
 
 
 def expect_widths(analysis: Analysis, prompts: int, wanted: float) -> Widths:
-    """Foretell the intervals of a run of so many prompts by an analysis of the first."""
+    """Predict the intervals of a run of `prompts` from an analysis of the first."""
     pools, level, sizes = analysis.pools, analysis.level, analysis.group_sizes
     growth = prompts / pools.prompts
     measured, laws = (

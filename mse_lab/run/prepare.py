@@ -1,7 +1,7 @@
-"""Prepare a run: everything that may be refused is refused before anything is measured.
+"""Prepare a run: all input is checked before anything is measured.
 
 `prepare` needs no model, so that a finished run is found at once; `load` adds the model.
-`run` and `plan` start with both, and refuse the same.
+`run` and `plan` both start with them, and refuse the same input.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run with its model: what is written where, and what is measured."""
+    """A run with its model."""
 
     spec: RunSpec
     subject: Subject
@@ -78,7 +78,7 @@ class RunContext:
 def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> str:
     """Hash what prompts and supplied completions are."""
     rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
-    # What is in memory may hold anything.
+    # Rows given in memory may hold any objects.
     text = json.dumps(rows, default=str)
     if supplied is not None:
         text += supplied.digest
@@ -91,16 +91,16 @@ def prepare(
     """Read everything that a run needs besides the model; the results go to `folder`.
 
     Raises:
-        InputError: Something of the user's is at fault.
+        InputError: The user's input is at fault.
     """
     prompts = load_prompts(probe.prompts, root)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root) if probe.completions else None
-    found = digest_of(prompts, supplied)
+    prompts_digest = digest_of(prompts, supplied)
     code = identify_code(estimators, identify_reward(reward, probe.reward))
-    mine = [dump_probe(probe), found, code]
+    mine = [dump_probe(probe), prompts_digest, code]
     if processes.agree(lambda: mine) != mine:
         raise InputError(
             "this process's probe, prompts, completions or code are not those of "
@@ -115,7 +115,7 @@ def prepare(
         reward=reward,
         supplied=supplied,
         results=ResultsFolder(folder),
-        digest=found,
+        digest=prompts_digest,
         code=code,
         processes=processes,
     )

@@ -1,9 +1,8 @@
-"""Processes: one measures a run alone, or several that torchrun started share its prompts.
+"""Processes: one measures a run, or several started by torchrun share its prompts.
 
-Every prompt is a file of its own, so processes need little of each other: what the first
-one decides, whose turn which prompt is, counts for the progress bar. Here is the process
-that is alone, which `torchrun.TorchrunProcesses` extends, and the lock that keeps other
-starts out.
+Every prompt has its own file, so processes exchange little: decisions of the first one,
+which prompt is next, counts for the progress bar. Here is the single process, which
+`torchrun.TorchrunProcesses` extends, and the lock that keeps other starts out.
 """
 
 import time
@@ -21,18 +20,18 @@ from mse_lab.run.progress import Tally
 
 T = TypeVar("T")
 
-# Seconds a shared file system is given to show what another machine wrote; NFS clients
-# believe for up to 60 that a file which was not there is not there.
+# Seconds to wait until a shared file system shows what another machine wrote; NFS clients
+# remember for up to 60 that a file was absent.
 PATIENCE = 120.0
 
-# Seconds between two looks at a wait; Ctrl-C is heard in between.
+# Seconds between two checks of a wait; Ctrl-C works in between.
 PAUSE = 0.05
 
 LOCK = ".lock"
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Look again and again, the first time at once; return whether it came true."""
+    """Check repeatedly, the first time at once; return whether it became true."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -43,10 +42,10 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[str]:
-    """Keep other starts out of a folder; a process that is killed lets go of it.
+    """Keep other starts out of a folder; a killed process releases it.
 
     Yields:
-        What stands in the lock, different for every start.
+        The content of the lock file, different for every start.
 
     Raises:
         InputError: Another start is at work there, or the folder cannot be written.
@@ -67,7 +66,7 @@ def lock(folder: Path) -> Iterator[str]:
             path.write_text(mark)
         yield mark
     finally:
-        # While it is held: whoever waits for it sees that the file is gone, and looks anew.
+        # While it is held, so that a waiting process sees that the file is gone.
         path.unlink(missing_ok=True)
         held.release()
 
@@ -93,7 +92,7 @@ class Processes:
         return probe
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
-        """Let the first process decide; all return what it did, a value of this type."""
+        """Let the first process decide; all return its decision, a value of this type."""
         return decide()
 
     def gather(self, value: T) -> list[T]:
@@ -101,15 +100,15 @@ class Processes:
         return [value]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
-        """Yield what is this process's to do, every item to one process only."""
+        """Yield the items of this process; every item goes to one process only."""
         return iter(todo)
 
     def total(self, tally: Tally) -> Tally:
-        """Tell the others this process's tally; add up everybody's, so far as told."""
+        """Share this process's tally; return the sum of those shared so far."""
         return tally
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all are here, `watch` being called now and then meanwhile."""
+        """Wait until all processes are here, and call `watch` now and then meanwhile."""
 
     @contextmanager
     def hold(self, folder: Path) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Progress: how far the measurement is, and early signs of one that would mean little."""
+"""Progress: how far the measurement is, its mean reward and share of cut completions."""
 
 import math
 import os
@@ -14,7 +14,7 @@ from tqdm import auto, std
 from mse_lab.console import columns, show_status
 from mse_lab.mse.measurement import PromptMeasurement
 
-# Where there is no terminal, how often a line is due: at every quarter, and each minute.
+# Without a terminal a line is printed at every quarter and each minute.
 QUARTERS, MINUTE = 4, 60.0
 
 COUNTS = "{n_fmt}/{total_fmt} prompts [{elapsed}<{remaining}{postfix}]"
@@ -53,7 +53,7 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
 
 @cache
 def note_load() -> None:
-    """Say, once a command, that others are using the processor, if they are."""
+    """Note, once per command, that other programs are using the processor, if so."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > cores:
         show_status()
@@ -69,7 +69,7 @@ class Lines(std.tqdm):  # type: ignore[misc]
 
     def __init__(self, **options: Any) -> None:
         self._shown, self._last = time.monotonic(), options["initial"]
-        # Behind an endless delay tqdm shows nothing of its own accord.
+        # With an infinite delay tqdm itself prints nothing.
         super().__init__(**options, bar_format=LINE, delay=math.inf)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
@@ -100,10 +100,10 @@ def progress(
         name: What is measured.
         prompts: How many in all.
         done: How many an earlier start has measured.
-        hidden: Whether nothing is to be shown.
+        hidden: Whether to show nothing.
 
     Yields:
-        A function that shows everybody's tally so far.
+        A function that shows the tally of all processes so far.
     """
     if hidden:
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""Resume: what of a run there is already, and which prompts are still to be measured."""
+"""Resume: what exists of a run, and which prompts are still to be measured."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,13 @@ class Outcome(NamedTuple):
 def find_finished(
     spec: RunSpec, identity: Mapping[str, str] | None = None, *, fresh: bool = False
 ) -> Outcome | None:
-    """See that the folder is not another configuration's, and whether all is done.
+    """Find a finished run, repaired where needed; refuse another configuration's folder.
 
-    The checkpoint is by default what lies there now. With `fresh` nothing is done.
+    The checkpoint's identity is by default that of its present files. With `fresh` no
+    finished run counts.
 
     Raises:
-        InputError: It is another's, or damaged beyond mending, or holds what is no run's.
+        InputError: It is another's, damaged beyond repair, or holds files of no run.
     """
     spec.results.refuse_foreign()
     if fresh:
@@ -64,7 +65,7 @@ def find_finished(
         results.mark_incomplete()
         return None
     if results.finished_prompts() and not results.has(MANIFEST):
-        # The run was killed before it wrote it.
+        # The run was killed before it wrote the manifest.
         results.write_manifest()
     results.drop_shards()
     written = results.read_checks()
@@ -85,17 +86,17 @@ def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
 
 
 def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
-    """Take the folder, emptied if `fresh`; say which prompts are to be measured."""
+    """Take the folder, emptied if `fresh`; list the prompts that are to be measured."""
     spec, identity = context.spec, context.subject.policy.identity
     results = spec.results
     if fresh:
         results.clear()
     elif find_finished(spec, identity):
-        # It was not when this start began to load the model.
+        # It was not finished when this start began to load the model.
         raise InputError(f"{results.path}: another start has finished it meanwhile")
     results.take(spec.probe, spec.digest, context.identity)
-    places = range(len(spec.prompts))
-    todo = [index for index in places if read_shard(context, index) is None]
+    indices = range(len(spec.prompts))
+    todo = [index for index in indices if read_shard(context, index) is None]
     if again := [index for index in todo if results.shard(index).exists()]:
         names = shorten(", ".join(results.shard(index).name for index in again))
         show_status()
@@ -119,14 +120,14 @@ def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
 
 
 def read_shards(context: RunContext) -> list[PromptMeasurement]:
-    """Read the shards of all prompts, once they can be seen from here.
+    """Read the shards of all prompts, once this machine sees them.
 
     Raises:
         InputError: One is gone or damaged.
     """
-    results, places = context.spec.results, range(len(context.spec.prompts))
-    paths = [results.shard(index) for index in places]
+    results, indices = context.spec.results, range(len(context.spec.prompts))
+    paths = [results.shard(index) for index in indices]
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
         missing = next(path for path in paths if not path.exists())
         raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [load_shard(paths[index], context.origin(index)) for index in places]
+    return [load_shard(paths[index], context.origin(index)) for index in indices]

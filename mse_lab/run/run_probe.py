@@ -15,7 +15,7 @@ from mse_lab.run.resume import Outcome, find_finished, measure_and_keep, take_fo
 def measure_prompts(
     context: RunContext, dealt: Iterable[int], done: int, *, shown: bool = True
 ) -> None:
-    """Measure the prompts dealt to this process; wait until all but those done are."""
+    """Measure the prompts of this process; wait until all processes have theirs."""
     spec, tally = context.spec, Tally()
     processes = spec.processes
     hidden = not (shown and processes.first)
@@ -36,7 +36,7 @@ def run_probe(
     fresh: bool,
     processes: Processes = SINGLE_PROCESS,
 ) -> Outcome:
-    """Measure one model configuration, or go on where an earlier start stopped.
+    """Measure one model configuration, or continue where an earlier start stopped.
 
     Args:
         name: The probe's name, for tables and the progress bar.
@@ -47,7 +47,7 @@ def run_probe(
         processes: Those that share the prompts; each of them calls this.
 
     Raises:
-        InputError: Something of the user's is at fault; nothing is lost.
+        InputError: The user's input is at fault; no measurement is lost.
     """
     return execute(prepare(name, probe, folder, root, processes), load, fresh=fresh)
 
@@ -60,12 +60,12 @@ def execute(
     identity: Mapping[str, str] | None = None,
     shown: bool = True,
 ) -> Outcome:
-    """Measure what is prepared, or go on where an earlier start stopped.
+    """Measure what is prepared, or continue where an earlier start stopped.
 
-    `load` brings the model; `identity` says which it is, if that is known before.
+    `load` adds the model; `identity` is the checkpoint's, if it is known before loading.
     """
     processes, folder = spec.processes, spec.results.path
-    # What was measured since the command was given is not dropped by a start after a loss.
+    # A restart after a lost process keeps what this command has measured.
     fresh = fresh and not processes.restarted
     found = processes.agree(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
@@ -73,7 +73,7 @@ def execute(
     if found:
         return found
     context = load(spec)
-    # Only now that everything is known to be usable is anything of an old run dropped.
+    # An old run is dropped only now, when everything is known to be usable.
     processes.meet()
     with processes.hold(folder):
         todo = processes.agree(lambda: take_folder(context, fresh=fresh))

@@ -1,13 +1,13 @@
 """Several processes, started by torchrun: they share the prompts and meet.
 
-What they exchange goes through torchrun's store, as JSON: the store asks nobody who they
-are, so nothing that is read from it may run. They meet by gloo, which tells at once when a
-process is lost. Nothing that lies on a device is exchanged.
+They exchange JSON through torchrun's store: the store has no authentication, so nothing
+read from it may be executed. They synchronise by gloo, which reports a lost process at
+once. Nothing on a device is exchanged.
 
-Prompts are dealt one by one to whoever is free. Some take several times as long as others,
-devices differ, and an interrupted run has gaps: with equal shares all would wait for the
-unluckiest, so nobody waits longer than one prompt takes. Who measures a prompt changes
-nothing about it.
+Each process takes the next prompt when it is free. Some prompts take several times as long
+as others, devices differ, and an interrupted run has gaps: with equal shares all would wait
+for the slowest; this way nobody waits longer than one prompt takes. Which process measures
+a prompt does not change its measurement.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ from mse_lab.probe.schema import Probe
 from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.run.progress import Tally, add_up
 
-# A wait ends when what is waited for comes, or when a connection is lost: one prompt of a
-# large model may take hours. In milliseconds it has to fit 32 bits.
+# Long enough that a wait ends only by its event or a lost connection: one prompt of a large
+# model may take hours. In milliseconds it has to fit 32 bits.
 FOREVER = timedelta(days=20)
 
 # Seconds left to another process to print its line.
@@ -49,7 +49,7 @@ class ProcessLost(RuntimeError):
 
 @contextmanager
 def _noticing_loss() -> Iterator[None]:
-    """Turn what torch raises where a connection is lost into one error of ours."""
+    """Turn the errors that torch raises for a lost connection into `ProcessLost`."""
     try:
         yield
     except RuntimeError as error:
@@ -66,7 +66,7 @@ class TorchrunProcesses(Processes):
         self._meetings = self._deals = 0
 
     def place(self, probe: Probe) -> Probe:
-        """Give the probe a GPU of this process's own, unless the probe names one.
+        """Give the probe the GPU of this process, unless the probe names one.
 
         Raises:
             InputError: The machine has fewer GPUs than processes, or the model takes all.
@@ -92,7 +92,7 @@ class TorchrunProcesses(Processes):
         return probe.model_copy(update={"model": model})
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
-        """Let the first process decide; all return what it did, a value of this type."""
+        """Let the first process decide; all return its decision, a value of this type."""
         key, adapter = f"decision/{self._meetings}", TypeAdapter(kind)
         if self.first:
             self._set(key, adapter.dump_python(decide(), mode="json"))
@@ -107,7 +107,7 @@ class TorchrunProcesses(Processes):
         return [self._get(f"{key}/{rank}") for rank in range(self._count)]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
-        """Yield what is this process's to do; `todo` has to be the same everywhere."""
+        """Yield the items of this process; `todo` must be the same in all."""
         self._deals += 1
         key = f"deal/{self._deals}"
         while (turn := self._next(key)) < len(todo):
@@ -119,17 +119,17 @@ class TorchrunProcesses(Processes):
             return int(self._store.add(key, 1)) - 1
 
     def total(self, tally: Tally) -> Tally:
-        """Tell the others this process's tally; the first adds up all, so far as told."""
+        """Share this process's tally; the first returns the sum of those shared so far."""
         keys = [f"tally/{self._deals}/{rank}" for rank in range(self._count)]
         with _noticing_loss():
             self._store.set(keys[self.rank], json.dumps(tally))
             if not self.first:
                 return tally
-            told = [self._store.get(key) for key in keys if self._store.check([key])]
-        return add_up(Tally(*json.loads(text)) for text in told)
+            texts = [self._store.get(key) for key in keys if self._store.check([key])]
+        return add_up(Tally(*json.loads(text)) for text in texts)
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all are here; raise ProcessLost if one is gone."""
+        """Wait until all processes are here; raise ProcessLost if one is gone."""
         self._meetings += 1
         with _noticing_loss():
             arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
@@ -160,7 +160,7 @@ class TorchrunProcesses(Processes):
             yield
 
     def complain(self, say: Callable[[str], None], end: Ending) -> None:
-        """Say what is at fault, unless another process says what is."""
+        """Print the error, unless another process prints one."""
         # The store may be gone, together with torchrun.
         with suppress(RuntimeError):
             if self._store.add("complaints", 1) > 1:
@@ -174,7 +174,7 @@ class TorchrunProcesses(Processes):
             self._store.set("said", str(end.status))
 
     def _heed_complaints(self) -> None:
-        """End where another process has complained, but not before it has said so.
+        """End if another process has an error, after it has printed it.
 
         As soon as one process ends, torchrun ends the others of its machine.
         """
@@ -183,7 +183,7 @@ class TorchrunProcesses(Processes):
                 raise SystemExit(self._await_said())
 
     def _await_said(self) -> int:
-        """Wait until the other has said so; return the exit status that it ends with."""
+        """Wait until the other has printed its error; return its exit status."""
         said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
         return int(self._store.get("said")) if said else INPUT_ERROR
 
@@ -197,10 +197,10 @@ class TorchrunProcesses(Processes):
 
 
 def name_start(store: Store, rank: int, count: int) -> str:
-    """Agree on a name of this start: what a lost one left in the store has another.
+    """Agree on a name for this start, so that keys of a lost start are not read.
 
-    The environment does not tell: each machine counts its own restarts. Everybody leaves a
-    mark that is new, and waits until all have seen the same marks.
+    The environment has none: each machine counts its own restarts. Every process writes a
+    new mark, and waits until all have seen the same marks.
     """
     marks, seen = ([f"{what}/{one}" for one in range(count)] for what in ("mark", "seen"))
     store.set(marks[rank], uuid4().hex)
@@ -235,7 +235,7 @@ def _connect() -> TorchrunProcesses:
         timeout=FOREVER,
     )
     processes = TorchrunProcesses(store, rank, count)
-    # As only the first process's machine may know, by its count or by the store.
+    # Only the first process's machine may know, by its count or by the store.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
     return processes
@@ -245,7 +245,7 @@ def _connect() -> TorchrunProcesses:
 def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
     """Join the processes that torchrun started.
 
-    An error of one ends all of them, and one of them says in a line what is at fault.
+    An error in one ends all of them, and one of them prints it in a line.
     """
     processes = _connect()
     try:
