@@ -43,6 +43,7 @@ CALLS = {
 
 NUMBERS = ["float('nan')", "float('inf')", "-1e51", "10**300"]
 
+
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """Return a function that writes the user's module, to be imported as `theirs`."""

@@ -11,7 +11,7 @@ BAD = {
     "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
     "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
     "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
-    "foreign reward": ({"reward": "math:sqrt"}, "reward = math:sqrt: math belongs to Python"),
+    "foreign reward": ({"reward": "math:sqrt"}, "math:sqrt: math belongs to Python"),
     "width": ({"interval": {"width": 0}}, "interval.width = 0"),
 }
 
