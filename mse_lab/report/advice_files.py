@@ -1,4 +1,4 @@
-"""The advice of a run in its folder: worked out, kept as data, written, told at the end."""
+"""The advice of a run in its folder: computed, kept as data, written, printed."""
 
 import json
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ def advise_run(
         folder: The run's.
         sizes: Group sizes to price instead of powers of two.
         budget: Completions N that errors are stated for.
-        place: Where the files are written, by default beside the run.
+        place: Where the files are written, by default the folder of the run.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:

@@ -39,13 +39,14 @@ LEAST_ERROR = (
     "noise, so its best size may be smaller."
 )
 
-# Group sizes on the screen, beside the recommended one, unless others are asked for.
+# Group sizes on the screen, with the recommended one, unless others are asked for.
 SHOWN = (8, 16, 32)
 
 # The columns of a terminal, and where in it the trainers' settings begin.
 WIDTH, SETTING = 80, 12
 
-# The curve is flat where sizes so many times apart cost at most so much more than the best.
+# The curve is flat where sizes that differ by a factor of FLAT cost at most FLATNESS more
+# than the best.
 FLAT, FLATNESS = 4, 0.1
 
 

@@ -25,54 +25,57 @@ from mse_lab.report.drawing import (
 _DOT: dict[str, Any] = {"ms": 4.5, "mec": "white", "mew": 0.4, "alpha": 0.8}
 
 
-def _filter_curve(found: Allocation, grid: Floats) -> Floats:
+def _filter_curve(allocation: Allocation, grid: Floats) -> Floats:
     """Mean size inside the accuracy filter and outside."""
-    sizes, outside = found.sizes[FILTERED], is_outside(np.array(found.values))
+    sizes, outside = allocation.sizes[FILTERED], is_outside(np.array(allocation.values))
     parts = [sizes[outside == side] for side in (False, True)]
     inside, beyond = (part.mean() if part.size else np.nan for part in parts)
     return np.where(is_outside(grid), beyond, inside)
 
 
-def _draw_curves(axes: Axes, found: Allocation) -> None:
-    values, order = np.array(found.values), np.argsort(found.values, kind="stable")
+def _draw_curves(axes: Axes, allocation: Allocation) -> None:
+    values, order = (
+        np.array(allocation.values),
+        np.argsort(allocation.values, kind="stable"),
+    )
     grid = np.linspace(values.min(), values.max(), 400)
-    mean = np.full_like(grid, found.sizes[UNIFORM].mean())
+    mean = np.full_like(grid, allocation.sizes[UNIFORM].mean())
     axes.plot(grid, mean, "-", color="0.6", lw=1.1, label="The same for all")
-    [line] = axes.plot(values[order], found.sizes["reward variance"][order], "--",
+    [line] = axes.plot(values[order], allocation.sizes["reward variance"][order], "--",
                        color="0.1", lw=1.1, label="By p(1-p)")  # fmt: skip
     line.set_drawstyle("steps-mid")
-    if FILTERED in found.sizes:
-        filtered = _filter_curve(found, grid)
+    if FILTERED in allocation.sizes:
+        filtered = _filter_curve(allocation, grid)
         axes.plot(grid, filtered, ":", color="0.1", lw=1.1, label="Accuracy filter")
 
 
-def _draw_dots(axes: Axes, found: Allocation) -> None:
-    sizes, colour = found.sizes["best"], STYLES["grpo"].colour
-    [line] = axes.plot(found.values, sizes, "o", color=colour, label="Best", **_DOT)
+def _draw_dots(axes: Axes, allocation: Allocation) -> None:
+    sizes, colour = allocation.sizes["best"], STYLES["grpo"].colour
+    [line] = axes.plot(allocation.values, sizes, "o", color=colour, label="Best", **_DOT)
     line.set_clip_on(False)
     line.set_rasterized(len(sizes) > MOST_DOTS)
 
 
-def compose_allocation(found: Allocation) -> Figure:
+def compose_allocation(allocation: Allocation) -> Figure:
     """Compose the sizes of every prompt against its value."""
     figure = Figure(figsize=(4.2, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel="Value V of a prompt", ylabel="Completions")
-    if 0 <= min(found.values) <= max(found.values) <= 1:
+    if 0 <= min(allocation.values) <= max(allocation.values) <= 1:
         axes.set_xlim(0, 1)
     axes.set_yscale("log", base=2)
-    _draw_curves(axes, found)
-    _draw_dots(axes, found)
+    _draw_curves(axes, allocation)
+    _draw_dots(axes, allocation)
     label_plainly(axes.yaxis)
-    title = f"{found.budget:,} completions for {len(found.prompts):,} prompts"
+    title = f"{allocation.budget:,} completions for {len(allocation.prompts):,} prompts"
     legend_above(figure, 2, title=title, fontsize=8.5, title_fontsize=9)
     return figure
 
 
-def draw_allocation(found: Allocation, output: Path) -> None:
+def draw_allocation(allocation: Allocation, output: Path) -> None:
     """Draw the figure into a `.png`, `.pdf` or `.svg` file.
 
     Raises:
         InputError: The suffix or the place cannot be used.
     """
-    save_figure(lambda: compose_allocation(found), output)
+    save_figure(lambda: compose_allocation(allocation), output)

@@ -35,55 +35,57 @@ CALLED = {
 NAMED = 3
 
 
-def allocation_table(found: Allocation) -> pd.DataFrame:
+def allocation_table(allocation: Allocation) -> pd.DataFrame:
     """Make `allocation.csv`: a row a prompt, its V, and G_x by each rule."""
     sizes = {
-        name.replace(", ", "_").replace(" ", "_"): one for name, one in found.sizes.items()
+        name.replace(", ", "_").replace(" ", "_"): one
+        for name, one in allocation.sizes.items()
     }
-    return pd.DataFrame({"prompt": found.prompts, "value": found.values, **sizes})
+    return pd.DataFrame({"prompt": allocation.prompts, "value": allocation.values, **sizes})
 
 
-def _say_sizes(found: Allocation) -> str:
-    sizes = found.sizes["best"]
+def _say_sizes(allocation: Allocation) -> str:
+    sizes = allocation.sizes["best"]
     low, high = (round(float(one)) for one in np.quantile(sizes, [0.25, 0.75]))
     most = np.argsort(-sizes, kind="stable")[:NAMED]
-    named = ", ".join(f"{sizes[x]} for {shorten(found.prompts[x], 24)}" for x in most)
+    named = ", ".join(f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in most)
     first, last = sizes.min(), sizes.max()
     return f"The best are {first} to {last}, half {low} to {high}; most get {named}."
 
 
-def _say_bias(found: Allocation) -> str:
-    if FILTERED not in found.sizes:
+def _say_bias(allocation: Allocation) -> str:
+    if FILTERED not in allocation.sizes:
         return ""
-    if not found.outside or math.isnan(found.bias):
+    if not allocation.outside or math.isnan(allocation.bias):
         return "No prompt is outside the filter, so none would be dropped."
-    share = number(max(found.bias, 0.0))
+    share = number(max(allocation.bias, 0.0))
     return (
-        f"Dropping the {found.outside} prompts outside the filter would bias the gradient: "
-        f"bias^2 is {share} of the first's MSE here, and does not fall with N."
+        f"Dropping the {allocation.outside} prompts outside the filter would bias the "
+        f"gradient: bias^2 is {share} of the first's MSE here, and does not fall with N."
     )
 
 
-def _lines(found: Allocation) -> Iterator[str]:
-    prompts, level = len(found.prompts), 100 * found.level
-    if not found.held:
+def _lines(allocation: Allocation) -> Iterator[str]:
+    prompts, level = len(allocation.prompts), 100 * allocation.level
+    if not allocation.held:
         yield "A built-in check of this run FAILED; find out why first."
-    each = f"on average {found.budget / prompts:.3g} each"
-    yield f"{found.budget:,} completions for {prompts:,} prompts, {each}"
+    each = f"on average {allocation.budget / prompts:.3g} each"
+    yield f"{allocation.budget:,} completions for {prompts:,} prompts, {each}"
     heads = ["MSE, by how they are shared out", f"over the first ({level:g}% interval)"]
     rows = [[f"  {CALLED['uniform']}", "1"]]
     rows += [
-        [f"  {CALLED[name]}", with_interval(ratio)] for name, ratio in found.ratios.items()
+        [f"  {CALLED[name]}", with_interval(ratio)]
+        for name, ratio in allocation.ratios.items()
     ]
     yield table(rows, heads, "<<")
     yield "Planned on half of a prompt's completions, judged on the other half."
-    yield from wrap(_say_sizes(found), WIDTH, break_on_hyphens=False)
-    yield from wrap(_say_bias(found), WIDTH)
+    yield from wrap(_say_sizes(allocation), WIDTH, break_on_hyphens=False)
+    yield from wrap(_say_bias(allocation), WIDTH)
 
 
-def allocation_text(found: Allocation) -> str:
+def allocation_text(allocation: Allocation) -> str:
     """Say the allocation on a screen of 80 columns."""
-    return "".join(f"{line}\n" for line in _lines(found))
+    return "".join(f"{line}\n" for line in _lines(allocation))
 
 
 def allocate_run(
@@ -94,7 +96,7 @@ def allocate_run(
     Args:
         folder: The run's.
         budget: Completions in all; None for the recommended G for each prompt.
-        place: Where the files are written, by default beside the run.
+        place: Where the files are written, by default the folder of the run.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:
@@ -102,16 +104,16 @@ def allocate_run(
     """
     run = read_run(folder)
     try:
-        found = allocate(run, budget)
+        allocation = allocate(run, budget)
     except InputError as error:
         raise InputError(f"{run.where}{error}") from None
-    table, results = allocation_table(found), ResultsFolder(place or folder)
+    table, results = allocation_table(allocation), ResultsFolder(place or folder)
     if as_json:
         names = ("name", "held", "budget", "ratios", "outside", "bias")
-        told = {name: as_data(getattr(found, name)) for name in names}
-        return json.dumps(told | {"prompts": table.to_dict("records")}, indent=2)
+        numbers = {name: as_data(getattr(allocation, name)) for name in names}
+        return json.dumps(numbers | {"prompts": table.to_dict("records")}, indent=2)
     write_table(results.file("allocation.csv"), table)
     for name in ("allocation.png", "allocation.pdf"):
-        draw_allocation(found, results.file(name))
+        draw_allocation(allocation, results.file(name))
     written = "allocation.csv (G of every prompt), allocation.png, allocation.pdf"
-    return f"{allocation_text(found)}Written to {results.path}:\n  {written}"
+    return f"{allocation_text(allocation)}Written to {results.path}:\n  {written}"

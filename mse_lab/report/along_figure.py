@@ -36,9 +36,9 @@ def interval_of(table: pd.DataFrame, name: str) -> Floats:
 
 def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
     """Draw a column over the steps, its band, and a mark a checkpoint."""
-    steps, found = table["step"].to_numpy(), interval_of(table, name)
-    draw_line(axes, steps, found, style)
-    axes.plot(steps, found[:, 0], style.mark, color=style.colour, ms=3.5, mec="white",
+    steps, intervals = table["step"].to_numpy(), interval_of(table, name)
+    draw_line(axes, steps, intervals, style)
+    axes.plot(steps, intervals[:, 0], style.mark, color=style.colour, ms=3.5, mec="white",
               mew=0.5)  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def _draw_value(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def _draw_best(axes: Axes, table: pd.DataFrame) -> None:
-    """G* is infinite where c1 is not told from zero: there the line has a gap."""
+    """The line has a gap where c1 is not significantly positive, so that G* is infinite."""
     finite = table.replace({math.inf: math.nan})
     _draw(axes, finite, "best_group_size", _PLAIN)
     size = int(table["group_size"].iloc[0])
@@ -85,9 +85,9 @@ def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
-    found = interval_of(table, "equal_rewards")
-    axes.errorbar(table["step"], found[:, 0], reach(found), fmt="o", color=_RUN, ms=3.5,
-                  elinewidth=1, label="measured")  # fmt: skip
+    intervals = interval_of(table, "equal_rewards")
+    axes.errorbar(table["step"], intervals[:, 0], reach(intervals), fmt="o", color=_RUN,
+                  ms=3.5, elinewidth=1, label="measured")  # fmt: skip
     axes.plot(table["step"], table["equal_rewards_law"], color=_LINE, ls="--", lw=1,
               label="mean of $V^G + (1-V)^G$")  # fmt: skip
     axes.set_title("Groups of equal rewards")

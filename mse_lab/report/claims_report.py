@@ -39,7 +39,7 @@ KINDS = {
 }
 # Columns of the screen, of a verdict, and of where a statement is in the paper.
 WIDTH, COLUMN, PLACE = 80, 11, 9
-# Columns of a statement's few words, and how many runs have room beside it.
+# Columns of a statement's few words, and how many runs fit on a screen with it.
 SHORT, TOGETHER = 34, 3
 
 

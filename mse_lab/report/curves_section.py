@@ -22,17 +22,17 @@ PAIRS = {
 
 
 def _alt(source: FinishedRun, tables: Tables) -> str:
-    """Tell each curve by its ends."""
+    """Describe each curve by its ends."""
     column, by_law = ("law", ", by the law") if tables.law_only else ("mse", "")
-    told = []
+    curves = []
     for name, curve in tables.mse.groupby("estimator", sort=False):
         label = STYLES[str(name)].label if name in STYLES else name
         first, last = (
             f"{number(end[column])} at G = {end['group_size']}"
             for end in (curve.iloc[0], curve.iloc[-1])
         )
-        told.append(f"{label} {first} and {last}")
-    return f"MSE against group size{by_law}, {source.name}: {'; '.join(told)}"
+        curves.append(f"{label} {first} and {last}")
+    return f"MSE against group size{by_law}, {source.name}: {'; '.join(curves)}"
 
 
 def draw_curves(sources: Sequence[FinishedRun]) -> dict[str, list[tuple[str, Image]]]:

@@ -65,13 +65,13 @@ _SPARE_MARKS = "DvP*XpH<>"
 
 
 def styles_of(names: Iterable[str]) -> dict[str, Style]:
-    """Style of each estimator; those without one of their own take what is left."""
+    """Style of each estimator; those without a fixed style take what is left."""
     spare = zip(cycle(_PALETTE[3:]), cycle(_SPARE_MARKS), strict=False)
     return {name: STYLES.get(name) or Style(*next(spare), name) for name in names}
 
 
 def colours_of(runs: int, palette: str = "plasma") -> list[str]:
-    """Colours of so many runs, dark to light in their order; none is an estimator's."""
+    """Colours of n runs, dark to light in their order; none is an estimator's."""
     return list(sns.color_palette(palette, runs).as_hex())
 
 
@@ -120,14 +120,14 @@ def label_plainly(axis: Axis, like: Axis | None = None) -> None:
 
 
 def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
-    """Collect what a legend for all panels names: label -> what it stands beside."""
-    found: dict[str, Any] = {}
+    """Collect the entries of a legend for all panels: label -> handle."""
+    handles: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             # The marks of replicates stand for a law's line, too.
-            if label not in found or isinstance(found[label], Line2D):
-                found[label] = handle
-    return found
+            if label not in handles or isinstance(handles[label], Line2D):
+                handles[label] = handle
+    return handles
 
 
 def legend(figure: Figure, further: Mapping[str, Any] | None = None, **look: Any) -> None:

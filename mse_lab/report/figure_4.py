@@ -8,7 +8,7 @@ drawn with the bands of their intervals.
 
 A rescaled estimator has another MSE and the same direction, so estimators that are biased
 or follow another objective are compared by min_a E||a g_hat - g||^2
-(`mse_lab.mse.decomposition`) in a companion figure, with the unbiased ones beside them.
+(`mse_lab.mse.decomposition`) in a companion figure, together with the unbiased ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ from mse_lab.results.tables import BASE, FIGURE_4
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 
-# Inches: a panel's width, what stands beside panels, the rows' heights, what stands above;
+# Inches: a panel's width, what is left of the panels, the rows' heights, what stands above;
 # of the companion's legend, its width and a line of it.
 WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 LEGEND, LINE = 1.6, 0.2

@@ -1,4 +1,4 @@
-"""Page: the sections in order, in one HTML file that needs nothing beside it."""
+"""Page: the sections in order, in one HTML file that needs no other file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,8 +65,8 @@ def compose_page(sources: Sequence[FinishedRun]) -> str:
     answers = [
         f"No advice: {one}" if isinstance(one, str) else headline(one) for one in advices
     ]
-    told = {"dates": sorted(dates), "levels": sorted(levels), "answers": answers}
-    return lay_out("page.html", sources=sources, sections=sections, **told)
+    facts = {"dates": sorted(dates), "levels": sorted(levels), "answers": answers}
+    return lay_out("page.html", sources=sources, sections=sections, **facts)
 
 
 def write_report(folders: Sequence[Path], output: Path) -> None:

@@ -130,18 +130,18 @@ def _label(name: str, folder: Path, names: Sequence[str]) -> str:
 def read_dots(folders: Sequence[Path]) -> list[Dots]:
     """Read the prompts of runs off their tables.
 
-    Runs of one title are told apart by their names, of one name by where they lie.
+    Runs of one title are labelled by their names, runs of one name by their folders.
 
     Raises:
         InputError: A run has no tables, or they lack what the diagram needs.
     """
     runs = [read_tables(folder) for folder in folders]
     names = [run.name for run in runs]
-    found = []
+    dots = []
     for folder, run in zip(folders, runs, strict=True):
         label = shorten(_label(run.name, folder, names), _LONGEST_LABEL)
-        found.append(_read_prompts(folder, run, label))
-    return found
+        dots.append(_read_prompts(folder, run, label))
+    return dots
 
 
 def _draw_lines(axes: Axes, ends: Floats) -> None:

@@ -84,8 +84,8 @@ def _image(source: FinishedRun, ranking: Ranking) -> Image | None:
     rows = [row for row in ranking.ranked if not math.isnan(row.ratio.low)]
     if not rows:
         return None
-    told = "; ".join(f"{row.estimator.name} {with_interval(row.ratio)}" for row in rows)
-    alt = f"Scale-free MSE over the oracle's, {source.name}, best first: {told}"
+    ratios = "; ".join(f"{row.estimator.name} {with_interval(row.ratio)}" for row in rows)
+    alt = f"Scale-free MSE over the oracle's, {source.name}, best first: {ratios}"
     size = (3.7, 0.75 + 0.215 * len(rows))
     return draw_panel(partial(_draw, rows=rows), alt, size)
 
@@ -116,17 +116,17 @@ def _why(estimator: Estimator) -> str:
 
 def _scales(ranking: Ranking) -> str:
     """Say of estimators on another scale than the gradient that their numbers are right."""
-    found = ((row.estimator.name, row.curve.point.slope) for row in ranking.ranked)
-    slopes = {name: float(slope) for name, slope in found if np.isfinite(slope)}
+    pairs = ((row.estimator.name, row.curve.point.slope) for row in ranking.ranked)
+    slopes = {name: float(slope) for name, slope in pairs if np.isfinite(slope)}
     odd = {name: one for name, one in slopes.items() if not 1 / _ODD < abs(one) < _ODD}
     if not odd:
         return ""
-    told = " and ".join(f"{name} one {number(one)} times" for name, one in odd.items())
+    lengths = " and ".join(f"{name} one {number(one)} times" for name, one in odd.items())
     return (
         "No error of this page: some estimators return a gradient on another scale, on "
-        f"average {told} as long as the true one (slope). Bias², variance and raw MSE grow "
-        "with its square. A learning rate tuned for the estimator takes it out, as does "
-        "the scale-free MSE, which the order goes by."
+        f"average {lengths} as long as the true one (slope). Bias², variance and raw MSE "
+        "grow with its square. A learning rate tuned for the estimator takes it out, as "
+        "does the scale-free MSE, which the order goes by."
     )
 
 
