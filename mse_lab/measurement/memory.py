@@ -41,11 +41,11 @@ def parse_bytes(text: str | int) -> int:
     >>> parse_bytes("1.5 GiB")
     1610612736
     """
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"([0-9]{1,19}(?:[.][0-9]+)?) *([a-z]*)", str(text).strip().lower()
     )
-    if found and found[2] in UNITS:
-        return int(float(found[1]) * UNITS[found[2]])
+    if match and match[2] in UNITS:
+        return int(float(match[1]) * UNITS[match[2]])
     raise InputError(f"model.memory = {shown(text)}: not a size; write 12GB or 40 GiB, say")
 
 
@@ -70,7 +70,7 @@ def budget_bytes(wanted: str | int | None, devices: Sequence[torch.device]) -> i
     """Resolve the probe's budget; by default a share of the devices' memory."""
     if wanted is not None:
         return parse_bytes(wanted)
-    return sum(int(SHARE[one.type] * device_bytes(one)) for one in devices)
+    return sum(int(SHARE[device.type] * device_bytes(device)) for device in devices)
 
 
 def halves(size: int) -> list[int]:
@@ -83,13 +83,13 @@ def halves(size: int) -> list[int]:
 
 
 def scoring_bytes(footprint: Footprint, how: Scoring) -> int:
-    """Estimate what scoring takes beside the weights and one reference vector."""
-    one = footprint
-    head = 0 if how.sliced else one.head
+    """Estimate what scoring takes, apart from the weights and one reference vector."""
+    head = 0 if how.sliced else footprint.head
     if how.layer is None:
-        return how.block * (one.kept + one.layer + head) + WORKSPACE
-    held = one.inputs + one.factors + head
-    return how.block * held + min(how.layer, how.block) * 2 * one.layer + WORKSPACE
+        return how.block * (footprint.kept + footprint.layer + head) + WORKSPACE
+    held = footprint.inputs + footprint.factors + head
+    layers = min(how.layer, how.block) * 2 * footprint.layer
+    return how.block * held + layers + WORKSPACE
 
 
 def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
@@ -146,16 +146,18 @@ class Memory:
 
     def __init__(self, budget: int, footprint: Footprint, group: int, batch: int) -> None:
         """Plan for blocks of `group` completions, and at most `batch` drawn at once."""
-        one, left = footprint, budget - footprint.weights
+        left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
-        self.drawing = Fallbacks(halves(batch), lambda size: size * one.drawing, left)
+        self.drawing = Fallbacks(halves(batch), lambda size: size * footprint.drawing, left)
         self.reference = Fallbacks(
-            halves(batch), lambda size: size * one.reference, left - 3 * one.gradient
+            halves(batch),
+            lambda size: size * footprint.reference,
+            left - 3 * footprint.gradient,
         )
         self.scoring = Fallbacks(
-            ways_of_scoring(one, group),
-            lambda how: scoring_bytes(one, how),
-            left - one.gradient,
+            ways_of_scoring(footprint, group),
+            lambda how: scoring_bytes(footprint, how),
+            left - footprint.gradient,
         )
         self._stages = (self.drawing, self.reference, self.scoring)
 

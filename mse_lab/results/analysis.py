@@ -47,12 +47,12 @@ class Analysis:
     described: pd.DataFrame
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle what was given; what was worked out is worked out again."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """Pickle the fields; what follows from them is computed again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def estimators(self) -> tuple[Estimator, ...]:
-        """The estimators; refused where one is not to be had or does not apply."""
+        """The estimators; refused if one does not exist or does not apply."""
         return tuple(find_estimators(self.entries, self.group_sizes, self.pools.prompts))
 
     @cached_property

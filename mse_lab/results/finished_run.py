@@ -145,6 +145,6 @@ def _describe(
     """Describe the prompts whose completions are all there."""
     groups = completions.groupby("prompt")[["length", "truncated"]]
     size, counts = probe.pool.reference + probe.pool.replicate, groups.size()
-    known = [prompt for prompt in prompts if counts.get(prompt.id) == size]
-    means = groups.mean().loc[[prompt.id for prompt in known]]
-    return describe_prompts(known, means["length"].tolist(), means["truncated"].tolist())
+    complete = [prompt for prompt in prompts if counts.get(prompt.id) == size]
+    means = groups.mean().loc[[prompt.id for prompt in complete]]
+    return describe_prompts(complete, means["length"].tolist(), means["truncated"].tolist())

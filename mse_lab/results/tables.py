@@ -22,7 +22,7 @@ BASE = "oracle"
 MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_baseline")
 RHO = ("rho", "rho_low", "rho_high")
 
-# Those of Figure 4, which is all that a run has unless it is told otherwise.
+# Those of Figure 4, a run's by default.
 FIGURE_4 = ("vanilla", "grpo", BASE)
 
 NOTHING = Point(None, None)
@@ -178,8 +178,8 @@ def by_prompt_table(
     tables = []
     for (name, size), errors_PR in errors.items():
         if estimator := by_name.get(name):
-            found = curves.of_prompts(estimator, size, errors_PR)
-            parts = {part: getattr(found, part) for part in PARTS}
+            decomposition = curves.of_prompts(estimator, size, errors_PR)
+            parts = {part: getattr(decomposition, part) for part in PARTS}
             law = curves.prompts_by_law(estimator, size)
             head = {"prompt": list(names), "estimator": name, "group_size": size}
             tables.append(pd.DataFrame({**head, **parts, "law": law}))

@@ -22,7 +22,7 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.resume import Outcome, find_finished
 from mse_lab.run.run_probe import execute
 
-# Where the checkpoints' runs lie, beside the files of the probe's own.
+# The folder of the checkpoints' runs, within that of the probe's run.
 ALONG = "along"
 
 # Prompts needed to estimate how gradients differ.

@@ -32,7 +32,9 @@ def _run_checks(
     subject: Subject, pools: Pools, prompts: Sequence[PromptMeasurement]
 ) -> list[Check]:
     dtype = subject.probe.model.dtype
-    gaps = [one.checks.law_gap for one in prompts if not np.isnan(one.checks.law_gap)]
+    gaps = [
+        prompt.checks.law_gap for prompt in prompts if not np.isnan(prompt.checks.law_gap)
+    ]
     return [
         check_drawn_law(gaps, dtype),
         check_mean_score(pools),
@@ -42,7 +44,7 @@ def _run_checks(
 
 
 def _rivals(prompts: Sequence[PromptMeasurement]) -> Floats:
-    return np.stack([one.checks.rivals_R for one in prompts])
+    return np.stack([prompt.checks.rivals_R for prompt in prompts])
 
 
 def _warn_of_supplied(subject: Subject, prompts: Sequence[PromptMeasurement]) -> list[str]:
@@ -66,12 +68,12 @@ def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> Conclusions:
     """Analyse and check the measurements of all prompts of a run, without writing."""
-    summaries = [one.completions for one in prompts]
-    pools = stack([one.arrays for one in prompts])
+    summaries = [prompt.completions for prompt in prompts]
+    pools = stack([prompt.arrays for prompt in prompts])
     described = describe_prompts(
         subject.prompts,
-        [one.mean_length for one in summaries],
-        [one.truncated for one in summaries],
+        [summary.mean_length for summary in summaries],
+        [summary.truncated for summary in summaries],
     )
     result = analyse_run(name, subject.probe, pools, described)
     checks = _run_checks(subject, pools, prompts)
@@ -95,7 +97,7 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     result, checks, warnings, diagnostics = conclude(
         context.spec.name, context.subject, prompts
     )
-    results.write_completions(one.completions.lines for one in prompts)
+    results.write_completions(prompt.completions.lines for prompt in prompts)
     results.write_pools(result.pools)
     results.write_tables(result)
     write_json(results.file("diagnostics.json"), diagnostics.as_dict())
@@ -111,15 +113,18 @@ def _describe(
 ) -> dict[str, Any]:
     """Describe where and how a run was made, for `environment.json`."""
     spec, subject = context.spec, context.subject
-    policy, how = subject.policy, [one.provenance for one in prompts]
-    ranks, seconds = zip(*((one.process, one.seconds) for one in how), strict=True)
+    policy = subject.policy
+    provenances = [prompt.provenance for prompt in prompts]
+    ranks, seconds = zip(
+        *((each.process, each.seconds) for each in provenances), strict=True
+    )
     seconds_R = np.bincount(ranks, seconds, len(devices))
     return describe_environment(spec.root, policy.device, float(seconds_R.max())) | {
         "device_model": "; ".join(dict.fromkeys(devices)),
         "processes": len(devices),
         "process_seconds": seconds_R.round(1).tolist(),
         "peak_memory_bytes": peak_memory,
-        **describe_threads(one.threads for one in how),
+        **describe_threads(each.threads for each in provenances),
         "prompts": len(prompts),
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
@@ -127,7 +132,7 @@ def _describe(
         "completions_sha256": spec.supplied.digest if spec.supplied else None,
         "memory": {
             **subject.memory.describe(),
-            "retreated": any(one.retreated for one in how),
+            "retreated": any(each.retreated for each in provenances),
         },
     }
 

@@ -120,8 +120,8 @@ def plan_probe(
     first drops an earlier run there. Raises as `run_probe`.
     """
     spec = prepare(name, probe, folder, root)
-    if found := find_finished(spec, fresh=fresh):
-        repaired = [f"{lost} is made again from pools.npz" for lost in found.repaired]
+    if outcome := find_finished(spec, fresh=fresh):
+        repaired = [f"{lost} is made again from pools.npz" for lost in outcome.repaired]
         return Plan(name, heading=[f"finished, nothing to do: {folder}", *repaired])
     began = time.perf_counter()
     context = load(spec)

@@ -67,11 +67,11 @@ def execute(
     processes, folder = spec.processes, spec.results.path
     # A restart after a lost process keeps what this command has measured.
     fresh = fresh and not processes.restarted
-    found = processes.agree(
+    outcome = processes.agree(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
     )
-    if found:
-        return found
+    if outcome:
+        return outcome
     context = load(spec)
     # An old run is dropped only now, when everything is known to be usable.
     processes.meet()
