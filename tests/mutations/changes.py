@@ -6,8 +6,10 @@ are left alone, and so is what cannot matter, such as `float(...)` around a numb
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,3 +168,50 @@ def mutations(file: str, root: Path = ROOT) -> Iterator[tuple[Mutation, ast.Modu
             put(ast.copy_location(other, node))
             yield Mutation(file, *key, seen[key]), ast.fix_missing_locations(tree)
             put(node)
+
+
+def tree_of(mutation: Mutation, root: Path = ROOT) -> ast.Module:
+    """The changed file's syntax tree."""
+    return next(tree for one, tree in mutations(mutation.file, root) if one == mutation)
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Give the code and all that is defined in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from codes_in(const)
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+def at_import(tree: ast.Module) -> list[tuple]:
+    """Give what a module does when it is imported: its body, its classes', its lists'."""
+    codes = codes_in(compile(tree, "", "exec"))
+    return [
+        (one.co_code, one.co_names, [c for c in one.co_consts if type(c) is not CodeType])
+        for one in codes
+        if not one.co_flags & inspect.CO_OPTIMIZED
+        or (one.co_qualname.startswith("<") and one.co_name != "<lambda>")
+    ]
+
+
+def acts_at_import(mutation: Mutation, root: Path = ROOT) -> bool:
+    """Whether a mutation changes what happens while its module is imported."""
+    before = ast.parse((root / mutation.file).read_text("utf-8"))
+    return at_import(before) != at_import(tree_of(mutation, root))
+
+
+def change(
+    functions: Iterable[FunctionType], mutation: Mutation, root: Path = ROOT
+) -> None:
+    """Give the functions of a file the code that they have with the mutation."""
+    path = str(root / mutation.file)
+    whole = compile(tree_of(mutation, root), path, "exec")
+    changed = {_place(one): one for one in codes_in(whole)}
+    for function in functions:
+        if function.__code__.co_filename == path:
+            place = _place(function.__code__)
+            function.__code__ = changed.get(place, function.__code__)

@@ -1,16 +1,20 @@
 """Would the suite notice? `python tests/mutations/run.py [--draw 300] [--rooms mse ...]`.
 
 Mutations of the rooms (`changes.py`) are drawn at random, the same for the same seed. Each
-is put, alone, into a process that has the libraries loaded already. Those tests that enter
-the changed function run there, the quickest first, until one fails. What survives must
-stand in `survivors.yaml`, with the reason why no test should notice it.
+is put, alone, into a process in which the tests are collected already: functions get the
+changed code. Those tests that enter the changed function run there, the quickest first,
+until one fails. What a module does when it is imported is changed in a process that has
+only the libraries loaded. What survives must stand in `survivors.yaml`, with the reason why
+no test should notice it.
 
 Neither mutmut nor cosmic-ray: the first leaves out decorated functions, and so every
 property; the second starts Python and torch anew for each of the hundreds.
 """
 
 import argparse
+import gc
 import importlib
+import itertools
 import json
 import os
 import random
@@ -20,9 +24,11 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 import yaml
@@ -30,7 +36,14 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
-from mutations.changes import ROOT, Mutation, mutations  # noqa: E402
+from mutations.changes import (  # noqa: E402
+    ROOT,
+    Mutation,
+    acts_at_import,
+    change,
+    mutations,
+    tree_of,
+)  # fmt: skip
 
 ROOMS = ("mse", "answers", "results")
 # Tests of other rooms that go through these.
@@ -54,6 +67,12 @@ def files_of(rooms: Iterable[str]) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
+def paths_of(rooms: Iterable[str]) -> list[str]:
+    """Where the tests of the rooms are."""
+    places = (f"{top}/{room}" for room in rooms for top in ("mse_lab", "tests"))
+    return [*(place for place in places if Path(place).exists()), *FURTHER]
+
+
 def all_mutations(rooms: Iterable[str]) -> list[Mutation]:
     """Every mutation of the rooms, always in the same order."""
     return [one for file in files_of(rooms) for one, _ in mutations(file)]
@@ -65,7 +84,7 @@ class Tracer:
     def __init__(self, files: Sequence[str]) -> None:
         self._files = {str(ROOT / file): file for file in files}
         self.entered: dict[str, set[str]] = defaultdict(set)
-        self.seconds: Tests = defaultdict(float)
+        self.seconds: Tests = {}
         self._now: set[str] = set()
 
     def _trace(self, frame, *_):
@@ -79,10 +98,10 @@ class Tracer:
     def pytest_runtest_protocol(self, item):
         self._now = self.entered[item.nodeid]
         sys.settrace(self._trace)
-        return (yield)
-
-    def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] += report.duration
+        start = time.process_time()
+        result = yield
+        self.seconds[item.nodeid] = time.process_time() - start
+        return result
 
 
 class Chosen:
@@ -100,6 +119,32 @@ class Chosen:
             self.failed = report.nodeid
 
 
+class Judge(Chosen):
+    """A pytest plugin: instead of running all tests, runs each mutation's in a process."""
+
+    def __init__(self, tests: Mapping[Mutation, Tests], tell: Callable) -> None:
+        super().__init__({name: one[name] for one in tests.values() for name in one})
+        self._by_mutation, self._tell = tests, tell
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session) -> bool:
+        functions = [one for one in gc.get_objects() if type(one) is FunctionType]
+        gc.freeze()
+        for mutation, tests in self._by_mutation.items():
+            chosen = [item for item in session.items if item.nodeid in tests]
+            work = partial(self._run, mutation, functions, chosen)
+            self._tell(mutation, in_a_process(work, sum(tests.values())))
+        return True
+
+    def _run(self, mutation: Mutation, functions: Sequence[FunctionType], items) -> str:
+        change(functions, mutation)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                break
+        return self.failed or "survives"
+
+
 def run_pytest(paths: Sequence[str], plugin: object) -> int:
     """Run tests quietly in this process."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -111,11 +156,14 @@ def run_pytest(paths: Sequence[str], plugin: object) -> int:
 
 
 def in_a_process(work: Callable[[], str], seconds: float) -> str:
-    """Run a function in a forked process; give what it returns, or why there is nothing."""
+    """Run a function in a forked process; give what it returns, or why there is nothing.
+
+    It may take five times the processor's seconds that it should, and ten more.
+    """
     reading, writing = os.pipe()
     if not (child := os.fork()):
         os.close(reading)
-        signal.alarm(int(seconds))
+        signal.setitimer(signal.ITIMER_PROF, 10 + 5 * seconds)
         try:
             os.write(writing, work().encode())
         except BaseException:
@@ -133,12 +181,10 @@ def in_a_process(work: Callable[[], str], seconds: float) -> str:
 
 def trace(rooms: Sequence[str]) -> tuple[dict[str, set[str]], Tests]:
     """Run the tests of the rooms once; see which functions each enters."""
-    paths = [f"{top}/{room}" for top in ("mse_lab", "tests") for room in rooms]
-    paths = [path for path in paths if Path(path).exists()]
 
     def work() -> str:
         tracer = Tracer(files_of(rooms))
-        status = run_pytest([*paths, *FURTHER], tracer)
+        status = run_pytest(paths_of(rooms), tracer)
         entered = {test: sorted(names) for test, names in tracer.entered.items()}
         return json.dumps([status, entered, tracer.seconds])
 
@@ -149,9 +195,10 @@ def trace(rooms: Sequence[str]) -> tuple[dict[str, set[str]], Tests]:
 
 
 def judge(mutation: Mutation, tests: Tests, root: Path = ROOT) -> str:
-    """Name the test that notices a mutation; empty where none does."""
-    tree = next(tree for one, tree in mutations(mutation.file, root) if one == mutation)
-    path, read = str(root / mutation.file), SourceFileLoader.get_code
+    """Name the test that notices a mutation, in a process that imports the program anew."""
+    tree, path, read = (
+        tree_of(mutation, root), str(root / mutation.file), SourceFileLoader.get_code
+    )  # fmt: skip
 
     def get_code(self, name):
         return compile(tree, path, "exec") if self.path == path else read(self, name)
@@ -162,22 +209,28 @@ def judge(mutation: Mutation, tests: Tests, root: Path = ROOT) -> str:
         status = run_pytest(sorted({name.partition("::")[0] for name in tests}), chosen)
         return chosen.failed or ("survives" if status in (0, 5) else f"status {status}")
 
-    found = in_a_process(work, 60 + 20 * sum(tests.values()))
-    return "" if found == "survives" else found
+    return in_a_process(work, 10 + sum(tests.values()))
 
 
-def tests_of(mutation: Mutation, entered: dict[str, set[str]], seconds: Tests) -> Tests:
-    """Tests that enter the changed function; outside of any, all that enter its file."""
+def tests_of(
+    mutation: Mutation, entered: dict[str, set[str]], seconds: Tests, most: float
+) -> Tests:
+    """The quickest tests that enter the changed function; outside of any, its file.
 
-    def inside(whole: bool) -> Tests:
+    Their seconds add up to `most` at most.
+    """
+
+    def inside(whole: bool) -> Iterator[str]:
         place = f"{mutation.file} {mutation.function}"
-        return {
-            test: seconds[test]
-            for test, names in entered.items()
-            if any(name.startswith(place) if whole else name == place for name in names)
-        }
+        for test, names in entered.items():
+            if any(name.startswith(place) if whole else name == place for name in names):
+                yield test
 
-    return inside(whole=False) or inside(whole=True)
+    chosen = list(inside(whole=False)) or inside(whole=True)
+    found = sorted(chosen, key=seconds.__getitem__)
+    sums = itertools.accumulate(map(seconds.__getitem__, found))
+    pairs = zip(found, sums, strict=True)
+    return {test: seconds[test] for test, total in pairs if total <= most}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -186,21 +239,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draw", type=int, default=300, help="how many (300)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for each (60)")
     chosen = parser.parse_args(arguments)
     for name in PRELOADED:
         importlib.import_module(name)
     every, known = all_mutations(chosen.rooms), listed()
     drawn = random.Random(chosen.seed).sample(every, min(chosen.draw, len(every)))
-    print(f"{len(drawn)} of {len(every)} mutations", flush=True)
+    screen = os.fdopen(os.dup(1), "w", buffering=1)
+    print(f"{len(drawn)} of {len(every)} mutations", file=screen)
     entered, seconds = trace(chosen.rooms)
+    tests = {one: tests_of(one, entered, seconds, chosen.seconds) for one in drawn}
     survivors = []
-    for mutation in drawn:
-        start = time.monotonic()
-        noticed = judge(mutation, tests_of(mutation, entered, seconds))
-        survivors += [] if noticed else [str(mutation)]
-        said = noticed or f"SURVIVES: {known.get(str(mutation), 'not listed')}"
-        print(f"{mutation}\n    {said}  {time.monotonic() - start:.0f} s", flush=True)
-    print(f"{len(drawn) - len(survivors)} of {len(drawn)} noticed")
+
+    def tell(mutation: Mutation, found: str) -> None:
+        if found == "survives":
+            survivors.append(str(mutation))
+            found = f"SURVIVES: {known.get(str(mutation), 'not listed')}"
+        print(f"{mutation}\n    {found}", file=screen)
+
+    for one in filter(acts_at_import, drawn):
+        tell(one, judge(one, tests.pop(one)))
+    run_pytest(paths_of(chosen.rooms), Judge(tests, tell))
+    print(f"{len(drawn) - len(survivors)} of {len(drawn)} noticed", file=screen)
     return int(any(name not in known for name in survivors))
 
 

@@ -1,11 +1,13 @@
 """Mutations are what they say, and the runner tells noticed from survived."""
 
 import ast
+import runpy
+from pathlib import Path
 
 import pytest
 
 from mutations import run
-from mutations.changes import mutations
+from mutations.changes import acts_at_import, change, mutations
 
 PROGRAM = '''
 def widest(lows, highs, level=0.5):
@@ -59,13 +61,23 @@ def test_what_is_noticed_and_what_survives(tmp_path, found):
     tests = {"test_one.py::test_of_widest": 0.1}
     noticed, survives = found["max", "min"], found["sum(highs)", "highs"]
     assert run.judge(noticed, tests, tmp_path) == "test_one.py::test_of_widest"
-    assert run.judge(survives, tests, tmp_path) == ""
+    assert run.judge(survives, tests, tmp_path) == "survives"
+
+
+def test_a_function_changes_where_it_stands(tmp_path, found):
+    """What a module does when it is imported cannot: it needs to be imported anew."""
+    held = runpy.run_path("one.py")["widest"]
+    assert held([0.0, 1.0], [0.2, 1.2])[0]
+    change([held, ast.parse], found["max", "min"], Path())
+    assert not held([0.0, 1.0], [0.2, 1.2])[0]
+    late = {pair for pair, one in found.items() if acts_at_import(one, tmp_path)}
+    assert late == {("0.5", "1.0")}
 
 
 def test_tests_are_those_that_enter_the_function(found):
     one = found["max", "min"]
     entered = {"here": {"one.py widest"}, "there": {"one.py narrowest"}}
-    assert run.tests_of(one, entered, {"here": 1.0, "there": 2.0}) == {"here": 1.0}
+    assert run.tests_of(one, entered, {"here": 1.0, "there": 2.0}, 9) == {"here": 1.0}
 
 
 def test_every_listed_survivor_is_a_mutation_of_the_program_as_it_is():
