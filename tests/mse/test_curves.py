@@ -12,7 +12,7 @@ from mse_lab.mse.curves import (
 )
 from mse_lab.mse.decomposition import PARTS, Between, aggregate
 from mse_lab.mse.laws import find_law
-from mse_lab.mse.reference_noise import draw_reference_noise
+from mse_lab.mse.reference_noise import ReferenceNoise, RewardNoise, draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import make_design
 
@@ -125,3 +125,23 @@ def test_the_aggregates_law_of_one_prompt_is_that_prompts():
     for estimator in estimators:
         law = curves.by_law(estimator, 4).point.mse
         np.testing.assert_allclose(curves.prompts_by_law(estimator, 4), law, rtol=1e-12)
+
+
+def test_the_noise_of_v_moves_the_mse_of_what_knows_v_alone():
+    """With baseline V + d the oracle's G MSE is larger by S (2 V d + d^2) - 2 B d."""
+    rng, names = np.random.default_rng(0), ["grpo", "oracle", "vanilla"]
+    pools, curves, estimators, errors = curves_of(make_design(rng, 6), rng, names)
+    one, shift_BP = curves.moments, curves.noise.rewards.value
+    nothing, ones = np.zeros_like(shift_BP), np.ones_like(shift_BP)
+    rewards = RewardNoise(shift_BP, nothing, ones, ones)
+    noise = ReferenceNoise(nothing, nothing, nothing, rewards, np.inf)
+    added_BP = one.norm2 * (2 * one.value + shift_BP) - 2 * one.reward_norm2
+    expected_B = (added_BP * shift_BP).sum(-1) / 6**2
+    for key, (measured, _) in measure_curves(
+        Curves(pools, noise), estimators, errors
+    ).items():
+        moved_B = np.broadcast_to(measured.noise.mse - measured.point.mse, len(shift_BP))
+        knows = key.estimator == "oracle"
+        np.testing.assert_allclose(
+            moved_B, knows * expected_B / key.group_size, rtol=1e-9, atol=1e-12
+        )
