@@ -14,6 +14,7 @@ from scipy import optimize
 from enumerated import random_enumerated
 from mse_lab.answers.alternatives import (
     CONSTANT,
+    LAW_SIZES,
     TRAINERS_DEFAULT,
     Yardstick,
     _law_directions,
@@ -242,3 +243,11 @@ def test_a_batch_s_tokens_are_one_factor(known):
 
     assert error("token-batch") == pytest.approx(error("none"), rel=0.01)
     assert abs(error("token") / error("none") - 1) > 0.01
+
+
+def test_laws_are_evaluated_at_sizes_next_to_one_another():
+    """No best size is further than a quarter from one of them; powers of two are theirs."""
+    sizes = np.array(LAW_SIZES)
+    assert set(range(2, 9)) | {2**power for power in range(1, 8)} <= set(LAW_SIZES)
+    assert (np.diff(sizes) > 0).all()
+    assert (sizes[1:] <= 1.5 * sizes[:-1]).all()

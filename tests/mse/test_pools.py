@@ -116,6 +116,19 @@ def test_a_gram_that_is_not_symmetric_is_refused(arrays):
         Pools.from_arrays(arrays)
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_what_counts_as_symmetric_is_in_proportion_to_both_scores(arrays, size):
+    """<W_i, W_j> and <W_j, W_i> may be 1% of ||W_i|| ||W_j|| apart, of unlike sizes too."""
+    sizes = np.array([1.0, size, 1.0, 1.0])
+    gram = arrays["gram_PKGG"] * sizes[:, None] * sizes
+    limit = np.sqrt(gram[0, 0, 0, 0] * gram[0, 0, 1, 1]) / 100
+    gram[0, 0, 0, 1] = gram[0, 0, 1, 0] + 0.9 * limit
+    Pools.from_arrays(arrays | {"gram_PKGG": gram})
+    gram[0, 0, 0, 1] = gram[0, 0, 1, 0] + 1.1 * limit
+    with pytest.raises(InputError, match="gram_PKGG: a block is not symmetric"):
+        Pools.from_arrays(arrays | {"gram_PKGG": gram})
+
+
 def test_masked_arrays_are_refused(arrays):
     arrays["rewards_PN"] = np.ma.masked_equal(arrays["rewards_PN"], 0)
     with pytest.raises(InputError, match="rewards_PN: a masked array; give all numbers"):

@@ -77,7 +77,7 @@ def test_a_function_changes_where_it_stands(tmp_path, found):
 def test_tests_are_those_that_enter_the_function(found):
     one = found["max", "min"]
     entered = {"here": {"one.py widest"}, "there": {"one.py narrowest"}}
-    assert run.tests_of(one, entered, {"here": 1.0, "there": 2.0}, 9) == {"here": 1.0}
+    assert run.tests_of(one, entered, {"here": 1.0, "there": 2.0}) == {"here": 1.0}
 
 
 def test_every_listed_survivor_is_a_mutation_of_the_program_as_it_is():

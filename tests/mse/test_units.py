@@ -1,0 +1,72 @@
+"""Units: a gradient of four times the length has sixteen times the squares, and no more.
+
+Whatever is a ratio, a share, a group size or a number of degrees of freedom stays.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.estimators import find_estimators
+from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.curves import Curves, disagreement, measure_curves
+from mse_lab.mse.decomposition import PARTS
+from mse_lab.mse.reference_noise import (
+    aggregate_norm2_error,
+    draw_reference_noise,
+    gradient_noise,
+)
+from mse_lab.mse.regime import aggregate_place, crossing_size, measure_baseline_share
+from mse_lab.mse.replicates import measure_errors
+from simulated import make_design
+
+LEVEL, SIZES, NAMES = 0.95, (4, 8), ["vanilla", "grpo", "oracle", "best-constant"]
+
+
+def squares_and_ratios(design):
+    """What is in squared units of the gradient, what has none, and what has a reward's."""
+    rng = np.random.default_rng(1)
+    pools = design.draw(rng, 64, 4, 8)
+    noise = draw_reference_noise(pools, 50, rng)
+    curves, estimators = Curves(pools, noise), find_estimators(NAMES, SIZES)
+    errors = measure_errors(pools, estimators, SIZES)
+    squares, ratios = (
+        [*gradient_noise(pools), aggregate_norm2_error(pools)],
+        [noise.degrees],
+    )
+    for both in measure_curves(curves, estimators, errors).values():
+        ratios.append(disagreement(*both))
+        for part in PARTS:
+            found = ratios if part in ("slope", "cosine") else squares
+            for curve in both:
+                statistic = curve.statistic(part)
+                found += [*curve.interval(part, LEVEL), statistic.error]
+                ratios.append(statistic.degrees)
+    known, moments = Population(pools), curves.moments
+    for name in Constants._fields:
+        squares += known.constant(name, LEVEL)
+    ratios += [*known.best_group_size(LEVEL), known.effective_prompts]
+    gain = (
+        curves.by_law(estimators[0], 1).statistic()
+        - curves.by_law(estimators[2], 1).statistic()
+    )
+    ratios += [*measure_baseline_share(pools, LEVEL), known.knows_between(LEVEL)]
+    ratios.append(float(crossing_size(gain.value, moments.zeta.sum() / len(moments.zeta))))
+    return np.array(squares), np.array(ratios), np.array(aggregate_place(moments))
+
+
+@pytest.mark.parametrize(
+    ("score", "reward", "graded"), [(4, 1, False), (4, 1, True), (1, 4, True)]
+)
+def test_squares_follow_the_gradient_and_ratios_stay(score, reward, graded):
+    design = make_design(np.random.default_rng(0), 8)
+    if graded:
+        rewards = np.random.default_rng(2).random(design.reward_PC.shape)
+        design = replace(design, reward_PC=rewards)
+    longer = replace(
+        design, score_PCD=score * design.score_PCD, reward_PC=reward * design.reward_PC
+    )
+    before, after = squares_and_ratios(design), squares_and_ratios(longer)
+    for one, other, factor in zip(before, after, (16, 1, reward), strict=True):
+        np.testing.assert_allclose(other, factor * one, rtol=1e-9)
