@@ -9,6 +9,7 @@ from mse_lab.mse.curves import (
     law_curves,
     law_sizes,
     measure_curves,
+    paired_ratio,
 )
 from mse_lab.mse.decomposition import PARTS, Between, aggregate
 from mse_lab.mse.laws import find_law
@@ -145,3 +146,17 @@ def test_the_noise_of_v_moves_the_mse_of_what_knows_v_alone():
         np.testing.assert_allclose(
             moved_B, knows * expected_B / key.group_size, rtol=1e-9, atol=1e-12
         )
+
+
+def test_a_paired_ratio_is_that_of_known_numbers_and_else_nothing():
+    rng = np.random.default_rng(0)
+    _, curves, estimators, errors = curves_of(make_design(rng, 6), rng, ["grpo", "oracle"])
+    points = measure_curves(curves, estimators, errors)
+    grpo, oracle = (points[Key(one.name, 4)].measured for one in estimators)
+    value, low, high = paired_ratio(grpo, oracle, 0.95)
+    assert value == float(grpo.point.mse) / float(oracle.point.mse)
+    assert low < value < high
+    errors_PR = errors[Key("oracle", 4)]
+    zero = curves.measured(estimators[1], 4, errors_PR - errors_PR.mean())
+    for pair in ((grpo, None), (None, oracle), (grpo, zero)):
+        assert paired_ratio(*pair, 0.95) is None

@@ -9,9 +9,9 @@ from scipy import stats
 from statsmodels.stats.multivariate import test_mvmean as hotelling
 
 from designs import scaled
-from mse_lab.mse.budget import Population, mse_times_budget
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.trajectory import Trajectory, best_ratio, measure_movement
+from mse_lab.mse.trajectory import Trajectory, _least, best_ratio, measure_movement
 from populations import choose, population, tilt
 
 RUNS, PROMPTS, LEVEL = 80, 40, 0.95
@@ -204,3 +204,18 @@ def test_one_checkpoint_alone_is_its_population():
     least = mse_times_budget("grpo", own.constants, own.best_group_size(LEVEL).value).item()
     assert whole.cost(8, LEVEL).value == pytest.approx(cost / least, rel=1e-3)
     assert whole.saved_by_switching(LEVEL).value == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "between", [(-1.0, -2.0), (0.0, 0.0), (1e-5, 2e-5), (1.0, -0.5), (9, 1)]
+)
+@pytest.mark.parametrize("pairs", [(1.0, 3.0), (-1.0, 0.0)])
+def test_the_least_cost_is_that_of_the_best_of_all_sizes(between, pairs):
+    """Also where c1 or c3 is estimated at zero or below: then at the last or first size."""
+    each = [
+        Constants(*map(np.array, ([c1], [2.0], [c3], *[[1.0]] * 4)))
+        for c1, c3 in zip(between, pairs, strict=True)
+    ]
+    sizes = np.geomspace(2, 1024, 4001)
+    cost = sum(mse_times_budget("grpo", one, sizes) for one in each)
+    np.testing.assert_allclose(_least(each), [cost.min()], rtol=1e-5)
