@@ -61,7 +61,9 @@ def test_a_best_size_stands_still_moves_or_is_not_known():
     """Scores of another scale leave G*, a larger spread of gradients does not."""
     own = make_design((0.3, 0.7), signal=0.6)
     still = [scaled(own, np.full(own.prompts, one)) for one in (1, 0.5, 2)]
-    assert verdicts(along(still))[0] == "holds"
+    stands = along(still)
+    assert verdicts(stands)[0] == "holds"
+    assert "no two checkpoints are a factor of 1.5 apart" in stands.claims[0].reason
     spread_PD = np.random.default_rng(1).normal(size=(own.prompts, 6))
     assert (
         verdicts(along([own, tilt(own, spread_PD), tilt(own, 2 * spread_PD)]))[0] == "fails"
@@ -72,6 +74,7 @@ def test_a_best_size_stands_still_moves_or_is_not_known():
     common = make_design((0.3, 0.7), common=True)
     [claim, *_] = along([own, common], seed=3).claims
     assert claim.verdict == "undecided"
+    assert "c1 is not told from zero" in claim.reason
 
 
 def test_rho_lies_on_the_side_of_its_line_on_which_vanilla_does():
@@ -175,6 +178,7 @@ def test_where_no_reward_varies_nothing_is_known():
     assert set(verdicts(found)) == {"undecided"}
     assert math.isnan(found.table["best_group_size"].iloc[1])
     assert found.table["equal_rewards"].iloc[1] == 1
+    assert math.isnan(along([solved]).best.value)
 
 
 def test_advice_for_all_of_it_is_between_those_for_its_parts(falling):

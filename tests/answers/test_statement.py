@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mse_lab.answers.judgement import Pair
-from mse_lab.answers.statement import Case, Statement
-from mse_lab.mse.intervals import Statistic
+from mse_lab.answers.statement import Case, Statement, largest_ratio
+from mse_lab.mse.intervals import Estimate, Statistic
 
 CASE = Case(Statement("S", "says"), ("run",), 0.95)
 
@@ -62,3 +62,20 @@ def test_without_replicates_all_is_undecided_and_with_them_nothing_is_said():
     untested = Case(Statement("S", "says"), ("run",), 0.95, untested="none")
     assert told(untested.without_replicates()) == [(None, "undecided")]
     assert CASE.without_replicates() == []
+
+
+def test_the_worst_of_a_size_is_told_by_its_value_and_not_by_its_interval():
+    pairs = [pair(4, 1.5, 0.2, "known well"), pair(4, 1.6, 0.3, "known badly")]
+    [claim, *_] = CASE.smaller(pairs, "reason")
+    assert claim.estimate.value == pytest.approx(1.6)
+    low = [one.first.ratio_to(one.second, CASE.level).low for one in pairs]
+    assert low[0] > low[1]
+
+
+def test_an_unknown_ratio_is_not_the_largest():
+    """Also where it comes first: nothing is larger than what is not a number."""
+    rows = [
+        CASE.claim("told", "holds", "", Estimate(value, value, value), 1.0, size)
+        for size, value in ((2, np.nan), (4, 1.2), (8, 1.1))
+    ]
+    assert largest_ratio(rows).group_size == 4

@@ -102,3 +102,8 @@ def test_the_slope_takes_off_what_the_oracle_does_not_know():
     run = SimpleNamespace(moments=moments, mse_of=mse_of, pools=SimpleNamespace(prompts=3))
     for size in (2, 4, 16):
         assert _slope_at(run, size).value == pytest.approx(zeta)
+
+
+def test_two_sizes_make_a_line_and_one_makes_none():
+    assert fit_line(draw("fair", sizes=(4, 8))) is not None
+    assert fit_line(draw("fair", sizes=(8,))) is None

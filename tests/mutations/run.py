@@ -218,7 +218,10 @@ def judge(mutation: Mutation, tests: Tests, root: Path = ROOT) -> str:
 
 
 def tests_of(mutation: Mutation, entered: dict[str, set[str]], seconds: Tests) -> Tests:
-    """Tests that enter the changed function; outside of any, all that enter its file."""
+    """Tests that enter the changed function; outside of any, all that enter its file.
+
+    And those beside them in a file, for which another test's fixture may have entered it.
+    """
 
     def inside(whole: bool) -> Tests:
         place = f"{mutation.file} {mutation.function}"
@@ -228,7 +231,10 @@ def tests_of(mutation: Mutation, entered: dict[str, set[str]], seconds: Tests) -
             if any(name.startswith(place) if whole else name == place for name in names)
         }
 
-    return inside(whole=False) or inside(whole=True)
+    found = inside(whole=False) or inside(whole=True)
+    own = f"/test_{Path(mutation.file).stem}.py::"
+    beside = {one: seconds[one] for one in seconds if own in one} if found else {}
+    return beside | found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
