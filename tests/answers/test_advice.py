@@ -379,6 +379,14 @@ def test_an_unmeasurable_gradient_has_bounds_only():
     assert math.isinf(found.noise_scale.high)
 
 
+def test_no_advice_where_no_price_of_a_baseline_is_seen():
+    """Rewards that vary, and a c3 that is estimated below zero: G* is not known."""
+    rng = np.random.default_rng(9)
+    pools = make_design(rng, prompts=3).draw(rng, 64, 4, 8)
+    with pytest.raises(InputError, match="nothing to advise on"):
+        advise_on(replace(pools, reference_product_P=np.full(3, -1e3)))
+
+
 def test_equal_rewards(tmp_path):
     rng = np.random.default_rng(9)
     design = make_design(rng, prompts=3)

@@ -16,6 +16,7 @@ from mse_lab.answers.alternatives import (
     CONSTANT,
     LAW_SIZES,
     TRAINERS_DEFAULT,
+    Alternative,
     Yardstick,
     _law_directions,
     find_alternatives,
@@ -24,6 +25,7 @@ from mse_lab.answers.alternatives import (
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.length import normalise_length
 from mse_lab.mse.budget import Constants, Direction, efficiency
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from populations import choose, population
 from simulated import analysed
@@ -251,3 +253,18 @@ def test_laws_are_evaluated_at_sizes_next_to_one_another():
     assert set(range(2, 9)) | {2**power for power in range(1, 8)} <= set(LAW_SIZES)
     assert (np.diff(sizes) > 0).all()
     assert (sizes[1:] <= 1.5 * sizes[:-1]).all()
+
+
+class Wider(Yardstick):
+    """Costs of which the larger ones have the lower ends."""
+
+    def of_constant(self, name):
+        place = CONSTANT[::-1].index(name)
+        return Alternative(name, 1, Estimate(1 + place, 1 - place / 4, 9))
+
+
+def test_the_cheapest_by_the_estimate_comes_first_whatever_its_interval(judged):
+    run = judged[0].run
+    found, _ = find_alternatives(Wider(run, 4, BUDGET))
+    named = [one.estimator for one in found if one.estimator in CONSTANT]
+    assert named == list(CONSTANT[::-1])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from claimed_runs import DESIGNS, draw, evidence_of, verdicts
-from mse_lab.answers.corollary_5_baseline import judge_baselines
+from mse_lab.answers.corollary_5_baseline import explain_vanilla, judge_baselines
 
 
 def test_assumption_2_and_corollary_5():
@@ -24,3 +24,11 @@ def test_prompt_only_baselines_are_set_against_the_limit():
         (None, "holds"), (4, "holds"), (8, "holds"), (16, "holds")
     ]  # fmt: skip
     assert rows[1].estimate.low > 1.2
+
+
+def test_it_is_said_from_which_size_on_vanilla_is_beaten():
+    """1 + zeta / (A - T), as the table of moments has them; never where A is below T."""
+    run = draw("fair")
+    start = 1 + run.zeta.value / (run.vanilla_trace.value - run.oracle_trace.value)
+    assert f"GRPO-type beats vanilla from G = {start:.1f} on." in explain_vanilla(run)
+    assert "so vanilla has the smaller MSE at every G." in explain_vanilla(draw("quiet"))

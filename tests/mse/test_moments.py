@@ -28,3 +28,12 @@ def test_the_parts_of_completions_average_to_the_moments_of_the_pool():
     for name in ("norm2", "reward_norm2", "reward2_norm2"):
         means = getattr(parts, name).mean(0)
         np.testing.assert_allclose(means, getattr(whole, name), rtol=1e-12)
+
+
+def test_the_noise_of_v_is_that_of_a_mean_over_the_whole_reference():
+    rng = np.random.default_rng(2)
+    pools = make_design(rng, 3).draw(rng, 16, 2, 4)
+    moments = pool_moments(pools)
+    assert moments.value_trials == 16
+    spread = pools.reference_rewards_PN.var(-1, ddof=1)
+    np.testing.assert_allclose(moments.value_variance, spread / 16, rtol=1e-12)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
@@ -216,6 +217,30 @@ def test_covariance_square_trace_in_blocks_of_one():
     residuals = pools.rewards_PN - pools.value_P[:, None]
     bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
     np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
+
+
+def test_degrees_of_means_over_pairs_by_hand():
+    """2 T^2 / U, U four times the variance of the mean of T's terms; in blocks of one."""
+    rng = np.random.default_rng(3)
+    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
+    own_PN = (pools.rewards_PN - pools.value_P[:, None]) ** 2 * pools.norms2_PN
+    terms_PN = own_PN * own_PN.mean(-1, keepdims=True)
+    total, uncertain = (
+        terms_PN.mean(-1).sum(),
+        4 * (stats.sem(terms_PN, axis=-1) ** 2).sum(),
+    )
+    degrees = draw_reference_noise(pools, 2, rng).degrees
+    assert degrees == pytest.approx(2 * total**2 / uncertain, rel=1e-12)
+
+
+def test_the_noise_of_a_prompts_gradient_by_hand():
+    """tr(Sigma^2)/n^2 + (2/n) Var(eps <W, rbar>), n a half, the variance unbiased."""
+    rng = np.random.default_rng(3)
+    pools = make_design(rng, prompts=2).draw(rng, 16, 2, 4)
+    residuals_PN = pools.rewards_PN - pools.value_P[:, None]
+    spread = (residuals_PN * pools.products_PN).var(-1, ddof=1)
+    expected = covariance_square_trace(pools) / 8**2 + 2 * spread / 8
+    np.testing.assert_allclose(gradient_noise(pools) ** 2, expected, rtol=1e-12)
 
 
 def independent_design(rng, prompts, dimensions=DIMENSIONS):

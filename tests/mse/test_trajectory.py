@@ -58,7 +58,9 @@ def test_what_is_known_to_stand_still_and_what_is_not_known():
     same = mean_of(np.arange(5.0))
     assert measure_movement([same, same], np.inf).p_value == 1.0
     unknown = replace(same, value=np.nan)
-    assert np.isnan(measure_movement([same, unknown], np.inf).p_value)
+    found = measure_movement([same, unknown], np.inf)
+    assert np.isnan(found.p_value)
+    assert found.differences == 1
 
 
 @cache

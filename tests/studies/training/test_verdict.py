@@ -93,6 +93,12 @@ def test_one_eta_is_not_the_best_of_any():
     assert found["best_eta"] == []
 
 
+def test_the_better_one_of_two_etas_is_judged():
+    table = simulate()
+    found = judge_study(STUDY, table[table["arm"] != "half-step"], RIGHT)["best_eta"]
+    assert {row["prompts"] for row in found} == {"training", "held-out"}
+
+
 def test_etas_without_a_seed_in_common_are_not_compared():
     table = simulate()
     apart = (table["arm"] == "half-step") & (table["group_size"] == 64)
