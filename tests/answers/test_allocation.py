@@ -117,3 +117,10 @@ def test_rewards_that_are_no_accuracies_are_not_filtered_by_them():
     assert {*found.sizes} == {*RULES} - {FILTERED}
     assert (found.outside, found.bias) == (0, 0)
     assert "filter" not in allocation_text(found)
+
+
+def test_two_prompts_can_share_a_budget_and_one_cannot():
+    design = make_design(np.random.default_rng(0), 2)
+    assert allocate(run_on(design), 16).budget == 16
+    with pytest.raises(InputError, match="one prompt: nothing to allocate"):
+        allocate(run_on(take(design, 1)), 16)
