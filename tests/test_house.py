@@ -66,7 +66,7 @@ DRAWERS = {"report", "studies.theory", "studies.training"}
 
 # What a test file of a folder may be about, other than one module.
 OF_A_FOLDER = {"architectures", "devices", "plain_forward", "precision", "permissions",
-               "identities"}  # fmt: skip
+               "identities", "few_prompts", "units"}  # fmt: skip
 
 # Lines up to which a module needs no test file of its own.
 SMALL = 45
@@ -77,7 +77,6 @@ ABSENT = {
     "report/curves_section",
     "report/probe_list",
     "results/analysis",
-    "results/files",
     "results/folder",
 }
 
