@@ -191,8 +191,11 @@ def write_traceback(error: BaseException) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Give an error's type and text."""
-    return shorten(f"{type(error).__name__}: {error}", 300)
+    """Give an error's type and text, whatever its text does."""
+    try:
+        return shorten(f"{type(error).__name__}: {error}", 300)
+    except BaseException:  # The text of a user's own error is her code.
+        return f"{type(error).__name__}, whose own text fails"
 
 
 def ending(error: BaseException) -> Ending:

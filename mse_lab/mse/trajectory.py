@@ -163,8 +163,8 @@ def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
 
 def _least(each: Sequence[Constants]) -> Floats:
     """The least of it; exact, for to the jackknife the steps of a grid are noise."""
-    between = np.sum([np.maximum(one.between, 0.0) for one in each], axis=0)
+    spread = np.maximum(np.sum([one.spread for one in each], axis=0), 0.0)
     pairs = np.sum([one.pairs for one in each], axis=0)
     no_bound = np.where(pairs > 0, np.inf, 0.0)
-    ratio = np.maximum(divide(pairs, between, otherwise=no_bound), 0.0)
+    ratio = np.maximum(divide(pairs, spread, otherwise=no_bound), 0.0)
     return _total(each, np.clip(1 + np.sqrt(ratio), LEAST, LARGEST))

@@ -215,7 +215,7 @@ def test_one_checkpoint_alone_is_its_population():
 def test_the_least_cost_is_that_of_the_best_of_all_sizes(between, pairs):
     """Also where c1 or c3 is estimated at zero or below: then at the last or first size."""
     each = [
-        Constants(*map(np.array, ([c1], [2.0], [c3], *[[1.0]] * 4)))
+        Constants(*map(np.array, ([c1], [2.0], [c3], *[[1.0]] * 4, [max(c1, 0.0)])))
         for c1, c3 in zip(between, pairs, strict=True)
     ]
     sizes = np.geomspace(2, 1024, 4001)

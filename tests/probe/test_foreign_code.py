@@ -31,6 +31,7 @@ CALLS = {
     "raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
     "raise SystemExit(0)": "SystemExit: 0",
     "raise BaseException": "BaseException",
+    "raise Mute": "Mute, whose own text fails",
     "raise ValueError('x' * 10**6)": "xxx ... xxx",
     "return reward(text, prompt)": "RecursionError",
     "return missing": "NameError",
@@ -42,6 +43,12 @@ CALLS = {
 }
 
 NUMBERS = ["float('nan')", "float('inf')", "-1e51", "10**300"]
+
+MUTE = """\
+class Mute(BaseException):
+    def __str__(self):
+        raise SystemExit
+"""
 
 
 @pytest.fixture
@@ -94,7 +101,7 @@ def test_a_module_that_cannot_be_imported(case, module):
 
 @pytest.mark.parametrize("line", CALLS)
 def test_a_reward_that_fails(line, module):
-    path = module(f"def reward(text, prompt):\n    {line}\n")
+    path = module(f"{MUTE}def reward(text, prompt):\n    {line}\n")
     reward = load_reward("theirs:reward")
     with pytest.raises(InputError) as caught:
         reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
