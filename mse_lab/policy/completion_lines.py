@@ -6,118 +6,166 @@
 | tokens    | token ids, the end token included unless the completion was truncated    |
 | text      | instead of tokens; it is tokenised, and the end token is appended        |
 | truncated | optional, with text: true if the completion has no end token             |
-| log_probs | optional: log-probability of each token, or (also `log_prob`) their sum  |
+| mask      | optional, with tokens: of each 1 if the policy drew it, 0 if a tool or   |
+|           | an environment wrote it; an end token may end each turn of the policy    |
+| log_probs | optional: log-probability of each token, or (also `log_prob`) their sum; |
+|           | those of masked tokens do not count                                      |
 | pool      | optional: reference or replicate                                         |
 | reward    | read if the probe says `reward: supplied`                                |
 
 All lines have the same of these keys; others are ignored.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
-from mse_lab.errors import InputError, shown
+from mse_lab.arrays import LARGEST
+from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.plain_text import parse_json
-from mse_lab.probe.rewards import fault_of_reward
 
 POOLS = ("reference", "replicate")
 
-Line = Mapping[str, Any]
+
+def _as_number(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value
+
+
+# No token that was drawn has a log-probability of -1e9.
+LogProb = Annotated[float, Field(gt=-1e9, lt=1e9)]
+
+# 1 or 0; true or false will do.
+Own = Annotated[int, BeforeValidator(_as_number), Field(ge=0, le=1)]
 
 
 class Form(NamedTuple):
-    """Whether the lines have `pool`, `tokens` (not `text`), and log-probabilities."""
+    """Whether the lines have `pool`, `tokens` (not `text`), log-probabilities, a `mask`."""
 
     pool: bool
     tokens: bool
     log_probs: bool
+    mask: bool
 
 
-def parse_line(raw: bytes, where: str) -> dict[str, Any]:
-    """Parse a line and check its keys; `where` is for messages."""
-    line = parse_json(raw, where)
-    if "prompt" not in line:
-        raise InputError(f"{where}: prompt is missing; give the id of its prompt")
-    if "tokens" not in line and not isinstance(line.get("text"), str):
+class Line(BaseModel):
+    """A line, validated."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    prompt: Annotated[str, BeforeValidator(str)]
+    tokens: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = None
+    text: str | None = None
+    mask: list[Own] | None = None
+    truncated: bool = False
+    log_probs: LogProb | list[LogProb] | None = Field(
+        None, validation_alias=AliasChoices("log_probs", "log_prob")
+    )
+    pool: Literal["reference", "replicate"] | None = None
+    reward: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
+
+    @property
+    def form(self) -> Form:
+        """What the line gives."""
+        return Form(
+            pool=self.pool is not None,
+            tokens=self.tokens is not None,
+            log_probs=self.log_probs is not None,
+            mask=self.mask is not None,
+        )
+
+
+def parse_line(raw: bytes, where: str) -> Line:
+    """Parse a line; `where` is for messages."""
+    try:
+        line = Line.model_validate_json(raw.removeprefix(b"\xef\xbb\xbf"))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise InputError(f"{where}: {key}{first['msg']}") from None
+    if line.tokens is None and line.text is None:
         raise InputError(f"{where}: neither tokens nor text; give token ids as tokens")
-    if line.get("pool", POOLS[0]) not in POOLS:
-        raise InputError(f"{where}: pool = {shown(line['pool'])}: use {' or '.join(POOLS)}")
-    line.setdefault("log_probs", line.get("log_prob"))
     return line
 
 
-def _as_array(values: list[Any], kinds: str) -> NDArray[Any] | None:
-    """Make an array of numbers with a dtype of these kinds; None if they have another."""
-    try:
-        numbers = np.array(values)
-    except ValueError:
+def read_mask(line: Line, where: str, length: int) -> NDArray[np.bool_] | None:
+    """Read which of a completion's `length` tokens are the policy's own; None for all."""
+    mask = line.mask
+    if mask is None:
         return None
-    fits = numbers.ndim == 1 and (not values or numbers.dtype.kind in kinds)
-    return numbers if fits else None
+    if line.tokens is None:
+        raise InputError(f"{where}: mask: given with a text; give tokens, too")
+    if len(mask) != length:
+        fault = f"{len(mask)} entries for {length} tokens; give one for each token"
+        raise InputError(f"{where}: mask: {fault}")
+    if not any(mask):
+        raise InputError(
+            f"{where}: mask: 0 for every token; leave out what the policy did not draw"
+        )
+    return np.array(mask, np.bool_)
 
 
-def read_log_prob(line: Line, where: str, length: int) -> float:
-    """Read the log-probability of a completion of `length` tokens; NaN if there is none."""
-    given = line["log_probs"]
+def read_log_prob(
+    line: Line, where: str, length: int, mask: NDArray[np.bool_] | None = None
+) -> float:
+    """Read the log-probability of a completion of `length` tokens; NaN if there is none.
+
+    Of the log-probabilities of each token those of the policy's own are added up.
+    """
+    given = line.log_probs
     if given is None:
         return float("nan")
-    numbers = _as_array(given if isinstance(given, list) else [given], "if")
-    # No token that was drawn has a log-probability of -1e9.
-    if numbers is None or not (abs(numbers) < 1e9).all():
-        raise InputError(f"{where}: log_probs: give finite numbers")
-    if isinstance(given, list) and "tokens" in line and len(given) != length:
+    if isinstance(given, float):
+        return given
+    if line.tokens is not None and len(given) != length:
         raise InputError(
             f"{where}: {len(given)} log_probs for {length} tokens; give one for each "
             "token, the end token included"
         )
-    return float(numbers.sum())
+    return float(np.sum(given, where=True if mask is None else mask))
 
 
 def read_reward(line: Line, where: str) -> float:
     """Read the reward of a completion."""
-    value = line.get("reward")
-    if not isinstance(value, int | float):
+    if line.reward is None:
         raise InputError(
-            f"{where}: reward = {shown(value)}, and the probe says reward: supplied; give "
-            "a number, or name a reward in the probe"
+            f"{where}: no reward, and the probe says reward: supplied; give a number, or "
+            "name a reward in the probe"
         )
-    if fault := fault_of_reward(value):
-        raise InputError(f"{where}: reward = {shown(value)}: {fault}")
-    return float(value)
+    return line.reward
 
 
 def read_tokens(
     line: Line, where: str, policy: Policy, positions: int
 ) -> NDArray[np.int64]:
-    """Read a completion's tokens, or tokenise its text.
+    """Read a completion's tokens, at most `positions`, or tokenise its text.
 
-    Args:
-        line: The line.
-        where: For messages.
-        policy: The policy.
-        positions: Most tokens of a completion.
+    With a `mask` those of tools and environments are among them.
     """
-    from_text = "tokens" not in line
-    given = _tokenise(line, where, policy, positions) if from_text else line["tokens"]
-    tokens = _as_array(given, "i") if isinstance(given, list) else None
-    if tokens is None:
-        raise InputError(f"{where}: tokens: give a list of token ids")
-    truncated = from_text and line.get("truncated") is True
-    fault = _fault(tokens, policy, len(tokens) if truncated else positions)
+    from_text = line.tokens is None
+    given = _tokenise(line, where, policy, positions) if from_text else line.tokens
+    tokens = np.array(given, np.int64)
+    mask = read_mask(line, where, len(tokens))
+    truncated = from_text and line.truncated
+    fault = _fault(tokens, mask, policy, len(tokens) if truncated else positions)
     if fault and from_text:
         fault += "; a tokenised text may be longer than what was drawn: give tokens"
     if fault:
         raise InputError(f"{where}: {fault}")
-    return tokens.astype(np.int64)
+    return tokens
 
 
 def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
-    tokens = list(policy.tokenizer(line["text"], add_special_tokens=False).input_ids)
-    if line.get("truncated") is True:
+    tokens = list(policy.tokenizer(line.text, add_special_tokens=False).input_ids)
+    if line.truncated:
         return tokens[:most]
     if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
         return tokens
@@ -126,8 +174,13 @@ def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
     return [*tokens, policy.tokenizer.eos_token_id]
 
 
-def _fault(tokens: NDArray[np.int64], policy: Policy, positions: int) -> str:
-    """Say why the policy cannot have drawn these tokens; empty if it can."""
+def _fault(
+    tokens: NDArray[np.int64],
+    mask: NDArray[np.bool_] | None,
+    policy: Policy,
+    positions: int,
+) -> str:
+    """Say why the policy cannot have drawn these tokens, its own; empty if it can."""
     count, limit = len(tokens), f"sampling.max_new_tokens = {positions}"
     if not count:
         return "no tokens; an empty completion is its end token alone"
@@ -137,11 +190,13 @@ def _fault(tokens: NDArray[np.int64], policy: Policy, positions: int) -> str:
         return f"token {outside[0]} is not in {vocabulary}; check model.path"
     if count > positions:
         return f"{count} tokens, and {limit}; set it to what they were drawn with"
-    ends = np.flatnonzero(np.isin(tokens, policy.end_tokens))
-    if len(ends) and ends[0] < count - 1:
-        end = f"end token {tokens[ends[0]]} is number {ends[0] + 1}"
+    own = np.ones(count, np.bool_) if mask is None else mask
+    ended = own & np.isin(tokens, policy.end_tokens)
+    # An environment may go on after an end token, the policy may not.
+    for place in np.flatnonzero(ended[:-1] & own[1:])[:1]:
+        end = f"end token {tokens[place]} is number {place + 1}"
         return f"{end} of {count} tokens; leave out what follows it"
-    if not len(ends) and count < positions:
+    if own[-1] and not ended[-1] and count < positions:
         end_tokens = ", ".join(map(str, policy.end_tokens))
         return (
             f"{count} tokens without an end token ({end_tokens}), and {limit}; give the "

@@ -1,5 +1,7 @@
 """Lines of a file of completions: what is read from them, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.policy.completion_lines import (
     parse_line,
     read_log_prob,
+    read_mask,
     read_reward,
     read_tokens,
 )
@@ -16,13 +19,13 @@ from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import load_probe
 
 LINES = {
-    "not JSON": ("{", "not valid JSON"),
-    "no object": ("[1]", "not a JSON object"),
-    "no prompt": ('{"tokens": [1]}', "prompt is missing; give the id"),
+    "not JSON": ("{", "Invalid JSON"),
+    "no object": ("[1]", "Input should be an object"),
+    "no prompt": ('{"tokens": [1]}', "prompt: Field required"),
     "no tokens": ('{"prompt": "a", "ids": [1]}', "neither tokens nor text"),
     "unknown pool": (
         '{"prompt": "a", "tokens": [1], "pool": "x"}',
-        "pool = 'x': use reference or replicate",
+        "pool: Input should be 'reference' or 'replicate'",
     ),
 }
 
@@ -34,13 +37,16 @@ def test_broken_lines(case):
         parse_line(text.encode(), "here")
 
 
+def line_of(**keys):
+    return parse_line(json.dumps({"prompt": "a", **keys}).encode(), "here")
+
+
 TOKENS = {
     "empty": ([], "no tokens; an empty completion is its end token alone"),
-    "no numbers": (["a"], "give a list of token ids"),
-    "no integers": ([1.5, 2], "give a list of token ids"),
-    "nested": ([[1, 2]], "give a list of token ids"),
-    "ragged": ([[1], 2], "give a list of token ids"),
-    "a number": (3, "give a list of token ids"),
+    "no numbers": (["a"], "tokens: Input should be a valid integer"),
+    "no integers": ([1.5, 2], "tokens: Input should be a valid integer"),
+    "nested": ([[1, 2]], "tokens: Input should be a valid integer"),
+    "a number": (3, "tokens: Input should be a valid array"),
     "negative": ([-1, 1], "token -1 is not in the vocabulary of 11"),
     "outside": ([11, 1], "token 11 is not in the vocabulary of 11"),
     "too long": ([3] * 7, "7 tokens, and sampling.max_new_tokens = 6"),
@@ -53,9 +59,8 @@ TOKENS = {
 @pytest.mark.parametrize("case", TOKENS)
 def test_tokens_that_the_policy_cannot_draw(case):
     tokens, message = TOKENS[case]
-    line = {"prompt": "a", "tokens": tokens}
     with pytest.raises(InputError) as caught:
-        read_tokens(line, "here", random_policy(), 6)
+        read_tokens(line_of(tokens=tokens), "here", random_policy(), 6)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -64,7 +69,7 @@ def test_tokens_that_the_policy_cannot_draw(case):
     "tokens", [[1], [2], [3, 1], [0, 2], [3] * 6, [3] * 5 + [1]], ids=str
 )
 def test_tokens_that_the_policy_can_draw(tokens):
-    found = read_tokens({"prompt": "a", "tokens": tokens}, "here", random_policy(), 6)
+    found = read_tokens(line_of(tokens=tokens), "here", random_policy(), 6)
     assert found.tolist() == tokens
 
 
@@ -73,7 +78,7 @@ def test_texts_are_ended_where_they_are_short(checkpoint, write_probe, tmp_path)
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text):
-        return read_tokens({"prompt": "a", "text": text}, "here", policy, 2).tolist()
+        return read_tokens(line_of(text=text), "here", policy, 2).tolist()
 
     assert [tokens_of(text) for text in ("", "3", "3 1")] == [[0], [3, 0], [3, 1]]
     assert tokens_of("3 <end>") == [3, 0]
@@ -86,7 +91,7 @@ def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text, truncated=True):
-        line = {"prompt": "a", "text": text, "truncated": truncated}
+        line = line_of(text=text, truncated=truncated)
         return read_tokens(line, "here", policy, 2)
 
     own = [tokens_of(text) for text in ("3", "3 1", "1 2 3")]
@@ -98,28 +103,71 @@ def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
     assert found.unpadded[0].tolist() == [3]
 
 
+MASKS = {
+    "no list": ([3, 1], 1, "mask: Input should be a valid array"),
+    "no numbers": ([3, 1], ["a", 1], "mask: Input should be a valid integer"),
+    "shares": ([3, 1], [0.5, 1], "mask: Input should be a valid integer"),
+    "other numbers": ([3, 1], [1, 2], "mask: Input should be less than or equal to 1"),
+    "too short": ([3, 4, 1], [1, 1], "mask: 2 entries for 3 tokens; give one for each"),
+    "nothing left": ([3, 1], [0, 0], "mask: 0 for every token; leave out what the policy"),
+    "end in a turn": ([3, 1, 4, 2], [1, 1, 1, 1], "end token 1 is number 2 of 4 tokens"),
+    "no end": ([3, 1, 4, 5], [1, 1, 0, 1], "4 tokens without an end token"),
+}
+
+
+@pytest.mark.parametrize("case", MASKS)
+def test_masks_that_are_none(case):
+    tokens, mask, message = MASKS[case]
+    with pytest.raises(InputError) as caught:
+        read_tokens(line_of(tokens=tokens, mask=mask), "here", random_policy(), 6)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mask_needs_tokens():
+    with pytest.raises(InputError, match="mask: given with a text; give tokens, too"):
+        read_mask(line_of(text="3", mask=[1]), "here", 1)
+
+
+@pytest.mark.parametrize("mask", [[1, 0, 0, 1], [True, False, False, True]], ids=str)
+def test_an_environment_goes_on_after_an_end_token(mask):
+    """Its own end tokens say nothing, and it may have the last word."""
+    line = line_of(tokens=[1, 2, 1, 2], mask=mask)
+    assert read_tokens(line, "here", random_policy(), 6).tolist() == [1, 2, 1, 2]
+    assert read_mask(line, "here", 4).tolist() == [True, False, False, True]
+    line = line_of(tokens=[3, 4], mask=[1, 0])
+    assert read_tokens(line, "here", random_policy(), 6).tolist() == [3, 4]
+
+
+def test_log_probabilities_of_masked_tokens_do_not_count():
+    mask = np.array([True, False, True])
+    line = line_of(tokens=[3, 4, 1], log_probs=[-0.5, 7.0, -1.0])
+    assert read_log_prob(line, "here", 3, mask) == -1.5
+    with pytest.raises(InputError, match="2 log_probs for 3 tokens"):
+        read_log_prob(line_of(tokens=[3, 4, 1], log_probs=[-0.5, -1.0]), "here", 3, mask)
+
+
 @pytest.mark.parametrize(
     ("given", "total"),
     [([-0.5, -1], -1.5), (-1.5, -1.5), (None, float("nan"))],
     ids=["of each token", "sum", "none"],
 )
 def test_log_probabilities_are_summed(given, total):
-    line = {"prompt": "a", "tokens": [3, 1], "log_probs": given}
+    line = line_of(tokens=[3, 1], log_probs=given)
     np.testing.assert_equal(read_log_prob(line, "here", 2), total)
 
 
 @pytest.mark.parametrize(
     "given",
-    [[-0.5], [-0.5, None], [-0.5, float("nan")], float("-inf"), -1e308, "low", ["a", "b"]],
+    [[-0.5], [-0.5, None], [-0.5, float("nan")], float("-inf"), -1e308, "low", True],
     ids=str,
 )
 def test_log_probabilities_that_are_none(given):
-    line = {"prompt": "a", "tokens": [3, 1], "log_probs": given}
     with pytest.raises(InputError, match="log_probs"):
-        read_log_prob(line, "here", 2)
+        read_log_prob(line_of(tokens=[3, 1], log_probs=given), "here", 2)
 
 
 @pytest.mark.parametrize("given", [None, "1", float("nan"), 1e300, 10**400], ids=shown)
 def test_rewards_that_are_none(given):
-    with pytest.raises(InputError, match=r"reward: supplied|must be a finite number"):
-        read_reward({"prompt": "a", "text": "", "reward": given}, "here")
+    with pytest.raises(InputError, match=r"here: (reward: Input|no reward)"):
+        read_reward(line_of(text="", reward=given), "here")

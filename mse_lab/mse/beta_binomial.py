@@ -1,0 +1,85 @@
+"""Beta-binomial: values of prompts as a Beta(a, b), for group sizes above those drawn.
+
+With n completions of a prompt the share of zero-variance groups is known without a model
+up to G = n only: V^G is no function of the law of n draws for G > n. Where the values V of
+prompts follow a Beta(a, b) the number of right completions of n is Beta-binomial, and
+
+    E[V^G + (1-V)^G] = B(a+G, b)/B(a, b) + B(a, b+G)/B(a, b).
+
+a and b are those of the largest likelihood. It is a model: two families of values that
+agree on groups of n may differ beyond.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import betaln, digamma
+
+from mse_lab.arrays import Floats
+
+# a and b in search, on the logarithm's scale: a spike at 0 and 1, and all values alike.
+_BOUNDS = (-9.0, 12.0)
+
+
+class BetaBinomial(NamedTuple):
+    """The law of values, by its two parameters."""
+
+    a: float
+    b: float
+
+    def zero_variance(self, group_size: int) -> float:
+        """Share of groups whose rewards are all equal.
+
+        >>> round(BetaBinomial(1.0, 1.0).zero_variance(2), 4)  # 2 int v^2 dv
+        0.6667
+        """
+        a, b, base = self.a, self.b, betaln(self.a, self.b)
+        right, wrong = betaln(a + group_size, b), betaln(a, b + group_size)
+        return float(np.exp(right - base) + np.exp(wrong - base))
+
+
+def fit_beta_binomial(
+    right_K: NDArray[np.int64],
+    sizes_K: NDArray[np.int64],
+    weights_K: Floats,
+    start: BetaBinomial | None = None,
+) -> BetaBinomial:
+    """Fit the law of values to groups with `right` of `size` completions right.
+
+    Args:
+        right_K: Numbers of right completions.
+        sizes_K: Numbers of completions, at least one of them two or more.
+        weights_K: How often each was seen.
+        start: Where the search begins; by default at two laws of their mean.
+    """
+    wrong_K, parts_K = sizes_K - right_K, weights_K / weights_K.sum()
+
+    def loss(logs: Floats) -> tuple[float, Floats]:
+        """The loss, up to a constant, and its gradient in the logarithms."""
+        a, b = np.exp(logs)
+        fitted = betaln(a + right_K, b + wrong_K) - betaln(a, b)
+        both = digamma(a + b) - digamma(a + b + sizes_K)
+        slopes = [digamma(a + right_K) - digamma(a), digamma(b + wrong_K) - digamma(b)]
+        gradient = [
+            -scale * float(parts_K @ (slope + both))
+            for scale, slope in zip((a, b), slopes, strict=True)
+        ]
+        return -float(parts_K @ fitted), np.array(gradient)
+
+    mean = float((weights_K * right_K).sum() / (weights_K * sizes_K).sum())
+    mean = min(max(mean, 1e-3), 1 - 1e-3)
+    starts = [np.log([size * mean, size * (1 - mean)]) for size in (0.5, 5.0)]
+    fits = [
+        minimize(
+            loss,
+            np.clip(begin, *_BOUNDS),
+            jac=True,
+            bounds=[_BOUNDS] * 2,
+            method="L-BFGS-B",
+        )
+        for begin in (starts if start is None else [np.log(start)])
+    ]
+    a, b = np.exp(min(fits, key=lambda fit: fit.fun).x)
+    return BetaBinomial(float(a), float(b))

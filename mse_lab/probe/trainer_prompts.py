@@ -1,0 +1,129 @@
+"""Prompts and rewards as TRL's trainers have them, measured as a prompt set of ours.
+
+A row keeps all columns of the data set under one key, for one of them may have a name that
+a prompt set gives to something else, such as `problem`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mse_lab.errors import InputError, shown
+from mse_lab.probe.streams import stream
+
+PROMPT, COLUMNS = "prompt", "columns"
+
+# What TRL hands to a reward beside the columns, and no column can be.
+OF_THE_TRAINER = ("completion", "completion_ids")
+
+
+def choose_rows(prompts: Any, count: int, seed: int) -> dict[int, Mapping[str, Any]]:
+    """Draw so many rows of a data set at random, by the seed alone: place -> row.
+
+    Raises:
+        InputError: It is no data set, or has no column `prompt`.
+    """
+    try:
+        places = stream(seed, "trainer", "prompts").permutation(len(prompts))[:count]
+        rows: dict[int, Mapping[str, Any]] = {
+            int(place): dict(prompts[int(place)]) for place in sorted(places)
+        }
+    except (TypeError, ValueError, KeyError):
+        raise InputError(
+            f"prompts = {shown(type(prompts).__name__)}: give a data set of known length, "
+            "or a list of mappings"
+        ) from None
+    for place, row in rows.items():
+        if not isinstance(row.get(PROMPT), str | list) or not row[PROMPT]:
+            names = ", ".join(map(str, row)) or "nothing"
+            raise InputError(
+                f"prompts[{place}]: no text or messages in a column prompt; it has {names}"
+            )
+    return rows
+
+
+def _chat_text(tokenizer: Any, messages: Any, where: str, options: Any) -> str:
+    """Render a chat as a text that has the tokens that the trainer reads."""
+    given = {"add_generation_prompt": True, **(options or {})}
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, **given)
+    except Exception as error:  # A template is a program: it can fail in any way.
+        raise InputError(f"{where}: the chat template fails: {error}") from None
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    for one in (text, text.removeprefix(tokenizer.bos_token or "")):
+        if tokenizer(one).input_ids == ids:
+            return str(one)
+    raise InputError(
+        f"{where}: its tokenizer adds tokens to a rendered chat; give the prompts as texts"
+    )
+
+
+def as_prompt_set(
+    rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, options: Any = None
+) -> list[dict[str, Any]]:
+    """Make rows of a prompt set of a trainer's.
+
+    Args:
+        rows: Place -> row, with texts or chats, as from `choose_rows`.
+        tokenizer: Renders chats.
+        options: For its chat template, as TRL's `chat_template_kwargs`.
+
+    Raises:
+        InputError: A chat cannot be rendered.
+    """
+    found = []
+    for place, row in rows.items():
+        text = row[PROMPT]
+        if not isinstance(text, str):
+            text = _chat_text(tokenizer, text, f"prompts[{place}]", options)
+        found.append({"id": str(place), "problem": text, COLUMNS: dict(row)})
+    return found
+
+
+def _turn(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def _ignore(*_: Any) -> None:
+    """Stand for the trainer's own logs of a reward: they are of the training alone."""
+
+
+def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
+    """Make `(text, row) -> float` of a reward, for rows of `as_prompt_set`.
+
+    Args:
+        reward: `(text, row) -> float`, or as for TRL `(completions, **columns) -> list`.
+        state: The trainer's, which TRL hands to a reward, too.
+    """
+    parameters = inspect.signature(reward).parameters
+
+    def one(text: str, row: Mapping[str, Any]) -> Any:
+        columns = row[COLUMNS]
+        if "completions" not in parameters:
+            return reward(text, columns)
+        plain, turn = isinstance(columns[PROMPT], str), [_turn(text)]
+        given: dict[str, Any] = {"completions": [text if plain else turn]}
+        given |= {name: [columns[name]] for name in columns if name not in OF_THE_TRAINER}
+        given["prompts"] = given.pop(PROMPT)
+        given |= {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
+        return _only(reward(**_known(given, parameters)))
+
+    one.__module__ = str(getattr(reward, "__module__", None) or type(reward).__module__)
+    one.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
+    return one
+
+
+def _known(
+    given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]
+) -> Mapping[str, Any]:
+    """Take what a function takes."""
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return (
+        given if takes_any else {name: given[name] for name in given if name in parameters}
+    )
+
+
+def _only(rewards: Sequence[Any]) -> Any:
+    if len(rewards) != 1:
+        raise ValueError(f"it gave {len(rewards)} rewards for one completion")
+    return rewards[0]

@@ -1,0 +1,44 @@
+"""The summary of a trainer's log as one HTML file that needs no other file."""
+
+from pathlib import Path
+
+from mse_lab.report.layout import Table, draw_image, lay_out
+from mse_lab.report.rollouts_figure import compose_rollouts
+from mse_lab.report.rollouts_report import headline, level_note, parts_of
+from mse_lab.results.files import write_text
+from mse_lab.trainer_logs.summary import Summary
+
+
+def compose_rollouts_page(summary: Summary) -> str:
+    """Compose the page."""
+    image = draw_image(
+        lambda: compose_rollouts(summary),
+        "Values of prompts, zero-variance groups against the group size, lengths by "
+        "reward, and the mean reward along the steps",
+    )
+    first, *parts = [
+        (
+            part,
+            Table(part.heads or [""] * len(part.rows[0]), part.rows) if part.rows else None,
+        )
+        for part in parts_of(summary)
+    ]
+    return lay_out(
+        "rollouts.html",
+        name=summary.log.source.name,
+        form=summary.log.source.form.name,
+        headline=headline(summary),
+        sentences=[one for one in first[0].sentences if one != headline(summary)],
+        image=image,
+        parts=parts,
+        level=level_note(summary),
+    )
+
+
+def write_rollouts_page(summary: Summary, output: Path) -> None:
+    """Write the page.
+
+    Raises:
+        InputError: The place cannot be used.
+    """
+    write_text(output, compose_rollouts_page(summary))

@@ -1,0 +1,309 @@
+"""The summary of a trainer's log in words: its parts, as a screen and as Markdown."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import shorten
+from mse_lab.formatting import (
+    duration,
+    number,
+    percent,
+    percent_parts,
+    share,
+    table,
+    with_interval,
+    wrap,
+)
+from mse_lab.trainer_logs.log_ratios import CLIP
+from mse_lab.trainer_logs.summary import Summary
+
+WIDTH = 80
+
+# The first look of `advise`: prompts, and completions of each.
+FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16
+
+# Characters of a reward function's name in the table.
+NAME = 28
+
+# What stands for never and always right where rewards are graded.
+EXTREMES = ("always at the least reward", "always at the largest reward")
+
+CANNOT_TELL = (
+    "Which group size has the least gradient error, and whether a baseline helps: both "
+    "depend on the scores, which no trainer logs. A larger G has fewer zero-variance "
+    "groups, and fewer prompts for the same completions."
+)
+
+IDS = (
+    "With token ids in the logs the scores of these completions can be measured: two "
+    'lines in a reward function add them, log_extra("completion_ids", completion_ids) and '
+    'log_extra("prompt_id", ids), with logging_steps=1.'
+)
+
+
+class Part(NamedTuple):
+    """A part of the report: sentences, and a table."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    heads: Sequence[str] = ()
+
+
+def _sized(summary: Summary) -> str:
+    """Say how much was read, and how a step is made up."""
+    groups, steps = summary.groups, len(summary.steps)
+    size = f", commonly of {groups.commonest_size}" if summary.grouped else ""
+    text = (
+        f"{len(groups.reward_N):,} completions of {len(summary.prompts):,} prompts in "
+        f"{len(groups.size_K):,} groups{size}"
+    )
+    if not steps:
+        return f"{text}."
+    first, last = summary.steps["step"].iloc[[0, -1]]
+    return f"{text}; {steps:,} steps, {first} to {last}."
+
+
+def _batch(summary: Summary) -> str:
+    """Say what the trainer's settings of a step are, in its own words."""
+    prompts, size = summary.groups_per_step, summary.groups.commonest_size
+    if prompts is None:
+        return ""
+    form = summary.log.source.form
+    text = f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions"
+    if not form.batch_keys:
+        return f"{text}."
+    keys = form.batch_keys.format(prompts=prompts, size=size, completions=prompts * size)
+    return f"{text} ({form.name}: {keys})."
+
+
+def headline(summary: Summary) -> str:
+    """Say how much of the log has a signal."""
+    if not summary.grouped:
+        return f"Mean reward {with_interval(summary.mean_reward)}; there are no groups."
+    size, wasted = summary.groups.commonest_size, summary.wasted
+    total = len(summary.groups.reward_N)
+    best, worst = ("right", "wrong") if summary.groups.binary else ("largest", "least")
+    if not wasted:
+        return f"Every group of {size} has rewards that vary."
+    text = (
+        f"{percent(summary.zero_variance)} of the groups have zero variance: "
+        f"{share(summary.all_wrong.value)} all {worst}, "
+        f"{share(summary.all_right.value)} all {best}. They took {wasted:,} of "
+        f"{total:,} completions, and give no gradient"
+    )
+    if summary.seconds_per_completion is None:
+        return f"{text}."
+    return f"{text}: {duration(wasted * summary.seconds_per_completion)} of a device."
+
+
+def _used(summary: Summary) -> str:
+    prompts = summary.groups_per_step
+    if prompts is None or not summary.grouped:
+        return ""
+    used = prompts * (1 - summary.zero_variance.value)
+    return f"Of the {prompts:,} prompts of a step {used:.1f} have a gradient, on average."
+
+
+def _right(summary: Summary) -> list[str]:
+    """Say what is right, and V, where two rewards are not 0 and 1."""
+    least, most = summary.groups.range
+    if not summary.groups.binary or least == most or (least, most) == (0, 1):
+        return []
+    return [
+        f"Right is a reward of {number(most)}, wrong one of {number(least)}; V is the "
+        "share of right completions."
+    ]
+
+
+def _values(summary: Summary) -> Part:
+    """The values of prompts."""
+    prompts, binary = len(summary.prompts), summary.groups.binary
+    never, always = ("never right", "always right") if binary else EXTREMES
+    scale = "with V" if binary else "in the range's"
+    rows = [
+        ["mean reward", with_interval(summary.mean_reward)],
+        [f"prompts {never}", percent(summary.never_right)],
+        *(
+            [f"prompts {scale} {name}", share(count / prompts)]
+            for name, count in summary.bands.items()
+            if name[0].isdigit()
+        ),
+        [f"prompts {always}", percent(summary.always_right)],
+    ]
+    spread = summary.spread
+    if np.isfinite(spread.luck):
+        rows.append(["spread of values (sd)", with_interval(spread.between)])
+        seen = f"{number(spread.seen, 2)}, luck alone makes {number(spread.luck, 2)}"
+        rows.append(["spread of the groups' means (sd)", seen])
+    if np.isfinite(summary.drift.value):
+        rows.append(["mean reward, last third less first", with_interval(summary.drift)])
+    return Part("Values of prompts", _right(summary), rows)
+
+
+def _forecast(summary: Summary) -> Part | None:
+    """Zero-variance groups at other group sizes."""
+    if not summary.forecasts:
+        return None
+    size, prompts = summary.groups.commonest_size, summary.groups_per_step
+    budget = (prompts or 128) * size
+    rows = []
+    for one in summary.forecasts:
+        used = budget / one.group_size * (1 - one.zero_variance.value)
+        mark = " (in use)" if one.group_size == size else " (model)" if one.model else ""
+        known = " ".join(percent_parts(one.zero_variance)).strip()
+        used_of = f"{used:.1f} of {budget / one.group_size:g}"
+        rows.append([f"G = {one.group_size}{mark}", known, used_of])
+    heads = ["", "zero-variance groups", "groups with a gradient"]
+    step = "as a step has" if prompts else "for example"
+    said = [f"With {budget:,} completions, {step}, in groups of G:"]
+    if any(one.model for one in summary.forecasts):
+        said.append(
+            f"Unbiased up to {size}, the completions of a group; beyond, values are taken "
+            "to follow a Beta law."
+        )
+    return Part("At other group sizes", said[::-1], rows, heads)
+
+
+def _completions(summary: Summary) -> Part | None:
+    """Lengths, cuts and copies."""
+    rows, groups = [], summary.groups
+    if summary.lengths is not None:
+        unit, lengths_N = summary.lengths
+        rows.append([f"mean length, {unit}", number(float(lengths_N.mean()))])
+        names = ("right", "wrong") if groups.binary else ("largest", "least")
+        for name, flags in zip(names, (groups.right_N, groups.wrong_N), strict=True):
+            mean = summary.mean_where(lengths_N, flags)
+            if np.isfinite(mean.value):
+                what = f"{name} completions" if groups.binary else f"the {name} reward"
+                rows.append([f"  of {what}", with_interval(mean)])
+    if summary.truncated is not None and summary.truncated_N is not None:
+        rows.append(["cut at the limit", percent(summary.truncated)])
+        for name, flags in (("cut", summary.truncated_N), ("ended", ~summary.truncated_N)):
+            mean = summary.mean_where(groups.reward_N, flags)
+            if np.isfinite(mean.value):
+                rows.append([f"  mean reward where {name}", with_interval(mean)])
+    if summary.duplicates is not None:
+        rows.append(["equal to an earlier one of the group", percent(summary.duplicates)])
+    said = []
+    if summary.truncated is None:
+        said.append(
+            "These logs do not say which completions the length limit cut. Token ids tell "
+            "it (a cut completion has no end token), and so do lengths with --max-tokens."
+        )
+    return Part("Completions", said, rows) if rows or said else None
+
+
+def _functions(summary: Summary) -> Part | None:
+    """Several reward functions."""
+    functions = summary.reward_functions
+    if not functions:
+        return None
+    rows = [
+        [shorten(one.name, NAME), number(one.mean), share(one.varies), share(one.share)]
+        for one in functions
+    ]
+    heads = ["reward", "mean", "varies in groups", "part of the variance"]
+    still = [shorten(one.name, NAME) for one in functions if one.varies == 0]
+    said = [f"{', '.join(still)} never varies in a group: no gradient from it."] * bool(
+        still
+    )
+    return Part("Reward functions", said, rows, heads)
+
+
+def _ratios(summary: Summary) -> Part | None:
+    """The trainer's probabilities against the sampler's."""
+    ratios = summary.log_ratios
+    if ratios is None:
+        return None
+    rows = [
+        ["completions with both", f"{ratios.completions:,}"],
+        ["KL divergence a token, nats", number(ratios.kl_per_token, 2)],
+        ["sd of a completion's log ratio", number(ratios.sd, 2)],
+        ["effective sample size", share(ratios.effective, 3)],
+        [f"masked by TRL's sequence_mask ({CLIP:g})", share(ratios.masked)],
+    ]
+    return Part("The trainer's probabilities and the sampler's", (), rows)
+
+
+def _beyond(summary: Summary) -> Part:
+    """What logs cannot tell, and what can."""
+    drawn = FIRST_PROMPTS * FIRST_COMPLETIONS
+    said = [
+        CANNOT_TELL,
+        f"{COMMAND_PREFIX} advise PROBE tells it: its first look draws {FIRST_PROMPTS} "
+        f"prompts x {FIRST_COMPLETIONS} = {drawn} completions, where these logs hold "
+        f"{len(summary.groups.reward_N):,}. {COMMAND_PREFIX} init MODEL PROMPTS writes the "
+        "probe.",
+    ]
+    if (summary.groups.columns.last_token_N >= 0).all():
+        said.append(
+            "These logs have token ids: --completions FILE --probe FILE --model MODEL "
+            "write what takes the scores of these very completions."
+        )
+    elif summary.log.source.form.name == "TRL":
+        said.append(IDS)
+    return Part("What these logs cannot tell", said)
+
+
+def parts_of(summary: Summary) -> list[Part]:
+    """List the parts of the report, the answer first."""
+    first = [headline(summary), _used(summary), _sized(summary), _batch(summary)]
+    title = f"{summary.log.source.name} ({summary.log.source.form.name})"
+    parts = [
+        Part(title, [one for one in first if one]),
+        _values(summary),
+        _forecast(summary),
+        _completions(summary),
+        _functions(summary),
+        _ratios(summary),
+        Part("Notes", summary.notes) if summary.notes else None,
+        _beyond(summary),
+    ]
+    return [part for part in parts if part is not None]
+
+
+def level_note(summary: Summary) -> str:
+    """Say what the intervals are."""
+    return f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."
+
+
+def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
+    for number_of_part, part in enumerate(parts_of(summary)):
+        if number_of_part:
+            yield ""
+        yield wrap(part.title, width)
+        for sentence in part.sentences:
+            yield wrap(f"  {sentence}", width, indent=2)
+        if part.rows:
+            rows = [[f"  {row[0]}", *row[1:]] for row in part.rows]
+            heads = [f"  {part.heads[0]}", *part.heads[1:]] if part.heads else ()
+            yield table(rows, heads, "<" * len(rows[0]))
+    yield ""
+    yield wrap(level_note(summary), width)
+
+
+def rollouts_text(summary: Summary, width: int = WIDTH) -> str:
+    """Say the summary on a screen."""
+    return "\n".join(_screen_lines(summary, width))
+
+
+def rollouts_markdown(summary: Summary) -> str:
+    """Write the summary as Markdown."""
+    lines: list[str] = []
+    for part in parts_of(summary):
+        lines += [f"## {part.title}", ""]
+        for sentence in part.sentences:
+            lines += [sentence, ""]
+        if part.rows:
+            heads = part.heads or [""] * len(part.rows[0])
+            rows = [heads, ["---"] * len(heads), *part.rows]
+            lines += [
+                f"| {' | '.join(cell.strip().replace('|', '/') for cell in row)} |"
+                for row in rows
+            ]
+            lines.append("")
+    return "\n".join([*lines, level_note(summary)])

@@ -1,0 +1,116 @@
+"""Rollouts: what a trainer has already written, summarised; no model, no torch.
+
+import mse_lab
+rollouts = mse_lab.rollouts("runs/x")
+print(rollouts)  # the screen of `mse-lab rollouts`
+rollouts.summary["zero_variance"], rollouts.prompts, rollouts.forecast
+rollouts.plot().savefig("rollouts.png")
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mse_lab.errors import InputError, shown
+from mse_lab.trainer_logs.groups import make_groups
+from mse_lab.trainer_logs.own_columns import Columns, check_columns
+from mse_lab.trainer_logs.read_logs import read_log
+from mse_lab.trainer_logs.summary import Summary
+
+if TYPE_CHECKING:
+    from mse_lab.report.drawing import Figure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rollouts(Summary):
+    """A trainer's rollouts; `print` shows the screen of `mse-lab rollouts`."""
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """All numbers under the names of `mse-lab rollouts --json`."""
+        return self.as_dict()
+
+    @cached_property
+    def forecast(self) -> pd.DataFrame:
+        """Share of zero-variance groups at each group size, and whether by a model."""
+        rows = [
+            {
+                "group_size": one.group_size,
+                "zero_variance": one.zero_variance.value,
+                "zero_variance_low": one.zero_variance.low,
+                "zero_variance_high": one.zero_variance.high,
+                "model": one.model,
+            }
+            for one in self.forecasts
+        ]
+        return pd.DataFrame(rows)
+
+    def plot(self) -> "Figure":
+        """Draw the figure of the log: a notebook shows it, `savefig` writes it."""
+        from mse_lab.report.rollouts_figure import plot_rollouts
+
+        return plot_rollouts(self)
+
+    def __str__(self) -> str:
+        from mse_lab.report.rollouts_report import rollouts_text
+
+        return rollouts_text(self)
+
+    def __repr__(self) -> str:
+        from mse_lab.report.rollouts_report import headline
+
+        return f"Rollouts of {self.log.source.name}: {headline(self)}"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def _paths(given: Any) -> list[Path]:
+    one = isinstance(given, str | Path) or not isinstance(given, Iterable)
+    paths = [given] if one else [*given]
+    if paths and all(isinstance(path, str | Path) for path in paths):
+        return [Path(path) for path in paths]
+    raise InputError(f"source = {shown(given)}: give a folder, files, or a data frame")
+
+
+def rollouts(
+    source: str | Path | Iterable[str | Path] | pd.DataFrame,
+    *,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    group_size: int | None = None,
+    level: float = 0.95,
+    max_tokens: int | None = None,
+    seconds_per_completion: float | None = None,
+) -> Rollouts:
+    """Summarise the rollouts that a trainer has written.
+
+    Args:
+        source: A folder, files, or a data frame, in a form that `mse-lab rollouts` reads.
+        columns: Names of columns of a form of your own: `prompt`, `reward` (one or
+            several), and what else there is of `step`, `group`, `text`, `tokens`, `mask`,
+            `log_probs`, `trainer_log_probs`, `length`, `truncated`, `advantage`.
+        group_size: G, where the logs do not name groups; by default the commonest number
+            of completions of a prompt at a step.
+        level: Coverage of the intervals, between 0 and 1.
+        max_tokens: The limit on the length of a completion, where logs do not say which
+            were cut.
+        seconds_per_completion: Seconds of a device that a completion takes.
+
+    Raises:
+        InputError: There are no rollouts, or they cannot be read; the message says why.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
+    for name, value in (("group_size", group_size), ("max_tokens", max_tokens)):
+        if value is not None and value < 1:
+            raise InputError(f"{name}: {value} is less than 1")
+    named: Columns | None = check_columns(columns) if columns else None
+    frame = isinstance(source, pd.DataFrame)
+    log = read_log(source if frame else _paths(source), named)
+    groups = make_groups(log.columns, group_size)
+    return Rollouts(log, groups, level, max_tokens, seconds_per_completion)

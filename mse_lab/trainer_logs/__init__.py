@@ -1,0 +1,1 @@
+"""Rollouts that a trainer has written: read in its own form, counted, summarised."""

@@ -1,0 +1,189 @@
+"""Collect completions into columns: a few numbers of each, whatever its length.
+
+A text or a list of tokens is kept as a hash of 64 bits, which tells equal ones. Unknown
+whole numbers are -1, unknown others NaN.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.trainer_logs.completion import Completion, Place, shorten_prompt
+
+UNKNOWN = -1
+
+# No token that was drawn has a log-probability of -1e9.
+MOST_NATS = 1e9
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """N completions, an array for each of their numbers.
+
+    Attributes:
+        prompts: A label of each prompt.
+        named: Whether the log tells groups of a prompt apart.
+        prompt_N: Number of its prompt.
+        group_N: Number of its group: those of one prompt, step and group of the trainer.
+        step_N: Training step.
+        rewards: By reward function, (N,).
+        content_N: Hash of its text or tokens; 0 where there is none.
+        length_N: Tokens that the policy drew.
+        characters_N: Characters of its text.
+        truncated_N: 1 where the limit cut it, else 0.
+        last_token_N: Its last token.
+        advantage_N: The trainer's advantage.
+        tokens_N: Tokens with both log-probabilities.
+        log_ratio_N: Sum over them of log p(trainer) - log p(sampler).
+        kl_N: Sum over them of r - 1 - log r, r the ratio of the probabilities.
+    """
+
+    prompts: Sequence[str]
+    named: bool
+    prompt_N: Ints
+    group_N: Ints
+    step_N: Ints
+    rewards: dict[str, Floats]
+    content_N: Ints
+    length_N: Ints
+    characters_N: Ints
+    truncated_N: Ints
+    last_token_N: Ints
+    advantage_N: Floats
+    tokens_N: Ints
+    log_ratio_N: Floats
+    kl_N: Floats
+
+
+_WHOLE = ("prompt_N", "group_N", "step_N", "content_N", "length_N", "characters_N",
+          "truncated_N", "last_token_N", "tokens_N")  # fmt: skip
+_REAL = ("advantage_N", "log_ratio_N", "kl_N")
+
+
+def log_ratio(completion: Completion, where: Place) -> tuple[int, float, float]:
+    """Compare the two log-probabilities of a completion: tokens, log ratio, KL.
+
+    The KL divergence of the trainer's law from the sampler's is estimated by r - 1 - log r,
+    which is never negative (Schulman 2020, k3).
+    """
+    drawn, given = completion.log_probs, completion.trainer_log_probs
+    if drawn is None or given is None:
+        return 0, math.nan, math.nan
+    if len(drawn) != len(given):
+        raise InputError(
+            f"{where}: {len(drawn)} log-probabilities of the sampler, {len(given)} of the "
+            "trainer; give one of each for a token"
+        )
+    logs_T = np.array(given, dtype=float) - np.array(drawn, dtype=float)
+    counted_T = np.abs(logs_T) < MOST_NATS
+    if completion.mask is not None and len(completion.mask) == len(logs_T):
+        counted_T &= np.array(completion.mask, dtype=float) > 0
+    logs_T = logs_T[counted_T]
+    # Beyond this a ratio has no meaning, and exp overflows.
+    ratio_T = np.exp(np.clip(logs_T, -60, 60))
+    return len(logs_T), float(logs_T.sum()), float((ratio_T - 1 - logs_T).sum())
+
+
+def _hash(completion: Completion) -> int:
+    if completion.tokens is not None:
+        return hash(tuple(completion.tokens)) or 1
+    return 0 if completion.text is None else hash(completion.text) or 1
+
+
+@dataclass
+class Collector:
+    """Columns that grow by a completion at a time."""
+
+    labels: list[str] = field(default_factory=list)
+    named: bool = True
+    columns: dict[str, "array[Any]"] = field(
+        default_factory=lambda: {
+            **{name: array("q") for name in _WHOLE},
+            **{name: array("d") for name in _REAL},
+        }
+    )
+    rewards: dict[str, "array[float]"] = field(default_factory=dict)
+    _prompts: dict[int, int] = field(default_factory=dict)
+    _groups: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.columns["step_N"])
+
+    def _code_of_prompt(self, prompt: str) -> int:
+        code = self._prompts.setdefault(hash(prompt), len(self.labels))
+        if code == len(self.labels):
+            self.labels.append(shorten_prompt(prompt))
+        return code
+
+    def add(self, completion: Completion, where: Place) -> None:
+        """Add a completion."""
+        step = UNKNOWN if completion.step is None else completion.step
+        prompt = self._code_of_prompt(completion.prompt)
+        group = hash((prompt, step, completion.group))
+        tokens, text = completion.tokens, completion.text
+        length = completion.length
+        if length is None and tokens is not None:
+            length = len(tokens) if completion.mask is None else _counted(completion.mask)
+        ratio = log_ratio(completion, where)
+        self.named &= completion.group is not None
+        values = {
+            "prompt_N": prompt,
+            "group_N": self._groups.setdefault(group, len(self._groups)),
+            "step_N": step,
+            "content_N": _hash(completion),
+            "length_N": UNKNOWN if length is None else length,
+            "characters_N": UNKNOWN if text is None else len(text),
+            "truncated_N": UNKNOWN
+            if completion.truncated is None
+            else int(completion.truncated),
+            "last_token_N": tokens[-1] if tokens else UNKNOWN,
+            "advantage_N": math.nan
+            if completion.advantage is None
+            else completion.advantage,
+            "tokens_N": ratio[0],
+            "log_ratio_N": ratio[1],
+            "kl_N": ratio[2],
+        }
+        for name, value in values.items():
+            self.columns[name].append(value)
+        self._add_rewards(completion)
+
+    def _add_rewards(self, completion: Completion) -> None:
+        count = len(self) - 1
+        for name, value in completion.rewards.items():
+            if name not in self.rewards:
+                self.rewards[name] = array("d", [math.nan]) * count
+            self.rewards[name].append(value)
+        if len(completion.rewards) < len(self.rewards):
+            for column in self.rewards.values():
+                if len(column) == count:
+                    column.append(math.nan)
+
+    def drop_from(self, start: int) -> None:
+        """Take back all completions from a number on."""
+        for column in (*self.columns.values(), *self.rewards.values()):
+            del column[start:]
+
+    def finish(self) -> Columns:
+        """Give the columns as arrays, which share their memory."""
+        arrays = {name: _as_array(column) for name, column in self.columns.items()}
+        rewards = {name: _as_array(column) for name, column in self.rewards.items()}
+        return Columns(prompts=self.labels, named=self.named, rewards=rewards, **arrays)
+
+
+def _as_array(column: "array[Any]") -> NDArray[Any]:
+    kind = np.int64 if column.typecode == "q" else np.float64
+    return np.frombuffer(column, dtype=kind) if column else np.empty(0, dtype=kind)
+
+
+def _counted(mask: Sequence[int]) -> int:
+    return sum(1 for one in mask if one)

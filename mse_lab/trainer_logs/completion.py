@@ -1,0 +1,160 @@
+"""A completion of a log, whatever trainer wrote it, and how its values are read."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mse_lab.arrays import LARGEST
+from mse_lab.errors import InputError, one_line, shorten, shown
+
+Record = Mapping[str, Any]
+
+# Types of the entries of a list of numbers.
+_NUMBERS = {int, float, bool, type(None)}
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    path: str
+    what: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.what} {self.number}"
+
+
+class Completion(NamedTuple):
+    """A completion, with what its log says of it; None where it says nothing.
+
+    Attributes:
+        prompt: Tells prompts apart: an id, or the text or tokens of the prompt.
+        rewards: By reward function; NaN where there is none.
+        step: The training step.
+        group: Tells groups of one prompt at one step apart.
+        shown: The prompt as a text or messages.
+        prompt_tokens: The token ids of the prompt.
+        text: The completion's text.
+        tokens: Its token ids, and those of tools and environments among them.
+        mask: For each token whether the policy drew it; None if it drew all.
+        log_probs: Of each token, where it was drawn.
+        trainer_log_probs: The same by the trainer's own forward pass.
+        length: Tokens that the policy drew.
+        truncated: Whether the limit on its length cut it.
+        advantage: What the trainer made of the rewards.
+    """
+
+    prompt: str
+    rewards: Mapping[str, float]
+    step: int | None = None
+    group: str | None = None
+    shown: Any = None
+    prompt_tokens: Sequence[int] | None = None
+    text: str | None = None
+    tokens: Sequence[int] | None = None
+    mask: Sequence[int] | None = None
+    log_probs: Sequence[float] | None = None
+    trainer_log_probs: Sequence[float] | None = None
+    length: int | None = None
+    truncated: bool | None = None
+    advantage: float | None = None
+
+
+def drawn_part(mask: Sequence[float]) -> slice:
+    """Give the tokens from the first to the last that the policy drew, of one or more.
+
+    >>> drawn_part([0, 0, 1, 0, 1, 0])
+    slice(2, 5, None)
+    """
+    places = [at for at, counts in enumerate(mask) if counts]
+    return slice(places[0], places[-1] + 1)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a trainer writes its rollouts.
+
+    Attributes:
+        name: What it is called.
+        needs: Keys of its records, by which it is recognised.
+        read: The completions of a record.
+        batch_keys: The trainer's settings of a step, with `{prompts}`, `{size}` and
+            `{completions}`.
+        note: What it does not say.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    read: Callable[[Record, Place], Iterator[Completion]]
+    batch_keys: str = ""
+    note: str = ""
+
+    def fits(self, keys: Sequence[str]) -> bool:
+        """Whether a record with these keys may be of this form."""
+        return set(self.needs) <= set(keys)
+
+
+def field(record: Record, key: str, where: Place) -> Any:
+    """Take a value that every record of a form has."""
+    if key not in record:
+        raise InputError(
+            f"{where}: {key} is missing; the record has {shorten(', '.join(record))}: "
+            "repair the line, or leave it out"
+        )
+    return record[key]
+
+
+def reward_of(value: Any, key: str, where: Place) -> float:
+    """Read a reward; NaN where the trainer gave none."""
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float):
+        raise InputError(f"{where}: {key} = {shown(value)}: give a number")
+    if not (abs(value) <= LARGEST or value != value):
+        raise InputError(
+            f"{where}: {key} = {shown(value)}: give a number of at most {LARGEST:g}"
+        )
+    return float(value)
+
+
+def whole_number(record: Record, key: str, where: Place) -> int | None:
+    """Read a whole number, 0 or more, that may be missing."""
+    value = record.get(key)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if not isinstance(value, int | float) or not 0 <= value < 2**53 or value % 1:
+        raise InputError(f"{where}: {key} = {shown(value)}: give a whole number from 0")
+    return int(value)
+
+
+def numbers_of(record: Record, key: str, where: Place) -> Sequence[Any] | None:
+    """Read a list of numbers that may be missing."""
+    value = record.get(key)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if not isinstance(value, list) or not set(map(type, value)) <= _NUMBERS:
+        raise InputError(f"{where}: {key} = {shown(value)}: give a list of numbers")
+    return value
+
+
+def token_ids(record: Record, key: str, where: Place) -> Sequence[int] | None:
+    """Read a list of token ids that may be missing."""
+    value = numbers_of(record, key, where)
+    if value is not None and not set(map(type, value)) <= {int}:
+        raise InputError(f"{where}: {key} = {shown(value)}: give a list of token ids")
+    return value
+
+
+def name_of(value: Any, key: str, where: Place) -> str:
+    """Make the name of a prompt or group of a text, a number, a list, or messages."""
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        raise InputError(f"{where}: {key} = {shown(value)}: give a text or an id")
+    return repr(value)
+
+
+def shorten_prompt(prompt: str) -> str:
+    """Make a label of a prompt for tables."""
+    return shorten(one_line(prompt[:1000]), 60)

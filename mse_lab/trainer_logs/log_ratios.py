@@ -1,0 +1,52 @@
+"""Log ratios: how far the trainer's probabilities are from those that were drawn from.
+
+Of a completion the log ratio is the sum over its tokens of log p(trainer) - log p(sampler).
+A weight exp(log ratio) corrects for the difference; the effective sample size says how many
+unweighted completions the weighted are worth. TRL's default `sequence_mask` masks the
+completions whose weight is above 3.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.trainer_logs.collect import Columns
+
+# TRL's `vllm_importance_sampling_clip_max`.
+CLIP = 3.0
+
+
+class LogRatios(NamedTuple):
+    """How far the trainer's probabilities are from the sampler's.
+
+    Attributes:
+        completions: Completions with both.
+        kl_per_token: KL divergence, nats a token.
+        sd: Standard deviation of a completion's log ratio.
+        effective: Effective sample size over completions.
+        masked: Share of completions that TRL's `sequence_mask` leaves out.
+    """
+
+    completions: int
+    kl_per_token: float
+    sd: float
+    effective: float
+    masked: float
+
+
+def log_ratios(columns: Columns) -> LogRatios | None:
+    """Compare both log-probabilities; None where a log has only one."""
+    known = columns.tokens_N > 0
+    if not known.any():
+        return None
+    ratio_N = columns.log_ratio_N[known]
+    weight_N = np.exp(ratio_N - ratio_N.max())
+    effective = float(weight_N.sum() ** 2 / (weight_N @ weight_N)) / len(ratio_N)
+    return LogRatios(
+        int(known.sum()),
+        float(columns.kl_N[known].sum() / columns.tokens_N[known].sum()),
+        float(ratio_N.std()),
+        effective,
+        float((ratio_N > math.log(CLIP)).mean()),
+    )

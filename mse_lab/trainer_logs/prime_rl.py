@@ -1,0 +1,143 @@
+"""prime-rl's `rollouts/step_<step>/train/*/traces.jsonl` and its `token_exports`.
+
+A trace has `task` (its `key` or `hash` tells prompts apart), `rewards` ({name: {score,
+weight}}), `info.group_id`, `run.step`, `calls` with a `finish_reason`, and `nodes`, the
+messages with `token_ids`, `mask` (which of them were sampled) and `logprobs` (of those that
+were). Of a trace with branches the tokens are not read.
+
+A token export is a sequence as the trainer saw it: `token_ids`, `loss_mask`,
+`inference_logprobs`, `trainer_logprobs`, `advantages`; it has no group, and `rewards` in
+newer versions only. The two are not joined, for no id is in both: traces give rewards and
+groups, exports what inference and trainer differ in. Source: `TokenExporter` of prime-rl
+(schemas 1 and 2), `Trace` of verifiers.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mse_lab.errors import InputError, shown
+from mse_lab.trainer_logs.completion import (
+    Completion,
+    Form,
+    Place,
+    Record,
+    drawn_part,
+    field,
+    name_of,
+    numbers_of,
+    reward_of,
+    token_ids,
+    whole_number,
+)
+
+
+def _mapping(value: Any, key: str, where: Place) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: {key} = {shown(value)}: give a mapping")
+    return value
+
+
+def _weighted(value: Any, key: str, where: Place) -> float:
+    if not isinstance(value, Mapping):
+        return reward_of(value, key, where)
+    score = reward_of(value.get("score"), key, where)
+    return score * reward_of(value.get("weight", 1.0), key, where)
+
+
+def _drawn(nodes: Any, where: Place) -> dict[str, Any]:
+    """The tokens from the first that the policy drew on, their mask and probabilities."""
+    tokens: list[int] = []
+    mask: list[int] = []
+    log_probs: list[float] = []
+    if not isinstance(nodes, list):
+        return {}
+    for number, node in enumerate(nodes):
+        node = _mapping(node, "nodes", where)
+        if node.get("parent") not in (None, number - 1):
+            return {}
+        ids, sampled = token_ids(node, "token_ids", where), numbers_of(node, "mask", where)
+        drawn = iter(numbers_of(node, "logprobs", where) or [])
+        if not ids or sampled is None or len(sampled) != len(ids):
+            continue
+        tokens += ids
+        mask += map(int, sampled)
+        log_probs += [next(drawn, math.nan) if one else 0.0 for one in sampled]
+    if 1 not in mask:
+        return {}
+    part = drawn_part(mask)
+    known = not any(math.isnan(one) for one in log_probs)
+    return {
+        "prompt_tokens": tokens[: part.start],
+        "tokens": tokens[part],
+        "mask": mask[part],
+        "log_probs": log_probs[part] if known else None,
+    }
+
+
+def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
+    if "traces" in record:  # An episode of several agents.
+        for trace in record["traces"] if isinstance(record["traces"], list) else []:
+            yield from _read_trace(_mapping(trace, "traces", where), where)
+        return
+    task = _mapping(field(record, "task", where), "task", where)
+    info, run, agent = (
+        _mapping(record.get(key), key, where) for key in ("info", "run", "agent")
+    )
+    if agent.get("trainable") is False:
+        return
+    rewards = _mapping(field(record, "rewards", where), "rewards", where)
+    calls = record.get("calls") or []
+    last = _mapping(calls[-1], "calls", where) if isinstance(calls, list) and calls else {}
+    group, reason = info.get("group_id"), last.get("finish_reason")
+    yield Completion(
+        prompt=name_of(
+            task.get("key") or task.get("hash") or task.get("data"), "task", where
+        ),
+        rewards={
+            str(key): _weighted(value, str(key), where) for key, value in rewards.items()
+        }
+        or {"reward": math.nan},
+        step=whole_number(run, "step", where),
+        group=None if group is None else name_of(group, "group_id", where),
+        shown=task.get("data"),
+        truncated=reason == "length" if isinstance(reason, str) else None,
+        **_drawn(record.get("nodes"), where),
+    )
+
+
+def _read_export(record: Record, where: Place) -> Iterator[Completion]:
+    mask = numbers_of(record, "loss_mask", where) or []
+    tokens = token_ids(record, "token_ids", where) or []
+    if not any(mask) or len(mask) != len(tokens):
+        return
+    part = drawn_part(mask)
+    rewards = numbers_of(record, "rewards", where) or []
+    reward = rewards[part.stop - 1] if len(rewards) == len(mask) else None
+    drawn, given = (
+        numbers_of(record, key, where) for key in ("inference_logprobs", "trainer_logprobs")
+    )
+    yield Completion(
+        prompt=name_of(list(tokens[: part.start]), "token_ids", where),
+        rewards={"reward": reward_of(reward, "rewards", where)},
+        step=whole_number(record, "step", where),
+        prompt_tokens=tokens[: part.start],
+        tokens=tokens[part],
+        mask=[int(bool(one)) for one in mask[part]],
+        log_probs=drawn and drawn[part],
+        trainer_log_probs=given and given[part],
+    )
+
+
+_BATCH = "orchestrator.batch_size = {completions}, rollouts_per_example = {size}"
+
+TRACES = Form("prime-rl", ("task", "rewards", "nodes"), _read_trace, _BATCH)
+EPISODES = Form("prime-rl", ("traces", "run"), _read_trace, _BATCH)
+EXPORTS = Form(
+    "prime-rl token exports",
+    ("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"),
+    _read_export,
+    _BATCH,
+)

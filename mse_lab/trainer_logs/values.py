@@ -1,0 +1,149 @@
+"""Values of prompts: how they lie, how far apart luck alone would put them, their drift."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.cluster_means import cluster_change, cluster_mean, cluster_share
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.trainer_logs.groups import Groups
+
+# Upper ends of the bands of values between never and always right.
+BANDS = (0.25, 0.5, 0.75, 1.0)
+
+# Fewer steps show no drift.
+FEWEST_STEPS = 4
+
+
+class Spread(NamedTuple):
+    """How far values of groups lie apart, as standard deviations.
+
+    Attributes:
+        seen: Of the groups' mean rewards.
+        luck: What the draws alone make of it, were all values equal to their groups'.
+        between: What is left: of the values themselves.
+    """
+
+    seen: float
+    luck: float
+    between: Estimate
+
+
+def prompts_table(groups: Groups) -> pd.DataFrame:
+    """Describe each prompt: its completions, value, and share of zero-variance groups."""
+    prompt_K, prompt_N = groups.prompt_K, groups.prompt_K[groups.group_N]
+    counts = np.bincount(prompt_N)
+    labels = np.unique(groups.columns.prompt_N)
+
+    def share(values: Floats) -> Floats:
+        return np.bincount(prompt_N, weights=values) / counts
+
+    zero = np.bincount(prompt_K, weights=groups.zero_variance_K) / np.bincount(prompt_K)
+    lengths = groups.columns.length_N.astype(float)
+    lengths[lengths < 0] = np.nan
+    return pd.DataFrame(
+        {
+            "prompt": [groups.columns.prompts[label] for label in labels],
+            "groups": np.bincount(prompt_K),
+            "completions": counts,
+            "value": share(groups.reward_N),
+            "right": share(groups.right_N.astype(float)),
+            "wrong": share(groups.wrong_N.astype(float)),
+            "zero_variance": zero,
+            "mean_length": share(lengths),
+        }
+    )
+
+
+def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
+    """Count prompts by their value, from the smallest to the largest reward."""
+    least, most = groups.range
+    never, always = prompts["wrong"] == 1, prompts["right"] == 1
+    value = (prompts["value"] - least) / ((most - least) or 1.0)
+    middle = value[~never & ~always]
+    counts = {"never right": int(never.sum())}
+    low = 0.0
+    for high in BANDS:
+        last = high == BANDS[-1]
+        within = (middle >= low) & ((middle < high) | last)
+        counts[f"{low:g} to {high:g}"] = int(within.sum())
+        low = high
+    return counts | {"always right": int(always.sum())}
+
+
+def share_of_prompts(
+    of_prompt: "pd.Series[bool]", level: float, rng: np.random.Generator
+) -> Estimate:
+    """Share of prompts, for prompts drawn at random."""
+    shares_P = of_prompt.to_numpy(dtype=float)
+    return cluster_share(shares_P, np.arange(len(shares_P)), level, rng)
+
+
+def mean_reward(groups: Groups, level: float, rng: np.random.Generator) -> Estimate:
+    """Average the reward over completions; the interval is over prompts."""
+    prompt_N = groups.prompt_K[groups.group_N]
+    least, most = groups.range
+    if least >= 0 and most <= 1:
+        return cluster_share(groups.reward_N, prompt_N, level, rng)
+    return cluster_mean(groups.reward_N, prompt_N, level)
+
+
+def _skewed(variance: Estimate) -> Estimate:
+    """Lengthen the upper half of a variance's interval to that of its logarithm.
+
+    A few prompts may carry a variance: its estimate is skewed, and most often too small.
+    Where the half is longer than twice the estimate the logarithm says nothing.
+    """
+    value, low, high = variance
+    reach = (high - value) / value if value > 0 else math.inf
+    return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
+
+
+def spread_of_values(groups: Groups, level: float) -> Spread:
+    """Split the variance of groups' mean rewards into luck and that of their values.
+
+    With m the mean and s^2 the variance of a group of n rewards, E(m - M)^2 = Var(V) +
+    E s^2/n: the difference is unbiased for the variance of values over groups.
+    """
+    several = groups.size_K > 1
+    mean_K, prompt_K = groups.mean_K[several], groups.prompt_K[several]
+    if several.sum() < 2:
+        return Spread(math.nan, math.nan, UNKNOWN)
+    luck_K = groups.variance_K[several] / groups.size_K[several]
+    seen_K = np.square(mean_K - mean_K.mean()) * several.sum() / (several.sum() - 1)
+    codes = np.unique(prompt_K, return_inverse=True)[1]
+    variance = _skewed(cluster_mean(seen_K - luck_K, codes, level))
+    ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
+    return Spread(math.sqrt(seen_K.mean()), math.sqrt(luck_K.mean()), Estimate(*ends))
+
+
+def drift_of_values(groups: Groups, level: float) -> Estimate:
+    """How much larger the mean reward is in the last third of steps than in the first.
+
+    NaN where there are fewer than four steps.
+    """
+    steps = np.unique(groups.step_K[groups.step_K >= 0])
+    if len(steps) < FEWEST_STEPS:
+        return UNKNOWN
+    third = len(steps) // 3
+    first, last = groups.step_K <= steps[third - 1], groups.step_K >= steps[-third]
+    either = (first & (groups.step_K >= 0)) | last
+    codes = np.unique(groups.prompt_K[either], return_inverse=True)[1]
+    return cluster_change(groups.mean_K[either], last[either], codes, level)
+
+
+def steps_table(groups: Groups) -> pd.DataFrame:
+    """Describe each step: its groups, mean reward, and share of zero-variance groups."""
+    known = groups.step_K >= 0
+    frame = pd.DataFrame(
+        {
+            "step": groups.step_K[known],
+            "mean_reward": groups.mean_K[known],
+            "zero_variance": groups.zero_variance_K[known].astype(float),
+        }
+    )
+    grouped = frame.groupby("step")
+    return grouped.mean().assign(groups=grouped.size()).reset_index()

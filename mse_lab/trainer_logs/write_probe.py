@@ -1,0 +1,262 @@
+"""From a log to scores: the completions of a step, their prompts, and a probe of both.
+
+The completions of a step were drawn by one policy, the one before that step's update: the
+first step's by the model that training began with. They are written as `completions:` of a
+probe reads them, with their rewards, so that the scores of the very completions that
+trained can be measured.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from mse_lab.console import writing
+from mse_lab.errors import InputError
+from mse_lab.probe.plain_text import fault_of_text
+from mse_lab.trainer_logs.completion import Completion
+from mse_lab.trainer_logs.groups import Groups
+from mse_lab.trainer_logs.read_logs import Source, completions_of
+from mse_lab.trainer_logs.records import CutLine, records_of
+
+# Fewer completions of a prompt have no reference in two halves and two groups of two.
+FEWEST = 8
+
+# A longer text is no id.
+LONGEST_ID = 100
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class Prompted(NamedTuple):
+    """The completions of a prompt, and the id that they are written under."""
+
+    id: str
+    completions: list[Completion]
+
+
+class Written(NamedTuple):
+    """What was written: prompts, completions of each, and of which step."""
+
+    prompts: int
+    completions: int
+    step: int | None
+    left_out: int
+
+
+def _sum_of(completion: Completion) -> float:
+    known = [value for value in completion.rewards.values() if not math.isnan(value)]
+    return sum(known) if known else math.nan
+
+
+def _of_step(source: Source, step: int | None) -> Iterable[Completion]:
+    """Read the completions of a step that have a reward."""
+    for path, form in source.forms.items():
+        try:
+            for _, completion in completions_of(form, records_of(path)):
+                if completion.step == step and not math.isnan(_sum_of(completion)):
+                    yield completion
+        except CutLine:
+            continue
+
+
+def _id(prompt: str, number: int) -> str:
+    short = len(prompt) <= LONGEST_ID and not fault_of_text(prompt)
+    return prompt if short and " " not in prompt else f"prompt-{number:04d}"
+
+
+def choose(
+    source: Source, groups: Groups, step: int | None, *, texts: bool
+) -> tuple[list[Prompted], int | None, int]:
+    """Choose the completions of a step, as many of each prompt.
+
+    Args:
+        source: The log.
+        groups: Its groups, the commonest of which says how many.
+        step: The step; None for the first.
+        texts: Whether texts will do where there are no token ids.
+
+    Returns:
+        The prompts with their completions, the step, and how many prompts were left out.
+
+    Raises:
+        InputError: There are too few, or they have no token ids.
+    """
+    if not source.forms:
+        raise InputError("completions of a data frame cannot be written; name files")
+    steps, size = groups.step_K, groups.commonest_size
+    first = int(steps.min()) if steps.min() >= 0 else None
+    wanted = first if step is None else step
+    if size < FEWEST:
+        raise InputError(
+            f"{source.name}: {size} completions of a prompt; scores need {FEWEST} or more: "
+            "draw new ones with advise PROBE"
+        )
+    by_prompt: dict[str, list[Completion]] = {}
+    for completion in _of_step(source, wanted):
+        by_prompt.setdefault(completion.prompt, []).append(completion)
+    full = {name: found[:size] for name, found in by_prompt.items() if len(found) >= size}
+    if not full:
+        raise InputError(
+            f"{source.name}: no prompt has {size} completions at step {wanted}; the steps "
+            f"are {steps.min()} to {steps.max()}"
+        )
+    _refuse_texts(source, full, texts=texts)
+    prompts = [
+        Prompted(_id(name, number), found)
+        for number, (name, found) in enumerate(full.items())
+    ]
+    return prompts, wanted, len(by_prompt) - len(full)
+
+
+def _refuse_texts(
+    source: Source, chosen: dict[str, list[Completion]], *, texts: bool
+) -> None:
+    """Refuse texts, unless the limit on the length says which of them were cut."""
+    each = [one for found in chosen.values() for one in found]
+    if all(one.tokens for one in each):
+        return
+    if texts and all(one.text is not None for one in each):
+        return
+    raise InputError(
+        f"{source.name}: no token ids, and a text does not say whether it was cut: log ids "
+        '(TRL: log_extra("completion_ids", completion_ids)), or give the trainer\'s limit, '
+        "--max-tokens N, for texts to be tokenised anew"
+    )
+
+
+def _line(prompt: Prompted, completion: Completion, keys: set[str]) -> dict[str, Any]:
+    tokens = completion.tokens
+    line: dict[str, Any] = {"prompt": prompt.id, "reward": _sum_of(completion)}
+    if "tokens" not in keys or tokens is None:
+        return line | {"text": completion.text}
+    line["tokens"] = [*tokens]
+    if "mask" in keys:
+        mask = completion.mask
+        line["mask"] = [1] * len(tokens) if mask is None else [int(bool(m)) for m in mask]
+    if "log_probs" in keys:
+        line["log_probs"] = [*(completion.log_probs or ())]
+    return line
+
+
+def _keys(completions: Sequence[Completion]) -> set[str]:
+    """What all lines give."""
+    keys = set()
+    if all(one.tokens for one in completions):
+        keys.add("tokens")
+    if any(one.mask is not None and not all(one.mask) for one in completions):
+        keys.add("mask")
+    if all(
+        one.log_probs is not None
+        and one.tokens is not None
+        and len(one.log_probs) == len(one.tokens)
+        and all(isinstance(p, int | float) and abs(p) < 1e9 for p in one.log_probs)
+        for one in completions
+    ):
+        keys.add("log_probs")
+    return keys
+
+
+def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_completions(path: Path, prompts: Sequence[Prompted]) -> None:
+    """Write completions as a probe's `completions:` reads them."""
+    keys = _keys([one for prompt in prompts for one in prompt.completions])
+    _write_lines(
+        path,
+        (_line(prompt, one, keys) for prompt in prompts for one in prompt.completions),
+    )
+
+
+def _problem(prompt: Prompted, decode: Decode) -> tuple[str, bool]:
+    """The text of a prompt, and whether it is the user's turn of a chat."""
+    first = prompt.completions[0]
+    given = first.shown
+    if isinstance(given, str):
+        return given, False
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], dict):
+        content = given[0].get("content")
+        if given[0].get("role") == "user" and isinstance(content, str):
+            return content, True
+    if first.prompt_tokens is not None:
+        return decode(first.prompt_tokens), False
+    raise InputError(
+        f"prompt {prompt.id}: neither a text nor one message of the user; write the "
+        "prompts yourself, with the ids of the completions"
+    )
+
+
+def pool_of(count: int) -> dict[str, Any]:
+    """Share n completions of a prompt out to the pools, and choose group sizes.
+
+    >>> pool_of(8)
+    {'pool': {'reference': 4, 'replicate': 4}, 'group_sizes': [2]}
+    >>> pool_of(64)["group_sizes"]
+    [2, 4, 8, 16]
+    """
+    half = count // 4 * 2
+    largest = 2 ** ((count - half) // 2).bit_length() // 2
+    replicate = (count - half) // largest * largest
+    sizes = [2**power for power in range(1, largest.bit_length())]
+    return {"pool": {"reference": half, "replicate": replicate}, "group_sizes": sizes}
+
+
+def write_probe(
+    path: Path,
+    completions: Path,
+    prompts: Sequence[Prompted],
+    model: str,
+    max_tokens: int,
+    decode: Decode,
+) -> Path:
+    """Write a probe of completions, and its prompts beside it.
+
+    Args:
+        path: The YAML file.
+        completions: The file of the completions.
+        prompts: What is in it.
+        model: The checkpoint that drew them.
+        max_tokens: The limit on their length.
+        decode: Makes a text of a prompt's tokens.
+
+    Returns:
+        The file of the prompts.
+
+    Raises:
+        InputError: The text of a prompt is not known.
+    """
+    shown = [_problem(prompt, decode) for prompt in prompts]
+    chats = {chat for _, chat in shown}
+    if len(chats) > 1:
+        raise InputError(f"{path}: some prompts are texts and some messages; choose one")
+    texts = path.with_name(f"{path.stem}-prompts.jsonl")
+    _write_lines(
+        texts,
+        (
+            # The reward is the log's, which needs no answer; a row must have one.
+            {"id": prompt.id, "problem": problem, "answer": "?"}
+            for prompt, (problem, _) in zip(prompts, shown, strict=True)
+        ),
+    )
+    values = {
+        "model": {"path": model},
+        "prompts": {"source": texts.name, "template": "none", "chat": chats == {True}},
+        "reward": "supplied",
+        "sampling": {"temperature": 1.0, "max_new_tokens": max_tokens},
+        "completions": os.path.relpath(completions, path.parent),
+        **pool_of(len(prompts[0].completions)),
+    }
+    with writing(path):
+        path.write_text(
+            "# Completions that a trainer has drawn. If at another temperature,\n"
+            "# change sampling.temperature.\n" + yaml.safe_dump(values, sort_keys=False)
+        )
+    return texts
