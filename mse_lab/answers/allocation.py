@@ -12,7 +12,6 @@ import numpy as np
 
 from mse_lab.answers.advice import advise
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.regret import LARGEST
 from mse_lab.errors import InputError
 from mse_lab.mse.allocation import (
     FILTERED,
@@ -25,6 +24,7 @@ from mse_lab.mse.allocation import (
     measure_ratios,
 )
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.regret import LARGEST
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,113 @@
-"""`mse-lab advise`: which group size and baseline suit a run's model and prompts."""
+"""`mse-lab advise`: which group size and baseline suit a model and prompts.
 
-from argparse import Namespace
+Of a finished run it is read off; of what is not measured yet it is measured until it is
+known.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mse_lab.command_line import (
+    RESULTS,
+    ROOT,
     Parser,
+    add_fresh,
     add_json,
-    add_run,
+    add_results,
+    add_run_or_probe,
+    add_settings,
     completions,
     group_sizes,
+    load_probes,
     output_folder,
 )
+from mse_lab.commands.run import share
+from mse_lab.console import show_status
 from mse_lab.errors import InputError
 
+if TYPE_CHECKING:
+    from mse_lab.run.processes import Processes
+
 HELP = "which group size, which baseline"
+
+# What makes a run's advice, in its folder.
+SOURCES = ("pools.npz", "advice.json")
+
+
+def share_of(text: str) -> float:
+    """Read a share, such as 0.05 or 5%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise ArgumentTypeError(f"{text!r} is no share from 0 to 1; give one such as 0.05")
+    return value
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_run(parser, "run")
+    add_run_or_probe(parser)
     help = "group sizes to price, such as 8,16"
     parser.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=help)
     help = (
-        "completions N that errors are stated for, by default 1024; with --allocate, "
-        "those of one step, by default the recommended G for each prompt"
+        "the most completions drawn in all; of a finished run those that errors are stated "
+        "for, by default 1024; with --allocate those of one step, by default the "
+        "recommended G for each prompt"
     )
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
-    help = "instead, how many completions each prompt should get"
+    help = "measure until the size costs at most this share more than the best, or 0.05"
+    parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
+    help = "instead, how many completions each prompt should get, of a finished run"
     parser.add_argument("--allocate", action="store_true", help=help)
+    add_fresh(parser)
+    add_settings(parser)
+    add_results(parser)
     add_json(parser)
 
 
+def _find_probe(name: str, run: Path) -> str | None:
+    """Name the results of a probe; None where there is a run without its probe."""
+    from mse_lab.probe.probe_files import probe_file, probe_name
+
+    try:
+        return probe_name(probe_file(name, ROOT), ROOT)
+    except InputError:
+        if run.exists():
+            return None
+        raise
+
+
+def find_standing(arguments: Namespace) -> Path | None:
+    """Find the finished run that is asked about; None where a probe is to be measured."""
+    run, probe = arguments.run, _find_probe(arguments.name, arguments.run)
+    if probe is not None and arguments.out != RESULTS:
+        run = arguments.out / probe
+    settled = not (arguments.fresh or arguments.set or arguments.regret is not None)
+    stands = settled and any((run / source).exists() for source in SOURCES)
+    return run if stands or probe is None or arguments.allocate else None
+
+
 def execute(arguments: Namespace) -> int:
-    """Print and write the advice, or the allocation."""
+    """Print and write the advice, measured first if need be; or the allocation."""
+    run = find_standing(arguments)
+    if run is None:
+        return share(measure, arguments)
+    tell(run, arguments)
+    return 0
+
+
+def tell(run: Path, arguments: Namespace) -> None:
+    """Tell the advice or the allocation of a finished run."""
     from mse_lab.answers.advice import BUDGET
     from mse_lab.report.advice_files import advise_run
     from mse_lab.report.allocation_report import allocate_run
 
-    run, budget, place = arguments.run, arguments.budget, output_folder(arguments.run)
+    budget, place = arguments.budget, output_folder(run)
     if arguments.allocate:
         if arguments.at:
             raise InputError("--at prices one G for all; leave it out with --allocate")
@@ -44,4 +115,43 @@ def execute(arguments: Namespace) -> int:
     else:
         budget = budget or BUDGET
         print(advise_run(run, arguments.at, budget, place, as_json=arguments.json))
-    return 0
+
+
+def measure(arguments: Namespace, processes: Processes) -> int:
+    """Measure until the answer is known, in one of the processes; 1 if a check failed."""
+    [(name, probe)] = load_probes([arguments.name], arguments.set)
+    if processes.first:
+        show_status(f"{name}: loading torch and the model")
+    from mse_lab.mse.regret import TOLERANCE
+    from mse_lab.mse.stopping import decide
+    from mse_lab.report.sampled_advice import advise_samples, as_run
+    from mse_lab.results.checks import none_failed
+    from mse_lab.run.advise import ADVICE, sample_probe
+
+    folder, level = arguments.out / name, probe.interval.level
+    regret = arguments.regret or TOLERANCE
+    ended = sample_probe(
+        name,
+        probe,
+        folder,
+        ROOT,
+        partial(decide, level=level, regret=regret),
+        budget=arguments.budget,
+        fresh=arguments.fresh,
+        processes=processes,
+    )
+    if not processes.first:
+        return 0
+    show_status()
+    held = none_failed(ended.checks)
+    run = as_run(name, probe, ended.prompts, ended.stopped, regret, held=held)
+    text = advise_samples(
+        run,
+        ended.decision,
+        ended.limit,
+        arguments.at,
+        folder / ADVICE,
+        as_json=arguments.json,
+    )
+    print(text)
+    return int(not held)

@@ -9,9 +9,9 @@ from textwrap import wrap
 import numpy as np
 import pandas as pd
 
-from mse_lab.answers.advice import as_data
 from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
+from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError, shorten
 from mse_lab.formatting import number, table, with_interval
 from mse_lab.mse.allocation import FILTER, FILTERED
@@ -38,15 +38,15 @@ NAMED = 3
 def allocation_table(allocation: Allocation) -> pd.DataFrame:
     """Make `allocation.csv`: a row a prompt, its V, and G_x by each rule."""
     sizes = {
-        name.replace(", ", "_").replace(" ", "_"): one
-        for name, one in allocation.sizes.items()
+        name.replace(", ", "_").replace(" ", "_"): sizes_P
+        for name, sizes_P in allocation.sizes.items()
     }
     return pd.DataFrame({"prompt": allocation.prompts, "value": allocation.values, **sizes})
 
 
 def _say_sizes(allocation: Allocation) -> str:
     sizes = allocation.sizes["best"]
-    low, high = (round(float(one)) for one in np.quantile(sizes, [0.25, 0.75]))
+    low, high = (round(float(quantile)) for quantile in np.quantile(sizes, [0.25, 0.75]))
     most = np.argsort(-sizes, kind="stable")[:NAMED]
     named = ", ".join(f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in most)
     first, last = sizes.min(), sizes.max()

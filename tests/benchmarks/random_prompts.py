@@ -152,6 +152,7 @@ SOURCES = {
     "the same, reference 1024": Source(
         lambda: make_prompts(0, uniform(0.01, 0.12)), reference=1024
     ),
+    # A fifth of the prompts are right in one completion of the reference, or in none.
     "the same, reference 64": Source(
         lambda: make_prompts(0, uniform(0.01, 0.12)), reference=64, extreme=True
     ),

@@ -15,16 +15,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import scaled, with_values
-from mse_lab.answers.regret import (
+from mse_lab.arrays import divide
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.regret import (
     COMPARED,
     TOLERANCE,
     _log_cost,
     choose_size,
     percent_up,
 )
-from mse_lab.answers.regret import SIZES as POWERS
-from mse_lab.arrays import divide
-from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.regret import SIZES as POWERS
 from populations import POPULATION, choose, population, tilt, with_gradient
 
 RUNS, PROMPTS, LEVEL = 200, (12, 30, 60, 120), 0.95
@@ -75,16 +75,14 @@ def constants_of(design):
     gradient_PD, moments = design.gradient_PD, design.moments()
     mean = gradient_PD.mean(0)
     value = moments.value.mean()
-    between = ((gradient_PD - mean) ** 2).sum(-1).mean()
     figures = (
-        between,
+        ((gradient_PD - mean) ** 2).sum(-1).mean(),
         moments.trace_oracle.mean(),
         moments.zeta.mean(),
         moments.constant_baseline(0.0).mean(),
         moments.constant_baseline(value).mean(),
         moments.trace_best.mean(),
         mean @ mean,
-        between,
     )
     return Constants(*(np.array([one]) for one in figures))
 
@@ -124,7 +122,7 @@ def tell(design, known, prompts, rng):
 
     best = drawn.best_group_size(LEVEL)
     with np.errstate(divide="ignore"):
-        exact = 1 + np.sqrt(known.pairs / known.between).item()
+        exact = 1 + np.sqrt(known.c3 / known.c1).item()
     true = {
         "at most x% more": regret[choice.size] <= percent_up(choice.regret),
         "the range": ends <= choice.near_regret,

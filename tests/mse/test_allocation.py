@@ -170,7 +170,7 @@ def test_the_square_of_a_plans_value_is_unbiased():
     """V^2 less the mean's variance is the mean over pairs of different completions."""
     rng = np.random.default_rng(0)
     norms2, rewards = rng.random((2, 3, 6))
-    plan = allocation._plan(norms2, rewards)
+    plan = allocation.plan_moments(norms2, rewards)
     pairs = rewards[:, :, None] * rewards[:, None] * (1 - np.eye(6))
     found = plan.value**2 - plan.value_variance
     np.testing.assert_allclose(found, pairs.sum((1, 2)) / 30, rtol=1e-12)

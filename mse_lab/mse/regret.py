@@ -14,6 +14,7 @@ a regret of at most x where one of its two ends is: in 5% of runs.
 """
 
 import math
+from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -65,8 +66,8 @@ def percent_up(share: float) -> float:
 
 
 def _log_cost(population: Population, size: int) -> Statistic:
-    def figure(one: Constants) -> Floats:
-        cost = mse_times_budget("grpo", one, size)
+    def figure(constants: Constants) -> Floats:
+        cost = mse_times_budget("grpo", constants, size)
         # What is not positive is next to nothing, so that nothing is known of ratios to it.
         return np.log(np.maximum(cost, np.finfo(float).tiny))
 
@@ -82,26 +83,33 @@ def regret_bounds(population: Population, level: float) -> dict[int, float]:
     """
     logs = {size: _log_cost(population, size) for size in COMPARED}
     worst, most = dict.fromkeys(COMPARED, 0.0), population.effective_prompts
-    for one, other in combinations(COMPARED, 2):
-        _, low, high = (logs[one] - logs[other]).interval(level, most_degrees=most)
-        worst[one], worst[other] = max(worst[one], high), max(worst[other], -low)
+    for size, other in combinations(COMPARED, 2):
+        _, low, high = (logs[size] - logs[other]).interval(level, most_degrees=most)
+        worst[size], worst[other] = max(worst[size], high), max(worst[other], -low)
     return {
         size: math.expm1(bound) if bound < LARGEST_LOG else math.inf
         for size, bound in worst.items()
     }
 
 
-def _smallest_near_best(population: Population) -> int:
+def smallest_near_best(population: Population, tolerance: float = TOLERANCE) -> int:
+    """Choose by the estimate, as `Choice.size` says, within 5% or another tolerance."""
     sizes = np.array(COMPARED)
     cost = mse_times_budget("grpo", population.constants, sizes)
-    near = sizes[cost <= (1 + TOLERANCE) * cost.min()].tolist()
+    near = sizes[cost <= (1 + tolerance) * cost.min()].tolist()
     return next((size for size in near if size in SIZES), near[0])
+
+
+def describe(size: int, bounds: Mapping[int, float]) -> Choice:
+    """Say of a size what bounds of the regret of all sizes tell."""
+    regret = bounds[size]
+    within = max(TOLERANCE, percent_up(regret))
+    near = [
+        candidate for candidate, bound in bounds.items() if bound <= within <= LARGE
+    ] or [size]
+    return Choice(size, regret, (near[0], near[-1]), within)
 
 
 def choose_size(population: Population, level: float) -> Choice:
     """Choose the group size, and say what is known of it."""
-    size, bounds = _smallest_near_best(population), regret_bounds(population, level)
-    regret = bounds[size]
-    within = max(TOLERANCE, percent_up(regret))
-    near = [one for one, bound in bounds.items() if bound <= within <= LARGE] or [size]
-    return Choice(size, regret, (near[0], near[-1]), within)
+    return describe(smallest_near_best(population), regret_bounds(population, level))

@@ -1,31 +1,15 @@
 """The choice of a group size, and the bound of its regret, against known populations."""
 
-import math
-
 import numpy as np
 import pytest
 
 from designs import scaled
-from mse_lab.answers.regret import COMPARED, SIZES, choose_size, regret_bounds
 from mse_lab.arrays import divide
-from mse_lab.mse.budget import Constants, Population, mse_times_budget
-from mse_lab.mse.intervals import Statistic
-from populations import POPULATION, choose, population
+from mse_lab.mse.budget import Population, mse_times_budget
+from mse_lab.mse.regret import COMPARED, SIZES, choose_size, regret_bounds
+from populations import POPULATION, KnownPopulation, choose, population
 
 LEVEL = 0.95
-
-
-class Known(Population):
-    """A population whose c1, c2 and c3 are known exactly."""
-
-    def __init__(self, c1, c2, c3):
-        figures = (np.array([one]) for one in (c1, c2, c3, *[1.0] * 4, max(c1, 0)))
-        self.__dict__ |= {
-            "pools": None, "constants": Constants(*figures), "effective_prompts": math.inf
-        }  # fmt: skip
-
-    def statistic(self, figure):
-        return Statistic(float(figure(self.constants).item()), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +25,7 @@ class Known(Population):
 )
 def test_hand_arithmetic(constants, size, near_best):
     """Where constants are known exactly the regret is the exact one."""
-    known = Known(*constants)
+    known = KnownPopulation(*constants)
     choice = choose_size(known, LEVEL)
     cost = mse_times_budget("grpo", known.constants, np.array(COMPARED))
     assert choice.size == size
@@ -91,7 +75,7 @@ def test_what_is_said_is_true():
     design = scaled(design, np.exp(0.8 * rng.standard_normal(POPULATION)))
     gradient_PD, moments = design.gradient_PD, design.moments()
     between = ((gradient_PD - gradient_PD.mean(0)) ** 2).sum(-1).mean()
-    known = Known(between, moments.trace_oracle.mean(), moments.zeta.mean())
+    known = KnownPopulation(between, moments.trace_oracle.mean(), moments.zeta.mean())
     cost = mse_times_budget("grpo", known.constants, np.array(COMPARED))
     regret = dict(zip(COMPARED, cost / cost.min() - 1, strict=True))
     false = dict.fromkeys((LEVEL, 1e-6), 0)
@@ -108,5 +92,5 @@ def test_what_is_said_is_true():
 
 def test_where_little_is_known_no_other_size_is_called_near(monkeypatch):
     bounds = {size: 1.3 + abs(size - 4) for size in COMPARED} | {5: 0.9}
-    monkeypatch.setattr("mse_lab.answers.regret.regret_bounds", lambda *_: bounds)
-    assert choose_size(Known(1, 2, 9), LEVEL) == (4, 1.3, (4, 4), 1.3)
+    monkeypatch.setattr("mse_lab.mse.regret.regret_bounds", lambda *_: bounds)
+    assert choose_size(KnownPopulation(1, 2, 9), LEVEL) == (4, 1.3, (4, 4), 1.3)

@@ -1,0 +1,148 @@
+"""A sampled run: few completions of each prompt, and why there are no more.
+
+What takes replicates or a reference is not known: estimators whose weights depend on norms
+or lengths, the MSE of single groups, and in which kind of module the noise sits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from mse_lab.answers.evidence import best_group_size_of, constants_of
+from mse_lab.answers.prompt_means import Kind
+from mse_lab.answers.run_regime import Regime, find_regime
+from mse_lab.arrays import Floats
+from mse_lab.estimators import Estimator
+from mse_lab.mse.budget import Population
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.laws import BinaryLaw, Law, find_law
+from mse_lab.mse.moments import Moments
+from mse_lab.mse.regime import measure_norm_ratio
+from mse_lab.mse.regret import SIZES, TOLERANCE, Choice
+from mse_lab.mse.samples import Samples
+from mse_lab.mse.stopping import Stopped, choose_by_sequence, completions_wanted, log_width
+from mse_lab.probe.schema import EstimatorEntry
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRun:
+    """Samples of three prompts or more, as advice sees them.
+
+    Attributes:
+        name: The probe's.
+        samples: What was drawn.
+        stopped: Why no more was.
+        level: Coverage of intervals.
+        tolerance: How much more than the best group size the recommended one may cost.
+        seed: The probe's.
+        resamples: Draws where an interval is drawn.
+        entries: Estimators of the probe.
+        held: Whether all built-in checks hold.
+        warnings: What a reader should know, a sentence each.
+    """
+
+    name: str
+    samples: Samples
+    stopped: Stopped
+    level: float = 0.95
+    tolerance: float = TOLERANCE
+    seed: int = 0
+    resamples: int = 2000
+    entries: tuple[EstimatorEntry, ...] = ()
+    held: bool = True
+    warnings: tuple[str, ...] = ()
+
+    # No replicate confirms a law, and what has none is not known.
+    law_only: ClassVar[bool] = True
+    kinds: ClassVar[tuple[Kind, ...]] = ()
+    metric: ClassVar[None] = None
+    sizes: ClassVar[tuple[int, ...]] = SIZES
+
+    @property
+    def prompt_count(self) -> int:
+        """P, as evidence of any kind names it."""
+        return self.samples.prompts
+
+    @property
+    def completions(self) -> int:
+        """How many were drawn."""
+        return self.samples.completions
+
+    @property
+    def differentiated(self) -> int:
+        """How many of them were differentiated."""
+        return self.samples.differentiated
+
+    @property
+    def wanted(self) -> int | None:
+        """How many it takes to know G*."""
+        found = log_width(self.population, self.level)
+        return completions_wanted(self.samples, found)
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1."""
+        return self.samples.binary
+
+    @property
+    def rewards(self) -> list[Floats]:
+        """Rewards of each prompt's completions."""
+        return self.samples.rewards
+
+    @property
+    def reward_variance_P(self) -> Floats:
+        """Var(Z) of each prompt."""
+        return self.moments.variance
+
+    @property
+    def moments(self) -> Moments:
+        """Moments of each prompt, (P,)."""
+        return self.samples.moments
+
+    @cached_property
+    def population(self) -> Population:
+        """The distribution that the prompts are drawn from."""
+        return Population(self.samples)
+
+    @cached_property
+    def constants(self) -> dict[str, Estimate]:
+        """c1 to c3 and their like, with intervals."""
+        return constants_of(self.population, self.level)
+
+    @cached_property
+    def best_group_size(self) -> Estimate:
+        """G*; unknown where no reward varies."""
+        return best_group_size_of(self.population, self.level)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The recommended group size, by bounds that hold at all looks together."""
+        return choose_by_sequence(self.population, self.level, self.tolerance)
+
+    @cached_property
+    def regime(self) -> Regime:
+        """On which side of vanilla it is."""
+        most = self.population.effective_prompts
+        return find_regime(self.moments, self._rho_P, self.binary, self.level, most)
+
+    @property
+    def _rho_P(self) -> Floats:
+        """Rho of each prompt; NaN where it has no right or no wrong completions."""
+        if not self.binary:
+            return np.full(self.prompt_count, np.nan)
+        found = []
+        for blocks in self.samples.blocks:
+            norms2 = np.concatenate([np.diagonal(one.gram_KK) for one in blocks])
+            rewards = np.concatenate([one.rewards_N[one.scored_K] for one in blocks])
+            found.append(measure_norm_ratio(norms2, rewards, self.level).value)
+        return np.array(found)
+
+    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
+        """Find an estimator's exact law; up to three completions less than were drawn."""
+        law = find_law(estimator, size, binary=self.binary)
+        if isinstance(law, BinaryLaw) and not law.knows_mean(self.moments):
+            return None
+        return law

@@ -1,0 +1,119 @@
+"""Sample a prompt: a block of few completions, and all that an advice needs of them.
+
+One pass gives norms, inner products and the prompt's gradient, so there is no reference.
+The completions are a pool of their own. The advice stops by what they say, and a later run
+that took them over would be measured on completions chosen to agree with the advice: its
+pools have other uniform numbers, so that it stays an independent verification.
+"""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.measurement.memory import attempt
+from mse_lab.measurement.prompt import CompletionPool, draw_pool, law_gap, refuse_scores
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
+from mse_lab.policy.completions import Completions
+from mse_lab.probe.streams import stream
+from mse_lab.scores.recorder import Weighted
+from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import Scores, Scoring, score_block
+
+POOL = "advice"
+
+
+def _score(
+    subject: Subject, index: int, scored: Completions, weights_K: NDArray[np.float64]
+) -> tuple[Scores, NDArray[np.float32]]:
+    """Score completions all together; give their weighted sum, or its sketch, too."""
+
+    def act(how: Scoring) -> tuple[Scores, NDArray[np.float32]]:
+        # A pass that ran out of memory leaves a part of a sum behind.
+        weighted = Weighted(weights_K, subject.keeper())
+        together = how._replace(block=len(scored))
+        tokens = subject.tokens[index]
+        scores = score_block(
+            subject.policy, tokens, scored, None, how=together, weighted=weighted
+        )
+        return scores, weighted.keeper.vector
+
+    return attempt(subject.memory.scoring, act)
+
+
+def _gradient_gap(
+    subject: Subject, index: int, scored: Completions, weights_K: NDArray[np.float64]
+) -> float:
+    """Compare the gradient with that of autograd, which sees every use of a parameter."""
+    if (
+        not weights_K.any()
+    ):  # the rewards are all equal: other weights, not to compare zeros
+        weights_K = np.arange(1.0, len(scored) + 1)
+    _, kept_D = _score(subject, index, scored, weights_K)
+    policy, tokens = subject.policy, subject.tokens[index]
+    plain_D = attempt(
+        subject.memory.reference,
+        lambda most: subject.keep(
+            weighted_gradient(policy, tokens, scored, weights_K, most)[0]
+        ),
+    )
+    return float(np.linalg.norm(kept_D - plain_D) / np.linalg.norm(plain_D))
+
+
+def sample_prompt(
+    subject: Subject,
+    index: int,
+    completions: range,
+    most: tuple[int, int] | None = None,
+    *,
+    checked: bool = False,
+) -> SampledPrompt:
+    """Draw and reward completions of a prompt, and differentiate some of them.
+
+    The numbers depend on the subject, the prompt and the arguments alone: they are the same
+    in any order of the prompts and in any process.
+
+    Args:
+        subject: What is measured.
+        index: Which of its prompts.
+        completions: Which are drawn, by their numbers.
+        most: As in `choose_scored`.
+        checked: Whether the gradient is compared with that of plain autograd, too.
+
+    Raises:
+        InputError: The model gives NaN or the reward fails; the completion is named.
+    """
+    began = time.monotonic()
+    pool = draw_pool(subject, index, POOL, completions)
+    name = "scored", subject.prompts[index].id, str(completions.start)
+    rng = stream(subject.probe.seed, *name)
+    scored_K = choose_scored(pool.rewards_N, most, rng)
+    weights_K = gradient_weights(pool.rewards_N, scored_K)
+    scored = pool.completions[scored_K]
+    scores, gradient_D = _score(subject, index, scored, weights_K)
+    refuse_scores(subject, index, scores, completions.start + scored_K)
+    gap = np.nan
+    if checked:
+        gap = _gradient_gap(subject, index, scored, weights_K)
+    sample = _as_sample(pool, scored_K, scores, gradient_D, time.monotonic() - began)
+    drawn_law = law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N)
+    return SampledPrompt(sample, drawn_law, gap)
+
+
+def _as_sample(
+    pool: CompletionPool,
+    scored_K: NDArray[np.int64],
+    scores: Scores,
+    gradient_D: NDArray[np.float32],
+    seconds: float,
+) -> PromptSample:
+    return PromptSample(
+        rewards_N=pool.rewards_N,
+        scored_K=scored_K,
+        gram_KK=scores.gram_NN,
+        gradient_D=gradient_D,
+        lengths_N=pool.completions.lengths_N,
+        seconds=seconds,
+    )

@@ -1,0 +1,114 @@
+"""Cluster means: a mean over groups, and how it varies from prompt to prompt.
+
+The K groups of a training log come from P prompts, some of them drawn several times; groups
+of one prompt are dependent. With s_p the sum of a prompt's values and m_p their number the
+mean is a ratio of sums over prompts,
+
+    M = sum_p s_p / sum_p m_p,    Var(M) = P/(P-1) sum_p (s_p - M m_p)^2 / (sum_p m_p)^2,
+
+to first order, with P - 1 degrees of freedom (Cochran 1977, section 9.5). For shares in
+[0, 1], which a few prompts may carry, the interval is Gaffke's, as in `zero_variance`, with
+the prompts' numbers of groups as weights: random weights, Dirichlet(1, ..., 1), average
+(s_p, m_p) and an end of the range as often as the mean prompt.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.intervals import Estimate, half_width
+
+Codes = NDArray[np.int64]
+
+# More prompts than this, or more kinds of them, need no interval for rare ones.
+MOST_KINDS = 4000
+
+
+def sums_by_cluster(values_K: Floats, clusters_K: Codes) -> Floats:
+    """Add up values by cluster, (P,): codes are 0, ..., P - 1."""
+    return np.bincount(clusters_K, weights=values_K).astype(float)
+
+
+def _spread(sums_P: Floats, mean: float, sizes_P: Floats, level: float) -> float:
+    """Half the width of the interval of a ratio of sums; NaN for one cluster."""
+    clusters = len(sums_P)
+    if clusters < 2:
+        return math.nan
+    apart_P = sums_P - mean * sizes_P
+    variance = clusters / (clusters - 1) * float(apart_P @ apart_P) / sizes_P.sum() ** 2
+    return half_width(math.sqrt(variance), level, clusters - 1)
+
+
+def cluster_mean(values_K: Floats, clusters_K: Codes, level: float) -> Estimate:
+    """Average values over groups; the interval is over prompts.
+
+    >>> cluster_mean(np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 0.95).value
+    1.0
+    """
+    sizes_P = np.bincount(clusters_K).astype(float)
+    mean = float(values_K.mean())
+    reach = _spread(sums_by_cluster(values_K, clusters_K), mean, sizes_P, level)
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def cluster_change(
+    values_K: Floats, later_K: NDArray[np.bool_], clusters_K: Codes, level: float
+) -> Estimate:
+    """How much larger the mean is over some groups than over the others.
+
+    Prompts that are in both are paired: a prompt's share of the difference is the
+    difference of its shares of the two means. The degrees of freedom are those of the part
+    with fewer prompts.
+
+    >>> values = np.array([1.0, 3.0, 0.0, 2.0])
+    >>> cluster_change(values, values > 0.5, np.array([0, 1, 0, 1]), 0.95).value
+    2.0
+    """
+    shares, degrees = [], math.inf
+    for part_K, sign in ((later_K, 1.0), (~later_K, -1.0)):
+        clusters = len(np.unique(clusters_K[part_K]))
+        apart_K = np.where(part_K, values_K - values_K[part_K].mean(), 0.0)
+        share_P = sums_by_cluster(apart_K, clusters_K) / part_K.sum()
+        shares.append(sign * share_P * math.sqrt(clusters / max(clusters - 1, 1)))
+        degrees = min(degrees, clusters - 1)
+    change = float(values_K[later_K].mean() - values_K[~later_K].mean())
+    if degrees < 1:
+        return Estimate(change, math.nan, math.nan)
+    error = float(np.linalg.norm(shares[0] + shares[1]))
+    reach = half_width(error, level, degrees)
+    return Estimate(change, change - reach, change + reach)
+
+
+def cluster_share(
+    shares_K: Floats,
+    clusters_K: Codes,
+    level: float,
+    rng: np.random.Generator,
+    draws: int = 4000,
+) -> Estimate:
+    """Average shares in [0, 1] over groups; the interval is over prompts drawn at random.
+
+    Prompts with the same sum and number of groups are drawn together: their weights add up
+    to a Gamma variable. With a group for each prompt it is `zero_variance.mean_share`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> low, high = cluster_share(np.zeros(60), np.arange(60), 0.95, rng)[1:]
+    >>> low, round(high, 2)  # 1 - 0.025^(1/60)
+    (0.0, 0.06)
+    """
+    pairs = np.stack(
+        [sums_by_cluster(shares_K, clusters_K), np.bincount(clusters_K)], axis=-1
+    )
+    kinds, counts = np.unique(pairs.round(12), axis=0, return_counts=True)
+    mean, tail = float(shares_K.mean()), (1 - level) / 2
+    if len(kinds) > MOST_KINDS:
+        low, high = cluster_mean(shares_K, clusters_K, level)[1:]
+        return Estimate(mean, max(low, 0.0), min(high, 1.0))
+    weights = rng.gamma(counts, size=(draws, len(kinds)))
+    end = rng.exponential(size=draws) * pairs[:, 1].mean()
+    tops, groups = weights @ kinds[:, 0], weights @ kinds[:, 1] + end
+    low = float(np.quantile(tops / groups, tail))
+    high = float(np.quantile((tops + end) / groups, 1 - tail))
+    return Estimate(mean, min(low, mean), max(min(high, 1.0), mean))

@@ -1,0 +1,83 @@
+"""Directions: where an estimator points over random prompts, and what that costs.
+
+For an estimator whose mean is h(x) = slope(x) g(x), which for rewards 0 and 1 is any whose
+weights depend on a group's rewards alone, with hbar = E h(X) and of one group
+
+    E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
+    between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
+
+A factor is a learning rate's, so what counts is min_a E||a g_hat - g||^2 =
+||g||^2 - <hbar, g>^2 / E||g_hat||^2, the scale-free MSE. The squared cosine of hbar with g
+is a ratio of estimates, too large by order 1/P where slopes differ, which may exceed the
+whole relative MSE; the jackknife takes that off.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats, divide
+from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.prompt_samples import raise_to_zero
+
+
+class Direction(NamedTuple):
+    """Where an estimator points over random prompts; arrays over samples of prompts.
+
+    Attributes:
+        mean_norm2: ||hbar||^2.
+        cosine2: Squared cosine of hbar with E g(X).
+        between: E||h(X) - hbar||^2, what only more prompts reduce; never negative,
+            as `Constants.nonnegative_c1`.
+        within: E[tr Var(g_hat | X)] of one group.
+    """
+
+    mean_norm2: Floats
+    cosine2: Floats
+    between: Floats
+    within: Floats
+
+    @property
+    def noise(self) -> Floats:
+        """B times the variance of a batch of B groups."""
+        return self.between + self.within
+
+
+def find_direction(population: Population, slope_P: Floats, within_P: Floats) -> Direction:
+    """Estimate where an estimator points, by its slope and noise on each prompt.
+
+    Returns:
+        Arrays (S,) over samples of prompts.
+    """
+    samples, ones = population.prompt_samples, np.ones_like(slope_P)
+    products_PP, own_P = population.products_PP, population.gradient2_P
+    mean_norm2 = samples.mean_products(products_PP, slope_P, slope_P)
+    inner = samples.mean_products(products_PP, slope_P, ones)
+    norms2 = mean_norm2 * samples.mean_products(products_PP, ones, ones)
+    return Direction(
+        mean_norm2=mean_norm2,
+        cosine2=samples.without_bias(divide(inner**2, norms2)),
+        between=raise_to_zero(samples.means(slope_P**2 * own_P) - mean_norm2),
+        within=samples.means(within_P),
+    )
+
+
+def efficiency(
+    constants: Constants, direction: Direction, group_size: int, cost: Floats, budget: float
+) -> Floats:
+    """Completions that an unbiased estimator needs, over those that this one needs.
+
+    Both for the scale-free MSE of the unbiased one at the budget. With r its MSE / ||g||^2
+    there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2 (1 + q G / N), that is
+    (c^2 (1 + r) - 1) / (q G / N): the budget cancels where c = 1. Zero or less where
+    nothing but a turn of hbar could do it.
+
+    Args:
+        constants: The constants.
+        direction: Where this estimator points.
+        group_size: Its group size G.
+        cost: N x MSE of the unbiased estimator.
+        budget: N.
+    """
+    needed = direction.cosine2 * (1 + divide(cost, budget * constants.gradient2)) - 1
+    return divide(needed * budget * direction.mean_norm2, group_size * direction.noise)

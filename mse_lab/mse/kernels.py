@@ -1,0 +1,189 @@
+"""Kernels: the moments of a prompt from one pool of few completions, without bias.
+
+A product of expectations is the mean over different completions: of N with rewards Z and
+Gram matrix K, letters as in `moments.py`,
+
+    V B      mean of Z_j Z_i K_ii over i != j
+    V^2 S    mean of Z_j Z_k K_ii over different i, j, k
+    Var(Z) S mean of Z_j^2 K_ii over i != j, less V^2 S
+    ||g||^2  mean of (Z_i - Z_j) (Z_k - Z_l) K_ik over different i, j, k, l,
+
+the last for g = E[(W_i - W_j) (Z_i - Z_j)] / 2. With m = N - 2 and the sums R of Z and Q of
+Z^2 over all but i and k, its sum over j != l is
+
+    Z_i Z_k m (m-1) - (Z_i + Z_k) (m-1) R + R^2 - Q.
+
+These are sums of K_ii and of K_ik, i != k, with factors of the rewards. Where K of the N
+are differentiated, each K_ii stands for n_z / k_z of its reward, and each K_ik for as many
+pairs of the same two rewards as were drawn for each one that is known: given the rewards
+all are drawn alike, so nothing is biased. For rewards 0 and 1 that is p by all completions,
+powers of it by factorial moments, and mean products by those that are differentiated.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats, divide
+from mse_lab.mse.moments import OnePoolMoments
+from mse_lab.mse.one_pool import LEAST_COMPLETIONS, PromptSample
+
+
+class Stack(NamedTuple):
+    """Q samples of one shape: N completions, K of them differentiated.
+
+    Attributes:
+        rewards_QN: Rewards of all.
+        rewards_QK: Rewards of those that were differentiated.
+        alike_QK: How many of these have the same reward, k_z.
+        drawn_QK: How many of all have it, n_z.
+        gram_QKK: <W_i, W_j>.
+    """
+
+    rewards_QN: Floats
+    rewards_QK: Floats
+    alike_QK: NDArray[np.int64]
+    drawn_QK: NDArray[np.int64]
+    gram_QKK: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[PromptSample]) -> Self:
+        """Stack samples of one shape."""
+        rewards_QN = np.stack([one.rewards_N for one in samples])
+        scored_QK = np.stack([one.scored_K for one in samples])
+        rewards_QK = np.take_along_axis(rewards_QN, scored_QK, axis=-1)
+        alike_QK, drawn_QK = (
+            (rewards_QK[..., None] == among[:, None]).sum(-1)
+            for among in (rewards_QK, rewards_QN)
+        )
+        gram_QKK = np.stack([one.gram_KK for one in samples])
+        return cls(rewards_QN, rewards_QK, alike_QK, drawn_QK, gram_QKK)
+
+    @property
+    def completions(self) -> int:
+        """N."""
+        return self.rewards_QN.shape[-1]
+
+    @property
+    def norms2_QK(self) -> Floats:
+        """||W_i||^2."""
+        return np.diagonal(self.gram_QKK, axis1=-2, axis2=-1)
+
+    @property
+    def each_QK(self) -> Floats:
+        """How many of those drawn each one differentiated stands for, n_z / k_z."""
+        return np.asarray(self.drawn_QK / self.alike_QK)
+
+    @property
+    def pairs_QKK(self) -> Floats:
+        """How many pairs of those drawn each pair differentiated stands for.
+
+        For two of one reward n_z (n_z - 1) / (k_z (k_z - 1)); zero on the diagonal.
+        """
+        same_QK = self.each_QK * divide(self.drawn_QK - 1, self.alike_QK - 1)
+        pairs_QKK = np.where(
+            self.rewards_QK[..., None] == self.rewards_QK[:, None],
+            same_QK[..., None],
+            self.each_QK[..., None] * self.each_QK[:, None],
+        )
+        return pairs_QKK * (1 - np.eye(pairs_QKK.shape[-1]))
+
+    def sums_of_others(self, power: int) -> Floats:
+        """Sum of Z^power over all completions but each one differentiated."""
+        total_Q1 = (self.rewards_QN**power).sum(-1, keepdims=True)
+        return np.asarray(total_Q1 - self.rewards_QK**power)
+
+
+def _falling(count: int, factors: int) -> float:
+    """N (N-1) ... with so many factors: ordered choices of different completions."""
+    return float(np.prod(count - np.arange(factors)))
+
+
+def gradient_terms(stack: Stack) -> Floats:
+    """What each pair of completions adds to ||g||^2, (Q, K, K); see the module.
+
+    Their sum estimates ||g||^2 without bias.
+    """
+    # It does not change with a shift of all rewards, and loses fewer digits about the mean.
+    mean_Q1 = stack.rewards_QN.mean(-1, keepdims=True)
+    rewards_QN, one_QK = stack.rewards_QN - mean_Q1, stack.rewards_QK - mean_Q1
+    rest = stack.completions - 2
+    pair = one_QK[..., None] + one_QK[:, None]
+    others = rewards_QN.sum(-1)[:, None, None] - pair
+    squares = (rewards_QN**2).sum(-1)[:, None, None] - (
+        one_QK[..., None] ** 2 + one_QK[:, None] ** 2
+    )
+    factors_QKK = (
+        one_QK[..., None] * one_QK[:, None] * rest * (rest - 1)
+        - pair * (rest - 1) * others
+        + others**2
+        - squares
+    )
+    weights_QKK = stack.pairs_QKK * factors_QKK / _falling(stack.completions, 4)
+    return np.asarray(weights_QKK * stack.gram_QKK)
+
+
+def gradient_noise2(terms_QKK: Floats) -> Floats:
+    """Estimate the variance of ||g||^2's estimate where scores know nothing of rewards.
+
+    So that g is zero: pairs are uncorrelated then, given the rewards.
+    """
+    return np.asarray(2 * (terms_QKK**2).sum((-2, -1)))
+
+
+def _learning(stack: Stack) -> Floats:
+    """Estimate by how much the pool's least mean of (Z-b)^2 ||W||^2 is too small.
+
+    S Var(b) to first order, b = sum Z ||W||^2 / sum ||W||^2. The numerator of its error is
+    a sum of N terms (Z-b*) ||W||^2 of mean zero: of n_z times the mean m over the k_z that
+    are known of a reward, whose variance s^2 / k_z is in m^2 already. So the variance is
+    the sum over rewards of n_z (n_z - 1) s^2 / k_z + n_z m^2.
+    """
+    weighted_QK = stack.each_QK * stack.norms2_QK
+    total_Q1 = weighted_QK.sum(-1, keepdims=True)
+    baseline_Q1 = divide((weighted_QK * stack.rewards_QK).sum(-1, keepdims=True), total_Q1)
+    terms_QK = (stack.rewards_QK - baseline_Q1) * stack.norms2_QK
+    alike_QKK = stack.rewards_QK[..., None] == stack.rewards_QK[:, None]
+    means_QK = (alike_QKK @ terms_QK[..., None])[..., 0] / stack.alike_QK
+    # Each of k_z completions of a reward carries its k_z-th part.
+    spread_QK = divide((terms_QK - means_QK) ** 2, stack.alike_QK - 1)
+    parts_QK = (stack.drawn_QK - 1) * spread_QK + means_QK**2
+    variance_Q = (stack.each_QK * parts_QK).sum(-1)
+    return divide(variance_Q, (stack.completions - 1) * total_Q1[:, 0])
+
+
+def sample_moments(stack: Stack) -> OnePoolMoments:
+    """Estimate the moments of each sample, (Q,); all but b* without bias.
+
+    Raises:
+        ValueError: They have fewer than four completions.
+    """
+    count = stack.completions
+    if count < LEAST_COMPLETIONS:
+        raise ValueError(f"{count} completions: give {LEAST_COMPLETIONS} or more")
+    rewards_QN, rewards_QK = stack.rewards_QN, stack.rewards_QK
+    weighted_QK = stack.each_QK * stack.norms2_QK
+    others_QK, squares_QK = stack.sums_of_others(1), stack.sums_of_others(2)
+
+    def mean(factors_QK: Floats | float, different: int) -> Floats:
+        total_Q = (weighted_QK * factors_QK).sum(-1)
+        return np.asarray(total_Q / _falling(count, different))
+
+    value2_norm2 = mean(others_QK**2 - squares_QK, 3)
+    variance_Q = rewards_QN.var(-1, ddof=1)
+    return OnePoolMoments(
+        norm2=mean(1.0, 1),
+        reward_norm2=mean(rewards_QK, 1),
+        reward2_norm2=mean(rewards_QK**2, 1),
+        value=rewards_QN.mean(-1),
+        variance=variance_Q,
+        gradient2=gradient_terms(stack).sum((-2, -1)),
+        value_variance=variance_Q / count,
+        value_trials=np.full(len(rewards_QN), count),
+        learning=_learning(stack),
+        value_by_reward_norm2=mean(rewards_QK * others_QK, 2),
+        value2_by_norm2=value2_norm2,
+        variance_by_norm2=mean(squares_QK, 2) - value2_norm2,
+    )

@@ -1,0 +1,106 @@
+"""One pool: what is known of a prompt from few completions, without a reference.
+
+Of N completions drawn, all with a reward Z, K are differentiated: all of them, or some of
+each reward. Given the rewards, completions of one reward are drawn alike, so the score of
+one that was not differentiated has the mean of those of its reward that were. With
+
+    w_k = (Z_k - Zbar) / (N-1) n_z / k_z,
+
+n_z completions of reward z = Z_k drawn and k_z of them differentiated, sum_k w_k W_k is the
+leave-one-out gradient of all N on average, and so unbiased for g. For rewards 0 and 1 it is
+c (N-c) / (N (N-1)) times the difference of the mean scores of right and wrong ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
+from mse_lab.estimators.groups import is_binary
+
+# Completions that products of four different ones take; and of one reward, of two.
+LEAST_COMPLETIONS, LEAST_OF_A_REWARD = 4, 2
+
+
+@dataclass(frozen=True)
+class PromptSample:
+    """Completions of one prompt: one pool, no reference.
+
+    Attributes:
+        rewards_N: Rewards Z of all N completions drawn.
+        scored_K: Indices of the K that were differentiated, ascending.
+        gram_KK: <W_i, W_j> of those, float64.
+        gradient_D: Unbiased for g, by `gradient_weights`: the whole vector, or a sketch.
+        lengths_N: Tokens of each completion, end token included.
+        seconds: What it took, drawing included.
+    """
+
+    rewards_N: Floats
+    scored_K: NDArray[np.int64]
+    gram_KK: Floats
+    gradient_D: NDArray[np.float32]
+    lengths_N: NDArray[np.int64]
+    seconds: float
+
+    @property
+    def completions(self) -> int:
+        """N."""
+        return len(self.rewards_N)
+
+    @property
+    def differentiated(self) -> int:
+        """K."""
+        return len(self.scored_K)
+
+
+def drawn_for_each(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
+    """How many of those drawn each one differentiated stands for, n_z / k_z, (K,).
+
+    >>> drawn_for_each(np.array([1.0, 1.0, 0.0, 0.0, 0.0]), np.array([0, 2, 4]))
+    array([2. , 1.5, 1.5])
+    """
+    _, places_N, drawn = np.unique(rewards_N, return_inverse=True, return_counts=True)
+    places_K = places_N[scored_K]
+    scored = np.bincount(places_K, minlength=len(drawn))
+    return np.asarray(drawn[places_K] / scored[places_K], dtype=np.float64)
+
+
+def gradient_weights(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
+    """Weights w_K with E sum_k w_k W_k = g.
+
+    Args:
+        rewards_N: Rewards of two completions or more.
+        scored_K: Which are differentiated: at least one of each reward.
+
+    >>> gradient_weights(np.array([1.0, 0.0, 0.0]), np.arange(3)).round(3)
+    array([ 0.333, -0.167, -0.167])
+    """
+    apart_N = (rewards_N - rewards_N.mean()) / (len(rewards_N) - 1)
+    return np.asarray(apart_N[scored_K] * drawn_for_each(rewards_N, scored_K))
+
+
+def choose_scored(
+    rewards_N: Floats, most: tuple[int, int] | None, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Choose which completions to differentiate, ascending indices.
+
+    Args:
+        rewards_N: Rewards of all that were drawn.
+        most: At most so many right and so many wrong ones, of rewards 0 and 1, two each or
+            more; None for all. Of graded rewards all are chosen.
+        rng: Chooses among equals, whose order may mean something where they were supplied.
+
+    Raises:
+        ValueError: Fewer than two of a kind tell nothing of how two of it differ.
+    """
+    if most is None or not is_binary(rewards_N):
+        return np.arange(len(rewards_N))
+    if min(most) < LEAST_OF_A_REWARD:
+        raise ValueError(f"at most {most}: give two or more of each kind")
+    right, wrong = (np.flatnonzero(rewards_N == kind) for kind in (1, 0))
+    chosen = [
+        rng.permutation(kind)[:count]
+        for kind, count in zip((right, wrong), most, strict=True)
+    ]
+    return np.sort(np.concatenate(chosen))

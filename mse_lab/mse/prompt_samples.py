@@ -1,0 +1,67 @@
+"""Samples of prompts: all of them, all but each (the jackknife), and draws (the bootstrap).
+
+Prompts are drawn at random, so a figure of P of them is a statistic of P independent draws:
+leaving them out one at a time shows how it varies, and by how much a ratio is biased.
+Arrays (S,) hold a figure of all prompts, then of all but each, then of B draws, if any.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mse_lab.arrays import Floats, divide
+
+
+@dataclass(frozen=True)
+class PromptSamples:
+    """S = 1 + P + B samples of P prompts.
+
+    Attributes:
+        counts_BP: How often each prompt is in each draw of the bootstrap.
+    """
+
+    counts_BP: Floats
+
+    @property
+    def prompts(self) -> int:
+        """How many prompts there are."""
+        return self.counts_BP.shape[1]
+
+    def means(self, values_P: Floats) -> Floats:
+        """Mean over the prompts of each sample, (S,)."""
+        total, count = values_P.sum(), self.prompts
+        drawn = divide(self.counts_BP @ values_P, self.counts_BP.sum(1))
+        left_out = divide(total - values_P, count - 1)
+        return np.concatenate([[total / count], left_out, drawn])
+
+    def mean_products(self, apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
+        """Average left_x <g(x), g(x')> right_x' over pairs x != x' of each sample, (S,).
+
+        Args:
+            apart_PP: The products, zero on the diagonal.
+            left_P: Factors.
+            right_P: Factors.
+        """
+        count, rows, columns = self.prompts, apart_PP @ right_P, left_P @ apart_PP
+        total = left_P @ rows
+        others = total - left_P * rows - columns * right_P
+        pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
+        left_BP, right_BP = self.counts_BP * left_P, self.counts_BP * right_P
+        drawn = ((left_BP @ apart_PP) * right_BP).sum(1)
+        pairs_B = self.counts_BP.sum(1) ** 2 - (self.counts_BP**2).sum(1)
+        return np.concatenate(
+            [[divide(total, pairs)], divide(others, fewer), divide(drawn, pairs_B)]
+        )
+
+    def without_bias(self, ratio: Floats) -> Floats:
+        """Take off a ratio (S,) what the jackknife finds it too large by."""
+        left_out = ratio[1 : 1 + self.prompts]
+        return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
+
+
+def raise_to_zero(square: Floats) -> Floats:
+    """Raise a mean square's estimates, (S,), by what that of all prompts is below zero.
+
+    So what varies goes on varying: samples held at zero would hide it.
+    """
+    return square - min(square[0], 0.0)

@@ -1,0 +1,251 @@
+"""Measure a probe until its answer is known: samples, look by look, until one says stop."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from mse_lab.errors import InputError
+from mse_lab.measurement.rounds import SCORED, Look, looks
+from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.mse.samples import Blocks
+from mse_lab.mse.stopping import Stopped
+from mse_lab.probe.schema import Probe
+from mse_lab.results.checks import Check, check_drawn_law, check_one_pass
+from mse_lab.run.narrowing import Narrowing, narrowing
+from mse_lab.run.prepare import RunContext, load, prepare
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.samples import KeptSamples, Samples
+
+# The folder of an advice, in that of the probe's results.
+ADVICE = "advice"
+
+BUDGET: Stopped = "budget"
+EXHAUSTED: Stopped = "exhausted"
+
+# Completions whose products with one another are needed.
+AT_ONCE = sum(SCORED)
+
+# Prompts that are needed, and of them, with rewards that differ.
+LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
+
+
+class Decision(Protocol):
+    """What a look says: why to stop, if so, and in words what is known."""
+
+    @property
+    def stop(self) -> Stopped | None:
+        """Why to stop; None to go on."""
+
+    @property
+    def words(self) -> str:
+        """What is known, for a line."""
+
+    @property
+    def width(self) -> float:
+        """Half-width of the answer's interval; infinite where it has no end."""
+
+
+D = TypeVar("D", bound=Decision)
+
+
+class Sampling(NamedTuple, Generic[D]):
+    """How a measurement until the answer is known has ended.
+
+    Attributes:
+        prompts: Each prompt's blocks at the last look; none but in the first process.
+        look: The last look.
+        stopped: Why it ended: what the decision said, `budget` or `exhausted`.
+        decision: That of the last look; None but in the first process, and where rewards
+            differ within too few prompts.
+        checks: Built-in ones; none but in the first process.
+        limit: Half-width that endless completions of each prompt would leave; NaN where
+            not all prompts were looked at twice.
+    """
+
+    prompts: list[Blocks]
+    look: Look
+    stopped: Stopped
+    decision: D | None
+    checks: list[Check]
+    limit: float
+
+    @property
+    def differentiated(self) -> int:
+        """Completions of the last look that were differentiated."""
+        return sum(block.differentiated for blocks in self.prompts for block in blocks)
+
+
+def _varies(blocks: Blocks) -> bool:
+    """Whether a prompt has rewards that differ."""
+    return bool(np.ptp(np.concatenate([block.rewards_N for block in blocks])) > 0)
+
+
+def _checks(prompts: Sequence[Sequence[SampledPrompt]], dtype: str) -> list[Check]:
+    return [
+        check_drawn_law([block.law_gap for blocks in prompts for block in blocks], dtype),
+        check_one_pass(prompts[0][0].gradient_gap, dtype),
+    ]
+
+
+def refuse_few(prompts: int, budget: int | None) -> None:
+    """Refuse too few prompts, or a budget below the first look.
+
+    Raises:
+        InputError: They are, or it is.
+    """
+    if prompts < LEAST_PROMPTS:
+        raise InputError(
+            f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+        )
+    first = next(looks(prompts))
+    if budget is not None and budget < first.drawn:
+        raise InputError(
+            f"budget = {budget}: the first look takes {first.drawn} completions, "
+            f"{first.completions} of each of {first.prompts} prompts; give that or more"
+        )
+
+
+def limit_width(looks: Sequence[tuple[int, float]]) -> float:
+    """Half-width that endless completions of each prompt would leave; NaN if not known.
+
+    Its square is b + w / n with n completions of each, prompts apart and completions apart.
+
+    Args:
+        looks: n and the half-width of looks at the same prompts, n rising; what is found is
+            of the last one, and the last that had half as many or fewer.
+
+    >>> limit_width([(16, 5.0), (24, 4.4), (32, 4.0)])  # 25 = 7 + 288/16, 16 = 7 + 288/32
+    2.6457513110645907
+    """
+    if not looks:
+        return math.nan
+    many, narrow = looks[-1]
+    few, wide = next((one for one in reversed(looks) if 2 * one[0] <= many), looks[-1])
+    if few == many or math.isinf(wide) or math.isinf(narrow):
+        return math.nan
+    within = (wide**2 - narrow**2) / (1 / few - 1 / many)
+    return math.sqrt(max(narrow**2 - max(within, 0.0) / many, 0.0))
+
+
+class _Looks(Generic[D]):
+    """What the looks have said, in the process that looks."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        decide: Callable[[Sequence[Blocks]], D],
+        line: Narrowing,
+    ) -> None:
+        self.prompts: list[Blocks] = []
+        self.checks: list[Check] = []
+        self.decision: D | None = None
+        self.limit = math.nan
+        self._samples, self._decide, self._line = samples, decide, line
+        self._widths: list[tuple[int, float]] = []
+
+    def at(self, look: Look) -> Stopped | None:
+        """Look; give why to stop."""
+        found = self._samples.read(look)
+        self.checks = _checks(found, self._samples.subject.probe.model.dtype)
+        self.prompts = [tuple(block.sample for block in blocks) for blocks in found]
+        differ = sum(map(_varies, self.prompts))
+        one = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
+        self.decision = one
+        self._line.say(look, one.words if one else f"rewards differ within {differ} so far")
+        if one is not None and look.prompts == len(self._samples.order):
+            self._widths.append((look.completions, one.width))
+            self.limit = limit_width(self._widths)
+        return one.stop if one else None
+
+
+def sample_until(
+    samples: Samples,
+    decide: Callable[[Sequence[Blocks]], D],
+    budget: int | None,
+    line: Narrowing,
+) -> Sampling[D]:
+    """Sample look by look until one says stop, or there is nothing left to spend.
+
+    All processes call this; the first one looks.
+    """
+    seen, count, stop = _Looks(samples, decide, line), len(samples.order), None
+    for look in looks(count, budget):
+        samples.measure(look, line.show)
+        stop = samples.processes.agree(lambda look=look: seen.at(look))  # type: ignore[misc]
+        if stop:
+            break
+    # Without a stop they end where the next one would exceed the budget.
+    *_, last = looks(count)
+    stopped = stop or (EXHAUSTED if look == last else BUDGET)
+    return Sampling(seen.prompts, look, stopped, seen.decision, seen.checks, seen.limit)
+
+
+def _take(context: RunContext, *, fresh: bool) -> None:
+    """Take the folder of an advice, emptied if `fresh`."""
+    results, spec = context.spec.results, context.spec
+    results.refuse_foreign()
+    if fresh:
+        results.clear()
+    else:
+        results.refuse_other(spec.probe, spec.digest, context.identity)
+    results.take(spec.probe, spec.digest, context.identity)
+
+
+def sample_context(
+    context: RunContext,
+    decide: Callable[[Sequence[Blocks]], D],
+    budget: int | None,
+    *,
+    fresh: bool = False,
+    shown: bool = True,
+) -> Sampling[D]:
+    """Sample in the folder of an advice; see `sample_probe`."""
+    spec = context.spec
+    with spec.processes.hold(spec.results.path):
+        spec.processes.agree(lambda: _take(context, fresh=fresh))
+        hidden = not (shown and spec.processes.first)
+        with narrowing(spec.name, hidden=hidden) as line:
+            return sample_until(KeptSamples(context), decide, budget, line)
+
+
+def sample_probe(
+    name: str,
+    probe: Probe,
+    folder: Path,
+    root: Path,
+    decide: Callable[[Sequence[Blocks]], D],
+    *,
+    budget: int | None = None,
+    fresh: bool = False,
+    processes: Processes = SINGLE_PROCESS,
+) -> Sampling[D]:
+    """Measure a probe until an answer is known, or go on where an earlier start stopped.
+
+    Args:
+        name: The probe's name.
+        probe: The configuration.
+        folder: That of the probe's results, in which the samples get one of their own.
+        root: The project's folder, which relative paths may start from.
+        decide: Looks at samples.
+        budget: The most completions that are drawn in all.
+        fresh: Whether to drop the samples of an earlier start.
+        processes: Those that share the prompts; each of them calls this.
+
+    Raises:
+        InputError: The user's input is at fault; no sample is lost.
+    """
+    spec = prepare(name, probe, folder / ADVICE, root, processes)
+    if spec.supplied is not None:
+        raise InputError(
+            "completions: an advice draws its own; measure these with mse-lab run, or "
+            "leave them out with --set completions=null"
+        )
+    refuse_few(len(spec.prompts), budget)
+    context = load(spec, AT_ONCE)
+    # An old advice is dropped only now, when everything is known to be usable.
+    processes.meet()
+    fresh = fresh and not processes.restarted
+    return sample_context(context, decide, budget, fresh=fresh)

@@ -1,0 +1,129 @@
+"""Samples of prompts: in memory, or in a folder, from which a later start goes on."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+
+from mse_lab.errors import InputError
+from mse_lab.measurement.rounds import SCORED, Look, keyed_order
+from mse_lab.measurement.sample import sample_prompt
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.probe.identity import digest
+from mse_lab.results.shard import load_sample, save_sample
+from mse_lab.run.prepare import RunContext
+from mse_lab.run.processes import PATIENCE, SINGLE_PROCESS, Processes, wait_until
+from mse_lab.run.progress import Tally, add_up
+
+# A prompt, and a block of its completions by the first and the last but one.
+Key = tuple[int, int, int]
+
+# The blocks of a prompt.
+Blocks = tuple[SampledPrompt, ...]
+
+
+class Samples:
+    """Samples of a subject's prompts, in memory."""
+
+    processes: Processes = SINGLE_PROCESS
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self._read: dict[Key, SampledPrompt] = {}
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The prompts in the order in which they are taken."""
+        ids = [prompt.id for prompt in self.subject.prompts]
+        return keyed_order(self.subject.probe.seed, ids)
+
+    def _keys(self, look: Look) -> list[Key]:
+        prompts = self.order[: look.prompts]
+        return [(at, block.start, block.stop) for block in look.blocks for at in prompts]
+
+    def _is_checked(self, key: Key) -> bool:
+        return key[:2] == (self.order[0], 0)
+
+    def _sample(self, key: Key) -> SampledPrompt:
+        index, *block = key
+        checked = self._is_checked(key)
+        return sample_prompt(self.subject, index, range(*block), SCORED, checked=checked)
+
+    def is_there(self, key: Key) -> bool:
+        """Whether a block is there; what cannot be used is as good as absent."""
+        return key in self._read
+
+    def keep(self, key: Key, prompt: SampledPrompt) -> None:
+        """Keep a block."""
+        self._read[key] = prompt
+
+    def _missing(self, look: Look) -> list[Key]:
+        return [key for key in self._keys(look) if not self.is_there(key)]
+
+    def measure(self, look: Look, show: Callable[[int], None]) -> None:
+        """Sample what a look needs and is not there yet; show how many completions are."""
+        todo = self.processes.agree(lambda: self._missing(look), list[Key])
+        there, tally = look.drawn - sum(stop - start for _, start, stop in todo), Tally()
+
+        def refresh() -> None:
+            show(there + self.processes.total(tally).prompts)
+
+        for at in self.processes.deal(range(len(todo))):
+            refresh()
+            _, start, stop = todo[at]
+            self.keep(todo[at], self._sample(todo[at]))
+            # Counted in completions.
+            tally = add_up([tally, Tally(stop - start)])
+        self.processes.meet(refresh)
+        refresh()
+
+    def read(self, look: Look) -> list[Blocks]:
+        """Read the blocks of each prompt of a look."""
+        return [
+            tuple(self._read[index, block.start, block.stop] for block in look.blocks)
+            for index in self.order[: look.prompts]
+        ]
+
+
+class KeptSamples(Samples):
+    """Samples in the folder of an advice, each a sealed file of its own."""
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context.subject)
+        self.processes = context.spec.processes
+        self._context = context
+
+    def _file(self, key: Key) -> str:
+        index, start, stop = key
+        return f"shards/{index:06d}-{start}-{stop}.npz"
+
+    def _origin(self, key: Key) -> str:
+        index, *block = key
+        return digest([self._context.origin(index), block, SCORED, self._is_checked(key)])
+
+    def _load(self, key: Key) -> SampledPrompt:
+        path = self._context.spec.results.file(self._file(key))
+        return load_sample(path, self._origin(key))
+
+    def is_there(self, key: Key) -> bool:
+        """Whether a block's file is intact, and of this advice."""
+        if key not in self._read:
+            with suppress(InputError):
+                self._read[key] = self._load(key)
+        return key in self._read
+
+    def keep(self, key: Key, prompt: SampledPrompt) -> None:
+        """Write a block's file."""
+        path = self._context.spec.results.file(self._file(key))
+        save_sample(prompt, path, self._origin(key))
+
+    def read(self, look: Look) -> list[Blocks]:
+        """Read the blocks of each prompt of a look, once this machine sees them.
+
+        Raises:
+            InputError: One is gone or damaged.
+        """
+        for key in self._keys(look):
+            if not wait_until(lambda key=key: self.is_there(key), PATIENCE):  # type: ignore[misc]
+                self._read[key] = self._load(key)
+        return super().read(look)

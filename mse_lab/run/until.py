@@ -1,0 +1,120 @@
+"""Run until every curve is narrow: more replicates of each prompt, whole rounds of them.
+
+A round is the probe's own number of replicates. After each measurement the widest interval
+says how many rounds would do, for its width falls with the square root of the replicates.
+The same completions are drawn again, as their uniform numbers are keyed, and further ones
+after them: the result is that of a run with so large a pool, which its configuration names.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.schema import MOST_COMPLETIONS, Probe
+from mse_lab.results.checks import none_failed
+from mse_lab.results.finished_run import read_result
+from mse_lab.results.folder import ResultsFolder
+from mse_lab.run.resume import Outcome
+from mse_lab.run.run_probe import run_probe
+
+# At most so many times the replicates at once: the width is estimated, too.
+FASTEST = 4
+# Twice the replicates narrow an interval to 0.71; one that narrows less than to this has
+# its width from the reference.
+HARDLY = 0.9
+
+
+def widest(folder: Path) -> float:
+    """Give the largest half-width of a finished run's MSEs, relative to the MSE."""
+    table = read_result(folder).tables["mse.csv"]
+    widths = (table["mse_high"] - table["mse_low"]) / (2 * table["mse"].abs())
+    return float(widths.max())
+
+
+def next_rounds(rounds: int, found: float, wanted: float) -> int:
+    """How many rounds to take in all, where so many gave this width.
+
+    >>> next_rounds(1, 0.2, 0.1), next_rounds(4, 0.105, 0.1), next_rounds(1, 9.0, 0.1)
+    (4, 5, 4)
+    """
+    factor = min((found / wanted) ** 2, FASTEST)
+    return max(rounds + 1, math.ceil(rounds * factor - 1e-9))
+
+
+def with_rounds(probe: Probe, rounds: int) -> Probe:
+    """Give a probe so many rounds of replicates.
+
+    Raises:
+        InputError: These are more than a pool may have.
+    """
+    replicate = probe.pool.replicate * rounds
+    if replicate > MOST_COMPLETIONS:
+        raise InputError(
+            f"--until: {replicate:,} replicates of a prompt would be needed, and "
+            f"{MOST_COMPLETIONS:,} are the most; ask for wider intervals"
+        )
+    pool = probe.pool.model_copy(update={"replicate": replicate})
+    return probe.model_copy(update={"pool": pool})
+
+
+def rounds_begun(probe: Probe, folder: Path) -> int:
+    """Give the rounds of a folder's run, finished or begun; one if it is another's."""
+    written = ResultsFolder(folder).configuration()
+    if not written:
+        return 1
+    rounds, rest = divmod(parse_probe(written, str(folder)).pool.replicate,
+                          probe.pool.replicate)  # fmt: skip
+    same = not rest and not ResultsFolder(folder).differences(with_rounds(probe, rounds))
+    return rounds if same else 1
+
+
+def run_until(
+    name: str,
+    probe: Probe,
+    folder: Path,
+    root: Path,
+    *,
+    width: float,
+    fresh: bool,
+    tell: Callable[[str], None],
+) -> Outcome:
+    """Measure a probe in whole rounds of replicates until its curves are narrow.
+
+    After a kill the same call goes on with the round that was begun.
+
+    Args:
+        name: As for `run_probe`.
+        probe: Its replicates are one round.
+        folder: As for `run_probe`.
+        root: As for `run_probe`.
+        fresh: As for `run_probe`.
+        width: The wanted half-width of every measured MSE, relative to it.
+        tell: Called with a line after each round that was not enough.
+
+    Raises:
+        InputError: As `run_probe`, or no pool gives that width.
+    """
+    rounds, before = 1 if fresh else rounds_begun(probe, folder), math.inf
+    while True:
+        larger = with_rounds(probe, rounds)
+        outcome = run_probe(name, larger, folder, root, fresh=fresh)
+        found = widest(folder)
+        # Where no error is measured there is no width.
+        if not found > width or not none_failed(outcome.checks):
+            return outcome
+        if found > HARDLY * before:
+            tell(
+                f"{name}: the widest interval is +-{found:.0%} and hardly narrows: raise "
+                "pool.reference"
+            )
+            return outcome
+        more = next_rounds(rounds, found, width)
+        tell(
+            f"{name}: the widest interval is +-{found:.0%} with {larger.pool.replicate:,} "
+            f"replicates; next {probe.pool.replicate * more:,}"
+        )
+        # What narrows by less than a doubling does is no sign of the reference's noise.
+        before = found if more >= 2 * rounds else math.inf
+        rounds, fresh = more, True

@@ -1,0 +1,151 @@
+"""Advice from few completions: what the truth is, what is known of it, and what is not."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.truths import Truth
+from mse_lab.answers.advice import advise, restore_advice
+from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimator
+from mse_lab.mse.budget import Population
+from mse_lab.mse.samples import Samples
+from mse_lab.mse.stopping import sequence_bounds
+from mse_lab.report.advice_report import advice_text, headline
+from mse_lab.results.files import write_json
+from populations import choose, known_run, population
+
+DEFAULT = "grpo-std(eps=0.0001, length=token-batch)"
+
+
+def draw(prompts=60, completions=16, seed=0, most=None, design=None):
+    rng = np.random.default_rng(seed)
+    design = design or population(np.random.default_rng(1))
+    index = rng.integers(0, design.prompts, prompts)
+    return Samples.of(choose(design, index).sample(rng, completions, most))
+
+
+@pytest.fixture(scope="module")
+def run():
+    return SampledRun("few", draw(), "regret")
+
+
+@pytest.fixture(scope="module")
+def advice(run):
+    return advise(run)
+
+
+def test_most_intervals_hold_the_truth(advice):
+    """Of 15 numbers at 95% at most three are missed in all but 0.5% of seeds."""
+    truth = Truth(population(np.random.default_rng(1)))
+    exact = {name: value.item() for name, value in truth.constants._asdict().items()}
+    told = [(getattr(advice, name), value) for name, value in exact.items()]
+    told += [
+        (row.cost, truth.cost(row.group_size) / truth.cost(advice.recommended))
+        for row in advice.rows
+        if row.group_size != advice.recommended
+    ]
+    told += [
+        (one.cost, truth.alternative_cost(one.estimator, one.group_size, advice))
+        for one in advice.alternatives
+    ]
+    held = [one.low <= value <= one.high for one, value in told]
+    assert len(held) > 15
+    assert held.count(False) <= 3
+
+
+def test_trls_default_is_told_by_its_law(advice):
+    """Up to three completions less than were drawn, and nearer to the truth than 10%."""
+    [found] = [one for one in advice.alternatives if one.estimator == DEFAULT]
+    truth = Truth(population(np.random.default_rng(1)))
+    exact = truth.alternative_cost(DEFAULT, found.group_size, advice)
+    assert found.group_size <= 13
+    assert found.cost.value == pytest.approx(exact, rel=0.1)
+
+
+def test_laws_end_three_completions_below_what_was_drawn(run):
+    estimator = find_estimator({"name": "grpo-std", "eps": 1e-4})
+    assert run.find_law(estimator, 13)
+    assert run.find_law(estimator, 14) is None
+    assert run.find_law(find_estimator("grpo"), 64)
+
+
+def test_what_is_told_of_the_regret_holds_at_all_looks(run, advice):
+    bounds = sequence_bounds(Population(run.samples), 0.95)
+    assert advice.regret == bounds[advice.recommended]
+    assert advice.recommended == min(
+        size for size in (2, 4, 8, 16, 32, 64, 128, 256) if bounds[size] <= 0.05
+    )
+
+
+def test_what_few_completions_do_not_tell_is_left_out(advice):
+    names = {one.estimator for one in advice.alternatives}
+    assert names == {"vanilla", "batch-mean", "best-constant", DEFAULT}
+    assert advice.singles == advice.kinds == ()
+    assert advice.law_only
+    zero = {row.group_size: row.zero_variance for row in advice.rows}
+    assert zero[16] is not None
+    assert zero[32] is None
+    assert "estimators that use norms or lengths; mse-lab run measures them" in advice_text(
+        advice, (), 999
+    )
+
+
+def test_counts_and_the_reason_are_in_the_data(advice, tmp_path):
+    found = advice.as_dict()
+    assert (found["completions"], found["differentiated"]) == (960, 960)
+    assert found["stopped"] == "regret"
+    write_json(tmp_path / "advice.json", json.loads(json.dumps(found)))
+    assert restore_advice(tmp_path / "advice.json").stopped == "regret"
+
+
+def test_a_finished_run_has_none_of_them():
+    _, _, advice = known_run()
+    assert advice.completions is advice.differentiated is advice.stopped is None
+    assert not {"completions", "differentiated", "stopped", "wanted"} & {*advice.as_dict()}
+    assert "were drawn" not in advice_text(advice)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words"),
+    [
+        ("regret", "960 completions of 60 prompts were drawn, 960 of them differentiated: "
+         "enough to show what the size costs. Not"),
+        ("width", "differentiated: enough to know G*. Not"),
+        ("budget", ", and the budget is spent. Some 960 completions would show G*. Not"),
+        ("exhausted", "no more prompts. Some 960 completions would show G*. Not"),
+    ],
+)  # fmt: skip
+def test_the_screen_says_how_few_there_were_and_why(advice, stopped, words):
+    text = advice_text(replace(advice, stopped=stopped, wanted=960), (), 999)
+    assert text.startswith(headline(advice))
+    assert words in text
+
+
+def test_some_differentiated_completions_will_do():
+    samples = draw(most=(4, 4))
+    found = advise(SampledRun("fewer", samples, "budget"))
+    assert found.completions == 960
+    assert found.differentiated == samples.differentiated < 500
+    assert found.recommended == 4
+
+
+def test_graded_rewards_have_no_laws_of_their_own():
+    design = population(np.random.default_rng(1))
+    graded = replace(design, reward_PC=2 * design.reward_PC - 1)
+    found = advise(SampledRun("graded", draw(design=graded), "budget"))
+    assert len(found.alternatives) == 3
+    assert math.isnan(found.regime.line)
+    binary = advise(SampledRun("binary", draw(), "budget"))
+    assert found.best.value == pytest.approx(binary.best.value)
+
+
+def test_equal_rewards_are_refused():
+    design = population(np.random.default_rng(1))
+    silent = replace(design, reward_PC=np.ones_like(design.reward_PC))
+    with pytest.raises(InputError, match="all equal: nothing to advise on"):
+        advise(SampledRun("silent", draw(design=silent), "budget"))

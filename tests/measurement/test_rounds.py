@@ -1,0 +1,65 @@
+"""Which prompts come, in which order, and how many completions each look takes."""
+
+import numpy as np
+import pytest
+
+from mse_lab.measurement.rounds import EACH, FIRST, MORE, Look, keyed_order, looks
+
+IDS = [f"p{index}" for index in range(200)]
+
+
+def test_the_order_is_a_permutation_that_other_prompts_do_not_change():
+    order = keyed_order(0, IDS)
+    assert sorted(order) == list(range(200))
+    assert order != keyed_order(1, IDS)
+    backwards = IDS[::-1]
+    assert [backwards[at] for at in keyed_order(0, backwards)] == [IDS[at] for at in order]
+    some = [IDS[at] for at in order if at % 3]
+    kept = [one for one in IDS if int(one[1:]) % 3]
+    assert [kept[at] for at in keyed_order(0, kept)] == some
+
+
+def test_the_order_has_nothing_to_do_with_the_place():
+    """Spearman's correlation of 200 has a standard deviation of 0.07."""
+    places = [np.corrcoef(keyed_order(seed, IDS), range(200))[0, 1] for seed in range(20)]
+    assert abs(np.mean(places)) < 4 * 0.07 / np.sqrt(20)
+    assert max(map(abs, places)) < 0.35
+
+
+def test_looks_grow_by_half_and_then_by_completions_of_each():
+    found = list(looks(60))
+    assert found[:4] == [(24, 16), (36, 16), (54, 16), (60, 16)]
+    assert found[4:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
+    assert (FIRST, EACH, MORE) == (24, 16, 8)
+
+
+@pytest.mark.parametrize("prompts", [1, 23, 24, 25, 100, 5000])
+@pytest.mark.parametrize("more", [0, 1, 15, 16, 17, 1000, 10**6])
+def test_a_budget_is_used_and_not_exceeded(prompts, more):
+    """What is left would not give every prompt, or one prompt, another share."""
+    first = next(looks(prompts))
+    budget = first.drawn + more
+    found = list(looks(prompts, budget))
+    drawn = [look.drawn for look in found]
+    assert found[0] == first
+    assert drawn == sorted(set(drawn))
+    whole = list(looks(prompts))
+    if budget >= whole[-1].drawn:
+        assert found == whole
+        return
+    left, last = budget - drawn[-1], found[-1]
+    assert 0 <= left < (EACH if last.prompts < prompts else 4 * prompts)
+    assert all(len(block) >= 4 for look in found for block in look.blocks)
+    assert found[:-1] == whole[: len(found) - 1]
+    assert last.prompts == prompts or last.completions == EACH
+
+
+def test_a_block_is_that_of_every_look_that_has_it():
+    cuts = [[block.stop for block in look.blocks] for look in looks(60)]
+    assert cuts[-1] == [16, 24, 36, 54, 81, 121, 181, 271]
+    assert all(one == cuts[-1][: len(one)] for one in cuts)
+    assert Look(60, 23).blocks == [range(16), range(16, 23)]
+
+
+def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():
+    assert list(looks(60, 383)) == [Look(23, 16)]

@@ -1,0 +1,25 @@
+"""Samples of prompts, by enumeration of those that may be drawn."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mse_lab.mse.prompt_samples import PromptSamples
+
+
+def test_figures_of_drawn_prompts_by_enumeration():
+    """Means and means over pairs of different prompts, of all draws of 3 from 3."""
+    rng = np.random.default_rng(2)
+    apart = rng.standard_normal((3, 3))
+    np.fill_diagonal(apart, 0.0)
+    left, right = rng.standard_normal((2, 3))
+    draws = list(product(range(3), repeat=3))
+    counts = np.array([[draw.count(x) for x in range(3)] for draw in draws], float)
+    samples = PromptSamples(counts)
+    means = samples.means(left)[4:]
+    products = samples.mean_products(apart, left, right)[4:]
+    for draw, mean, number in zip(draws, means, products, strict=True):
+        assert mean == pytest.approx(left[list(draw)].mean())
+        pairs = [left[x] * apart[x, y] * right[y] for x in draw for y in draw if x != y]
+        assert number == pytest.approx(np.mean(pairs) if pairs else 0.0)

@@ -1,0 +1,151 @@
+"""Samples: constants of a population from few completions of each of its prompts."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from mse.test_kernels import REWARDS, enumerate_pools, truth_of
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.budget import Population
+from mse_lab.mse.laws import find_law
+from mse_lab.mse.moments import Moments
+from mse_lab.mse.samples import Samples
+from populations import choose, population, with_gradient
+
+BINARY = REWARDS["rewards 0 and 1"]
+
+
+def joint_pools(total, other, **options):
+    """Every pair of blocks of a prompt, with its probability."""
+    pools = list(enumerate_pools(BINARY, total, **options))
+    others = list(enumerate_pools(BINARY, other, **options))
+    for one_chance, one in pools:
+        for chance, two in others:
+            yield one_chance * chance, Samples.of([[one, two]])
+
+
+def expected(pools, figures):
+    return np.sum([chance * np.array(figures(one)) for chance, one in pools], axis=0)
+
+
+def law_figures(name, size):
+    """||g_hat||^2 and the mean estimate by the law, and <E g_hat, g>."""
+    law = find_law(ESTIMATORS[name], size, binary=True)
+
+    def figures(samples):
+        moments = samples.moments
+        found, [gradient] = law(moments), samples._gradients
+        own = found.own_slope[0] * moments.gradient2[0]
+        return [found.second[0], own, *(found.slope[0] * gradient)]
+
+    return figures
+
+
+def law_truth(name, size):
+    norm2, weighted, square, value, variance, gradient2, *rest = truth_of(BINARY, 9)
+    gradient = np.array(rest[-3:])
+    numbers = (norm2, weighted, square, value, variance, gradient2)
+    law = find_law(ESTIMATORS[name], size, binary=True)
+    found = law(Moments(*(np.array([one]) for one in numbers)))
+    slope = found.slope[0]
+    return [found.second[0], slope * gradient2, *(slope * gradient)]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("name", ["grpo-std", "maxrl", "median"])
+def test_laws_of_one_pool_are_not_biased(name, size):
+    """By every pool of eight: up to G = 5, three completions less."""
+    pools = [(chance, Samples.of([one])) for chance, one in enumerate_pools(BINARY, 8)]
+    found = expected(pools, law_figures(name, size))
+    np.testing.assert_allclose(found, law_truth(name, size), atol=1e-11)
+
+
+def test_beyond_the_largest_size_nothing_is_said():
+    [(_, pool), *_] = enumerate_pools(BINARY, 8)
+    law = find_law(ESTIMATORS["grpo-std"], 6, binary=True)
+    with pytest.raises(ValueError, match="9 completions or more"):
+        law(Samples.of([pool]).moments)
+
+
+def test_blocks_of_a_prompt_are_not_biased():
+    """Every two blocks, of four and of five completions: moments, and a law of size 5."""
+    pools = list(joint_pools(4, 5))
+
+    def figures(samples):
+        moments = samples.moments
+        return [
+            moments.gradient2[0],
+            moments.trace_oracle[0],
+            moments.zeta[0],
+            moments.value_variance[0],
+        ]
+
+    truth = truth_of(BINARY, 9)
+    exact = [truth[5], truth[8], truth[9], truth[10]]
+    np.testing.assert_allclose(expected(pools, figures), exact, atol=1e-12)
+    found = expected(pools, law_figures("grpo-std", 5))
+    np.testing.assert_allclose(found, law_truth("grpo-std", 5), atol=1e-11)
+
+
+def test_products_between_blocks_gain():
+    """Two blocks' squared gradient varies less than half as much as that of one."""
+
+    def squares(samples):
+        square = samples.moments.gradient2[0]
+        return [square, square**2]
+
+    one = [(chance, Samples.of([pool])) for chance, pool in enumerate_pools(BINARY, 4)]
+    spread = []
+    for pools in (one, joint_pools(4, 4)):
+        mean, square = expected(pools, squares)
+        spread.append(square - mean**2)
+    assert spread[1] < 0.5 * spread[0]
+
+
+def test_constants_by_hand():
+    """c1 by all pairs of different prompts; one prompt has two blocks."""
+    rng = np.random.default_rng(0)
+    design = choose(population(rng), [0, 1, 2])
+    first, second = design.sample(rng, 8), design.sample(rng, 8)
+    samples = Samples.of([first[0], first[1], (first[2], second[2])])
+    gradients = [first[0].gradient_D, first[1].gradient_D]
+    gradients.append((first[2].gradient_D + second[2].gradient_D) / 2)
+    pairs = [one @ other for one, other in combinations(gradients, 2)]
+    found, moments = Population(samples).constants, samples.moments
+    assert found.gradient2[0] == pytest.approx(np.mean(pairs))
+    assert found.c1[0] == pytest.approx(moments.gradient2.mean() - np.mean(pairs))
+    assert found.c2[0] == pytest.approx(moments.trace_oracle.mean())
+    assert found.c3[0] == pytest.approx(moments.zeta.mean())
+    assert (samples.completions, samples.differentiated) == (32, 32)
+    assert samples.least_completions == 8
+
+
+def test_c1_is_known_where_it_is_not_zero():
+    """Of 16 completions of 60 prompts: in 2.5% where all gradients are one."""
+    rng = np.random.default_rng(0)
+    design = population(rng)
+    design = choose(design, design.moments().variance > 0.1)
+
+    def share(design):
+        known = []
+        for _ in range(100):
+            index = rng.integers(0, design.prompts, 60)
+            drawn = Samples.of(choose(design, index).sample(rng, 16))
+            known.append(Population(drawn).knows_c1(0.95))
+        return np.mean(known)
+
+    assert share(design) > 0.9
+    # More than 8 of 100 have a chance of 0.1%.
+    assert share(with_gradient(design, 0.2)) <= 0.08
+
+
+def test_the_noise_of_blocks_is_that_of_one_over_their_number():
+    rng = np.random.default_rng(0)
+    design = population(rng)
+    [one] = choose(design, [np.argmax(design.moments().variance)]).sample(rng, 32)
+    blocks = Samples.of([(one, replace(one), replace(one))])
+    noise_P = Samples.of([one]).gradient_noise_P
+    assert noise_P > 0
+    np.testing.assert_allclose(blocks.gradient_noise_P, noise_P / 3)

@@ -1,0 +1,181 @@
+"""Until the answer is known: looks, what stops them, and what is said meanwhile."""
+
+import math
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.measurement.rounds import Look
+from mse_lab.run import samples as kept
+from mse_lab.run.advise import (
+    limit_width,
+    refuse_few,
+    sample_probe,
+    sample_until,
+)
+from mse_lab.run.narrowing import Narrowing
+
+
+class Said(NamedTuple):
+    stop: str | None
+    words: str
+    width: float = math.inf
+
+
+class Listening(Narrowing):
+    def __init__(self):
+        self.said = []
+
+    def say(self, look, words):
+        self.said.append((look, words))
+
+
+def deciding(*stops):
+    """Decide by a list, and remember how many prompts and completions each look had."""
+    seen = []
+
+    def decide(samples):
+        each = sum(block.completions for block in samples[0])
+        seen.append((len(samples), each))
+        return Said(stops[len(seen) - 1], f"look {len(seen)}")
+
+    return decide, seen
+
+
+@pytest.fixture
+def measure(probe, tmp_path):
+    """Return a function that measures the small probe until something says stop."""
+
+    def measure(decide, **settings):
+        return sample_probe("small", probe, tmp_path / "out", tmp_path, decide, **settings)
+
+    return measure
+
+
+def test_it_goes_on_until_a_look_says_stop(measure, capsys):
+    decide, seen = deciding(None, None, "regret")
+    found = measure(decide)
+    assert seen == [(5, 16), (5, 24), (5, 36)]
+    assert found.look == (5, 36)
+    assert found.stopped == "regret"
+    assert found.decision.words == "look 3"
+    blocks = list(chain(*found.prompts))
+    assert [block.completions for block in found.prompts[0]] == [16, 8, 12]
+    assert found.differentiated == sum(block.differentiated for block in blocks)
+    assert all(block.differentiated <= 32 for block in blocks)
+    assert [check.ok for check in found.checks] == [True, True]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(": ")[2] for line in said[-3:]] == [
+        f"look {n}" for n in (1, 2, 3)
+    ]
+    assert "5 prompts, 180 completions" in said[-1]
+
+
+def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
+    first = measure(deciding(None, "width")[0])
+    monkeypatch.setattr(kept, "sample_prompt", None)
+    again = measure(deciding(None, "width")[0])
+    for one, other in zip(chain(*first.prompts), chain(*again.prompts), strict=True):
+        for name in vars(one):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    with pytest.raises(TypeError):
+        measure(deciding(None, "width")[0], fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("budget", "last", "stopped"),
+    [(80, (5, 16), "budget"), (119, (5, 23), "budget"), (120, (5, 24), "budget"),
+     (None, (5, 271), "exhausted")],
+)  # fmt: skip
+def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, monkeypatch):
+    """The number of completions alone: samples of one size stand for all."""
+    honest = kept.sample_prompt
+    monkeypatch.setattr(
+        kept,
+        "sample_prompt",
+        lambda subject, index, block, most, *, checked: honest(
+            subject, index, range(16), most, checked=checked
+        ),
+    )
+    found = measure(lambda samples: Said(None, ""), budget=budget)
+    assert (found.look, found.stopped) == (Look(*last), stopped)
+
+
+def test_a_budget_below_the_first_look(measure):
+    with pytest.raises(InputError, match="= 79: the first look takes 80 completions"):
+        measure(lambda samples: None, budget=79)
+    with pytest.raises(InputError, match="16 of each of 24 prompts; give that or more"):
+        refuse_few(1000, 383)
+    refuse_few(1000, 384)
+    refuse_few(1000, None)
+    with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
+        refuse_few(2, None)
+
+
+def test_what_endless_completions_would_give(measure):
+    """B + w / n: of 1 + 16 / n the limit is 1."""
+    widths = {n: math.sqrt(1 + 16 / n) for n in (16, 24, 36)}
+    found = measure(
+        lambda samples: Said(None, "", widths[sum(one.completions for one in samples[0])]),
+        budget=180,
+    )
+    assert (found.look, found.stopped) == ((5, 36), "budget")
+    assert found.limit == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "limit"),
+    [
+        ([], math.nan),
+        ([(16, 1.0)], math.nan),
+        ([(16, 1.0), (24, 0.9)], math.nan),
+        ([(16, math.inf), (36, 1.0)], math.nan),
+        ([(16, 1.0), (36, math.inf)], math.nan),
+        ([(16, 1.0), (32, 1.1)], 1.1),
+        ([(16, 1.0), (32, 0.5)], 0.0),
+    ],
+)
+def test_a_limit_that_is_not_known_or_not_below(looks, limit):
+    assert limit_width(looks) == pytest.approx(limit, nan_ok=True)
+
+
+def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):
+    monkeypatch.setattr("mse_lab.measurement.prompt.reward_completions", ones)
+    found = measure(lambda samples: 1 / 0, budget=180)
+    assert (found.look, found.stopped, found.decision) == ((5, 36), "budget", None)
+    assert capsys.readouterr().err.count("rewards differ within 0 so far") == 3
+
+
+def ones(reward, texts, prompt):
+    return np.ones(len(texts)), 0
+
+
+def test_only_the_first_process_looks(measure, probe, tmp_path):
+    """The others hear that it is over."""
+
+    class Second:
+        def agree(self, decide, kind=None):
+            return "regret"
+
+    class OfTheSecond:
+        order, processes = range(5), Second()
+
+        class subject:
+            pass
+
+        def measure(self, look, show):
+            show(1)
+
+    OfTheSecond.subject.probe = probe
+    found = sample_until(OfTheSecond(), lambda samples: 1 / 0, None, Listening())
+    assert (found.stopped, found.prompts, found.decision) == ("regret", [], None)
+
+
+def test_another_probe_s_samples_are_refused(measure, probe, tmp_path):
+    measure(deciding("regret")[0])
+    other = probe.model_copy(update={"seed": 3})
+    with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
+        sample_probe("small", other, tmp_path / "out", tmp_path, deciding("regret")[0])

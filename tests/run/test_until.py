@@ -1,0 +1,110 @@
+"""More rounds of replicates until the curves are narrow."""
+
+import pandas as pd
+import pytest
+
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.run.run_probe import run_probe
+from mse_lab.run.until import next_rounds, rounds_begun, run_until, widest, with_rounds
+
+WIDTH = 0.6
+
+
+@pytest.fixture
+def probe(write_probe):
+    return load_probe(write_probe(pool={"reference": 64, "replicate": 16}))
+
+
+@pytest.fixture
+def until(probe, tmp_path):
+    def run(width=WIDTH, *, fresh=False):
+        told = []
+        run_until(
+            "small", probe, tmp_path / "out", tmp_path,
+            width=width, fresh=fresh, tell=told.append,
+        )  # fmt: skip
+        return told
+
+    return run
+
+
+def test_rounds_are_added_until_every_curve_is_narrow(probe, until, tmp_path):
+    told = until()
+    folder = tmp_path / "out"
+    table = pd.read_csv(folder / "mse.csv")
+    widths = (table["mse_high"] - table["mse_low"]) / 2 / table["mse"]
+    assert told
+    assert widths.max() == pytest.approx(widest(folder))
+    assert widths.max() <= WIDTH
+    rounds = rounds_begun(probe, folder)
+    assert rounds > 1
+    # The same bytes as a run whose pool was that large from the first.
+    run_probe(
+        "small", with_rounds(probe, rounds), tmp_path / "whole", tmp_path, fresh=False
+    )
+    assert (folder / "mse.csv").read_bytes() == (tmp_path / "whole/mse.csv").read_bytes()
+    assert until() == []  # It is left as it is.
+
+
+def test_a_round_that_was_begun_goes_on(probe, until, tmp_path, monkeypatch):
+    from mse_lab.run import resume
+
+    measured, plain = [], resume.measure_prompt
+
+    def measure(subject, index):
+        if len(measured) == len(subject.prompts) + 2:
+            raise KeyboardInterrupt
+        measured.append(subject.probe.pool.replicate)
+        return plain(subject, index)
+
+    monkeypatch.setattr(resume, "measure_prompt", measure)
+    with pytest.raises(KeyboardInterrupt):
+        until()
+    begun = measured[-1]
+    assert begun > probe.pool.replicate
+    measured.clear()
+    monkeypatch.setattr(
+        resume, "measure_prompt",
+        lambda subject, index: (measured.append(subject.probe.pool.replicate),
+                                plain(subject, index))[1],
+    )  # fmt: skip
+    until()
+    assert measured[0] == begun
+    assert probe.pool.replicate not in measured
+
+
+def test_what_replicates_do_not_narrow_is_said(until, monkeypatch):
+    monkeypatch.setattr("mse_lab.run.until.widest", lambda folder: 0.5)
+    first, last = until(0.1)
+    assert "next 64" in first
+    assert "raise pool.reference" in last
+
+
+def test_next_rounds_follow_the_square_of_the_width():
+    assert next_rounds(3, 0.2, 0.15) == 6
+    assert next_rounds(3, 0.1001, 0.1) == 4
+
+
+def test_a_pool_too_large_is_refused(probe):
+    with pytest.raises(InputError, match="ask for wider intervals"):
+        with_rounds(probe, 10**6)
+
+
+def test_where_no_error_is_measured_no_round_is_added(probe, until, tmp_path, monkeypatch):
+    monkeypatch.setattr("mse_lab.run.until.widest", lambda folder: float("nan"))
+    assert until() == []
+    assert rounds_begun(probe, tmp_path / "out") == 1
+
+
+def test_several_processes_are_refused(monkeypatch, capsys):
+    monkeypatch.setattr("mse_lab.commands.run.started_by_torchrun", lambda: True)
+    assert run_mse.main(["run", "tiny/base", "--until", "10%"]) == 2
+    assert "--until takes one process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", ["0", "120%", "wide", "nan"])
+def test_a_width_that_is_none(width, capsys):
+    assert run_mse.main(["run", "tiny/base", "--until", width]) == 2
+    assert "is no width from 0.1% to 99%" in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""A model in memory, measured until its answer is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import transformers
+
+import mse_lab
+from mse_lab.errors import InputError
+
+ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
+        for at in range(6)]  # fmt: skip
+SETTINGS = {"sampling": {"max_new_tokens": 2}, "budget": 144, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def parts(checkpoint):
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    return [one.from_pretrained(checkpoint) for one in classes]
+
+
+def advise(parts, prompts=ROWS, reward="integer", **changes):
+    return mse_lab.advise(*parts, prompts, reward, **(SETTINGS | changes))
+
+
+@pytest.fixture(scope="module")
+def advice(parts):
+    return advise(parts, pd.DataFrame(ROWS))
+
+
+def test_it_says_what_it_rests_on(advice):
+    assert (advice.completions, advice.stopped, advice.prompts) == (144, "budget", 6)
+    assert 0 < advice.differentiated <= 144
+    assert "144 completions of 6 prompts were drawn" in str(advice)
+
+
+def test_the_same_in_any_order(advice, parts, tmp_path):
+    """And from a folder, from which a later call goes on."""
+    kept = advise(parts, ROWS[::-1], out=tmp_path)
+    again = advise(parts, ROWS[::-1], out=tmp_path)
+    for other in (kept, again):
+        assert other.recommended == advice.recommended
+        np.testing.assert_allclose(other.c3, advice.c3, rtol=1e-6)
+    assert len(list((tmp_path / "advice/shards").iterdir())) == 12
+
+
+def test_more_is_spent_where_less_may_be_lost(parts):
+    loose, strict = (advise(parts, regret=one, budget=96) for one in (1.0, 0.001))
+    assert loose.completions <= strict.completions == 96
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"regret": 0}, "regret = 0: give a share such as 0.05"),
+        ({"budget": 95}, "budget = 95: the first look takes 96 completions"),
+        ({"prompts": ROWS[:2]}, "2 prompts: advice needs three or more"),
+        ({"reward": lambda text, row: 1.0}, "differ within 0 of 6 prompts, in 144 compl"),
+        ({"interval": {"level": 2}}, "interval.level"),
+    ],
+)
+def test_what_cannot_be_used(parts, changes, words):
+    with pytest.raises(InputError, match=words):
+        advise(parts, **changes)

@@ -1,0 +1,147 @@
+"""`mse-lab advise` of a probe that is not measured: until the answer is known."""
+
+import json
+
+import pytest
+
+import run_mse
+from mse_lab.run import samples
+
+PROMPTS = 26
+
+
+@pytest.fixture
+def probe(tmp_path, write_probe):
+    """A probe of 26 prompts, two more than the first look takes."""
+    rows = [
+        {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3 % 3}", "answer": 1 + at % 3}
+        for at in range(PROMPTS)
+    ]
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return write_probe()
+
+
+@pytest.fixture
+def advise(probe, tmp_path, capsys):
+    """Return a function that runs the command in process: its JSON, and its lines."""
+
+    def advise(*words, out="out"):
+        place = ("--out", str(tmp_path / out))
+        status = run_mse.main(["advise", str(probe), "--json", *place, *map(str, words)])
+        printed = capsys.readouterr()
+        return status, json.loads(printed.out or "null"), printed.err
+
+    return advise
+
+
+def test_it_measures_and_says_so(advise, tmp_path, capsys):
+    status, told, lines = advise("--budget", 624)
+    assert status == 0
+    assert told["completions"] <= 624
+    assert told["stopped"] in ("regret", "width", "budget")
+    assert "24 prompts, 384 completions" in lines
+    folder = tmp_path / "out/small/advice"
+    assert (folder / "advice.json").is_file()
+    assert len(list((folder / "shards").iterdir())) >= 24
+    # A later run is measured on completions of its own, and its advice comes first.
+    words = ["--out", str(tmp_path / "out"), "--set", "prompts.limit=4"]
+    assert run_mse.main(["run", str(tmp_path / "small.yaml"), *words]) == 0
+    assert (folder / "shards").is_dir()
+    capsys.readouterr()
+    _, of_the_run, _ = advise()
+    assert of_the_run["prompts"] == 4
+    assert "stopped" not in of_the_run
+
+
+def test_a_later_start_tells_the_same_and_samples_nothing(advise, monkeypatch):
+    first = advise("--budget", 416)
+    monkeypatch.setattr(samples, "sample_prompt", None)
+    assert advise("--budget", 416)[1] == first[1]
+
+
+def test_a_larger_budget_goes_on(advise, monkeypatch):
+    """With the samples that are there."""
+    words = "--set", "interval.level=0.999"
+    small = advise("--budget", 384, *words)[1]
+    assert (small["stopped"], small["completions"]) == ("budget", 384)
+    honest, drawn = samples.sample_prompt, []
+
+    def counted(subject, index, block, *given, **settings):
+        drawn.append(len(block))
+        return honest(subject, index, block, *given, **settings)
+
+    monkeypatch.setattr(samples, "sample_prompt", counted)
+    large = advise("--budget", 416, *words)[1]
+    assert large["completions"] == 416
+    assert sum(drawn) == 32
+    assert large == advise("--budget", 416, *words, out="at once")[1]
+
+
+def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypatch):
+    expected = advise("--budget", 416, out="whole")[1]
+    honest, drawn = samples.sample_prompt, []
+
+    def interrupted(subject, index, *given, **settings):
+        drawn.append(index)
+        if len(drawn) == 5:
+            raise KeyboardInterrupt
+        return honest(subject, index, *given, **settings)
+
+    monkeypatch.setattr(samples, "sample_prompt", interrupted)
+    assert advise("--budget", 416)[0] == 130
+    assert advise("--budget", 416)[1] == expected
+    # The fifth was begun twice, none of the others.
+    assert len(drawn) == PROMPTS + 1
+    assert len(set(drawn)) == PROMPTS
+
+
+def test_a_start_afresh(advise, tmp_path):
+    advise("--budget", 384)
+    shard = next((tmp_path / "out/small/advice/shards").iterdir())
+    shard.write_bytes(b"")
+    assert advise("--budget", 384, "--fresh")[0] == 0
+    assert shard.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--budget", "383"], "budget = 383: the first look takes 384 completions, 16 of"),
+        (["--regret", "5"], "'5' is no share from 0 to 1; give one such as 0.05"),
+        (["--set", "prompts.limit=2"], "2 prompts: advice needs three or more"),
+        (["--allocate"], "no finished run; make it with mse-lab run PROBE"),
+    ],
+)
+def test_what_it_refuses(words, said, probe, tmp_path, refused):
+    assert said in refused("advise", probe, *words, "--out", tmp_path / "out")
+
+
+def test_where_no_reward_differs(probe, tmp_path, capsys, monkeypatch):
+    """It says so at each look, goes on to the budget, and then gives up with counts."""
+    (tmp_path / "theirs.py").write_text("def reward(text, row):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--set", "reward=theirs:reward", "--budget", "624", "--out", str(tmp_path)]
+    assert run_mse.main(["advise", str(probe), *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("rewards differ within 0 so far") == 3
+    assert "rewards differ within 0 of 26 prompts, in 624 completions of mean rew" in said
+
+
+def test_completions_from_elsewhere_are_not_an_advice_s(probe, tmp_path, refused):
+    lines = [
+        {"prompt": f"p{at}", "pool": pool, "text": "1", "reward": 1.0}
+        for at in range(PROMPTS)
+        for pool, size in (("reference", 64), ("replicate", 32))
+        for _ in range(size)
+    ]
+    drawn = tmp_path / "drawn.jsonl"
+    drawn.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = "--set", f"completions={drawn}"
+    said = refused("advise", probe, *given, "--out", tmp_path / "out")
+    assert "an advice draws its own; measure these with mse-lab run" in said
+
+
+def test_a_probe_that_is_not_there(refused):
+    """It cannot be measured either, so that `mse-lab run` is no remedy."""
+    assert "no probe tiny/bse; did you mean tiny/base?" in refused("advise", "tiny/bse")
+    assert "no probe nowhere.yaml" in refused("advise", "nowhere.yaml")
