@@ -1,0 +1,89 @@
+"""Which group size training feels to be best, beside the one of least gradient error.
+
+Plain G* is best for E||g_hat - g||^2. Training feels the part of that error along which
+the reward curves (`mse_lab.mse.metric_forms`), measured on a sample of the prompts.
+"""
+
+import json
+import math
+from typing import NamedTuple
+
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.metric import MetricPools, MetricPopulation
+
+
+class Felt(NamedTuple):
+    """What training feels of a gradient's noise, with intervals over prompts.
+
+    Attributes:
+        metric: `curvature` (SGD), `adam`, or `optimizer` (Adam by a checkpoint's state).
+        prompts: How many were sampled.
+        trained: How many the probe has, for `best_in_training`.
+        c1, c2, c3: The constants in that metric, for prompts that are not trained on.
+        best: Their 1 + sqrt(c3/c1); 1 where c3 is not positive, infinite where c1 is not,
+            and unknown where neither is.
+        best_in_training: The same for the mean reward of the probe's own prompts.
+        best_first_order: G* for the error of the preconditioned gradient, without
+            curvature; the plain one for SGD.
+        recommended: The smallest power of two that costs at most 5% more than the least;
+            None where noise is estimated not to cost anything.
+        plain: The size that the plain advice recommends.
+        cost_of_plain: Completions that noise as harmful takes at that size, over those at
+            `recommended`; unknown where noise does not measurably cost.
+        helps: The share of the noise at `plain` that helps, by prompts; chance adds to it.
+        own: How much more a prompt's pairs (c3) cost itself than another prompt.
+    """
+
+    metric: str
+    prompts: int
+    trained: int
+    c1: Estimate
+    c2: Estimate
+    c3: Estimate
+    best: Estimate
+    best_in_training: Estimate
+    best_first_order: Estimate
+    recommended: int | None
+    plain: int
+    cost_of_plain: Estimate
+    helps: float
+    own: float
+
+
+def _own_share(population: MetricPopulation) -> float:
+    """Divide what noise costs a prompt itself by what it costs another one."""
+    pairs_PP = population.forms.pairs_KP
+    count = len(pairs_PP)
+    own = pairs_PP.trace() / count
+    others = (pairs_PP.sum() - pairs_PP.trace()) / (count * (count - 1))
+    return float(own / others) if others > 0 else math.nan
+
+
+def feel(pools: MetricPools, plain: int, level: float) -> Felt:
+    """Say what training feels.
+
+    Args:
+        pools: A metric's measurement.
+        plain: The size that the plain advice recommends, two or more.
+        level: Of the intervals.
+    """
+    settings, felt = json.loads(pools.settings), pools.felt
+    c1, c2, c3 = (felt.constant(name, level) for name in ("c1", "c2", "c3"))
+    recommended = felt.choose()
+    cost = UNKNOWN if recommended is None else felt.ratio(plain, recommended, level)
+    return Felt(
+        metric="optimizer" if settings["optimizer"] else settings["kind"],
+        prompts=len(pools.prompts_P),
+        trained=pools.trained,
+        c1=c1,
+        c2=c2,
+        c3=c3,
+        best=felt.best_group_size(level),
+        best_in_training=pools.felt_in_training.best_group_size(level),
+        best_first_order=pools.first_order.best_group_size(level),
+        recommended=recommended,
+        plain=plain,
+        cost_of_plain=cost,
+        helps=felt.shares(plain)[1],
+        own=_own_share(felt),
+    )

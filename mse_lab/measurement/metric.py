@@ -1,0 +1,231 @@
+"""Measure the metric that training feels, on a sample of the prompts."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
+from mse_lab.measurement.prompt import draw_pool
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.metric import MetricPools
+from mse_lab.mse.metric_forms import Forms, pair_weights
+from mse_lab.probe.streams import stream
+from mse_lab.scores.curvature import as_vector, hessian_products
+from mse_lab.scores.preconditioner import from_gradients, read_optimizer
+from mse_lab.scores.reference import leave_one_out, weighted_gradient
+
+# A graph that is differentiated twice takes this many times the memory of one pass.
+GRAPH = 8
+
+# Vectors (D,) of each prompt, scaled and not.
+VECTORS = 4
+
+
+def sample_prompts(seed: int, prompts: int, most: int) -> NDArray[np.int64]:
+    """Choose prompts at random, the same for the same seed, in their order."""
+    drawn = stream(seed, "metric").permutation(prompts)[:most]
+    return np.sort(drawn)
+
+
+def refuse_metric(subject: Subject) -> None:
+    """Refuse a metric that cannot be measured, before anything is.
+
+    Raises:
+        InputError: There are too few prompts or completions of others, or the vectors do
+            not fit in memory.
+    """
+    if subject.probe.metric.kind == "plain":
+        return
+    count = min(subject.probe.metric.prompts, len(subject.prompts))
+    if subject.supplied is not None:
+        raise InputError(
+            "metric: needs completions of its own; leave out completions, or metric"
+        )
+    if count < 4:
+        raise InputError(f"metric: {count} prompts; it needs four or more")
+    takes, room = 4 * VECTORS * count * subject.policy.size, subject.memory.budget
+    if takes > room:
+        raise InputError(
+            f"metric.prompts = {count}: their vectors take {takes / 1e9:.2g} GB, more than "
+            f"the {room / 1e9:.2g} GB of model.memory; lower it, or name fewer parameters"
+        )
+
+
+class Directions(NamedTuple):
+    """Vectors of every prompt: g_A, g_B and z."""
+
+    a_PD: Tensor
+    b_PD: Tensor
+    z_PD: Tensor
+
+
+def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a prompt's directions: g_A, g_B and z."""
+    settings = subject.probe.metric
+    pool = draw_pool(subject, index, "metric-directions", range(settings.completions))
+    half = settings.completions // 2
+
+    def gradient(rows: slice, weigh: Callable[[Floats], Floats]) -> Tensor:
+        found, _ = weighted_gradient(
+            subject.policy,
+            subject.tokens[index],
+            pool.completions[rows],
+            weigh(pool.rewards_N[rows]),
+            subject.memory.reference.current,
+        )
+        return as_vector(subject.policy, found)
+
+    return (
+        gradient(slice(half), leave_one_out),
+        gradient(slice(half, None), leave_one_out),
+        gradient(slice(None), pair_weights),
+    )
+
+
+def _scale(subject: Subject, halves_ND: Tensor) -> Tensor:
+    """Give D of the metric, (D,) or (1,)."""
+    settings = subject.probe.metric
+    if settings.kind == "curvature":
+        return torch.ones(1, device=halves_ND.device, dtype=halves_ND.dtype)
+    if settings.optimizer is None:
+        return from_gradients(halves_ND)
+    return read_optimizer(subject.policy, settings.optimizer).to(halves_ND)
+
+
+def _signs(subject: Subject, index: int, count: int, repeats: int) -> Tensor:
+    """Draw the random signs of directions, (R, P); 0 for the prompt's own."""
+    rng = stream(subject.probe.seed, "metric", str(index))
+    signs_RP = 1.0 - 2.0 * rng.integers(0, 2, (repeats, count))
+    return torch.from_numpy(signs_RP)
+
+
+def _products(left_ND: Tensor, right_MD: Tensor) -> Floats:
+    return (left_ND.double() @ right_MD.double().T).cpu().numpy()
+
+
+def _own(left_PD: Tensor, right_PD: Tensor) -> Floats:
+    return (left_PD.double() * right_PD.double()).sum(-1).cpu().numpy()
+
+
+def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
+    """Give the forms in the metric D, exactly."""
+    scaled_PD = vectors.b_PD * scale_D
+    halves_PP = _products(vectors.a_PD, scaled_PD)
+    gradients_P = np.diag(halves_PP)
+    forms = Forms(
+        gradients_KP=gradients_P,
+        noises_KP=_own(scaled_PD, vectors.b_PD) - gradients_P,
+        pairs_KP=_own(vectors.z_PD * scale_D, vectors.z_PD),
+        rows_KP=halves_PP.sum(1) - gradients_P,
+        columns_KP=halves_PP.sum(0) - gradients_P,
+        meetings_KP=np.zeros_like(gradients_P),
+    )
+    return Forms(*(part[None] for part in vars(forms).values()))
+
+
+def _curved(
+    vectors: Directions, place: int, signs_RP: Tensor, multiply: Callable[[Tensor], Tensor]
+) -> tuple[Floats, ...]:
+    """Give the forms of all prompts in the curvature of one, each (P,).
+
+    Args:
+        vectors: The directions.
+        place: Which of the sample's prompts it is.
+        signs_RP: Random signs.
+        multiply: Multiplies vectors (K, D) by its M.
+    """
+    a_PD, b_PD, z_PD = vectors
+    signs_RP = signs_RP.to(a_PD)
+    signs_RP[:, place] = 0
+    repeats, others = len(signs_RP), torch.ones_like(signs_RP[:1])
+    others[:, place] = 0
+    mine = slice(place, place + 1)
+    asked = (signs_RP @ b_PD, signs_RP @ z_PD, others @ b_PD, others @ a_PD,
+             b_PD[mine], z_PD[mine])  # fmt: skip
+    b_RD, z_RD, all_b, all_a, own_b, own_z = multiply(torch.cat(asked)).split(
+        [len(part) for part in asked]
+    )
+    signs = signs_RP.double().cpu().numpy()
+    gradients_P = (signs * _products(b_RD, a_PD)).sum(0) / repeats
+    squares_P = (signs * _products(b_RD, b_PD)).sum(0) / repeats
+    pairs_P = (signs * _products(z_RD, z_PD)).sum(0) / repeats
+    meetings_P = _products(own_b, a_PD)[0]
+    gradients_P[place] = meetings_P[place]
+    squares_P[place] = _products(own_b, b_PD[mine]).item()
+    pairs_P[place] = _products(own_z, z_PD[mine]).item()
+    rows_P = _products(all_b, a_PD)[0] - gradients_P
+    columns_P = _products(all_a, b_PD)[0] - gradients_P
+    rows_P[place] = columns_P[place] = 0
+    noises_P = squares_P - gradients_P
+    return gradients_P, noises_P, pairs_P, rows_P, columns_P, meetings_P
+
+
+def measure_metric(
+    subject: Subject, show: Callable[[int, int], object] = lambda done, all: None
+) -> MetricPools:
+    """Measure the forms of a sample of prompts in the probe's metric.
+
+    Args:
+        subject: What is measured.
+        show: Called with the prompts that are done, and with how many there are.
+
+    Raises:
+        InputError: As `refuse_metric`; or the optimiser's state does not fit the model, or
+            a second derivative is not finite.
+    """
+    settings = subject.probe.metric
+    most = min(settings.prompts, len(subject.prompts))
+    prompts_P = sample_prompts(subject.probe.seed, len(subject.prompts), most)
+    refuse_metric(subject)
+    columns = zip(*(_draw_directions(subject, int(one)) for one in prompts_P), strict=True)
+    vectors = Directions(*(torch.stack(column) for column in columns))
+    scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
+    first = _first_order(vectors, scale_D)
+    for vectors_PD in vectors:
+        vectors_PD *= scale_D
+    forms = []
+    for place, index in enumerate(map(int, prompts_P)):
+        show(place, most)
+        signs_RP = _signs(subject, index, most, settings.repeats)
+        multiply = _minus_hessian(subject, index)
+        forms.append(_curved(vectors, place, signs_RP, multiply))
+    curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
+    _refuse_infinite(curved)
+    return MetricPools(
+        settings=settings.model_dump_json(),
+        prompts_P=prompts_P,
+        trained=len(subject.prompts),
+        half=settings.completions // 2,
+        curved=curved,
+        first=first,
+    )
+
+
+def _minus_hessian(subject: Subject, index: int) -> Callable[[Tensor], Tensor]:
+    """Draw completions of a prompt; give what multiplies vectors by minus its Hessian."""
+    drawn = range(subject.probe.metric.completions)
+    pool = draw_pool(subject, index, "metric-curvature", drawn)
+
+    def multiply(vectors_KD: Tensor) -> Tensor:
+        return -hessian_products(
+            subject.policy,
+            subject.tokens[index],
+            pool.completions,
+            pool.rewards_N,
+            vectors_KD,
+            max(1, subject.memory.reference.current // GRAPH),
+        )
+
+    return multiply
+
+
+def _refuse_infinite(forms: Forms) -> None:
+    if not all(np.isfinite(part).all() for part in vars(forms).values()):
+        raise InputError(
+            "metric: a second derivative is not finite; use model.dtype=float32"
+        )

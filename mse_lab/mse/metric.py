@@ -1,0 +1,227 @@
+"""What a metric's measurement says: c1, c2, c3 and the best group size, with intervals.
+
+`metric_forms.py` has the mathematics. Prompts are drawn at random, and intervals come from
+leaving them out one at a time (the jackknife), in both of their roles: as directions of
+noise and as curvature. Degrees of freedom are at most the number of prompts that carry the
+constants.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from mse_lab.arrays import Floats
+from mse_lab.mse.budget import count_carriers
+from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
+
+# Sizes to choose from, and by how much more than the least a chosen one may cost.
+SIZES = tuple(2**power for power in range(1, 9))
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class MetricPopulation:
+    """The distribution of prompts that a metric's sample of them is drawn from.
+
+    Attributes:
+        forms: The forms of the sample.
+        half: m, completions of half a pool of directions.
+        trained: Prompts that are trained on, as in `metric_constants`.
+    """
+
+    forms: Forms
+    half: int
+    trained: float = math.inf
+
+    @cached_property
+    def _both(self) -> MetricConstants:
+        return metric_constants(self.forms, self.half, self.trained)
+
+    @property
+    def constants(self) -> tuple[float, float, float]:
+        """c1, c2 and c3 of all prompts."""
+        c1, c2, c3 = (float(column[0]) for column in self._both)
+        return c1, c2, c3
+
+    def _statistic(self, values: Floats) -> Statistic:
+        """Give a constant what every prompt contributes (the jackknife)."""
+        parts_P = (len(values) - 2) * (values[0] - values[1:])
+        return Statistic(float(values[0]), {"prompts": parts_P[None]}, {})
+
+    @cached_property
+    def effective_prompts(self) -> float:
+        """How many prompts carry c1 and c3, by their noise and by their curvature."""
+        carried = [
+            count_carriers(form_KP.mean(axis))
+            for form_KP in (self.forms.gradients_KP, self.forms.pairs_KP)
+            for axis in range(1 if len(form_KP) == 1 else 2)
+        ]
+        return min(carried)
+
+    def cost(self, size: float) -> Statistic:
+        """N tr(M Cov g_hat) of GRPO-type at group size G > 1; c1 is 0 where negative."""
+        one = self._both
+        raised = one.c1 - min(one.c1[0], 0.0)
+        return self._statistic(raised * size + one.c2 + one.c3 / (size - 1))
+
+    def constant(self, name: str, level: float) -> Estimate:
+        """Give one of the constants its interval."""
+        found = self._statistic(getattr(self._both, name))
+        return found.interval(level, most_degrees=self.effective_prompts)
+
+    def best_group_size(self, level: float) -> Estimate:
+        """Give G* = 1 + sqrt(c3/c1) its interval.
+
+        1 where c3 is not positive, infinite where c1 is not, unknown where neither is. The
+        interval holds every G at which the slope c1 - c3/(G-1)^2 of the cost is not
+        significantly different from zero (Fieller 1954), whatever the constants' signs.
+        """
+        c1, _, c3 = self.constants
+        if c1 <= 0 and c3 <= 0:
+            return UNKNOWN
+        best = 1 + math.sqrt(max(c3, 0) / c1) if c1 > 0 else math.inf
+        least, most = self._flat_slopes(level)
+        low = 1 + most**-0.5 if 0 < most < math.inf else 1.0 if most > 0 else math.inf
+        high = 1 + least**-0.5 if least > 0 else math.inf
+        return Estimate(best, min(best, low), max(best, high if most > 0 else best))
+
+    def _flat_slopes(self, level: float) -> tuple[float, float]:
+        """Give the least and largest r >= 0 with c1 - r c3 not significantly non-zero.
+
+        The r at which (c1 - r c3)^2 <= t^2 Var(c1 - r c3), a quadratic inequality. Largest
+        below zero where there is none.
+        """
+        both = self._both
+        one, three = self._statistic(both.c1), self._statistic(both.c3)
+        degrees = min(one.degrees, three.degrees, self.effective_prompts)
+        reach2 = float(stats.t.ppf((1 + level) / 2, degrees)) ** 2 / len(both.c1[1:])
+        parts = [part.groups["prompts"][0] for part in (one, three)]
+        (v11, v13), (_, v33) = np.cov(parts) * reach2
+        squared = three.value**2 - v33
+        constant = one.value**2 - v11
+        middle = one.value * three.value - v13
+        root = math.sqrt(max(middle**2 - squared * constant, 0.0))
+        if squared > 0:
+            ends = (middle - root) / squared, (middle + root) / squared
+            return max(ends[0], 0.0), ends[1]
+        if constant <= 0:
+            return 0.0, math.inf
+        return (middle - root) / squared, math.inf
+
+    def choose(self) -> int | None:
+        """Choose the smallest power of two that costs at most 5% more than the least.
+
+        None where noise costs nothing at some size.
+        """
+        costs = {size: self.cost(size).value for size in SIZES}
+        least = min(costs.values())
+        if least <= 0:
+            return None
+        return next(s for s, cost in costs.items() if cost <= (1 + TOLERANCE) * least)
+
+    def ratio(self, size: int, base: int, level: float) -> Estimate:
+        """Completions that a group size needs over those of another, to cost as much."""
+        if size == base:
+            return Estimate(1.0, 1.0, 1.0)
+        found = self.cost(size) / self.cost(base)
+        return found.interval(level, positive=True, most_degrees=self.effective_prompts)
+
+    def shares(self, size: int) -> tuple[float, float]:
+        """Split the noise of groups of a size by prompts: what costs, and what helps.
+
+        Sums over prompts x of the positive and of the negative tr(M Cov g_hat(x)), as
+        shares of both. Chance makes the smaller one larger.
+        """
+        pairs_KP = self.forms.pairs_KP
+        c2_KP = self.half * self.forms.noises_KP - pairs_KP / (self.half - 1)
+        form_KP = c2_KP / size + pairs_KP / (size * (size - 1))
+        form_P = form_KP.mean(0)
+        if len(form_KP) > 1:
+            form_P = (form_KP.sum(0) - np.diag(form_KP)) / (len(form_KP) - 1)
+        total = abs(form_P).sum()
+        if not total:
+            return 0.0, 0.0
+        helps = float(-np.minimum(form_P, 0).sum() / total)
+        return 1 - helps, helps
+
+
+@dataclass(frozen=True)
+class MetricPools:
+    """What is kept of a metric's measurement; everything about it follows from this.
+
+    Attributes:
+        settings: The probe's `metric`, as JSON.
+        prompts_P: The indices of the prompts that were sampled.
+        trained: How many prompts the probe has.
+        half: m, completions of half a pool of directions.
+        curved: Forms in -H, or -D H D: what training feels.
+        first: Forms in D, the identity for SGD: the error of the preconditioned gradient.
+    """
+
+    settings: str
+    prompts_P: NDArray[np.int64]
+    trained: int
+    half: int
+    curved: Forms
+    first: Forms
+
+    @property
+    def felt(self) -> MetricPopulation:
+        """What the reward feels on prompts that are not trained on."""
+        return MetricPopulation(self.curved, self.half)
+
+    @property
+    def felt_in_training(self) -> MetricPopulation:
+        """What the reward feels on the probe's prompts, trained on."""
+        return MetricPopulation(self.curved, self.half, self.trained)
+
+    @property
+    def first_order(self) -> MetricPopulation:
+        """The error of the preconditioned gradient."""
+        return MetricPopulation(self.first, self.half)
+
+    def as_arrays(self) -> dict[str, Any]:
+        """Give the arrays of `metric.npz`."""
+        return {
+            "settings": np.array(self.settings),
+            "prompts_P": self.prompts_P,
+            "trained": np.array(self.trained),
+            "half": np.array(self.half),
+            **{f"curved_{name}": part for name, part in vars(self.curved).items()},
+            **{f"first_{name}": part for name, part in vars(self.first).items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> "MetricPools":
+        """Read the arrays of `metric.npz`.
+
+        Raises:
+            ValueError: An array is missing, not finite, or of another shape.
+        """
+        count = len(arrays["prompts_P"])
+
+        def forms(prefix: str, metrics: int) -> Forms:
+            names = [field.name for field in fields(Forms)]
+            parts = {name: np.asarray(arrays[f"{prefix}_{name}"]) for name in names}
+            for name, part in parts.items():
+                if part.shape != (metrics, count) or not np.isfinite(part).all():
+                    raise ValueError(f"{prefix}_{name} is not {metrics} x {count} numbers")
+            return Forms(**parts)
+
+        if count < 4 or int(arrays["half"]) < 2:
+            raise ValueError("it is of fewer than four prompts or completions")
+        return cls(
+            settings=str(arrays["settings"]),
+            prompts_P=arrays["prompts_P"],
+            trained=int(arrays["trained"]),
+            half=int(arrays["half"]),
+            curved=forms("curved", count),
+            first=forms("first", 1),
+        )

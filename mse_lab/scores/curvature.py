@@ -1,0 +1,128 @@
+"""Products of a prompt's Hessian with vectors, by differentiating twice.
+
+The Hessian of V(x) = E[Z] is H = E[(Z - V)(W W' + d2 log pi)]. With weights
+a_i = (Z_i - Zbar)/(n - 1) of n completions, sum_i a_i (W_i W_i' + d2 log pi_i) is without
+bias for H, and it is the Hessian of
+
+    L(theta) = sum_i a_i exp(log pi_i(theta) - log pi_i(theta_0))
+
+at theta_0 (Foerster et al. 2018). So H v is one more backward pass through the graph of L's
+gradient, which all vectors share. Fused kernels of attention cannot be differentiated
+twice; their plain form is used here.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
+from mse_lab.policy.policy import Policy
+from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
+from mse_lab.scores.reference import in_passes, leave_one_out
+
+# Of attention's kernels the one that can be differentiated twice.
+plain_attention = partial(sdpa_kernel, SDPBackend.MATH)
+
+
+def twice_differentiable(
+    policy: Policy, prefix: SharedPrefix, completions: Completions
+) -> Tensor:
+    """Compute log pi(Y_i | x), differentiable more than once, (N,)."""
+    tokens_NT = padded_tokens(policy, completions)
+    table = policy.log_probabilities(completion_logits(policy, prefix, tokens_NT))
+    picked = tokens_NT.to(table.device)[..., None]
+    return sum_over_tokens(table.gather(-1, picked)[..., 0], completions)
+
+
+def as_vector(policy: Policy, gradient: Mapping[str, Tensor]) -> Tensor:
+    """Join a gradient into one vector (D,) in the order of the policy's parameters.
+
+    Parameters that it leaves out are zeros.
+    """
+    parts = [
+        gradient.get(name, torch.zeros_like(parameter)).detach().flatten()
+        for name, parameter in policy.parameters.items()
+    ]
+    return torch.cat([part.to(parts[0].device) for part in parts])
+
+
+def _parts_of(vector_D: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Cut a vector into the shapes of parameters."""
+    pieces = vector_D.split([parameter.numel() for parameter in parameters])
+    pairs = zip(pieces, parameters, strict=True)
+    return [piece.view_as(parameter).to(parameter) for piece, parameter in pairs]
+
+
+def weighted_hessian_products(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    weights_N: NDArray[np.float64],
+    vectors_KD: Tensor,
+    max_batch: int | None = None,
+) -> Tensor:
+    """Compute sum_i a_i (W_i W_i' + d2 log pi_i) v for vectors v, (K, D).
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: N completions of it.
+        weights_N: a, their weights.
+        vectors_KD: The vectors v.
+        max_batch: The most completions in one pass; None for no limit.
+    """
+    distinct, place_N = completions.distinct()
+    weights = torch.from_numpy(np.bincount(place_N, weights_N))
+    products_KD, parameters = torch.zeros_like(vectors_KD), [*policy.parameters.values()]
+    for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
+        with torch.enable_grad(), policy.differentiable(), plain_attention():
+            log_probs = twice_differentiable(
+                policy, SharedPrefix(policy, prompt), distinct[part]
+            )
+            ratios = (log_probs - log_probs.detach()).exp()
+            surrogate = (weights[part].to(ratios) * ratios).sum()
+            slopes = torch.autograd.grad(
+                surrogate, parameters, create_graph=True, materialize_grads=True
+            )
+            for product_D, vector_D in zip(products_KD, vectors_KD, strict=True):
+                found = torch.autograd.grad(
+                    slopes,
+                    parameters,
+                    _parts_of(vector_D, parameters),
+                    retain_graph=True,
+                    materialize_grads=True,
+                )
+                product_D += torch.cat([one.flatten().to(product_D) for one in found])
+    return products_KD
+
+
+def hessian_products(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    rewards_N: NDArray[np.float64],
+    vectors_KD: Tensor,
+    max_batch: int | None = None,
+) -> Tensor:
+    """Estimate H v without bias, (K, D), for v independent of these completions.
+
+    Args:
+        policy: The policy.
+        prompt: The prompt's token ids.
+        completions: Two or more of it.
+        rewards_N: Their rewards.
+        vectors_KD: The vectors v.
+        max_batch: The most completions in one pass; None for no limit.
+    """
+    weights_N = leave_one_out(rewards_N)
+    if not weights_N.any():
+        return torch.zeros_like(vectors_KD)
+    return weighted_hessian_products(
+        policy, prompt, completions, weights_N, vectors_KD, max_batch
+    )

@@ -1,0 +1,96 @@
+"""A diagonal preconditioner D: what an optimiser such as Adam multiplies gradients by.
+
+Adam's is 1/(sqrt(v) + eps), v the second moments of its gradients, corrected for their
+start at zero; Adafactor's has v of rank one for each matrix (arXiv 1804.04235).
+"""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mse_lab.errors import InputError, in_short
+from mse_lab.policy.policy import Policy
+
+# Adam's usual eps.
+EPS = 1e-8
+
+FILE = "optimizer.pt"
+
+
+def from_gradients(gradients_ND: Tensor) -> Tensor:
+    """Make Adam's D of the second moments of these gradients themselves, (D,)."""
+    return 1 / (gradients_ND.square().mean(0).sqrt() + EPS)
+
+
+def _second_moments(state: Mapping[str, Any], beta2: float) -> Tensor:
+    """Give v of one parameter, of Adam or of Adafactor."""
+    if "exp_avg_sq_row" in state:
+        rows, columns = state["exp_avg_sq_row"], state["exp_avg_sq_col"]
+        share = rows / rows.mean(-1, keepdim=True)
+        return Tensor(share[..., None] * columns[..., None, :])
+    moments: Tensor = state["exp_avg_sq"]
+    # Adafactor keeps whole second moments of vectors, and corrects nothing.
+    corrects = "exp_avg" in state
+    return moments / (1 - beta2 ** float(state["step"])) if corrects else moments
+
+
+def _in_order(
+    groups: list[dict[str, Any]], parameters: Mapping[str, nn.Parameter]
+) -> dict[Any, str]:
+    """Match the optimiser's keys with names of parameters.
+
+    transformers' Trainer has two groups, those that decay (matrices) before those that do
+    not (vectors); a single group has the model's order.
+    """
+    keys = [key for group in groups for key in group["params"]]
+    names = list(parameters)
+    if len([group for group in groups if group["params"]]) > 1:
+        names.sort(key=lambda name: parameters[name].dim() < 2)
+    return dict(zip(keys, names, strict=True))
+
+
+def _preconditioner(policy: Policy, saved: Mapping[str, Any]) -> Tensor:
+    groups = saved["param_groups"]
+    names, parts = _in_order(groups, policy.parameters), {}
+    settings = {key: group for group in groups for key in group["params"]}
+    for key, name in names.items():
+        moments = _second_moments(
+            saved["state"][key], settings[key].get("betas", (0, 0))[1]
+        )
+        if moments.shape != policy.parameters[name].shape:
+            raise ValueError(f"{name} has another shape there")
+        eps = settings[key].get("eps", EPS)
+        parts[name] = 1 / (moments.float().sqrt() + (eps if type(eps) is float else 0))
+    return torch.cat([parts[name].flatten().cpu() for name in policy.parameters])
+
+
+def read_optimizer(policy: Policy, folder: str) -> Tensor:
+    """Read D from the `optimizer.pt` of a checkpoint that a trainer saved, (D,) float32.
+
+    Raises:
+        InputError: It is missing or damaged, or is not that of these parameters.
+    """
+    path = Path(folder) / FILE
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        return _preconditioner(policy, saved)
+    except FileNotFoundError:
+        raise InputError(
+            f"metric.optimizer: {path} is missing; name a trainer's checkpoint folder that "
+            "holds one, or use metric=adam"
+        ) from None
+    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError) as error:
+        raise _unfit(path, error) from None
+    except ValueError as error:
+        raise _unfit(path, error) from None
+
+
+def _unfit(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"metric.optimizer: {path} is damaged, or not of the parameters that count "
+        f"({in_short(error)}); name the checkpoint that is measured"
+    )

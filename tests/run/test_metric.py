@@ -1,0 +1,101 @@
+"""A metric beside a run: added to what is measured, sealed, and left where it is."""
+
+import json
+
+import pytest
+
+import run_mse
+from mse_lab.results.integrity import read_manifest
+
+SETTINGS = (
+    "metric.kind=curvature",
+    "metric.prompts=4",
+    "metric.completions=256",
+    "metric.repeats=1",
+)
+METRIC = [word for one in SETTINGS for word in ("--set", one)]
+
+# What a metric changes of a result.
+CHANGED = {"metric.npz", "config.yaml", "advice.json", "manifest.json"}
+
+
+@pytest.fixture
+def measured(write_probe, tmp_path):
+    """The words that measure a probe into a folder, and the folder."""
+    probe = write_probe(pool={"reference": 256, "replicate": 64})
+    words = ("run", str(probe), "--out", str(tmp_path / "results"))
+    assert run_mse.main([*words]) == 0
+    return words, tmp_path / "results/small"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_metric_is_added_to_a_finished_run_and_kept(measured, capsys):
+    words, folder = measured
+    plain = contents(folder)
+    assert "metric.npz" not in plain
+    assert b"\nmetric:" not in plain["config.yaml"]
+    assert run_mse.main([*words, *METRIC]) == 0
+    first = contents(folder)
+    assert {name for name in first if first[name] != plain.get(name)} <= CHANGED
+    assert "metric.npz" in read_manifest(folder)
+    capsys.readouterr()
+    assert run_mse.main([*words, *METRIC]) == 0
+    assert "finished before" in capsys.readouterr().out
+    assert contents(folder) == first
+    # The plain probe leaves it, too.
+    assert run_mse.main([*words]) == 0
+    assert contents(folder) == first
+
+
+def test_a_fresh_run_gives_the_same_as_one_added_later(measured, tmp_path):
+    words, folder = measured
+    assert run_mse.main([*words, *METRIC]) == 0
+    added = contents(folder)
+    assert run_mse.main([*words, "--fresh", *METRIC]) == 0
+    again = contents(folder)
+    for name in ("metric.npz", "mse.csv", "pools.npz", "config.yaml", "advice.json"):
+        assert again[name] == added[name]
+    assert run_mse.main([*words, "--fresh"]) == 0
+    assert "metric.npz" not in contents(folder)
+
+
+def test_the_advice_shows_both_sizes_and_names_the_metric(measured, capsys):
+    words, folder = measured
+    capsys.readouterr()
+    assert run_mse.main(["advise", str(folder), "--json"]) == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["metric"] == "plain"
+    assert "felt" not in advice
+    assert run_mse.main(["advise", str(folder)]) == 0
+    assert "training feels less of the wording's" in capsys.readouterr().out
+    assert run_mse.main([*words, *METRIC]) == 0
+    capsys.readouterr()
+    assert run_mse.main(["advise", str(folder), "--json"]) == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["metric"] == "curvature"
+    assert advice["felt"]["prompts"] == 4
+    assert {"value", "low", "high"} <= advice["felt"]["best"].keys()
+    assert run_mse.main(["advise", str(folder)]) == 0
+    screen = capsys.readouterr().out
+    assert "gradient error (plain)" in screen
+    assert "felt by the reward of other prompts" in screen
+    assert "training feels less of the wording's" not in screen
+
+
+def test_what_is_damaged_or_impossible_is_refused(measured, refused):
+    words, folder = measured
+    said = refused(*words, "--set", "metric={optimizer: nowhere, prompts: 4}")
+    assert "nowhere/optimizer.pt is missing" in said
+    assert "metric.kind = 'cubic'" in refused(*words, "--set", "metric=cubic")
+    said = refused(*words, "--set", "metric={kind: curvature, optimizer: out}")
+    assert "takes no optimizer" in said
+    one = (*words[:-1], str(folder.parent / "one"), "--set", "prompts.limit=3", *METRIC)
+    assert "metric: 3 prompts; it needs four or more" in refused(*one)
+    assert not (folder.parent / "one").exists()
+    assert run_mse.main([*words, *METRIC]) == 0
+    path = folder / "metric.npz"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "metric.npz: damaged" in refused("advise", folder)
