@@ -1,0 +1,144 @@
+"""Measure the model of TRL's trainer between two of its steps.
+
+What the trainer's settings say of the policy is taken from them, and what cannot be
+measured is refused before anything is drawn.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
+from transformers.integrations.fsdp import is_fsdp_enabled
+
+from mse_lab.errors import InputError, shown
+from mse_lab.mse.samples import Blocks
+from mse_lab.results.checks import none_failed
+from mse_lab.run.advise import D, Sampling
+from mse_lab.run.in_memory import sample_model
+from mse_lab.run.prepare import RunSpec
+
+WRITTEN_FOR = "1.16"
+
+# Settings of the trainer that are read, and what a callback is given.
+SETTINGS = (
+    *("num_generations", "num_iterations", "max_completion_length", "temperature"),
+    *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
+    *("gradient_accumulation_steps", "world_size", "report_to", "seed"),
+)
+GIVEN = ("model", "processing_class")
+
+# Settings that change the distribution of completions, and what leaves it as it is.
+UNCHANGED: dict[str, tuple[Any, ...]] = {
+    **{"top_p": (1.0,), "top_k": (0, None), "min_p": (0.0, None)},
+    "repetition_penalty": (1.0,),
+}
+
+
+def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
+    """Refuse a version of TRL in which something has another name."""
+    gone = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
+    gone += [name for name in GIVEN if given.get(name) is None]
+    if gone:
+        raise InputError(
+            f"TRL {version('trl')} gives a callback no {gone[0]}, as {WRITTEN_FOR} does; "
+            f"use GRPOTrainer of trl=={WRITTEN_FOR}.*"
+        )
+
+
+def _refuse_model(args: Any, model: Any) -> None:
+    """Refuse a model that is in parts, or compiled."""
+    parts = any(
+        hasattr(one, "ds_id") or hasattr(one, "full_tensor") for one in model.parameters()
+    )
+    if parts or args.fsdp or is_fsdp_enabled() or is_deepspeed_zero3_enabled():
+        raise InputError(
+            "the model is in parts (FSDP or ZeRO-3), which cannot be measured; save "
+            "checkpoints, and measure them by mse-lab along"
+        )
+    compiled = getattr(model, "_compiled_call_impl", None) is not None
+    if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
+        raise InputError(
+            "the model is compiled, which cannot be measured; do not compile it"
+        )
+
+
+def _sampling(args: Any) -> dict[str, Any]:
+    """Give the policy's settings; refuse completions that are of another distribution."""
+    for name, values in UNCHANGED.items():
+        if getattr(args, name) not in values:
+            raise InputError(
+                f"{name} = {shown(getattr(args, name))}: completions are not of the policy "
+                "that is differentiated, and cannot be measured; leave it out"
+            )
+    return {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
+
+
+def step_size(args: Any) -> int:
+    """Completions of one step of the optimiser."""
+    each = args.per_device_train_batch_size * args.gradient_accumulation_steps
+    return int(each * args.world_size)
+
+
+@contextmanager
+def _own_forward(model: Any) -> Iterator[None]:
+    """Leave out what mixed precision puts in the place of a model's own forward."""
+    forward = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if forward is not None:
+            model.forward = forward
+
+
+def refuse(args: Any, given: Mapping[str, Any]) -> None:
+    """Refuse what cannot be measured.
+
+    Args:
+        args: The trainer's settings.
+        given: What a callback is given beside them.
+
+    Raises:
+        InputError: The version of TRL, or the model, is not one that can be measured.
+    """
+    _refuse_version(args, given)
+    _refuse_model(args, given["model"])
+
+
+def sample_live(
+    given: Mapping[str, Any],
+    args: Any,
+    rows: Sequence[Mapping[str, Any]],
+    reward: Callable[..., Any],
+    decide: Callable[[Sequence[Blocks]], D],
+    budget: int,
+) -> tuple[RunSpec, Sampling[D]]:
+    """Sample the trainer's model until its answer is known; see `sample_model`.
+
+    Args:
+        given: What a callback is given.
+        args: The trainer's settings.
+        rows: A prompt set, with the texts that the model reads.
+        reward: `(text, row) -> float`.
+        decide: Looks at the samples.
+        budget: The most completions that are drawn.
+
+    Raises:
+        InputError: Something of the user's is at fault, or a built-in check failed.
+    """
+    model, tokenizer = (given[name] for name in GIVEN)
+    prompts = {"source": "memory", "template": "none"}
+    settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
+    with _own_forward(model):
+        spec, ended = sample_model(
+            *(model, tokenizer, rows, reward, settings, decide),
+            budget=budget,
+            name="the live model",
+            folder=None,
+            shown=False,
+        )
+    if not none_failed(ended.checks):
+        failed = ", ".join(check.name for check in ended.checks if check.ok is False)
+        raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")
+    return spec, ended
