@@ -1,5 +1,6 @@
 """`mse-lab plan`: what a run will take, extrapolated from its first prompts."""
 
+import json
 from argparse import Namespace
 
 from mse_lab.command_line import ROOT, Parser, add_fresh, add_json, add_probes, load_probes
@@ -22,19 +23,23 @@ def execute(arguments: Namespace) -> int:
         raise InputError("plan needs one process; start it without torchrun")
     probes = load_probes(arguments.probes, arguments.set)
     show_status(f"{probes[0][0]}: loading torch and the model")
+    from mse_lab.report.plan_screen import finished_text, plan_text, plan_values
+    from mse_lab.results.extrapolation import Plan
     from mse_lab.run.plan import plan_probe
-    from mse_lab.run.plan_costs import Plan
-    from mse_lab.run.plan_text import plan_json, plan_text
 
-    plans: list[Plan] = []
+    values = []
     for name, probe in probes:
-        if plans and not arguments.json:
-            print()
         folder = arguments.out / name
-        plans.append(plan_probe(name, probe, folder, ROOT, fresh=arguments.fresh))
+        plan = plan_probe(name, probe, folder, ROOT, fresh=arguments.fresh)
         show_status()
+        if isinstance(plan, Plan):
+            values.append(plan_values(plan))
+            text = plan_text(plan)
+        else:
+            values.append({"probe": name, "finished": True, "repaired": plan.repaired})
+            text = finished_text(name, folder, plan.repaired)
         if not arguments.json:
-            print(plan_text(plans[-1]))
+            print(text)
     if arguments.json:
-        print(plan_json(plans))
+        print(json.dumps(values, indent=2, ensure_ascii=False))
     return 0

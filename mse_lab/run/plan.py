@@ -11,17 +11,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mse_lab.measurement.subject import Subject
-from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.policy.policy import Policy
+from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
-from mse_lab.run import plan_text as text
+from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.extrapolation import Plan, costs_of, expect_widths, extrapolate
+from mse_lab.results.tables import describe_prompts
 from mse_lab.run.environment import peak_memory_bytes
-from mse_lab.run.plan_costs import Costs, Plan, Row, add_up, analyse_few, spread
-from mse_lab.run.plan_widths import expect_widths
 from mse_lab.run.prepare import RunContext, load, prepare
-from mse_lab.run.resume import find_finished, read_shard, take_folder
+from mse_lab.run.resume import Outcome, find_finished, read_shard, take_folder
 from mse_lab.run.run_probe import measure_prompts
 
 # Prompts to measure, and seconds after which no further one is begun: as long as somebody
@@ -47,82 +45,81 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int
 
 def _while_in_time(chosen: Sequence[int]) -> Iterator[int]:
     """Yield the first, and more while the next is likely to end within `PATIENCE`."""
-    times = [time.monotonic()]
-    for index in chosen:
-        yield index
-        times.append(time.monotonic())
-        if times[-1] - times[0] + float(np.diff(times).max()) > PATIENCE:
+    began = time.monotonic()
+    for count, index in enumerate(chosen):
+        spent = time.monotonic() - began
+        if count and spent * (count + 1) / count > PATIENCE:
             return
+        yield index
 
 
-def _peak_memory(policy: Policy, tables: float) -> float:
-    """Give the most bytes held on the devices, or on the host with those of the tables."""
-    gpus = [device for device in policy.devices if device.type == "cuda"]
-    if gpus:
-        return sum(map(torch.cuda.max_memory_allocated, gpus))
-    return peak_memory_bytes() + tables
+def _analyse(
+    context: RunContext, prompts: Sequence[PromptMeasurement]
+) -> tuple[Analysis, float]:
+    """Analyse measured prompts as a run does; give the seconds that all would take."""
+    spec, began = context.spec, time.perf_counter()
+    # Estimators that use other prompts need two: a single one is analysed as two equal.
+    some = prompts if len(prompts) > 1 else [*prompts, *prompts]
+    unknown = [0.0] * len(some)
+    described = describe_prompts([spec.prompts[0]] * len(some), unknown, unknown)
+    result = analyse_run(
+        spec.name, spec.probe, stack([one.arrays for one in some]), described
+    )
+    _ = result.tables, result.warnings
+    return result, (time.perf_counter() - began) * len(spec.prompts) / len(some)
 
 
-def _rows(subject: Subject, costs: Costs, loading: float, tables: float) -> list[Row]:
-    pool, count = subject.probe.pool, len(subject.prompts)
-    halves, scored = count * pool.reference, count * pool.replicate
-    draw = "draw" if subject.supplied is None else "read"
-    unscored = costs.tokens - costs.scored
-    # Shards, and the pools made of them.
-    arrays = costs.vectors + 2 * costs.kept
-    rows = [
-        Row("load the model", 0, 0, subject.memory.footprint.weights, loading),
-        Row(f"{draw} and reward", halves + scored, costs.tokens, None, costs.draw),
-        Row("reference gradients", halves, unscored, None, costs.reference),
-        Row("scores and products", scored, costs.scored, None, costs.score),
-        Row("checks and records", halves + scored, 0, None, costs.rest),
-        Row("tables and intervals", 0, 0, arrays, tables),
-    ]
-    seconds, peak = sum(row.seconds for row in rows), _peak_memory(subject.policy, arrays)
-    return [*rows, Row("total", halves + scored, costs.tokens, peak, seconds)]
+def _peak_memory(context: RunContext) -> float:
+    gpus = [one for one in context.subject.policy.devices if one.type == "cuda"]
+    return sum(map(torch.cuda.max_memory_allocated, gpus)) or peak_memory_bytes()
 
 
 def _extrapolate(
     context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
 ) -> Plan:
-    spec, subject = context.spec, context.subject
-    lengths, measured = [len(one) for one in subject.tokens], list(prompts.values())
-    seconds = {index: one.provenance.seconds for index, one in prompts.items()}
-    (analysis, tables), costs = analyse_few(spec, measured), add_up(lengths, prompts)
-    widths = expect_widths(analysis, len(lengths), spec.probe.interval.width)
-    *rows, total = _rows(subject, costs, loading, tables)
+    probe, subject = context.spec.probe, context.subject
+    lengths, memory = [len(one) for one in subject.tokens], subject.memory
+    measured = {index: costs_of(prompt) for index, prompt in prompts.items()}
+    costs, factor = extrapolate(lengths, measured)
+    analysis, analysing = _analyse(context, list(prompts.values()))
     return Plan(
-        probe=spec.name,
-        heading=text.say_what(subject),
-        rows=rows,
-        total=total,
-        factor=spread(lengths, seconds),
+        probe=context.spec.name,
+        prompts=len(lengths),
+        completions=len(lengths) * (probe.pool.reference + probe.pool.replicate),
+        tokens=costs.tokens,
+        seconds={
+            "load the model": loading,
+            "draw and reward": costs.draw,
+            "reference gradients": costs.reference,
+            "scores and products": costs.score,
+            "checks and records": costs.rest,
+            "tables and intervals": analysing,
+        },
+        disk_bytes=costs.disk,
+        peak_memory_bytes=_peak_memory(context),
+        budget_bytes=memory.budget,
+        block=(memory.scoring.current.block, probe.largest_group),
+        factor=factor,
         prompts_measured=len(prompts),
-        seconds_measured=sum(seconds.values()),
-        remarks=[
-            f"measured: {len(prompts)} of {len(lengths)} prompts, kept for the run in "
-            f"{spec.results.path}",
-            text.say_completions(measured, spec.probe.sampling.max_new_tokens),
-            text.say_memory(subject),
-            text.say_disk(costs),
-        ],
-        half_widths=widths,
-        warnings=text.warn_of_widths(widths),
+        seconds_measured=sum(one.seconds for one in measured.values()),
+        half_widths=expect_widths(analysis, len(lengths)),
+        level=analysis.level,
+        wanted_width=probe.interval.width,
     )
 
 
 def plan_probe(
     name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool = False
-) -> Plan:
+) -> Plan | Outcome:
     """Measure the first prompts of a probe; extrapolate what all will take.
 
     The measurements go to the folder of the results, where the run finds them; `fresh`
-    first drops an earlier run there. Raises as `run_probe`.
+    first drops an earlier run there. Of a finished run its outcome is given. Raises as
+    `run_probe`.
     """
     spec = prepare(name, probe, folder, root)
     if outcome := find_finished(spec, fresh=fresh):
-        repaired = [f"{lost} is made again from pools.npz" for lost in outcome.repaired]
-        return Plan(name, heading=[f"finished, nothing to do: {folder}", *repaired])
+        return outcome
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began

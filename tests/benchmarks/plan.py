@@ -41,6 +41,7 @@ class Plan:
     Attributes:
         rounds: Ratios of which the median is taken.
         blocks: Blocks to score.
+        one_pass: Blocks of an advice, whose gradient comes with the inner products.
         runs: Whole runs, each with its number of prompts.
         precision: Prompts and replicate pools of the runs on precision.
         scaling: Dimensions against which time and memory are measured.
@@ -52,6 +53,7 @@ class Plan:
 
     rounds: int
     blocks: tuple[Block, ...]
+    one_pass: tuple[Block, ...]
     runs: tuple[tuple[Case, int], ...]
     precision: tuple[int, tuple[int, ...]]
     scaling: tuple[str, ...]
@@ -63,6 +65,11 @@ class Plan:
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
 # They store every score, 24 GB and more for 64 completions at 25M: there, they score 16.
+ONE_PASS = (
+    Block(TINY, FEW),
+    *(Block(Case(size, *SHORT), FEW) for size in (SMALL, SMALL_WIDE, MEDIUM)),
+)
+
 FULL = Plan(
     rounds=5,
     blocks=(
@@ -80,6 +87,12 @@ FULL = Plan(
             for shape in LONGER
         ),
         Block(Case(LARGE_WIDE, *SHORT), completions=FEW, libraries=False),
+    ),
+    one_pass=(
+        *ONE_PASS,
+        *(Block(Case(size, *LONG), FEW) for size in (SMALL, MEDIUM)),
+        Block(Case(MEDIUM_WIDE, *SHORT), FEW),
+        Block(Case(LARGE_WIDE, *SHORT), FEW),
     ),
     runs=(
         (TINY, 5),
@@ -102,6 +115,7 @@ QUICK = Plan(
         Block(Case(SMALL_WIDE, *SHORT)),
         Block(Case(MEDIUM, *SHORT), libraries=False),
     ),
+    one_pass=ONE_PASS,
     runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
     precision=(8, (16, 64, 256)),
     scaling=DIMENSIONS[:2],

@@ -6,7 +6,8 @@ import re
 import pytest
 from torch import nn
 
-from foreign_modules import COMPLETIONS, Bypass, Experts, H, linear, policy_with, weight
+from foreign_modules import Bypass, Experts, H, linear, weight
+from foreign_policies import COMPLETIONS, policy_with
 from models import random_policy, write_adapter, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters

@@ -1,0 +1,94 @@
+"""The plan of a run in words, for a terminal, and as JSON."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mse_lab.formatting import byte_size, duration, share, table, wrap
+from mse_lab.mse.replicates import Key
+from mse_lab.results.extrapolation import Plan
+
+
+def plan_values(plan: Plan) -> dict[str, object]:
+    """Give a plan's content for JSON; a half-width that is not known is None."""
+    low, high = plan.range
+    widths = [
+        {**key._asdict(), "half_width": width if math.isfinite(width) else None}
+        for key, width in plan.half_widths.items()
+    ]
+    return {
+        **asdict(plan),
+        "half_widths": widths,
+        "seconds_low": low,
+        "seconds_high": high,
+    }
+
+
+def _time(plan: Plan) -> Iterator[str]:
+    total, (low, high) = sum(plan.seconds.values()), map(duration, plan.range)
+    rows = [
+        [stage, duration(seconds), f"{seconds / total:.0%}"]
+        for stage, seconds in plan.seconds.items()
+    ]
+    yield from table([*rows, ["total", duration(total), ""]]).splitlines()
+    yield (
+        f"time: {low} to {high}, of which {duration(plan.seconds_measured)} are spent on "
+        f"{plan.prompts_measured} prompts, kept for the run; each of N processes on "
+        "devices of their own takes an N-th"
+    )
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    yield (
+        f"memory: {byte_size(plan.peak_memory_bytes)} so far, of "
+        f"{byte_size(plan.budget_bytes)}; on the disk: at most {byte_size(plan.disk_bytes)}"
+    )
+    block, group = plan.block
+    if block < group:
+        yield (
+            f"warning: norms only: a block of {group} does not fit, only {block} at a "
+            "time; no replicates, the laws alone; raise model.memory, or use fewer "
+            "parameters or a smaller largest group size"
+        )
+
+
+def _widths(plan: Plan) -> Iterator[str]:
+    yield (
+        f"intervals: half-width of the {100 * plan.level:g}% intervals, relative to the "
+        "MSE, if all prompts are like those measured"
+    )
+    names, sizes = (
+        list(dict.fromkeys(part)) for part in zip(*plan.half_widths, strict=True)
+    )
+    rows = []
+    for name in names:
+        found = (plan.half_widths.get(Key(name, size), math.nan) for size in sizes)
+        rows.append([name, *(share(one) if math.isfinite(one) else "?" for one in found)])
+    yield from table(rows, ["", *(f"G = {size}" for size in sizes)]).splitlines()
+    known = [(one, key) for key, one in plan.half_widths.items() if math.isfinite(one)]
+    width, (name, size) = max(known, default=(0.0, ("", 0)))
+    if width > plan.wanted_width:
+        growth = (width / plan.wanted_width) ** 2
+        yield (
+            f"warning: interval.width = {plan.wanted_width:g} is wanted; {name} at "
+            f"G = {size} will have about {share(width)}: use "
+            f"{math.ceil(plan.prompts * growth)} prompts, or raise pool.reference and "
+            f"pool.replicate by a factor of {growth:.2g}"
+        )
+
+
+def finished_text(name: str, folder: Path, repaired: Sequence[str]) -> str:
+    """Say that nothing is to be measured, and which lost tables a run makes again."""
+    lines = [f"{lost} is made again from pools.npz" for lost in repaired]
+    return "\n".join([f"{name}: finished, nothing to do: {folder}", *lines])
+
+
+def plan_text(plan: Plan) -> str:
+    """Say the plan in words, for a terminal."""
+    heading = (
+        f"{plan.probe}: {plan.prompts} prompts, {plan.completions:,} completions, "
+        f"{round(plan.tokens):,} tokens"
+    )
+    lines = [heading, *_time(plan), *_memory(plan), *_widths(plan)]
+    return "\n".join(wrap(line, indent=2) for line in lines)
