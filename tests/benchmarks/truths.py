@@ -7,25 +7,36 @@ random prompts (advice, regime) against the population's.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import TRAINERS_DEFAULT
+from mse_lab.answers.ranking import nearest_size, rank_curves, rank_estimators
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.budget import Constants, Direction, efficiency, mse_times_budget
+from mse_lab.mse.allocation import (
+    FILTERED,
+    RULES,
+    UNIFORM,
+    halve,
+    judge_rules,
+    measure_ratios,
+    plan_moments,
+    prompt_mse,
+)
+from mse_lab.mse.budget import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
+from mse_lab.mse.directions import Direction, efficiency
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
-from simulated import Design
+from simulated import Design, of_kinds
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
 HOLDS = Estimate(1.0, 1.0, 1.0)
@@ -87,12 +98,10 @@ class Truth:
         moments, gradient_PD = self.moments, self.design.gradient_PD
         mean = gradient_PD.mean(0)
         value = moments.value.mean()
-        between = ((gradient_PD - mean) ** 2).sum(-1).mean()
         found = {
-            "between": between,
-            "spread": between,
-            "oracle": moments.trace_oracle.mean(),
-            "pairs": moments.zeta.mean(),
+            "c1": ((gradient_PD - mean) ** 2).sum(-1).mean(),
+            "c2": moments.trace_oracle.mean(),
+            "c3": moments.zeta.mean(),
             "vanilla": moments.constant_baseline(0.0).mean(),
             "batch_mean": moments.constant_baseline(value).mean(),
             "best_constant": moments.trace_best.mean(),
@@ -150,6 +159,26 @@ class Truth:
         """Rho of each prompt, (P,)."""
         return norm_ratio(self.moments.best_baseline, self.moments.value)
 
+    @cached_property
+    def of_kinds(self) -> tuple[Moments, ...]:
+        """Moments of the scores of each kind of module alone."""
+        kinds = of_kinds(self.design.score_PCD)
+        return tuple(replace(self.design, score_PCD=one).moments() for one in kinds)
+
+    def share(self, number: str, kind: int) -> float:
+        """A kind of module's share of T, S or zeta over this population."""
+        own, whole = (
+            getattr(one, number).sum() for one in (self.of_kinds[kind], self.moments)
+        )
+        return float(own / whole)
+
+    @property
+    def weighted_distance(self) -> float:
+        """E[S (b* - V)] / E[S] over this population."""
+        one = self.moments
+        apart_P = one.reward_norm2 - one.value * one.norm2
+        return float(apart_P.mean() / one.norm2.mean())
+
     def zero_variance(self, size: int) -> float:
         """Share of zero-variance groups in this population, for rewards 0 and 1."""
         value = self.moments.value
@@ -184,22 +213,64 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
         yield Told("rho of a prompt", "", Estimate(*row), float(true))
 
 
+def of_allocation(result, truth: Truth, each: int = 16) -> Iterator[Told]:
+    """What the two plans of a run do for its own prompts."""
+    pools, moments = result.pools, truth.moments
+    budget, plans = each * pools.prompts, [plan_moments(*half) for half in halve(pools)]
+    rules = {name: RULES[name] for name in RULES if truth.binary or name != FILTERED}
+    exact = {
+        name: sum(
+            prompt_mse(moments, rule.sizes(plan, budget), rule.law).sum() for plan in plans
+        )
+        for name, rule in rules.items()
+    }
+    ratios = measure_ratios(judge_rules(pools, budget, rules), result.level)
+    for name, ratio in ratios.items():
+        yield Told("allocation", name, ratio, float(exact[name] / exact[UNIFORM]))
+
+
+def _place(estimator: Estimator, exact: dict[Estimator, float], near: float) -> float:
+    """The true rank; of those that are equal the place next to the one that is told."""
+    own, others = exact[estimator], [exact[one] for one in exact if one != estimator]
+    first = 1 + sum(other < own * (1 - 1e-9) for other in others)
+    last = 1 + sum(other <= own * (1 + 1e-9) for other in others)
+    return float(np.clip(near, first, last))
+
+
+def of_ranking(result, truth: Truth) -> Iterator[Told]:
+    """Ranks, ratios and the parts of biased estimators' MSE, of those that have a law."""
+    ranking, level = rank_estimators(result, nearest_size(result)), result.level
+    size, exact = ranking.group_size, {}
+    for row in ranking.ranked:
+        if find_law(row.estimator, size, binary=truth.binary):
+            exact[row.estimator] = truth.decomposed(row.estimator, size)
+    errors = {one: float(found.scale_free_mse) for one, found in exact.items()}
+    known = [(row.estimator, row.curve) for row in ranking.ranked if row.estimator in exact]
+    for estimator, curve, _, rank in rank_curves(known, level):
+        # Below and above the interval are beyond it, whichever is nearer.
+        near = min(max(rank.low, 1), rank.high)
+        yield Told("rank", estimator.name, rank, _place(estimator, errors, near))
+        if not estimator.unbiased:
+            for part in ("slope", "bias2", "variance"):
+                true = float(getattr(exact[estimator], part))
+                yield Told(part, estimator.name, curve.interval(part, level), true)
+
+
 def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
     """Everything that `advise` prints with an interval."""
     best, constants = advice.recommended, truth.constants
-    for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs")):
-        told = getattr(advice, letter)
-        yield Told(letter, name, told, getattr(constants, name).item())
+    for name in ("c1", "c2", "c3"):
+        yield Told(name, "", getattr(advice, name), getattr(constants, name).item())
     for name in ("vanilla", "batch_mean", "best_constant"):
         told = getattr(advice, name)
         yield Told("constant baselines", name, told, getattr(constants, name).item())
     gradient2 = constants.gradient2.item()
     yield Told("||g||^2", "", advice.gradient2, gradient2)
     yield Told("noise scale", "", advice.noise_scale, truth.cost(best) / gradient2)
-    size = 1 + math.sqrt(constants.pairs.item() / constants.between.item())
+    size = 1 + math.sqrt(constants.c3.item() / constants.c1.item())
     yield Told("G*", "", advice.best, size)
-    gain = constants.vanilla.item() - constants.oracle.item()
-    beats = math.floor(1 + constants.pairs.item() / gain) + 1 if gain > 0 else math.inf
+    gain = constants.vanilla.item() - constants.c2.item()
+    beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
     yield Told("beats vanilla from", "", advice.beats_vanilla_from, beats)
     for row in advice.rows:
         at, cost = f"at {row.group_size}", truth.cost(row.group_size)
@@ -212,6 +283,10 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
     for one in advice.alternatives:
         true = truth.alternative_cost(one.estimator, one.group_size, advice)
         yield Told("cost of an alternative", one.estimator, one.cost, true)
+    for index, kind in enumerate(advice.kinds):
+        for number in ("trace_oracle", "norm2", "zeta"):
+            true = truth.share(number, index)
+            yield Told("kinds of modules", number, getattr(kind, number), true)
     yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
     yield Told("rho of the run", "", advice.regime.rho, truth.rho)
 
@@ -222,34 +297,3 @@ def of_side(regime: Regime, truth: Truth) -> Told:
     right = "undecided" if on_line else ("above" if truth.above > 0 else "below")
     false = regime.side not in (right, "undecided")
     return Told("regime's side", "", HOLDS, 0.0 if false else 1.0)
-
-
-def _is_true(row, truth: Truth) -> bool | None:
-    """Whether a statement about a run's own prompts is true; None where that is unknown."""
-    moments, sizes = truth.moments, row.group_size
-    trace, zeta = moments.trace_oracle.sum(), moments.zeta.sum()
-    vanilla, best = moments.constant_baseline(0.0).sum(), moments.trace_best.sum()
-    size = math.inf if pd.isna(sizes) else float(sizes)
-    name, grpo = row.statement, trace + zeta / (size - 1)
-    always = ("Lemma 1", "Theorem 2", "Proposition 3", "Corollary 4", "Theorem 7")
-    if name.startswith(always) or name == "Section 5.1 (falls with G)":
-        return True
-    if name.startswith("Assumption 2"):
-        return bool(np.allclose(moments.best_baseline, moments.value, rtol=1e-6))
-    if name == "Corollary 5 (prompt-only baselines)":
-        return bool(trace <= best * (1 + 1e-9))
-    if name == "Corollary 5 (vanilla)":
-        return bool(grpo < vanilla)
-    if name == "Section 5.1 (vanilla largest)" and size < math.inf:
-        return bool(max(grpo, trace) < vanilla)
-    if name.startswith("Section 5.1") and size < math.inf:
-        return bool(grpo <= 1.05 * trace)
-    return None
-
-
-def of_claims(result, truth: Truth) -> Iterator[Told]:
-    """Verdicts: a statement that is true is held where it is not said to fail."""
-    for row in result.claims().itertuples():
-        if row.kind != "argument" and _is_true(row, truth):
-            fails = row.verdict in ("fails", "premise fails")
-            yield Told("true statements", row.statement, HOLDS, 0.0 if fails else 1.0)
