@@ -48,7 +48,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(PIP) -e '.[math,data,lora,completion]'
+	$(PIP) -e '.[measure,math,data,lora,completion]'
 	touch $@
 
 $(VENV)/installed-train: pyproject.toml requirements.lock | $(VENV)/bin/python

@@ -1,0 +1,42 @@
+"""`mse-lab demo`: the answer of a committed run, and what to type for one's own."""
+
+from argparse import Namespace
+
+from mse_lab.command_line import ROOT, Parser
+from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import install
+
+HELP = "what an answer looks like; no model, no network, seconds"
+
+# A finished run of tiny/base with its pools: every command that needs no model reads it.
+RUN = "demo"
+
+NEXT = f"""\
+That was tiny/base, a small checkpoint that comes with mse_lab, on 60 prompts.
+Its results lie in
+  {{folder}}
+  {COMMAND_PREFIX} report {RUN}             all of it on one page, in results/{RUN}
+  {COMMAND_PREFIX} claims {RUN}             the paper's statements, judged by it
+Your logs, of TRL, verl and others:
+  {COMMAND_PREFIX} rollouts FOLDER         what they tell; no model
+Your model, with {install("measure")}:
+  {COMMAND_PREFIX} init MODEL PROMPTS      writes a probe, MODEL.yaml
+  {COMMAND_PREFIX} advise MODEL.yaml       measures it until the answer is known
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes: nothing."""
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the answer, and what to type next; write nothing."""
+    from mse_lab.answers.advice import restore_advice
+    from mse_lab.report.advice_files import screen_width
+    from mse_lab.report.advice_report import advice_text
+
+    folder = ROOT / "results" / RUN
+    advice = restore_advice(folder / "advice.json")
+    print(advice_text(advice, width=screen_width()))
+    print(NEXT.format(folder=folder), end="")
+    return 0

@@ -1,0 +1,164 @@
+"""A wheel, installed beside the base packages alone: what it does outside a clone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("mse_lab", "probes", "results", "pyproject.toml", "setup.py", "README.md")
+SMOKE = [f"--set={setting}" for setting in
+         ("prompts.limit=3", "pool.reference=64", "pool.replicate=128")]  # fmt: skip
+
+
+def run(*words, cwd, status=0):
+    """Run a command; give what it printed, of a failed one what it complained."""
+    done = subprocess.run(
+        list(map(str, words)), cwd=cwd, capture_output=True, text=True, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""},
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+def pip(*words, cwd):
+    return run(sys.executable, "-m", "pip", *words, "--no-deps", "--no-index", cwd=cwd)
+
+
+def wanted(lines, extra=""):
+    """Names of the distributions that lines of metadata require, and an extra."""
+    for needed in map(Requirement, lines):
+        if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+            yield needed.name
+
+
+def needed_by(names):
+    """Those distributions and all that they need, without anybody's extras."""
+    todo, found = [*names], set()
+    while todo:
+        if (name := todo.pop()) not in found:
+            found.add(name)
+            todo += wanted(metadata.requires(name) or ())
+    return found
+
+
+def link(names, folder):
+    """Make a folder of packages that holds these distributions, as links."""
+    folder.mkdir()
+    for name in names:
+        found = metadata.distribution(name)
+        for top in {file.parts[0] for file in found.files} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(found.locate_file(top))
+
+
+class Installed:
+    """An environment with the wheel, and an empty folder to work in."""
+
+    def __init__(self, folder, wheel):
+        self.python = folder / "environment/bin/python"
+        self.folder, self.here = folder, folder / "empty"
+        self.here.mkdir()
+        run(sys.executable, "-m", "venv", "--without-pip", "environment", cwd=folder)
+        pip("--python", self.python, "install", wheel, cwd=folder)
+        (self.packages,) = folder.glob("environment/lib/python*/site-packages")
+
+    def add(self, extra=""):
+        """Let it see the packages that the wheel requires, or an extra of it."""
+        text = next(self.packages.glob("mse_lab-*/METADATA")).read_text()
+        lines = re.findall(r"^Requires-Dist: (.+)$", text, re.MULTILINE)
+        folder = self.folder / f"packages-{extra}"
+        link(needed_by(wanted(lines, extra)), folder)
+        (self.packages / f"{folder.name}.pth").write_text(f"{folder}\n")
+
+    def __call__(self, *words, status=0):
+        command = self.python.parent / "mse-lab"
+        return run(command, *words, cwd=self.here, status=status)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
+    sources.mkdir()
+    for name in (*SOURCES, "LICENSE"):
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.npz.*", "completions.jsonl")
+            shutil.copytree(ROOT / name, sources / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, sources)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", folder, sources, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return Installed(folder, wheel)
+
+
+@pytest.fixture(scope="module")
+def base(installed):
+    installed.add()
+    assert "No module" in run(installed.python, "-c", "import torch", cwd="/", status=1)
+    return installed
+
+
+def test_without_torch_it_answers(base):
+    """From what came with the wheel, in an empty folder."""
+    answer = base("demo")
+    assert answer.startswith("Set num_generations to 4.")
+    assert "pip install 'mse-lab[measure]'" in answer
+    assert base("advise", "tiny/base").startswith("Set num_generations to 4.")
+    base("figure")
+    # As TRL writes its own: Parquet needs a package that pandas does not bring.
+    log = pd.read_json(ROOT / "probes/notebooks/rollouts.jsonl", lines=True)
+    log.to_parquet(base.folder / "log.parquet")
+    summary = json.loads(base("rollouts", base.folder / "log.parquet", "--json"))
+    assert (summary["prompts"], summary["completions"]) == (60, 480)
+    base("analyse", "demo")
+    assert "tiny/base            not run" in base("list")
+    # What `report demo` reads, which takes too long here.
+    demo = base.packages / "mse_lab/bundled/results/demo"
+    assert {"environment.json", "pools.npz"} <= {path.name for path in demo.iterdir()}
+    written = {str(path.relative_to(base.here)) for path in base.here.rglob("*.*")}
+    assert written == {
+        *("figures/figure4.png", "figures/figure4.pdf", "results/tiny/base/advice.csv"),
+        *(f"results/demo/analysis/{name}.csv" for name in ("mse", "laws", "prompts")),
+        "results/demo/analysis/by_prompt.csv",
+    }
+
+
+def test_without_torch_what_needs_it_says_what_to_install(base):
+    remedy = "pip install 'mse-lab[measure]'"
+    for words in (["run", "tiny/base"], ["advise", "qwen/base"]):
+        (line,) = base(*words, status=2).splitlines()
+        assert line.startswith("mse-lab: no package torch in ")
+        assert line.endswith(remedy)
+    for name in ("measure", "advise"):
+        code = f"import mse_lab; mse_lab.{name}(None, None, [], 'integer')"
+        said = run(base.python, "-c", code, cwd=base.here, status=1)
+        assert said.splitlines()[-1].endswith(f"(No module named 'torch'); {remedy}")
+
+
+def test_what_needs_no_model_is_imported_without_torch(base):
+    """Every module of the rooms below a model, and every command's own imports."""
+    code = (
+        "import pkgutil, mse_lab.{0} as room; from importlib import import_module\n"
+        "[import_module(f'mse_lab.{0}.{{one.name}}') for one in "
+        "pkgutil.iter_modules(room.__path__) if one.name != 'hub']"
+    )
+    rooms = ("probe", "estimators", "mse", "results", "answers", "report", "trainer_logs")
+    rooms += ("commands",)
+    run(base.python, "-c", "\n".join(map(code.format, rooms)), cwd=base.here)
+
+
+def test_with_measure_it_measures(base):
+    """Also with a reward of the project; where `advise` has written before."""
+    base.add("measure")
+    said = base("run", "tiny/base", "lenient/base", *SMOKE)
+    assert "results/tiny/base: results written" in said
+    assert "results/lenient/base: results written" in said
