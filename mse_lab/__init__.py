@@ -17,12 +17,14 @@ error of every estimator at every group size G. Data flows one way, through a fo
     measurement prompts of a policy -> their arrays, within memory
     results     every file of a finished run
     run         a folder is filled prompt by prompt, resumed; and planned
+    trainer_logs rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice, ranking
     report      what is drawn and written for a reader
     studies     training, by theory and by TRL; they use the package as anybody could
+    trl         the live model of TRL's trainer: a callback for it
 
-Torch is imported in policy, scores, measurement, run and studies alone; elsewhere, from the
-estimators on, all is NumPy.
+Torch is imported in policy, scores, measurement, run, studies and trl alone; elsewhere,
+from the estimators on, all is NumPy.
 
 Notation, used in formulas, names and column heads alike:
 
@@ -49,18 +51,35 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from mse_lab.errors import InputError
+    from mse_lab.public_advice import advise
     from mse_lab.public_api import analyse, measure
     from mse_lab.result import Advice, Result
+    from mse_lab.rollout_logs import Rollouts, rollouts
 
-__all__ = ["Advice", "Result", "__version__", "analyse", "measure"]
+__all__ = [
+    "Advice",
+    "InputError",
+    "Result",
+    "Rollouts",
+    "__version__",
+    "advise",
+    "analyse",
+    "measure",
+    "rollouts",
+]
 
 
 # Where each of them is, imported when it is used: the package itself is cheap to import.
 _HOMES = {
     "Advice": "result",
+    "InputError": "errors",
     "Result": "result",
+    "Rollouts": "rollout_logs",
+    "advise": "public_advice",
     "analyse": "public_api",
     "measure": "public_api",
+    "rollouts": "rollout_logs",
 }
 
 

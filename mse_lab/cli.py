@@ -12,10 +12,12 @@ from mse_lab.commands import (
     along,
     analyse,
     claims,
+    demo,
     figure,
     init,
     plan,
     report,
+    rollouts,
     run,
     theory,
     train,
@@ -35,6 +37,7 @@ DESCRIPTION = (
 )
 EXAMPLES = """\
 examples:
+  mse-lab demo                 what an answer looks like, in seconds
   mse-lab init MODEL PROMPTS   write a probe for your model
   mse-lab run tiny/base        one measurement
   mse-lab plan tiny/base       what that will take, before it is spent
@@ -48,6 +51,7 @@ examples:
                                what changes along a training run
   mse-lab train group-size --quick
                                does the predicted group size train best?
+  mse-lab rollouts runs/x      what a trainer's logs tell; no model
   mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
@@ -67,6 +71,7 @@ class Command(Protocol):
 
 
 COMMANDS: Mapping[str, Command] = {
+    "demo": demo,
     "init": init,
     "run": run,
     "plan": plan,
@@ -78,6 +83,7 @@ COMMANDS: Mapping[str, Command] = {
     "analyse": analyse,
     "theory": theory,
     "along": along,
+    "rollouts": rollouts,
     "list": list_probes,
 }
 

@@ -4,16 +4,15 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab.errors import InputError, shorten
+from mse_lab.project import PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
 
-# The project, whose probes and results are found after those of the working folder.
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path("results")
+ROOT, RESULTS = PROJECT, Path("results")
 
 # Bounds of arguments: values above them are mistakes in typing.
 LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
@@ -169,6 +168,27 @@ def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
     help = "a folder of results, or a probe's name or file"
     _complete_names(
         parser.add_argument(name, nargs=nargs, type=find_run, metavar="RUN", help=help)
+    )
+
+
+class _NameRun(argparse.Action):
+    """Keeps the word, and the run that it names."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.name, namespace.run = values, find_run(values)
+
+
+def add_run_or_probe(parser: Parser) -> None:
+    """Add a finished run, or a probe: its word is `name`, the run that it names `run`."""
+    help = "a probe's name or .yaml file, or a folder of results"
+    _complete_names(
+        parser.add_argument("name", action=_NameRun, metavar="PROBE", help=help)
     )
 
 

@@ -21,7 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from mse_lab.errors import InputError, one_line, shorten
+from mse_lab.errors import InputError, install, one_line, shorten
+from mse_lab.project import PROJECT
 
 
 def command_prefix() -> str:
@@ -29,7 +30,8 @@ def command_prefix() -> str:
     if sys.argv[0].endswith(("mse_lab/__main__.py", "mse_lab/cli.py")):
         return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
-        return "python run_mse.py"
+        there = (PROJECT / "run_mse.py").is_file()
+        return "python run_mse.py" if there else "mse-lab"
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
 
 
@@ -47,13 +49,19 @@ CLEAR = "\r\x1b[K"
 
 # Packages that the commands import, and the remedy where one is missing.
 REQUIRED = {
-    *("torch", "transformers", "numpy", "statsmodels", "seaborn", "matplotlib", "pandas"),
+    *("numpy", "statsmodels", "seaborn", "matplotlib", "pandas", "pyarrow"),
     *("scipy", "tqdm", "pydantic", "yaml", "filelock", "jinja2"),
 }
 INSTALL = (
     "use .venv/bin/mse-lab, which make figure4 sets up, or install what is needed: "
     "pip install -e ."
 )
+
+# Packages that an extra brings, where nobody has asked for them by name.
+EXTRAS = {
+    **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors"), "measure"),
+    **{"huggingface_hub": "measure", "trl": "train", "datasets": "data"},
+}
 
 INTERRUPTED_LINE = "interrupted; the same command goes on from here"
 
@@ -209,6 +217,9 @@ def ending(error: BaseException) -> Ending:
         return Ending(
             INPUT_ERROR, f"no package {error.name} in {sys.executable}; {INSTALL}"
         )
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        line = f"no package {error.name} in {sys.executable}; {install(EXTRAS[error.name])}"
+        return Ending(INPUT_ERROR, line)
     if isinstance(error, MemoryError):
         remedy = "lower pool.replicate or prompts.limit, or use a machine with more"
         return Ending(INPUT_ERROR, f"out of memory: {describe_error(error)}; {remedy}")

@@ -59,6 +59,15 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+def install(extra: str) -> str:
+    """Give the command that installs an extra of this package.
+
+    >>> install("measure")
+    "pip install 'mse-lab[measure]'"
+    """
+    return f"pip install 'mse-lab[{extra}]'"
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Name the known word nearest to a misspelt one, for an error message.
 

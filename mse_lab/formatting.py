@@ -108,7 +108,8 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
             return f"at least {number(low)}", ""
         return number(value), f"({number(low)} or more)"
     largest = max(map(abs, interval))
-    power = power_of_ten(largest)
+    # An end far above the value does not set the unit of both.
+    power = power_of_ten(largest) if largest < 1e3 * abs(value) or largest < 1 else 0
     unit = 10.0**power
     # An end that is apart from the value by rounding alone says nothing about the width.
     distances = [abs(end - value) / unit for end in (low, high)]

@@ -9,33 +9,24 @@
 
 Arrays need no model and no torch: scores that were computed elsewhere can be brought,
 intervals and estimators changed afterwards, and the statistics put to arrays whose truth is
-known. Of the configuration of a finished run only what is used after the scores can be set:
-group sizes that divide those measured, estimators, intervals, the seed of their draws.
+known.
 """
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.probe_files import assign, flatten, parse_probe
-from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.foreign_code import load_extra
+from mse_lab.probe.schema import EstimatorEntry, IntervalMethod
 from mse_lab.result import Result
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.finished_run import read_finished
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.integrity import read_arrays
-
-SETTINGS = ("group_sizes", "estimators", "interval.level", "interval.resamples", "seed")
-
-# Of pools that come without a configuration, those that divide the largest group.
-GROUP_SIZES = (4, 8, 16, 32, 64)
 
 # One, or several; sizes of an array, too.
 Sizes = int | Iterable[int]
@@ -80,7 +71,7 @@ def measure(
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
-        interval: `level` and `resamples`.
+        interval: `method`, `level` and `resamples`.
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.
         chat: Whether prompts go through the tokenizer's chat template.
@@ -93,25 +84,24 @@ def measure(
     Raises:
         InputError: Something of these is not usable; the message names it.
     """
+    load_model_libraries("measure")
     from mse_lab.run.in_memory import measure_model
 
-    sections = {"sampling": sampling, "pool": pool, "interval": interval}
-    settings = {
-        "prompts": {"source": "memory", "template": template, "chat": chat},
-        "seed": _plain(seed),
-        **{
-            key: {name: _plain(value) for name, value in section.items()}
-            for key, section in sections.items()
-            if section is not None
-        },
-        **({} if group_sizes is None else {"group_sizes": _sizes(group_sizes)}),
-        **({} if estimators is None else {"estimators": _entries(estimators)}),
-        "parameters": parameters if isinstance(parameters, str) else list(parameters),
-    }
+    settings = probe_settings(
+        {"sampling": sampling, "pool": pool, "interval": interval},
+        parameters=parameters,
+        template=template,
+        chat=chat,
+        seed=seed,
+    )
+    if group_sizes is not None:
+        settings["group_sizes"] = read_sizes(group_sizes)
+    if estimators is not None:
+        settings["estimators"] = _entries(estimators)
     analysis, checks, noted = measure_model(
         model,
         tokenizer,
-        prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts,
+        as_rows(prompts),
         reward,
         settings,
         name=name,
@@ -122,6 +112,38 @@ def measure(
     return Result(**given, checks=tuple(checks), noted=tuple(noted))
 
 
+def load_model_libraries(function: str) -> None:
+    """Name the extra that brings what a model needs, where it is missing."""
+    for library in ("torch", "transformers"):
+        load_extra(library, "measure", function)
+
+
+def as_rows(prompts: Any) -> Any:
+    """Make mappings of a data frame's rows."""
+    return prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
+
+
+def probe_settings(
+    sections: Mapping[str, Mapping[str, Any] | None],
+    *,
+    parameters: str | Sequence[str],
+    template: str,
+    chat: bool,
+    seed: int,
+) -> dict[str, Any]:
+    """Make keys of a probe from what is given in Python; sections may be None."""
+    return {
+        "prompts": {"source": "memory", "template": template, "chat": chat},
+        "seed": _plain(seed),
+        **{
+            key: {name: _plain(value) for name, value in section.items()}
+            for key, section in sections.items()
+            if section is not None
+        },
+        "parameters": parameters if isinstance(parameters, str) else list(parameters),
+    }
+
+
 def analyse(
     arrays: Mapping[str, Any],
     *,
@@ -129,6 +151,7 @@ def analyse(
     estimators: Entries = ("vanilla", "grpo", "oracle"),
     level: float = 0.95,
     resamples: int = 2000,
+    method: IntervalMethod = "closed-form",
     seed: int = 0,
     name: str = "pools",
     described: pd.DataFrame | None = None,
@@ -140,7 +163,9 @@ def analyse(
         group_sizes: Group sizes G, or one; each divides the G of the blocks in `gram_PKGG`.
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         level: Coverage of intervals, between 0 and 1.
-        resamples: Draws of the reference's noise.
+        resamples: Draws of the reference's noise, and of the bootstrap.
+        method: How intervals are computed: `closed-form`, or `bootstrap`, of groups within
+            prompts, of prompts for the advice.
         seed: Of all draws.
         name: Heads the rows of the tables.
         described: Of each prompt `prompt` (its id), `category`, `mean_length` and
@@ -150,18 +175,20 @@ def analyse(
         InputError: Something of these is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
-    sizes = tuple(dict.fromkeys(_sizes(group_sizes)))
-    _refuse_sizes(sizes, pools.largest_group)
+    sizes = tuple(dict.fromkeys(read_sizes(group_sizes)))
+    refuse_sizes(sizes, pools.largest_group)
     level = _number("level", level, float)
     resamples, seed = _number("resamples", resamples), _number("seed", seed)
     if not 0 < level < 1:
         raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
     if resamples < 2:
         raise InputError(f"resamples: {resamples} is too few; take 2000")
+    if method not in get_args(IntervalMethod):
+        raise InputError(f"method: {shown(method)}; give closed-form or bootstrap")
     if described is None:
         described = _describe(pools)
     entries = tuple(_entries(estimators))
-    result = Result(name, pools, entries, sizes, level, resamples, seed, described)
+    result = Result(name, pools, entries, sizes, level, resamples, seed, described, method)
     if not result.estimators:  # those that are not to be had are named here
         raise InputError("estimators: none given; give one or more")
     return result
@@ -174,7 +201,7 @@ def _number(name: str, given: Any, kind: Callable[[Any], Any] = operator.index) 
         raise InputError(f"{name} = {shown(given)}: give a number") from None
 
 
-def _sizes(given: Any) -> list[int]:
+def read_sizes(given: Any) -> list[int]:
     """Read whole numbers, of Python's, NumPy's or torch's, or a single one."""
     try:
         sizes = list(given)
@@ -197,7 +224,8 @@ def _entries(given: Entries) -> list[EstimatorEntry]:
     return [given] if isinstance(given, str | dict) else list(given)
 
 
-def _refuse_sizes(group_sizes: Sequence[int], largest: int) -> None:
+def refuse_sizes(group_sizes: Sequence[int], largest: int) -> None:
+    """Refuse group sizes that do not divide the completions of a block."""
     if not group_sizes:
         raise InputError("group_sizes: none given; give one or more")
     for size in group_sizes:
@@ -216,58 +244,3 @@ def _describe(pools: Pools) -> pd.DataFrame:
             "truncated": float("nan"),
         }
     )
-
-
-def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
-    """Analyse pools again.
-
-    Args:
-        source: The folder of a finished run, or a file like its `pools.npz`.
-        assignments: Texts `dotted.key=value` for the keys of `SETTINGS`.
-
-    Raises:
-        InputError: The source cannot be read, or a setting cannot be used.
-    """
-    if source.is_dir():
-        name, _, pools, described = read_finished(source)
-        values = ResultsFolder(source).configuration()
-    else:
-        name, described = source.stem, None
-        pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
-        values = _least_configuration(pools)
-    for assignment in assignments:
-        assign(values, assignment)
-        _refuse_measured(assignment)
-    _refuse_sizes(_sizes(values["group_sizes"]), pools.largest_group)
-    probe = parse_probe(values, "--set" if assignments else name)
-    return analyse(
-        vars(pools),
-        group_sizes=probe.group_sizes,
-        estimators=probe.estimators,
-        level=probe.interval.level,
-        resamples=probe.interval.resamples,
-        seed=probe.seed,
-        name=name,
-        described=described,
-    )
-
-
-def _least_configuration(pools: Pools) -> dict[str, Any]:
-    largest, counts = pools.largest_group, (pools.reference_rewards_PN, pools.rewards_PN)
-    reference, replicate = (rewards_PN.shape[1] for rewards_PN in counts)
-    return {
-        "model": {"path": "none"},
-        "prompts": {"source": "none"},
-        "pool": {"reference": reference, "replicate": replicate},
-        "group_sizes": [one for one in GROUP_SIZES if largest % one == 0] or [largest],
-    }
-
-
-def _refuse_measured(assignment: str) -> None:
-    values: dict[str, Any] = {}
-    assign(values, assignment)
-    for key in flatten(values):
-        if not any(f"{key}.".startswith(f"{known}.") for known in SETTINGS):
-            raise InputError(
-                f"--set {key}: is not of the analysis; it can change {', '.join(SETTINGS)}"
-            )

@@ -1,21 +1,12 @@
 """Modules of all kinds to put in a model's place, and their scores by plain autograd."""
 
-import dataclasses
-
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from enumerated import as_completions
-from models import random_policy
-from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.scores.score_block import score_block
-from plain_scores import PROMPT, joined, random_reference, relative_gap
+from plain_scores import PROMPT
 
 H = 16
-
-
-COMPLETIONS = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
 
 
 def weight(*shape):
@@ -284,45 +275,6 @@ MODULES = {
     "positions": Positions,
     "positions without a batch": BarePositions,
 }
-
-
-def policy_with(module, where="mlp"):
-    """A policy with another module in the first layer's MLP's place."""
-    policy = random_policy(tied=False)
-    module = module().requires_grad_(False)
-    if where == "mlp":
-        policy.model.model.layers[0].mlp = module
-    else:
-        policy.model.set_input_embeddings(module)
-    parameters = dict(policy.model.named_parameters())
-    return dataclasses.replace(policy, parameters=parameters)
-
-
-def scores_alone(policy, completions):
-    """Score each completion alone, by autograd; zero where it does not lead, (N, D)."""
-    rows = []
-    for index in range(len(completions)):
-        with torch.enable_grad(), policy.differentiable():
-            one = completions[index : index + 1]
-            sequence_log_probs(policy, PROMPT, one).sum().backward()
-            rows.append(
-                torch.cat(
-                    [
-                        (torch.zeros_like(p) if p.grad is None else p.grad).flatten()
-                        for p in policy.parameters.values()
-                    ]
-                )
-            )
-    return torch.stack(rows).double().numpy()
-
-
-def assert_exact(policy, completions=COMPLETIONS, how=None, bound=1e-6):
-    expected = scores_alone(policy, completions)
-    reference = random_reference(policy)
-    found = score_block(policy, PROMPT, completions, reference, how=how)
-    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
-    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
-    assert set(found.norms2) == set(policy.parameters)
 
 
 class Around(nn.Module):

@@ -48,7 +48,9 @@ def make_measurement(rng=None, **changes):
             end_counts=np.array([60, 12]),
             given_up=0,
         ),
-        checks=PromptChecks(law_gap=1e-7, rivals_R=np.zeros(0), invariance=np.nan),
+        checks=PromptChecks(
+            law_gap=1e-7, alternative_ratios_R=np.zeros(0), invariance=np.nan
+        ),
         provenance=Provenance(seconds_S=np.arange(1.0, 1 + len(STAGES))),
     )
     return change(prompt, **changes)

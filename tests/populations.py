@@ -1,10 +1,15 @@
 """Populations of prompts whose constants are known, and runs drawn from them."""
 
+import math
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
+from mse_lab.answers.advice import BUDGET
+from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.laws import LAWS
 from simulated import Design, analysed, make_design
 
 POPULATION, PROMPTS = 4000, 60
@@ -64,3 +69,39 @@ def alike_prompts():
     # Elsewhere the scores that a given gradient needs would be huge.
     design = choose(design, design.moments().variance > 0.1)
     return with_gradient(design, 0.2)
+
+
+class KnownPopulation(Population):
+    """A population whose constants are known exactly, whichever prompt is left out."""
+
+    def __init__(self, c1, c2, c3, vanilla=1.0, gradient2=1.0):
+        figures = (c1, c2, c3, vanilla, 1.0, 1.0, gradient2)
+        samples = Constants(*(np.array([figure]) for figure in figures))
+        self.__dict__ |= {"samples": samples, "effective_prompts": math.inf}
+
+    def statistic(self, figure):
+        return Statistic(float(figure(self.constants).item()), {}, {})
+
+    def knows_c1(self, level):
+        return self.constants.c1.item() > 0
+
+
+def exact(design):
+    """c1, ||g||^2 and the mean over prompts of an estimator's law."""
+    mean = design.gradient_PD.mean(0)
+    between = ((design.gradient_PD - mean) ** 2).sum(-1).mean()
+    return float(between), float(mean @ mean)
+
+
+def exact_mse(design, name, size, budget=BUDGET):
+    """MSE of N/G random prompts: the prompts' spread and the law of each, over N/G."""
+    per_prompt = exact(design)[0] + LAWS[name](design.moments(), size).mean()
+    return float(per_prompt * size / budget)
+
+
+def brute_force(design):
+    return min(range(2, 257), key=lambda size: exact_mse(design, "grpo", size))
+
+
+def exact_best(design):
+    return 1 + math.sqrt(design.moments().zeta.mean() / exact(design)[0])

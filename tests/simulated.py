@@ -11,11 +11,17 @@ import pandas as pd
 
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
 from mse_lab.mse.pools import Pools
 from mse_lab.public_api import analyse
 from mse_lab.results.files import write_table
 
 KINDS, DIMENSIONS = 12, 6
+
+
+def of_kinds(numbers):
+    """Part the axes of scores, the last of an array, between two kinds of modules."""
+    return numbers[..., : DIMENSIONS // 3], numbers[..., DIMENSIONS // 3 :]
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,38 @@ class Design:
             reference_distance2_P=((r_a - r_b) ** 2).sum(-1),
             between_PP=mean @ mean.T,
             halves_PP=(r_a - r_b) @ mean.T,
-            kind_norms2_PNM=(scores**2).sum(-1, keepdims=True),
-            kind_products_PM=(r_a * r_b).sum(-1, keepdims=True),
+            kind_norms2_PNM=np.stack([(one**2).sum(-1) for one in of_kinds(scores)], -1),
+            kind_products_PM=np.stack(
+                [one.sum(-1) for one in of_kinds(r_a * r_b)], axis=-1
+            ),
         )
+
+    def sample(self, rng, completions, most=None):
+        """Draw a few completions of each prompt, at most so many of a kind with scores."""
+        scores, rewards = self._pick(rng, completions)
+        return [
+            make_sample(*one, choose_scored(one[0], most, rng))
+            for one in zip(rewards, scores, strict=True)
+        ]
 
     def _pick(self, rng, count):
         uniform = rng.random((self.prompts, count, 1))
         kinds = (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
         scores = np.take_along_axis(self.score_PCD, kinds[..., None], axis=1)
         return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
+
+
+def make_sample(rewards_N, score_ND, scored_K):
+    """The sample of one prompt by the scores of all its completions."""
+    score_KD = score_ND[scored_K]
+    return PromptSample(
+        rewards_N=rewards_N,
+        scored_K=scored_K,
+        gram_KK=score_KD @ score_KD.T,
+        gradient_D=gradient_weights(rewards_N, scored_K) @ score_KD,
+        lengths_N=np.ones(len(rewards_N), dtype=np.int64),
+        seconds=0.0,
+    )
 
 
 def analysed(pools, sizes, name="pools", **settings):

@@ -31,6 +31,7 @@ def test_numbers():
         ((inf, 2.0, inf), "at least 2"),
         ((inf, inf, inf), "infinite"),
         (UNKNOWN, "unknown"),
+        ((4.91, 1.24, 9.84e6), "5 (1 to 9,840,000)"),
     ],
 )
 def test_intervals(interval, written):

@@ -22,14 +22,17 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
-from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import Kind, share_by_kind
-from mse_lab.answers.regret import SIZES, choose_size
+from mse_lab.answers.evidence import Evidence
+from mse_lab.answers.felt import Felt, feel
+from mse_lab.answers.plain_data import as_data
+from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.regret import SIZES
+from mse_lab.mse.stopping import Stopped
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
 from mse_lab.results.integrity import open_intact
@@ -43,8 +46,8 @@ BUDGET = 1024
 # Prompts that are needed to tell how gradients differ, and of them, with a gradient.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
-# Constants that go by the letters of the formula here.
-_NAMES = {"between": "c1", "oracle": "c2", "pairs": "c3"}
+# What is known of samples alone.
+_SAMPLED = ("completions", "differentiated", "stopped", "wanted")
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
@@ -75,7 +78,7 @@ class Advice:
         c1, c2, c3, vanilla: The constants above.
         batch_mean, best_constant: As vanilla, for the baselines E[Z] and b*.
         gradient2: ||E g(X)||^2 of the population.
-        best: G*; infinite above where c1 is not told from zero.
+        best: G*; infinite above where c1 is not significantly positive.
         recommended: The smallest power of two that is near the best, as in `regret.py`.
         regret: By how much more than the best size it costs at most, at the run's level of
             confidence; infinite where no bound is known.
@@ -92,6 +95,12 @@ class Advice:
         kinds: Where the noise sits.
         curves: Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and
             not kept.
+        completions: How many were drawn until the answer was known; None of a finished run,
+            as the next three.
+        differentiated: How many of them were differentiated.
+        stopped: Why no more were drawn.
+        wanted: How many would be, for G*-1 within a factor of 1.4; None if not in sight.
+        felt: What training feels, where a metric was measured.
     """
 
     name: str
@@ -122,6 +131,11 @@ class Advice:
     noise_scale: Estimate
     kinds: tuple[Kind, ...]
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
+    completions: int | None = None
+    differentiated: int | None = None
+    stopped: Stopped | None = None
+    wanted: int | None = None
+    felt: Felt | None = None
 
     @property
     def unbounded(self) -> bool:
@@ -149,22 +163,10 @@ class Advice:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
-        names = [one.name for one in fields(self) if one.name != "curves"]
+        without = {"curves", *(_SAMPLED if self.stopped is None else ())}
+        without |= set() if self.felt else {"felt"}
+        names = [entry.name for entry in fields(self) if entry.name not in without]
         return {name: as_data(getattr(self, name)) for name in names}
-
-
-def as_data(value: Any) -> Any:
-    """Turn named tuples into mappings; what is not finite into a word, as JSON has none."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return as_data(value._asdict())
-    if isinstance(value, Mapping):
-        return {key: as_data(one) for key, one in value.items()}
-    if isinstance(value, tuple | list):
-        return [as_data(one) for one in value]
-    if isinstance(value, float):
-        # So that it is the same where only the rounding of a processor differs.
-        return float(f"{value:.5g}") if math.isfinite(value) else str(value)
-    return value
 
 
 def restore_advice(path: Path) -> Advice:
@@ -180,14 +182,14 @@ def restore_advice(path: Path) -> Advice:
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
     """Smallest whole G above 1 + c3 / (c_vanilla - c2)."""
 
-    def gain(one: Constants) -> Floats:
-        return divide(one.vanilla - one.oracle, one.pairs)
+    def gain(constants: Constants) -> Floats:
+        return divide(constants.vanilla - constants.c2, constants.c3)
 
     sizes = falling(population.estimate(gain, level), -1)
     return Estimate(*(end if math.isinf(end) else math.floor(1 + end) + 1 for end in sizes))
 
 
-def _cost(run: MeasuredRun, size: int, over: int) -> Estimate:
+def _cost(run: Evidence, size: int, over: int) -> Estimate:
     """Completions that one group size needs, over those of another."""
 
     def cost(constants: Constants) -> Floats:
@@ -196,16 +198,16 @@ def _cost(run: MeasuredRun, size: int, over: int) -> Estimate:
     return run.population.estimate_positive(cost, run.level)
 
 
-def noise_scale(run: MeasuredRun, size: int) -> Estimate:
+def noise_scale(run: Evidence, size: int) -> Estimate:
     """N MSE / ||g||^2; infinite above where ||g||^2 is not measurably positive."""
 
-    def inverse(one: Constants) -> Floats:
-        return divide(one.gradient2, mse_times_budget("grpo", one, size))
+    def inverse(constants: Constants) -> Floats:
+        return divide(constants.gradient2, mse_times_budget("grpo", constants, size))
 
     return falling(run.population.estimate(inverse, run.level), -1)
 
 
-def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
+def _mse(run: Evidence, name: str, size: float, budget: float) -> Estimate:
     """MSE at a budget."""
 
     def figure(constants: Constants) -> Floats:
@@ -214,18 +216,20 @@ def _mse(run: MeasuredRun, name: str, size: float, budget: float) -> Estimate:
     return run.population.estimate_positive(figure, run.level)
 
 
-def _zero_variance(run: MeasuredRun, size: int) -> Estimate | None:
-    rewards_PN = np.hstack([run.pools.reference_rewards_PN, run.pools.rewards_PN])
-    if size > rewards_PN.shape[1]:
+def _zero_variance(run: Evidence, size: int) -> Estimate | None:
+    if size > min(map(len, run.rewards)):
         return None
-    shares_P, name = zero_variance_shares(rewards_PN, size), f"zero variance at {size}"
+    shares_P = np.concatenate(
+        [zero_variance_shares(one[None], size) for one in run.rewards]
+    )
+    name = f"zero variance at {size}"
     return mean_share(shares_P, run.level, run.resamples, stream(run.seed, "advice", name))
 
 
-def _refuse(run: MeasuredRun) -> None:
+def _refuse(run: Evidence) -> None:
     if not run.sizes:
         raise InputError("group_sizes = [1]: advice needs one of two or more")
-    prompts, differ = run.pools.prompts, int((run.pools.reward_variance_P > 0).sum())
+    prompts, differ = run.prompt_count, int((run.reward_variance_P > 0).sum())
     if prompts < LEAST_PROMPTS:
         raise InputError(
             f"{prompts} prompts: advice needs three or more; raise prompts.limit"
@@ -239,7 +243,7 @@ def _refuse(run: MeasuredRun) -> None:
         )
 
 
-def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
+def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
     """Work out the advice.
 
     Args:
@@ -252,8 +256,7 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
             or more.
     """
     _refuse(run)
-    choice = choose_size(run.population, run.level)
-    recommended = choice.size
+    choice, recommended = run.choice, run.choice.size
     scale = noise_scale(run, recommended)
     alternatives, singles = find_alternatives(Yardstick(run, recommended, budget))
     rows = (
@@ -267,13 +270,13 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
     )
     return Advice(
         name=run.name,
-        prompts=run.pools.prompts,
+        prompts=run.prompt_count,
         level=run.level,
         budget=budget,
         held=run.held,
         warnings=tuple(run.warnings),
         law_only=run.law_only,
-        **{_NAMES.get(name, name): one for name, one in run.constants.items()},
+        **run.constants,
         best=run.best_group_size,
         recommended=recommended,
         regret=choice.regret,
@@ -286,9 +289,14 @@ def advise(run: MeasuredRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET)
         regime=run.regime,
         relative_error=Estimate(*(end / budget for end in scale)),
         noise_scale=scale,
-        kinds=share_by_kind(run.pools, run.level),
+        kinds=run.kinds,
         curves={
             name: tuple(_mse(run, name, size, budget) for size in CURVE_SIZES)
             for name in CURVES
         },
+        completions=run.completions,
+        differentiated=run.differentiated,
+        stopped=run.stopped,
+        wanted=run.wanted,
+        felt=feel(run.metric, recommended, run.level) if run.metric else None,
     )

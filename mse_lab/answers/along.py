@@ -27,7 +27,7 @@ from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
-from mse_lab.mse.budget import Constants, Sides, means, split
+from mse_lab.mse.budget import Constants
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regime import Places, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
@@ -43,27 +43,21 @@ GAINS = Statement(
 )
 
 # Columns of `along.csv`: the constants by the names that the formulas have for them.
-CONSTANTS = {
-    "c1": "between",
-    "c2": "oracle",
-    "c3": "pairs",
-    "c_vanilla": "vanilla",
-    "gradient2": "gradient2",
-}
+CONSTANTS = ("c1", "c2", "c3", "c_vanilla", "gradient2")
 
 # A factor of G* - 1 that would be seen as a move.
 _FACTOR = 1 + RESOLUTION
 
 
-def place_sides(run: MeasuredRun) -> Sides:
-    """Place the aggregate of all prompts, and of all but each."""
-    one = run.moments
-    squares = (one.value**2 - one.value_variance) * one.norm2
+def places_without(run: MeasuredRun) -> Places:
+    """Place the aggregate of all prompts, and of all but each, (S,)."""
+    moments = run.moments
+    squares = (moments.value**2 - moments.value_variance) * moments.norm2
     parts = tuple(
-        means(part) for part in (squares, one.value * one.reward_norm2, one.norm2)
+        run.population.prompt_samples.means(part)
+        for part in (squares, moments.value * moments.reward_norm2, moments.norm2)
     )
-    whole, others = split(parts)
-    return places_of(*whole), places_of(*others)
+    return places_of(*parts)
 
 
 def _known(value: Floats) -> Floats:
@@ -99,9 +93,9 @@ def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
     )
 
 
-def _spread_of_best(one: Constants) -> Floats:
+def _spread_of_best(constants: Constants) -> Floats:
     """G* - 1."""
-    return _known(best_ratio([one])) ** -0.5
+    return _known(best_ratio([constants])) ** -0.5
 
 
 def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
@@ -151,7 +145,7 @@ class Along:
     @cached_property
     def best(self) -> Estimate:
         """G* for all of the run; unknown where no reward varies."""
-        if all(run.population.constants.pairs.item() <= 0 for run in self.runs):
+        if all(run.population.constants.c3.item() <= 0 for run in self.runs):
             return UNKNOWN
         return self.trajectory.best_group_size(self.level)
 
@@ -164,7 +158,7 @@ class Along:
     def log_rhos(self) -> list[Statistic]:
         """Log rho of the aggregate; none unless rewards are 0 and 1."""
         runs = self.runs if self.binary else ()
-        return [run.population.statistic(_log(_rho), place_sides(run)) for run in runs]
+        return [run.population.statistic(_log(_rho), places_without(run)) for run in runs]
 
     @cached_property
     def log_vanillas(self) -> list[Statistic]:
@@ -182,7 +176,7 @@ class Along:
         difference, most = logs[later] - logs[earlier], math.inf
         if "prompts" in difference.groups:
             both = (self.runs[place].population for place in (later, earlier))
-            most = min(one.effective_prompts for one in both)
+            most = min(population.effective_prompts for population in both)
         ends = difference.interval(self.level, most_degrees=most)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in ends))
 
@@ -195,19 +189,19 @@ class Along:
         """Still only where no two checkpoints can be a factor of `_FACTOR` apart."""
         pairs = combinations(range(len(self.runs)), 2)
         factors = [self.factor(self.log_bests, *pair) for pair in pairs]
-        near = all(one.low > 1 / _FACTOR and one.high < _FACTOR for one in factors)
+        near = all(ratio.low > 1 / _FACTOR and ratio.high < _FACTOR for ratio in factors)
         q, differences, p_value = self.movement
-        known = math.isfinite(p_value)
+        has_p_value = math.isfinite(p_value)
         change = self.factor(self.log_bests, -1, 0)
         return STILL.about(*self.runs).claim(
             f"Q = {q:.3g} of {differences}; G* - 1, last over first: "
             f"{with_interval(change)}"
-            if known
+            if has_p_value
             else "G* is not known at every checkpoint",
             decide(p_value < 1 - self.level, near),
             f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
-            if known
-            else "c1 is not told from zero at one of them, or the prompts are too few.",
+            if has_p_value
+            else "At one of them c1 is not significantly positive, or prompts are too few.",
             change,
             p_value,
         )
@@ -225,7 +219,7 @@ class Along:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """What is claimed of training runs, put to this one."""
+        """Judge what is claimed of training runs."""
         rho = (
             [self._judge_fall(FALLS, self.log_rhos, "prompts drawn at random")]
             if self.binary
@@ -253,7 +247,7 @@ class Along:
     def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
         """Estimate the columns of one checkpoint."""
         population, level, size = run.population, self.level, self.group_size
-        place = [place_sides(run)] if self.binary else []
+        place = [places_without(run)] if self.binary else []
 
         def of_place(figure: Callable[..., Floats]) -> Estimate:
             return population.estimate_positive(figure, level, *place) if place else UNKNOWN
@@ -292,11 +286,11 @@ class Along:
                 "value": self.values[place].interval(self.level),
                 "best_group_size": run.best_group_size,
                 **self._figures(run),
-                **{column: run.constants[name] for column, name in CONSTANTS.items()},
+                **{name: run.constants[name.removeprefix("c_")] for name in CONSTANTS},
                 **self._changes(place),
             }
             row = {"step": step, "probe": run.name, "group_size": self.group_size}
-            for name, one in estimates.items():
-                row |= columns_of(name, one)
+            for name, estimate in estimates.items():
+                row |= columns_of(name, estimate)
             rows.append(row)
         return pd.DataFrame(rows)

@@ -1,7 +1,7 @@
 """Alternatives: what other estimators need for the error of the recommended one.
 
 All are judged over random prompts, by the scale-free MSE at the budget, so that a factor,
-which a learning rate would absorb, does not count. What is told is a number of completions
+which a learning rate would absorb, does not count. The figure is a number of completions
 over the budget; for an unbiased estimator it holds at any budget.
 
 - A baseline that is one number a prompt, or one for all, has its best G at 1, by a law.
@@ -19,18 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.ranking import compare_prompts, nearest_size
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
-from mse_lab.mse.budget import (
-    Constants,
-    Direction,
-    Directions,
-    efficiency,
-    falling,
-    mse_times_budget,
-)
+from mse_lab.mse.budget import Constants, falling, mse_times_budget
+from mse_lab.mse.directions import Direction, efficiency, find_direction
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
@@ -56,8 +51,8 @@ class Alternative(NamedTuple):
     """Another estimator at its best group size.
 
     `cost` is completions for the scale-free MSE of the recommended estimator at the budget,
-    over the budget; infinite where no number will do, unknown where ||g||^2 is not told
-    from zero and it is not `unbiased`.
+    over the budget; infinite where no number will do, unknown where ||g||^2 is not
+    significantly positive and the estimator is not `unbiased`.
     """
 
     estimator: str
@@ -74,7 +69,7 @@ class Single(NamedTuple):
 
     estimator: str
     group_size: int
-    ratio: Estimate
+    ratio: float
     prompts: int
 
 
@@ -82,19 +77,19 @@ class Single(NamedTuple):
 class Yardstick:
     """The recommended estimator: GRPO-type at one group size, at one budget."""
 
-    run: MeasuredRun
+    run: Evidence
     group_size: int
     budget: float
 
-    def cost(self, one: Constants) -> Floats:
+    def cost(self, constants: Constants) -> Floats:
         """Its N x MSE."""
-        return mse_times_budget("grpo", one, self.group_size)
+        return mse_times_budget("grpo", constants, self.group_size)
 
     def of_constant(self, name: str) -> Alternative:
         """Judge a baseline that is constant on each prompt, at G = 1."""
 
-        def share(one: Constants) -> Floats:
-            return divide(mse_times_budget(name, one, 1), self.cost(one))
+        def share(constants: Constants) -> Floats:
+            return divide(mse_times_budget(name, constants, 1), self.cost(constants))
 
         cost = self.run.population.estimate_positive(share, self.run.level)
         return Alternative(name, 1, cost, unbiased=True)
@@ -102,53 +97,55 @@ class Yardstick:
     def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
         """Its efficiency at a group size; of an unbiased one ||g||^2 cancels."""
 
-        def unbiased(one: Constants, direction: Direction) -> Floats:
-            return divide(self.cost(one), size * direction.noise)
+        def unbiased(constants: Constants, direction: Direction) -> Floats:
+            return divide(self.cost(constants), size * direction.noise)
 
-        def biased(one: Constants, direction: Direction) -> Floats:
-            return efficiency(one, direction, size, self.cost(one), self.budget)
+        def biased(constants: Constants, direction: Direction) -> Floats:
+            return efficiency(constants, direction, size, self.cost(constants), self.budget)
 
         return unbiased if estimator.unbiased else biased
 
     def of_directions(
-        self, estimator: Estimator, found: Mapping[int, Directions]
+        self, estimator: Estimator, directions: Mapping[int, Direction]
     ) -> Alternative:
         """Judge an estimator by where it points at some group sizes."""
-        known, level = self.run.population, self.run.level
+        population, level = self.run.population, self.run.level
         if not estimator.unbiased and self.run.constants["gradient2"].low <= 0:
             return Alternative(estimator.name, self.group_size, UNKNOWN)
         value = {
-            size: float(self._efficiency(estimator, size)(known.constants, whole).item())
-            for size, (whole, _) in found.items()
+            size: float(self._efficiency(estimator, size)(population.samples, direction)[0])
+            for size, direction in directions.items()
         }
         best = max(value, key=value.__getitem__)
         figure = self._efficiency(estimator, best)
-        share = known.estimate_positive(figure, level, found[best])
+        share = population.estimate_positive(figure, level, directions[best])
         return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
 
 
 def _law_directions(
-    estimator: Estimator, run: MeasuredRun, sizes: Sequence[int] = LAW_SIZES
-) -> dict[int, Directions]:
+    estimator: Estimator, run: Evidence, sizes: Sequence[int] = LAW_SIZES
+) -> dict[int, Direction]:
     """Where an estimator of rewards 0 and 1 points, by its laws; empty without one."""
-    found = {}
+    directions = {}
     for size in sizes:
-        law = run.curves.find_law(estimator, size)
+        law = run.find_law(estimator, size)
         if law is not None and size >= estimator.smallest_group:
             at = law(run.moments)
             within = at.second - at.slope**2 * run.moments.gradient2
-            found[size] = run.population.directions(at.slope, within)
-    return found
+            directions[size] = find_direction(run.population, at.slope, within)
+    return directions
 
 
-def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Directions]:
+def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Direction]:
     """Where an unbiased estimator points, by the run's groups; empty without replicates."""
     sizes = [size for size in run.sizes if size >= estimator.smallest_group]
     if not estimator.unbiased or run.law_only:
         return {}
     errors, ones = measure_errors(run.pools, [estimator], sizes), np.ones(run.pools.prompts)
     return {
-        size: run.population.directions(ones, errors[Key(estimator.name, size)].mean(-1))
+        size: find_direction(
+            run.population, ones, errors[Key(estimator.name, size)].mean(-1)
+        )
         for size in sizes
     }
 
@@ -159,17 +156,17 @@ def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
     return {key: value for key, value in entry.items() if key != "length"}
 
 
-def _others(run: MeasuredRun) -> Iterator[tuple[str, EstimatorEntry]]:
+def _others(run: Evidence) -> Iterator[tuple[str, EstimatorEntry]]:
     """Name the estimators that are judged: the trainers', one of ours, and the probe's."""
     entries: list[Any] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
     named = {find_estimator(entry).name: entry for entry in entries}
     yield from ((name, one) for name, one in named.items() if name not in _COMPARED)
 
 
-def _applies(estimator: Estimator, run: MeasuredRun) -> bool:
+def _applies(estimator: Estimator, run: Evidence) -> bool:
     """Whether training could use it, and the run has what it needs."""
-    enough = estimator.smallest_batch <= run.pools.prompts
-    fits = run.curves.binary or not estimator.binary
+    enough = estimator.smallest_batch <= run.prompt_count
+    fits = run.binary or not estimator.binary
     return enough and fits and not estimator.knows_value
 
 
@@ -186,7 +183,7 @@ def _on_single_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
     return [Single(estimator.name, sizes[0], row.ratio, row.prompts) for row in rows]
 
 
-def price_default(run: MeasuredRun, size: int, budget: float) -> Estimate:
+def price_default(run: Evidence, size: int, budget: float) -> Estimate:
     """Price what trainers compute unless told otherwise, over GRPO-type at the same G.
 
     In completions for its scale-free MSE at the budget; unknown without a law.
@@ -201,16 +198,24 @@ def find_alternatives(
 ) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
     """Judge other estimators: over random prompts, the cheapest first; then the rest."""
     run = yardstick.run
-    found, singles = [yardstick.of_constant(name) for name in CONSTANT], list[Single]()
+    alternatives, singles = (
+        [yardstick.of_constant(name) for name in CONSTANT],
+        list[Single](),
+    )
     for name, entry in _others(run):
         estimator = find_estimator(_without_batch_tokens(entry))
         if not _applies(estimator, run):
             continue
-        if at := _law_directions(estimator, run) or _measured_directions(estimator, run):
-            one = yardstick.of_directions(estimator, at)
+        at = _law_directions(estimator, run)
+        if not at and isinstance(run, MeasuredRun):
+            at = _measured_directions(estimator, run)
+        if at:
+            alternative = yardstick.of_directions(estimator, at)
             unbiased = find_estimator(entry).unbiased
-            found.append(one._replace(estimator=name, unbiased=unbiased))
-        else:
+            alternatives.append(alternative._replace(estimator=name, unbiased=unbiased))
+        elif isinstance(run, MeasuredRun):
             singles += _on_single_prompts(find_estimator(entry), run)
-    found.sort(key=lambda one: np.nan_to_num(one.cost.value, nan=math.inf))
-    return tuple(found), tuple(singles)
+    alternatives.sort(
+        key=lambda alternative: np.nan_to_num(alternative.cost.value, nan=math.inf)
+    )
+    return tuple(alternatives), tuple(singles)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import Claim, Statement
+from mse_lab.answers.statement import Claim, Statement, judges
 
 NOT_MEASURED = "an argument, not measured on this run"
 
@@ -56,9 +56,10 @@ ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
 }
 
 
+@judges(order=100)
 def judge_arguments(run: MeasuredRun) -> list[Claim]:
     """Give every argument, each the same for every run."""
     return [
-        one.about(run).claim(NOT_MEASURED, verdict, reason)
-        for one, (verdict, reason) in ARGUMENTS.items()
+        statement.about(run).claim(NOT_MEASURED, verdict, reason)
+        for statement, (verdict, reason) in ARGUMENTS.items()
     ]

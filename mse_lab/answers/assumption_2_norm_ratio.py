@@ -13,7 +13,7 @@ import numpy as np
 from mse_lab.answers.assumption_2_uncorrelated import measure_correlations
 from mse_lab.answers.judgement import decide
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.arrays import Floats
 from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import equal_baseline, norm_ratio
@@ -30,15 +30,16 @@ RATIO = Statement(
 FEWEST = 5
 
 
-def _told_apart(run: MeasuredRun) -> tuple[Floats, Floats]:
+def _known_ratios(run: MeasuredRun) -> tuple[Floats, Floats]:
     """Intervals of rho that are known well enough, (2, n), and each prompt's line, (n,)."""
     right_P = run.pools.rewards_PN.sum(-1)
     wrong_P = run.pools.rewards_PN.shape[1] - right_P
     ends, value = run.norm_ratios[:, 1:], run.moments.value
-    known = (np.minimum(right_P, wrong_P) >= FEWEST) & np.isfinite(ends).all(-1)
-    return ends[known].T, norm_ratio(equal_baseline(value), value)[known]
+    enough = (np.minimum(right_P, wrong_P) >= FEWEST) & np.isfinite(ends).all(-1)
+    return ends[enough].T, norm_ratio(equal_baseline(value), value)[enough]
 
 
+@judges(order=60)
 def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
     """Judge rho = 1 by the correlations; tell how many prompts' intervals miss it."""
     case = RATIO.about(run)
@@ -46,7 +47,7 @@ def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
         return case.undecided(*FEW_PROMPTS)
     if not run.pools.binary:
         return case.undecided("no rho", "Rewards are not 0 and 1, for which rho is.")
-    (low, high), line = _told_apart(run)
+    (low, high), line = _known_ratios(run)
     if not low.size:
         why = f"No prompt has {FEWEST} right and {FEWEST} wrong completions."
         return case.undecided("no rho", why)

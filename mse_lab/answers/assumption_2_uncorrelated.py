@@ -19,8 +19,8 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
-from mse_lab.formatting import with_interval
-from mse_lab.mse.intervals import Statistic
+from mse_lab.formatting import number
+from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.pools import Pools
 
 ASSUMPTION = Statement(
@@ -72,7 +72,8 @@ def weighted_mean(run: MeasuredRun, values_P: Floats) -> float:
 def describe_baselines(run: MeasuredRun) -> str:
     """Say where the best baseline lies, means over prompts weighted by E||W||^2."""
     best, value = (
-        weighted_mean(run, one) for one in (run.moments.best_baseline, run.moments.value)
+        weighted_mean(run, values_P)
+        for values_P in (run.moments.best_baseline, run.moments.value)
     )
     return f"the best baseline b* is {best:.2f} and the value V {value:.2f}"
 
@@ -91,32 +92,36 @@ class Correlations(NamedTuple):
 
 def measure_correlations(pools: Pools) -> Correlations:
     """Test whether ||W||^2 and Z are uncorrelated on every prompt."""
-    found = correlations(pools)
-    if len(found) < 2:
+    halves = correlations(pools)
+    if len(halves) < 2:
         nothing = Statistic(math.nan, {}, {})
-        return Correlations(len(found), nothing, nothing, 1.0)
-    mean, square = (mean_of_prompts(one) for one in (found.mean(-1), found.prod(-1)))
+        return Correlations(len(halves), nothing, nothing, 1.0)
+    mean, square = (
+        mean_of_prompts(values_P) for values_P in (halves.mean(-1), halves.prod(-1))
+    )
     p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
-    return Correlations(len(found), mean, square, p_value)
+    return Correlations(len(halves), mean, square, p_value)
 
 
 def judge_correlation(run: MeasuredRun) -> Claim:
     """Judge Assumption 2 by the mean over prompts, and by the products of halves.
 
-    It holds where the largest root mean square that is not ruled out is small.
+    It holds where the largest root mean square that is not ruled out is small. The mean
+    has a test and no interval: divided by the other half's scale, a correlation that is not
+    zero comes out too large, the more so the rarer the reward.
     """
-    case, found = ASSUMPTION.about(run), measure_correlations(run.pools)
-    if found.prompts < 2:
+    case, test = ASSUMPTION.about(run), measure_correlations(run.pools)
+    if test.prompts < 2:
         why = "Fewer than two prompts have rewards and score norms that vary."
         return case.undecided("no correlation", why)[0]
-    estimate, square = (one.interval(run.level) for one in (found.mean, found.square))
-    typical, largest = (np.sqrt(max(one, 0.0)) for one in (square.value, square.high))
-    beyond = BEYOND_ONE if max(abs(estimate.low), abs(estimate.high)) > 1 else ""
+    mean, square = test.mean.value, test.square.interval(run.level)
+    typical, largest = (np.sqrt(max(part, 0.0)) for part in (square.value, square.high))
+    beyond = BEYOND_ONE if abs(mean) > 1 else ""
     return case.claim(
-        f"mean correlation within prompts {with_interval(estimate)}{beyond}, root mean "
-        f"square {typical:.3g}, at most {largest:.3g}; {found.prompts} prompts",
-        decide(found.p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
+        f"mean correlation within prompts {number(mean)}{beyond}, root mean square "
+        f"{typical:.3g}, at most {largest:.3g}; {test.prompts} prompts",
+        decide(test.p_value < 1 - run.level, bool(largest < SMALL_CORRELATION)),
         f"{describe_baselines(run)}.",
-        estimate,
-        found.p_value,
+        Estimate(mean, math.nan, math.nan),
+        test.p_value,
     )

@@ -1,36 +1,24 @@
-"""Put every statement of the paper to every run."""
+"""Put every statement of the paper to every run.
 
+A statement is one file of this folder, which says how it is judged (`statement.judges`) and
+holds its words: nothing else knows of it.
+"""
+
+import pkgutil
 from collections.abc import Sequence
+from importlib import import_module
 
 import pandas as pd
 
-from mse_lab.answers.arguments import judge_arguments
-from mse_lab.answers.assumption_2_norm_ratio import judge_norm_ratio
-from mse_lab.answers.corollary_4_oracle import judge_oracle_property
-from mse_lab.answers.corollary_5_baseline import judge_baselines
-from mse_lab.answers.corollary_10_learned_policy import judge_learned_policy
-from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
+from mse_lab import answers
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.proposition_3_prompts import judge_random_prompts
-from mse_lab.answers.section_5_1_figure_4 import judge_observations, judge_order_of_runs
-from mse_lab.answers.statement import Claim
-from mse_lab.answers.theorem_2_mse import judge_expansion
-from mse_lab.answers.theorem_7_group_size import judge_best_group_size
+from mse_lab.answers.statement import COMPARISONS, JUDGES, Claim
 from mse_lab.errors import InputError
 
-# In the order of the paper, but for what no run measures.
-STATEMENTS = (
-    judge_u_statistic,
-    judge_expansion,
-    judge_random_prompts,
-    judge_oracle_property,
-    judge_baselines,
-    judge_norm_ratio,
-    judge_observations,
-    judge_best_group_size,
-    judge_learned_policy,
-    judge_arguments,
-)
+
+def _import_statements() -> None:
+    for module in pkgutil.iter_modules(answers.__path__):
+        import_module(f"{answers.__name__}.{module.name}")
 
 
 def judge_run(run: MeasuredRun) -> list[Claim]:
@@ -44,7 +32,8 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
         raise InputError(
             f"{run.where}group_sizes = {sizes}: claims need one of two or more"
         )
-    return [claim for judge in STATEMENTS for claim in judge(run)]
+    _import_statements()
+    return [claim for _, judge in sorted(JUDGES.items()) for claim in judge(run)]
 
 
 def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
@@ -62,7 +51,7 @@ def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
         if names.count(name) > 1:
             raise InputError(f"two runs are named {name}; judge them one at a time")
     single = [claim for run in runs for claim in judge_run(run)]
-    return single + judge_order_of_runs(runs)
+    return single + [claim for compare in COMPARISONS for claim in compare(runs)]
 
 
 def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ is; for other policies a term E[Z (tr Hess log pi + S)] comes in.
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.prompt_means import mean_of_prompts
-from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement
+from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.formatting import with_interval
 
 LEARNED = Statement(
@@ -29,21 +29,22 @@ EMPTY = (
 )
 
 
+@judges(order=90)
 def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
     """Judge the premise at this checkpoint: the mean of b* - V, weighted by S, is zero."""
     case = LEARNED.about(run)
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
-    one = run.moments
-    apart = mean_of_prompts(one.reward_norm2 - one.value * one.norm2)
-    mean = apart / mean_of_prompts(one.norm2)
-    found = mean.interval(run.level, most_degrees=run.population.effective_prompts)
+    moments = run.moments
+    apart = mean_of_prompts(moments.reward_norm2 - moments.value * moments.norm2)
+    mean = apart / mean_of_prompts(moments.norm2)
+    estimate = mean.interval(run.level, most_degrees=run.population.effective_prompts)
     verdict: Verdict = "premise fails"
-    if found.low > 0:
+    if estimate.low > 0:
         side = "above zero: right completions have the larger scores"
-    elif found.high < 0:
+    elif estimate.high < 0:
         side = "below zero: right completions have the smaller scores"
     else:
-        verdict, side = "undecided", "not told from zero"
-    told = f"E[S (b* - V)] / E[S] {with_interval(found)}"
-    return [case.claim(told, verdict, f"{EMPTY} Here it is {side}.", found)]
+        verdict, side = "undecided", "not significantly different from zero"
+    measured = f"E[S (b* - V)] / E[S] {with_interval(estimate)}"
+    return [case.claim(measured, verdict, f"{EMPTY} Here it is {side}.", estimate)]

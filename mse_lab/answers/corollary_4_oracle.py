@@ -19,7 +19,7 @@ import numpy as np
 
 from mse_lab.answers.judgement import Judged, Pair, decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, Case, Claim, Statement
+from mse_lab.answers.statement import DRAWS, Case, Claim, Statement, judges
 from mse_lab.formatting import with_interval
 
 MARGIN = 0.05
@@ -44,8 +44,8 @@ def _test(pair: Pair) -> tuple[float, float]:
         (oracle * (1 + MARGIN)).exceeding(grpo),
         grpo.exceeding(oracle * (1 - MARGIN)),
     )
-    outside = min(1.0, 2 * min((one * -1.0).p_above_zero() for one in room))
-    return outside, max(one.p_above_zero() for one in room)
+    outside = min(1.0, 2 * min((side * -1.0).p_above_zero() for side in room))
+    return outside, max(side.p_above_zero() for side in room)
 
 
 def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
@@ -56,19 +56,19 @@ def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
         for size in sizes
         for source, read in sources.items()
     ]
-    outside, inside = (holm(found) for found in zip(*map(_test, pairs), strict=True))
+    outside, inside = (holm(p_values) for p_values in zip(*map(_test, pairs), strict=True))
     judged, alpha = [], 1 - run.level
     for pair, beyond, within in zip(pairs, outside, inside, strict=True):
         verdict = decide(beyond < alpha, within < alpha)
         judged.append(pair.judged(verdict, min(beyond, within), run.level))
-    return [[one for one in judged if one.pair.size == size] for size in sizes]
+    return [[result for result in judged if result.pair.size == size] for size in sizes]
 
 
 def decide_by_either(judged: Sequence[Judged]) -> tuple[Judged, str]:
     """Let the replicates decide where they can, else the law."""
-    for one in judged:
-        if one.verdict != "undecided":
-            return one, f"Decided by the {one.pair.label}."
+    for result in judged:
+        if result.verdict != "undecided":
+            return result, f"Decided by the {result.pair.label}."
     return judged[-1], "Neither replicates nor law decide."
 
 
@@ -96,9 +96,11 @@ def near_oracle(
         (pair, verdict, p_value, ratio), reason = choose(judged)
         if case.untested:
             verdict, reason = "undecided", case.untested
-        listed = (f"{with_interval(one.ratio)} by the {one.pair.label}" for one in judged)
-        told = f"ratio {', '.join(listed)}"
-        rows.append(case.claim(told, verdict, reason, ratio, p_value, pair.size))
+        listed = (
+            f"{with_interval(result.ratio)} by the {result.pair.label}" for result in judged
+        )
+        measured = f"ratio {', '.join(listed)}"
+        rows.append(case.claim(measured, verdict, reason, ratio, p_value, pair.size))
     return rows
 
 
@@ -115,6 +117,7 @@ def explain_distance(run: MeasuredRun) -> str:
     )
 
 
+@judges(order=40)
 def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
     rows = near_oracle(run, LIMIT.about(run), run.sizes, _decide_limit)

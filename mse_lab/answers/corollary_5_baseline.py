@@ -20,7 +20,7 @@ from mse_lab.answers.assumption_2_uncorrelated import (
 )
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import Claim, Statement, compare
+from mse_lab.answers.statement import Claim, Statement, compare, judges
 from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import crossing_size, oracle_gain
@@ -43,9 +43,9 @@ def _judge_prompt_only(run: MeasuredRun) -> list[Claim]:
     """Judge the limit by the oracle at the smallest G, which has the most replicates."""
     limit = compare(run, "oracle", "best-constant", run.sizes[0])
     [(_, verdict, p_value, ratio)] = judge_not_larger([limit], run.level)
-    told = f"limit of GRPO-type (oracle) / best constant {with_interval(ratio)}"
+    measured = f"limit of GRPO-type (oracle) / best constant {with_interval(ratio)}"
     reason, case = run.explain(_explain_limit(run)), PROMPT_ONLY.about(run)
-    return [case.claim(told, verdict, reason, ratio, p_value), *_prompt_only_rows(run)]
+    return [case.claim(measured, verdict, reason, ratio, p_value), *_prompt_only_rows(run)]
 
 
 def _explain_limit(run: MeasuredRun) -> str:
@@ -95,7 +95,9 @@ def explain_vanilla(run: MeasuredRun) -> str:
     (A - ||g||^2) - T = S (b*^2 - (V - b*)^2): what counts is which of 0 and V is nearer b*.
     """
     best, value = run.moments.best_baseline, run.moments.value
-    zero, oracle = (np.sqrt(weighted_mean(run, one**2)) for one in (best, value - best))
+    zero, oracle = (
+        np.sqrt(weighted_mean(run, distance_P**2)) for distance_P in (best, value - best)
+    )
     where = (
         f"Root mean square, b* is {zero:.2f} from vanilla's 0 and {oracle:.2f} from the "
         f"oracle's V; {_count_beyond(run)}"
@@ -120,6 +122,7 @@ def _count_beyond(run: MeasuredRun) -> str:
     )
 
 
+@judges(order=50)
 def judge_baselines(run: MeasuredRun) -> list[Claim]:
     """Judge Assumption 2 and both halves of Corollary 5."""
     assumption = judge_correlation(run)

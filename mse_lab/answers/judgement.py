@@ -50,11 +50,11 @@ def for_all(verdicts: Iterable[Verdict]) -> Verdict:
     >>> for_all(["holds", "undecided"])
     'undecided'
     """
-    found = set(verdicts)
+    given = set(verdicts)
     for verdict in ("fails", "premise fails"):
-        if verdict in found:
+        if verdict in given:
             return verdict
-    return "holds" if found == {"holds"} else "undecided"
+    return "holds" if given == {"holds"} else "undecided"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -83,18 +83,18 @@ def judge_equal(
     pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
 ) -> list[Judged]:
     """Judge "the first equals the second" by the test and by the ratio's interval."""
-    p_values = holm([one.first.exceeding(one.second).p_refuted() for one in pairs])
+    p_values = holm([pair.first.exceeding(pair.second).p_refuted() for pair in pairs])
     judged = []
     for pair, p_value in zip(pairs, p_values, strict=True):
-        one = pair.judged("undecided", p_value, level)
-        narrow = one.ratio.low > 1 - resolution and one.ratio.high < 1 + resolution
-        judged.append(one._replace(verdict=decide(p_value < 1 - level, narrow)))
+        result = pair.judged("undecided", p_value, level)
+        narrow = result.ratio.low > 1 - resolution and result.ratio.high < 1 + resolution
+        judged.append(result._replace(verdict=decide(p_value < 1 - level, narrow)))
     return judged
 
 
 def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
     """Judge "the first is smaller than the second" by the sign of what lies between."""
-    gains = [one.second.exceeding(one.first) for one in pairs]
+    gains = [pair.second.exceeding(pair.first) for pair in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []
     for pair, gain, p_value in zip(pairs, gains, p_values, strict=True):
@@ -110,9 +110,9 @@ def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
     It fails where the first is shown to be larger, by however little; it holds where that
     is not so and a loss above `SMALL_LOSS` is ruled out.
     """
-    gains = [one.second.exceeding(one.first) for one in pairs]
+    gains = [pair.second.exceeding(pair.first) for pair in pairs]
     larger = holm([gain.p_not_zero() if gain.value < 0 else 1.0 for gain in gains])
-    allowed = [(one.second * (1 + SMALL_LOSS)).exceeding(one.first) for one in pairs]
+    allowed = [(pair.second * (1 + SMALL_LOSS)).exceeding(pair.first) for pair in pairs]
     small = holm([gain.p_above_zero() for gain in allowed])
     judged = []
     for pair, p_larger, p_small in zip(pairs, larger, small, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import Claim, Statement, sum_up
+from mse_lab.answers.statement import Claim, Statement, judges, sum_up
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.leave_one_out import grpo
@@ -69,23 +69,24 @@ def largest_difference(
 
 
 def _judge(difference: float, exact: bool) -> tuple[str, Verdict, str]:
-    told = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
+    measured = f"largest relative difference {'' if exact else 'at most '}{difference:.1e}"
     if difference < ROUNDING:
-        return told, "holds", "Rounding alone."
+        return measured, "holds", "Rounding alone."
     if exact:
-        return told, "fails", "More than rounding."
-    return told, "undecided", "The bound allows more than rounding."
+        return measured, "fails", "More than rounding."
+    return measured, "undecided", "The bound allows more than rounding."
 
 
+@judges(order=10)
 def judge_u_statistic(
     run: MeasuredRun, weights: Callable[[Groups], Floats] = grpo
 ) -> list[Claim]:
     """Compare the estimator with the pairwise form in every group of every size."""
     case, rows = LEMMA.about(run), []
     for size in run.sizes:
-        found = largest_difference(run.pools, size, weights)
-        estimate = Estimate(found[0], np.nan, np.nan)
-        rows.append(case.claim(*_judge(*found), estimate, size=size))
+        largest = largest_difference(run.pools, size, weights)
+        estimate = Estimate(largest[0], np.nan, np.nan)
+        rows.append(case.claim(*_judge(*largest), estimate, size=size))
     worst = max(rows, key=lambda row: row.estimate.value)
     reason = (
         "An identity in the rewards: it holds to rounding on any data, "

@@ -5,20 +5,28 @@ and with one interval. The aggregate is the mean over the P prompts of the run, 
 group of its own; `population` is the distribution that these prompts are drawn from.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+
+from mse_lab.answers.evidence import best_group_size_of, constants_of
+from mse_lab.answers.prompt_means import Kind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.budget import Population
 from mse_lab.mse.curves import Point, measure_curves
-from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.laws import Law
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratios
+from mse_lab.mse.regret import Choice, choose_size
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
@@ -46,6 +54,11 @@ class MeasuredRun(Analysis):
     def held(self) -> bool:
         """Whether all built-in checks hold; of bare pools none is known that does not."""
         return True
+
+    @property
+    def metric(self) -> MetricPools | None:
+        """What was measured in another metric than the plain one, if anything."""
+        return None
 
     @property
     def moments(self) -> Moments:
@@ -96,8 +109,8 @@ class MeasuredRun(Analysis):
 
     def mse_of(self, estimator: str, group_size: int) -> Statistic:
         """Measure the aggregate's MSE: by the law where there are no replicates."""
-        found = self._measured.get(Key(estimator, group_size))
-        return found or self.law_of(estimator, group_size)
+        measured = self._measured.get(Key(estimator, group_size))
+        return measured or self.law_of(estimator, group_size)
 
     def law_of(self, estimator: str, group_size: int) -> Statistic:
         """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""
@@ -126,20 +139,57 @@ class MeasuredRun(Analysis):
     @cached_property
     def population(self) -> Population:
         """The distribution that the prompts are drawn from; of three prompts or more."""
-        return Population(self.pools)
+        return Population(self.pools, self.bootstrap)
 
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        names = (name for name in Constants._fields if name != "spread")
-        return {name: self.population.constant(name, self.level) for name in names}
+        return constants_of(self.population, self.level)
 
     @cached_property
     def best_group_size(self) -> Estimate:
         """G*; unknown where no reward varies."""
-        if self.population.constants.pairs.item() <= 0:
-            return UNKNOWN
-        return self.population.best_group_size(self.level)
+        return best_group_size_of(self.population, self.level)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The recommended group size, and what is known of its regret."""
+        return choose_size(self.population, self.level)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Where the noise sits."""
+        return share_by_kind(self.pools, self.level)
+
+    # A finished run has all the completions that its probe asks for.
+    completions: ClassVar[None] = None
+    differentiated: ClassVar[None] = None
+    stopped: ClassVar[None] = None
+    wanted: ClassVar[None] = None
+
+    @property
+    def prompt_count(self) -> int:
+        """P."""
+        return self.pools.prompts
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards are 0 or 1."""
+        return self.curves.binary
+
+    @property
+    def rewards(self) -> list[Floats]:
+        """Rewards of each prompt's completions, those of the reference too."""
+        return list(np.hstack([self.pools.reference_rewards_PN, self.pools.rewards_PN]))
+
+    @property
+    def reward_variance_P(self) -> Floats:
+        """Var(Z) of each prompt."""
+        return self.pools.reward_variance_P
+
+    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
+        """Find an estimator's exact law, if it has one for these rewards."""
+        return self.curves.find_law(estimator, size)
 
     @cached_property
     def norm_ratios(self) -> Floats:
@@ -174,6 +224,11 @@ class FinishedRun(MeasuredRun):
     def probe(self) -> Probe:
         """Its configuration."""
         return read_probe(self.folder)
+
+    @cached_property
+    def metric(self) -> MetricPools | None:
+        """What was measured in another metric than the plain one, if anything."""
+        return ResultsFolder(self.folder).read("metric.npz", None)
 
     def _record_with(self, name: str) -> ResultsFolder:
         results = ResultsFolder(self.folder)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mse_lab.answers.judgement import Judged, Pair
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement
+from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.arrays import Floats
 from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
@@ -81,24 +81,25 @@ def _measure(run: MeasuredRun, drawn: _Sets, size: int) -> Statistic:
 
 def _law(run: MeasuredRun, size: int) -> Statistic:
     """B x MSE by the law; the spread is common to both sides and stays as it is."""
-    prompts, between = run.pools.prompts, run.population.constants.between.item()
+    prompts, between = run.pools.prompts, run.population.constants.c1.item()
     spread = Statistic(float(between) * (prompts - 1) / prompts, {}, {})
     return run.law_of("grpo", size) * prompts + spread
 
 
 def _tell(judged: Sequence[Judged]) -> str:
     measured = ", ".join(f"{pair.first.value:.3g} at {pair.label}" for pair, *_ in judged)
-    law, worst = judged[0].pair.second.value, min(judged, key=lambda one: one.p_value)
+    law, worst = judged[0].pair.second.value, min(judged, key=lambda result: result.p_value)
     ratio = f"ratio at {worst.pair.label} {with_interval(worst.ratio)}"
     return f"B x MSE {measured}; law {law:.3g}; {ratio}"
 
 
+@judges(order=30)
 def judge_random_prompts(run: MeasuredRun) -> list[Claim]:
     """Judge Proposition 3 at each group size by the batch that is furthest off."""
     case, prompts = PROPOSITION.about(run), run.pools.prompts
     if prompts < 3:
         return case.undecided(*FEW_PROMPTS)
-    between = f"c1 = {with_interval(run.constants['between'])}; "
+    between = f"c1 = {with_interval(run.constants['c1'])}; "
     return case.without_replicates(between) or _judge_sets(run, between)
 
 

@@ -22,7 +22,6 @@ from mse_lab.estimators.registry import ESTIMATORS
 from mse_lab.mse.curves import Curve, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.probe.streams import stream
 
 # Where no group size is recommended: large enough for every estimator, small enough to be
 # used in training.
@@ -50,11 +49,12 @@ class Unranked(NamedTuple):
     """A biased estimator whose aggregate has no cheap bias.
 
     `ratio` is the median, over prompts for which both are known, of its scale-free MSE over
-    the oracle's, or another's; the interval is over prompts.
+    the oracle's, or another's. It has no interval: the noise of single prompts moves a
+    median, and without a law no truth says how far.
     """
 
     estimator: Estimator
-    ratio: Estimate
+    ratio: float
     prompts: int
 
 
@@ -92,7 +92,7 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
     """Find the built-in estimators and the probe's own variants; say which do not apply."""
-    found, left_out, built_in = [], [], list(ESTIMATORS)
+    applicable, left_out, built_in = [], [], list(ESTIMATORS)
     for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
         try:
             estimator = find_estimator(entry)
@@ -102,42 +102,36 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
         if reason := _obstacle(estimator, run, size):
             left_out.append(f"{estimator.name}: {reason}")
         else:
-            found.append(estimator)
-    return found, left_out
+            applicable.append(estimator)
+    return applicable, left_out
 
 
-def _place(own: Statistic, others: Sequence[Statistic], alpha: float) -> Estimate:
+def _place(statistic: Statistic, others: Sequence[Statistic], alpha: float) -> Estimate:
     """Rank a number among others: behind those shown to be less than it."""
-    less = [one.value < own.value for one in others]
-    p_values = holm([own.exceeding(one).p_not_zero() for one in others])
+    less = [other.value < statistic.value for other in others]
+    p_values = holm([statistic.exceeding(other).p_not_zero() for other in others])
     shown = [below for below, p in zip(less, p_values, strict=True) if p < alpha]
     behind = sum(shown)
     return Estimate(1 + sum(less), 1 + behind, 1 + len(others) - len(shown) + behind)
 
 
-def _rank(curves: Sequence[tuple[Estimator, Curve]], level: float) -> tuple[Ranked, ...]:
+def rank_curves(
+    curves: Sequence[tuple[Estimator, Curve]], level: float
+) -> tuple[Ranked, ...]:
     """Rank by the scale-free MSE; paired tests give each place its interval."""
-    numbers = {one.name: curve.statistic("scale_free_mse") for one, curve in curves}
+    numbers = {
+        estimator.name: curve.statistic("scale_free_mse") for estimator, curve in curves
+    }
     rows = []
     for estimator, curve in curves:
-        own = numbers[estimator.name]
-        ratio = (own / numbers[ORACLE]).interval(level, positive=True)
-        others = [other for other in numbers.values() if other is not own]
-        place = _place(own, others, 1 - level) if math.isfinite(own.value) else UNKNOWN
+        number = numbers[estimator.name]
+        ratio = (number / numbers[ORACLE]).interval(level, positive=True)
+        others = [other for other in numbers.values() if other is not number]
+        place = (
+            _place(number, others, 1 - level) if math.isfinite(number.value) else UNKNOWN
+        )
         rows.append(Ranked(estimator, curve, ratio, place))
     return tuple(sorted(rows, key=lambda row: row.rank.value))
-
-
-def _median(values_P: Floats, run: MeasuredRun, name: str) -> Estimate:
-    """Median over prompts; its interval resamples prompts."""
-    if not values_P.size:
-        return UNKNOWN
-    rng = stream(run.seed, "report", name)
-    shape = (run.resamples, len(values_P))
-    draws = np.median(values_P[rng.integers(len(values_P), size=shape)], axis=1)
-    tail = (1 - run.level) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return Estimate(float(np.median(values_P)), float(low), float(high))
 
 
 def compare_prompts(
@@ -156,10 +150,11 @@ def compare_prompts(
     base_P, rows = scale_free_P(ESTIMATORS[base]), []
     for estimator in estimators:
         own_P = scale_free_P(estimator)
-        known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
-        median = _median(own_P[known] / base_P[known], run, estimator.name)
-        rows.append(Unranked(estimator, median, int(known.sum())))
-    return tuple(sorted(rows, key=lambda row: row.ratio.value))
+        both_known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
+        ratios = own_P[both_known] / base_P[both_known]
+        median = float(np.median(ratios)) if ratios.size else math.nan
+        rows.append(Unranked(estimator, median, len(ratios)))
+    return tuple(sorted(rows, key=lambda row: row.ratio))
 
 
 def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
@@ -179,7 +174,7 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             without.append(estimator)
         else:
             left_out.append(f"{estimator.name}: no law, and there are no replicates")
-    ranked = _rank(curves, run.level)
+    ranked = rank_curves(curves, run.level)
     [oracle] = [row.curve for row in ranked if row.estimator.name == ORACLE]
     return Ranking(
         group_size=size,

@@ -63,9 +63,7 @@ def _side(share: Estimate) -> Side:
 
 def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
     """Estimate q; unknown where no prompt has a value and a score."""
-    share = mean_of_prompts(moments.value * moments.reward_norm2) / mean_of_prompts(
-        squares_P
-    )
+    share = mean_of_prompts(moments.value_reward_norm2) / mean_of_prompts(squares_P)
     # Few prompts may carry what decides between q and 1/2.
     carriers = count_carriers(oracle_gain(moments))
     return share.interval(level, positive=True, most_degrees=min(most, carriers))
@@ -75,18 +73,18 @@ def _best_baseline(
     squares_P: Floats, moments: Moments, level: float, most: float
 ) -> Estimate:
     """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
-    parts = (moments.value * moments.reward_norm2, squares_P, moments.norm2)
+    parts = (moments.value_reward_norm2, squares_P, moments.norm2)
     weighted, squares, norm2 = map(mean_of_prompts, parts)
     if not (weighted.is_positive and squares.is_positive):
         return UNKNOWN
     log = weighted.log() - (squares.log() + norm2.log()) * 0.5
-    found = log.interval(level, most_degrees=most)
-    return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in found))
+    interval = log.interval(level, most_degrees=most)
+    return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in interval))
 
 
 def _rho(baseline: Floats | float, value: float) -> list[float]:
     within = np.clip(np.atleast_1d(baseline), 0, 1)
-    return [float(one) for one in norm_ratio(within, np.full(within.shape, value))]
+    return [float(ratio) for ratio in norm_ratio(within, np.full(within.shape, value))]
 
 
 def find_regime(
@@ -102,9 +100,9 @@ def find_regime(
         most: Degrees of freedom that are had at most, as `Population.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
-    squares_P = (moments.value**2 - moments.value_variance) * moments.norm2
+    squares_P = moments.value2_norm2
     share = _share(squares_P, moments, level, most)
-    known = rho_P[np.isfinite(rho_P)]
+    finite = rho_P[np.isfinite(rho_P)]
     return Regime(
         side=_side(share),
         binary=binary,
@@ -112,8 +110,8 @@ def find_regime(
         best_baseline=_best_baseline(squares_P, moments, level, most),
         rho=Estimate(*_rho(np.array(share) * value, value)) if binary else UNKNOWN,
         line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
-        median_rho=float(np.median(known)) if known.size else math.nan,
-        prompts_with_rho=int(known.size),
+        median_rho=float(np.median(finite)) if finite.size else math.nan,
+        prompts_with_rho=int(finite.size),
         vanilla_worse=int((gain_P > 0).sum()),
         prompts=int((gain_P != 0).sum()),
     )

@@ -22,6 +22,8 @@ from mse_lab.answers.statement import (
     Claim,
     Statement,
     compare,
+    judges,
+    judges_runs_together,
     largest_ratio,
     sum_up,
 )
@@ -70,15 +72,15 @@ _CANNOT = (
 def _judge_order(case: Case, pairs: Sequence[Pair], reason: str) -> list[Claim]:
     """Judge all pairs as one family, then each group size, then the whole."""
     rows = case.smaller(pairs, reason)
-    found = [row.verdict for row in rows]
-    told = ", ".join(
-        f"{verdict} at {found.count(verdict)}"
+    verdicts = [row.verdict for row in rows]
+    counts = ", ".join(
+        f"{verdict} at {verdicts.count(verdict)}"
         for verdict in ("holds", "fails", "undecided")
-        if verdict in found
+        if verdict in verdicts
     )
     worst = largest_ratio(rows)
     measured = (
-        f"{told} of {len(rows)} group sizes; largest ratio, which should be below one, "
+        f"{counts} of {len(rows)} group sizes; largest ratio, which should be below one, "
         f"{with_interval(worst.estimate)} at G = {worst.group_size}"
     )
     return sum_up(rows, worst, measured, reason)
@@ -96,14 +98,14 @@ def _judge_largest(run: MeasuredRun) -> list[Claim]:
 def _judge_near(
     run: MeasuredRun, statement: Statement, wanted: Sequence[int], caveat: str = ""
 ) -> list[Claim]:
-    case, sizes = statement.about(run), [one for one in run.sizes if one in wanted]
+    case, sizes = statement.about(run), [size for size in run.sizes if size in wanted]
     if not sizes:
         why = f"The run has no group size {' or '.join(map(str, wanted))}."
         return case.undecided("nothing", why)
     rows = near_oracle(run, case, sizes)
     worst = largest_ratio(rows)
-    told = f"at G = {worst.group_size}: {worst.measured}"
-    return sum_up(rows, worst, told, f"{explain_distance(run)}{caveat}")
+    measured = f"at G = {worst.group_size}: {worst.measured}"
+    return sum_up(rows, worst, measured, f"{explain_distance(run)}{caveat}")
 
 
 def _judge_falls(run: MeasuredRun) -> list[Claim]:
@@ -120,6 +122,7 @@ def _judge_falls(run: MeasuredRun) -> list[Claim]:
     return _judge_order(case, pairs, run.explain(reason))
 
 
+@judges(order=70)
 def judge_observations(run: MeasuredRun) -> list[Claim]:
     """Judge the observations that concern one run."""
     return [
@@ -149,6 +152,7 @@ def _describe_gradients(runs: Sequence[MeasuredRun]) -> str:
     )
 
 
+@judges_runs_together
 def judge_order_of_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
     """Judge whether every MSE falls from each run to the next; needs two runs."""
     if len(runs) < 2:

@@ -31,6 +31,36 @@ DRAWS = (
     "is differentiated, scores that depend on the batch, or a reference that does"
 )
 
+Judge = Callable[[MeasuredRun], "list[Claim]"]
+Comparison = Callable[[Sequence[MeasuredRun]], "list[Claim]"]
+
+# What is put to every run, by its place in the order of the paper; to all runs together.
+JUDGES: dict[int, Judge] = {}
+COMPARISONS: list[Comparison] = []
+
+
+def judges(order: int) -> Callable[[Judge], Judge]:
+    """Mark a function as what judges a run; the order is its place among all of them.
+
+    Raises:
+        ValueError: The place is taken.
+    """
+
+    def register(judge: Judge) -> Judge:
+        if order in JUDGES:
+            raise ValueError(f"two statements have the order {order}")
+        JUDGES[order] = judge
+        return judge
+
+    return register
+
+
+def judges_runs_together(compare: Comparison) -> Comparison:
+    """Mark a function as what judges runs in the order that they are given in."""
+    COMPARISONS.append(compare)
+    return compare
+
+
 # Says what the judged pairs of one group size measure.
 Tell = Callable[[Sequence[Judged]], str]
 
@@ -84,16 +114,20 @@ def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "
 
 def tell_ratios(judged: Sequence[Judged]) -> str:
     """Write the ratio of each pair."""
-    return ", ".join(f"{one.pair.label} {with_interval(one.ratio)}" for one in judged)
+    return ", ".join(
+        f"{result.pair.label} {with_interval(result.ratio)}" for result in judged
+    )
 
 
 def _least_supported(judged: Sequence[Judged]) -> Judged:
     rank = ("holds", "undecided", "premise fails", "fails").index
-    return max(judged, key=lambda one: (rank(one.verdict), np.nan_to_num(one.ratio.value)))
+    return max(
+        judged, key=lambda result: (rank(result.verdict), np.nan_to_num(result.ratio.value))
+    )
 
 
 def _furthest_off(judged: Sequence[Judged]) -> Judged:
-    return min(judged, key=lambda one: one.p_value)
+    return min(judged, key=lambda result: result.p_value)
 
 
 def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
@@ -175,9 +209,9 @@ class Case:
         """Say in one claim that nothing can be said."""
         return [self.claim(measured, "undecided", why)]
 
-    def without_replicates(self, known: str = "") -> list[Claim]:
+    def without_replicates(self, prefix: str = "") -> list[Claim]:
         """Leave it undecided where there are none: nothing tests the law; else nothing."""
-        return self.undecided(f"{known}no replicates", self.untested) * bool(self.untested)
+        return self.undecided(f"{prefix}no replicates", self.untested) * bool(self.untested)
 
     def _rows(
         self,
@@ -188,27 +222,29 @@ class Case:
     ) -> list[Claim]:
         """Make a claim of each group size, which holds where all its pairs do."""
         rows = []
-        for size in dict.fromkeys(one.pair.size for one in judged):
-            own = [one for one in judged if one.pair.size == size]
-            verdict, shown = for_all(one.verdict for one in own), worst(own)
-            reason, told = explain(verdict), tell(own)
-            rows.append(self.claim(told, verdict, reason, shown.ratio, shown.p_value, size))
+        for size in dict.fromkeys(result.pair.size for result in judged):
+            of_size = [result for result in judged if result.pair.size == size]
+            verdict, shown = for_all(result.verdict for result in of_size), worst(of_size)
+            reason, measured = explain(verdict), tell(of_size)
+            rows.append(
+                self.claim(measured, verdict, reason, shown.ratio, shown.p_value, size)
+            )
         return rows
 
-    def equal(self, pairs: Sequence[Pair], tell: Tell, known: str = "") -> list[Claim]:
+    def equal(self, pairs: Sequence[Pair], tell: Tell, prefix: str = "") -> list[Claim]:
         """Judge "measured equals law", as a whole by the size that is furthest off.
 
-        `tell` says what the pairs of a size measure; the whole begins with what is `known`.
+        `tell` says what the pairs of a size measure; the whole begins with the prefix.
         """
         judged = judge_equal(pairs, self.level)
         rows = self._rows(judged, explain_equality, tell, _furthest_off)
         worst = min(rows, key=lambda row: row.p_value or 0.0)
-        told = (
-            f"{known}measured / law furthest off at G = {worst.group_size}: "
+        measured = (
+            f"{prefix}measured / law furthest off at G = {worst.group_size}: "
             f"{with_interval(worst.estimate)}"
         )
         return sum_up(
-            rows, worst, told, explain_equality(for_all(row.verdict for row in rows))
+            rows, worst, measured, explain_equality(for_all(row.verdict for row in rows))
         )
 
     def smaller(self, pairs: Sequence[Pair], reason: str) -> list[Claim]:
@@ -219,10 +255,10 @@ class Case:
         self, pairs: Sequence[Pair], shown: Sequence[Pair], reason: str
     ) -> list[Claim]:
         """Judge "the first is not larger than the second"; show other pairs for them."""
-        found = judge_not_larger(pairs, self.level)
+        results = judge_not_larger(pairs, self.level)
         judged = [
-            pair.judged(one.verdict, one.p_value, self.level)
-            for one, pair in zip(found, shown, strict=True)
+            pair.judged(result.verdict, result.p_value, self.level)
+            for result, pair in zip(results, shown, strict=True)
         ]
         return self._rows(judged, lambda _: reason)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from mse_lab.answers.judgement import Judged, Pair, judge_equal
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, Claim, Statement, explain_equality
+from mse_lab.answers.statement import DRAWS, Claim, Statement, explain_equality, judges
 from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
 
@@ -51,21 +51,21 @@ SLOPE = Statement(
 )
 
 
-def _average(found: Sequence[Statistic]) -> Statistic | None:
+def _average(statistics: Sequence[Statistic]) -> Statistic | None:
     """Average with the inverses of the variances as weights; None where nothing varies."""
-    variances = np.array([one.spread.variance for one in found])
+    variances = np.array([statistic.spread.variance for statistic in statistics])
     if (variances <= 0).any():
         return None
     weights = 1 / variances / (1 / variances).sum()
-    return reduce(add, map(mul, found, weights))
+    return reduce(add, map(mul, statistics, weights))
 
 
 def _slope_at(run: MeasuredRun, size: int) -> Statistic:
     """Estimate zeta of the aggregate from the groups of one size."""
     learning = float((run.moments.value_variance * run.moments.norm2).sum())
     gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
-    known = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
-    return gap * (size * (size - 1)) + known
+    exact = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
+    return gap * (size * (size - 1)) + exact
 
 
 def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
@@ -93,9 +93,9 @@ def _judge_line(run: MeasuredRun) -> list[Claim]:
     for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
         both = (one.interval(run.level, positive=True) for one in (pair.first, pair.second))
         fit, law, quotient = map(with_interval, (*both, ratio))
-        told = f"fit {fit}, moments {law}, fit / moments {quotient}"
+        measured = f"fit {fit}, moments {law}, fit / moments {quotient}"
         reason = explain_equality(verdict, LINE_RESOLUTION)
-        claims.append(case.claim(told, verdict, reason, ratio, p_value))
+        claims.append(case.claim(measured, verdict, reason, ratio, p_value))
     return claims
 
 
@@ -111,6 +111,7 @@ def _judge_law(run: MeasuredRun) -> list[Claim]:
     return LAW.about(run).equal(pairs, tell)
 
 
+@judges(order=20)
 def judge_expansion(run: MeasuredRun) -> list[Claim]:
     """Judge Theorem 2: the law at each group size, then the line through all of them."""
     statements = (LAW, INTERCEPT, SLOPE)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mse_lab.answers.judgement import Pair, for_all
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement
+from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import mse_times_budget
 from mse_lab.mse.intervals import Statistic
@@ -39,7 +39,7 @@ BUDGETS = (256, 1024, 4096)
 
 def _measured(run: MeasuredRun, size: int) -> Statistic:
     """N x MSE: c1 G, and G times the mean MSE of a prompt by the replicates."""
-    between = float(run.population.constants.between.item())
+    between = float(run.population.constants.c1.item())
     noise = run.mse_of("grpo", size) * (size * run.pools.prompts)
     return noise + Statistic(between * size, {}, {})
 
@@ -57,6 +57,7 @@ def _best_by_law(run: MeasuredRun) -> int:
     return int(sizes[np.argmin(cost)])
 
 
+@judges(order=80)
 def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
     """Judge Theorem 7: the measured optimum, then what is to be said of N."""
     if run.pools.prompts < 3:
@@ -73,8 +74,7 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
     inside = min(sizes) < best < max(sizes)
     seen = np.isfinite(run.best_group_size.high) and inside
     constants = ", ".join(
-        f"{letter} {with_interval(run.constants[name])}"
-        for letter, name in (("c1", "between"), ("c2", "oracle"), ("c3", "pairs"))
+        f"{name} {with_interval(run.constants[name])}" for name in ("c1", "c2", "c3")
     )
     whole = case.claim(
         f"{constants}; G* {with_interval(run.best_group_size)}",
@@ -90,21 +90,24 @@ def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     """Set every other size against the best by the law."""
     least, pairs, shown = _measured(run, best), [], []
     for size in (one for one in run.sizes if one != best):
-        own, label = _measured(run, size), f"N x MSE at G = {size} over that at G = {best}:"
-        pairs.append(Pair(size, least, own))
-        shown.append(Pair(size, own, least, label))
+        other, label = (
+            _measured(run, size),
+            f"N x MSE at G = {size} over that at G = {best}:",
+        )
+        pairs.append(Pair(size, least, other))
+        shown.append(Pair(size, other, least, label))
     reason = f"G = {best} is the run's best size by the law; this one must not beat it."
     return BEST.about(run).not_larger(pairs, shown, reason)
 
 
 def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
     if not np.isfinite(run.best_group_size.high):
-        unbounded = "c1 is not told from zero: G* has no upper bound on this evidence."
+        unbounded = "c1 is not significantly positive, so G* has no upper bound here."
         return f"{unbounded} {untested}".rstrip()
     if untested:
         return untested
     constants = run.population.constants
-    paper = np.sqrt(constants.pairs.item() / constants.between.item())
+    paper = np.sqrt(constants.c3.item() / constants.c1.item())
     edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
     return (
         f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
@@ -116,14 +119,16 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
     totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
-    listed = ", ".join(f"{_best_measured(run, one)} at N = {one}" for one in totals)
-    case, known = FREE.about(run), np.isfinite(run.best_group_size.high)
-    found = "best G by the law" if case.untested else "best measured G"
+    listed = ", ".join(
+        f"{_best_measured(run, budget)} at N = {budget}" for budget in totals
+    )
+    case, bounded = FREE.about(run), np.isfinite(run.best_group_size.high)
+    what = "best G by the law" if case.untested else "best measured G"
     return case.claim(
-        f"{found} {listed}" if listed else "no group size divides these budgets",
-        "holds" if known else "undecided",
+        f"{what} {listed}" if listed else "no group size divides these budgets",
+        "holds" if bounded else "undecided",
         "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
-        if known
-        else "c1 is not told from zero, so there may be no G* to depend on N.",
+        if bounded
+        else "c1 is not significantly positive, so there may be no G* to depend on N.",
         run.best_group_size,
     )

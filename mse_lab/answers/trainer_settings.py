@@ -50,7 +50,7 @@ TRAINER_SETTINGS = (
 # TRL's group size unless told otherwise.
 TRLS_SIZE = 8
 
-# What an estimator is called, beside its own name.
+# What readers know an estimator as.
 CALLED = {
     "grpo": "GRPO-type (RLOO)",
     "vanilla": "vanilla (no baseline)",
@@ -59,7 +59,7 @@ CALLED = {
     "grpo-std(eps=0.0001, length=token-batch)": "TRL's default (grpo-std, dapo)",
 }
 
-# With which change of a trainer an estimator is had.
+# Which settings of a trainer compute an estimator.
 HOW = {
     "vanilla": (
         "verl: actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo; TRL and "

@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Write the tables."""
-    from mse_lab.public_api import reanalyse
+    from mse_lab.reanalysis import reanalyse
     from mse_lab.results.folder import ResultsFolder
 
     source = arguments.source

@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from mse_lab.command_line import Parser, add_output_file, add_run, find_run, output_folder
+from mse_lab.errors import InputError
 
 HELP = "Figure 4 from finished runs"
 
@@ -32,6 +33,12 @@ def add_arguments(parser: Parser) -> None:
             const=kind,
             help=f"instead of Figure 4, {shows}",
         )
+    instead.add_argument(
+        "--training",
+        type=find_run,
+        metavar="STUDY",
+        help="instead, held-out J along the runs of a training study",
+    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -40,6 +47,8 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.phase_diagram import draw_phase
     from mse_lab.report.regimes_figure import draw_regimes
 
+    if arguments.training:
+        return draw_training(arguments)
     draw = {"figure4": draw_figure, "phase": draw_phase, "regimes": draw_regimes}
     kind, folders = arguments.kind, arguments.runs
     if not folders:
@@ -53,4 +62,18 @@ def execute(arguments: Namespace) -> int:
         print(f"{output} written")
         if kind == "figure4" and draw_companion(folders, companion_of(output)):
             print(f"{companion_of(output)} written")
+    return 0
+
+
+def draw_training(arguments: Namespace) -> int:
+    """Draw a training study along its steps."""
+    from mse_lab.studies.training.training_curves import draw_curves
+
+    if arguments.runs:
+        raise InputError("figure --training draws one study; leave the runs out")
+    study = arguments.training
+    default = [output_folder(study) / f"along{suffix}" for suffix in (".png", ".pdf")]
+    for output in [arguments.out] if arguments.out else default:
+        draw_curves(study, output)
+        print(f"{output} written")
     return 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+import math
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mse_lab.command_line import RESULTS, ROOT, Parser, add_fresh, add_probes, load_probes
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
+from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.run.processes import Processes
@@ -21,10 +23,25 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     add_probes(parser)
     add_fresh(parser)
+    help = "add replicates until each MSE's interval is that narrow, such as 10%%"
+    parser.add_argument("--until", type=share_of_mse, metavar="WIDTH", help=help)
+
+
+def share_of_mse(text: str) -> float:
+    """Read a share between 0 and 1, such as 10% or 0.1."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    if not 0.001 <= share < 1:
+        raise ArgumentTypeError(f"{text!r} is no width from 0.1% to 99%; give 10%, say")
+    return share
 
 
 def execute(arguments: Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
+    if arguments.until and started_by_torchrun():
+        raise InputError("--until takes one process; under torchrun set pool.replicate")
     return share(measure, arguments)
 
 
@@ -47,11 +64,17 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed
     from mse_lab.run.run_probe import run_probe
+    from mse_lab.run.until import run_until
 
     held = []
     for name, probe in probes:
-        folder, fresh = arguments.out / name, arguments.fresh
-        outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
+        folder, fresh, width = arguments.out / name, arguments.fresh, arguments.until
+        if width:
+            outcome = run_until(
+                name, probe, folder, ROOT, width=width, fresh=fresh, tell=complain
+            )
+        else:
+            outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
         held.append(none_failed(outcome.checks))
         if processes.first:
             announce(folder, outcome, name if arguments.out == RESULTS else str(folder))

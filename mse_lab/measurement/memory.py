@@ -144,8 +144,19 @@ class Memory:
         scoring: How a block is scored.
     """
 
-    def __init__(self, budget: int, footprint: Footprint, group: int, batch: int) -> None:
-        """Plan for blocks of `group` completions, and at most `batch` drawn at once."""
+    def __init__(
+        self,
+        budget: int,
+        footprint: Footprint,
+        group: int,
+        batch: int,
+        *,
+        products: bool = False,
+    ) -> None:
+        """Plan for blocks of `group` completions, and at most `batch` drawn at once.
+
+        With `products` only ways count that give those of all pairs of a block.
+        """
         left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
         self.drawing = Fallbacks(halves(batch), lambda size: size * footprint.drawing, left)
@@ -155,7 +166,11 @@ class Memory:
             left - 3 * footprint.gradient,
         )
         self.scoring = Fallbacks(
-            ways_of_scoring(footprint, group),
+            [
+                way
+                for way in ways_of_scoring(footprint, group)
+                if way.block == group or not products
+            ],
             lambda how: scoring_bytes(footprint, how),
             left - footprint.gradient,
         )
@@ -183,8 +198,13 @@ class Memory:
         }
 
 
-def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Memory:
+def plan_memory(
+    probe: Probe, policy: Policy, tokens: Sequence[list[int]], scored: int | None = None
+) -> Memory:
     """Plan the passes of a run by a trial completion of its longest prompt.
+
+    Blocks are of the largest group size; or of `scored` completions, whose products are all
+    needed.
 
     Raises:
         InputError: The probe's own budget does not hold the smallest passes.
@@ -193,7 +213,8 @@ def plan_memory(probe: Probe, policy: Policy, tokens: Sequence[list[int]]) -> Me
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
     budget = budget_bytes(wanted, policy.devices)
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
-    memory = Memory(budget, footprint, probe.largest_group, most)
+    group, products = scored or probe.largest_group, scored is not None
+    memory = Memory(budget, footprint, group, most, products=products)
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(

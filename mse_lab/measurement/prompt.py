@@ -52,7 +52,7 @@ class CompletionPool:
     def lines(self, prompt: Prompt) -> list[str]:
         """Give the pool's lines of `completions.jsonl`."""
         drawn = self.completions
-        drawn_so = (drawn.lengths_N, drawn.ended_N, drawn.log_probs_N)
+        drawn_so = (drawn.own_lengths_N, drawn.ended_N, drawn.log_probs_N)
         columns = (self.texts, self.rewards_N, *drawn_so)
         return [
             json.dumps(
@@ -72,25 +72,27 @@ class CompletionPool:
         ]
 
 
-def _draw_pool(subject: Subject, index: int, name: str, size: int) -> CompletionPool:
-    """Draw a pool, or read it, and reward its completions."""
+def draw_pool(
+    subject: Subject, index: int, name: str, completions: range
+) -> CompletionPool:
+    """Draw completions of a pool, or read all of it, and reward them."""
     probe, prompt, supplied = subject.probe, subject.prompts[index], subject.supplied
     positions = probe.sampling.max_new_tokens
     if supplied is not None:
-        completions = supplied.read(prompt.id, name, subject.policy, positions)
+        drawn = supplied.read(prompt.id, name, subject.policy, positions)
     else:
-        numbers = uniforms(probe.seed, prompt.id, name, range(size), positions)
-        completions = attempt(
+        numbers = uniforms(probe.seed, prompt.id, name, completions, positions)
+        drawn = attempt(
             subject.memory.drawing,
             lambda most: draw(
                 subject.policy, subject.tokens[index], numbers, prompt.id, max_batch=most
             ),
         )
-    texts = completions.texts(subject.policy)
+    texts = drawn.texts(subject.policy)
     if supplied is not None and probe.reward == "supplied":
-        return CompletionPool(name, completions, texts, supplied.rewards(prompt.id, name))
+        return CompletionPool(name, drawn, texts, supplied.rewards(prompt.id, name))
     rewarded = reward_completions(subject.reward, texts, prompt)
-    return CompletionPool(name, completions, texts, *rewarded)
+    return CompletionPool(name, drawn, texts, *rewarded)
 
 
 def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Reference:
@@ -126,15 +128,22 @@ def _score_pool(
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
         scores = _score_block(subject, index, block, reference)
-        finite = np.isfinite(scores.gram_NN.diagonal())
-        if not finite.all():
-            raise InputError(
-                f"prompt {subject.prompts[index].id}, completion "
-                f"{start + int(np.argmin(finite))}: its score is not finite; check the "
-                "checkpoint, or use another model.dtype"
-            )
+        refuse_scores(subject, index, scores, np.arange(start, start + len(block)))
         blocks.append(scores)
     return blocks
+
+
+def refuse_scores(
+    subject: Subject, index: int, scores: Scores, numbers_N: NDArray[np.int64]
+) -> None:
+    """Refuse scores that are not finite, by the prompt and the completion's number."""
+    finite = np.isfinite(scores.gram_NN.diagonal())
+    if not finite.all():
+        raise InputError(
+            f"prompt {subject.prompts[index].id}, completion "
+            f"{numbers_N[np.argmin(finite)]}: its score is not finite; check the "
+            "checkpoint, or use another model.dtype"
+        )
 
 
 def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
@@ -146,10 +155,10 @@ def _law_gap(subject: Subject, drawn: Completions, recomputed_N: Floats) -> floa
     """Compare the sampled law with the differentiated one; NaN where it is unknown."""
     if subject.supplied is not None and not subject.supplied.form.log_probs:
         return np.nan
-    return law_gap(drawn.log_probs_N, recomputed_N, drawn.lengths_N)
+    return law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N)
 
 
-def _rival_ratios(
+def _alternative_ratios(
     subject: Subject, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
     """Test whether another sampler drew supplied completions; empty for our own."""
@@ -174,7 +183,7 @@ def _summarise(
     drawn = concatenate([pool.completions for pool in pools])
     return CompletionSummary(
         lines="\n".join(lines),
-        mean_length=float(drawn.lengths_N.mean()),
+        mean_length=float(drawn.own_lengths_N.mean()),
         truncated=1 - float(drawn.ended_N.mean()),
         given_up=sum(pool.given_up for pool in pools),
         **describe_tokens(drawn.unpadded, drawn.ended_N),
@@ -204,7 +213,7 @@ def _check(
         )
     return PromptChecks(
         law_gap=_law_gap(subject, drawn, recomputed_N),
-        rivals_R=_rival_ratios(subject, index, drawn, recomputed_N),
+        alternative_ratios_R=_alternative_ratios(subject, index, drawn, recomputed_N),
         invariance=invariance,
     )
 
@@ -217,7 +226,7 @@ def _arrays(
 ) -> PromptArrays:
     return PromptArrays(
         rewards_N=pool.rewards_N,
-        lengths_N=pool.completions.lengths_N,
+        lengths_N=pool.completions.own_lengths_N,
         gram_KGG=np.stack([block.gram_NN for block in blocks]),
         products_N=np.concatenate([block.products_N for block in blocks]),
         reference_rewards_N=reference_pool.rewards_N,
@@ -265,11 +274,11 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """
     clock, sizes = _Clock(), subject.probe.pool
     with clock.on("draw"):
-        reference_pool = _draw_pool(subject, index, "reference", sizes.reference)
+        reference_pool = draw_pool(subject, index, "reference", range(sizes.reference))
     with clock.on("reference"):
         reference = _measure_reference(subject, index, reference_pool)
     with clock.on("draw"):
-        pool = _draw_pool(subject, index, "replicate", sizes.replicate)
+        pool = draw_pool(subject, index, "replicate", range(sizes.replicate))
         _refuse_rewards(subject, index, pool.rewards_N)
     with clock.on("score"):
         blocks = _score_pool(subject, index, pool, reference)

@@ -1,9 +1,8 @@
 """The subject of a measurement: prompts of a policy, their reward, and how much at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-import torch
 from numpy import float32
 from numpy.typing import NDArray
 
@@ -18,65 +17,70 @@ from mse_lab.scores import sketches
 from mse_lab.scores.reference import Gradient
 
 
-@dataclass(frozen=True)
-class Subject:
-    """Prompts of a policy and their reward, ready to be measured.
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is measured, without the model.
 
     Attributes:
         probe: The settings: sampling, pool sizes, group sizes, seed.
-        tokens: The token ids of each prompt.
-        supplied: The completions that are read instead of drawn, if any.
+        reward: The reward, tried on every prompt.
         estimators: What will be evaluated; rewards that one cannot take are refused.
+        supplied: The completions that are read instead of drawn, if any.
+    """
+
+    probe: Probe
+    prompts: Sequence[Prompt]
+    reward: Reward
+    estimators: Sequence[Estimator] = ()
+    supplied: Supplied | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(Inputs):
+    """Prompts of a policy and their reward, ready to be measured.
+
+    Attributes:
+        tokens: The token ids of each prompt.
         keep_vectors: Whether reference vectors are kept whole, not as sketches.
         memory: How much is done at once.
     """
 
-    probe: Probe
     policy: Policy
-    prompts: Sequence[Prompt]
     tokens: list[list[int]]
-    reward: Reward
-    supplied: Supplied | None
-    estimators: Sequence[Estimator]
     keep_vectors: bool
     memory: Memory
 
+    def keeper(self) -> sketches.Keeper:
+        """Make what keeps a gradient of a prompt: whole, or as a sketch."""
+        if self.keep_vectors:
+            return sketches.Whole(self.policy.parameters)
+        return sketches.Sketch(self.probe.seed)
+
     def keep(self, gradient: Gradient) -> NDArray[float32]:
         """Give what is kept of a reference vector once its prompt is done."""
-        if not self.keep_vectors:
-            return sketches.sketch(gradient, self.probe.seed)
         # A prompt may leave out parameters that another uses, such as an expert's.
-        whole = {
-            name: gradient.get(name, torch.zeros_like(parameter))
-            for name, parameter in self.policy.parameters.items()
-        }
-        return sketches.flatten(whole)
+        kept = self.keeper()
+        for name, part in gradient.items():
+            kept.add(name, [part])
+        return kept.vector
 
 
-def make_subject(
-    probe: Probe,
-    policy: Policy,
-    prompts: Sequence[Prompt],
-    reward: Reward,
-    *,
-    supplied: Supplied | None = None,
-    estimators: Sequence[Estimator] = (),
-) -> Subject:
-    """Tokenize the prompts of a policy, and plan its passes.
+def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> Subject:
+    """Tokenize the prompts for a policy, and plan its passes.
+
+    Blocks are of the largest group size; or of `scored` completions, whose products are all
+    needed.
 
     Raises:
         InputError: The prompts do not fit the policy, or the policy cannot be measured.
     """
+    probe, prompts = inputs.probe, inputs.prompts
     new_tokens = probe.sampling.max_new_tokens
     tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=new_tokens)
     return Subject(
-        probe=probe,
+        **{field.name: getattr(inputs, field.name) for field in fields(Inputs)},
         policy=policy,
-        prompts=prompts,
         tokens=tokens,
-        reward=reward,
-        supplied=supplied,
-        estimators=estimators,
         keep_vectors=sketches.vectors_fit(len(prompts), policy.size),
-        memory=plan_memory(probe, policy, tokens),
+        memory=plan_memory(probe, policy, tokens, scored),
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
+from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate, decompose
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.laws import BinaryLaw, Law, find_law
@@ -35,17 +36,15 @@ class Curve:
     Attributes:
         point: The estimates.
         noise: The same in every draw of the reference's noise, arrays (B,).
-        run: Names the run, which other runs are independent of.
+        source: What the curves of its run share.
         errors_PR: Makes the error of each group, whose means over groups and prompts are
             the MSE, up to a constant.
-        reference_degrees: Degrees of freedom of the reference's noise.
     """
 
     point: Decomposition
     noise: Decomposition
-    run: str
+    source: "Curves"
     errors_PR: Callable[[], Floats]
-    reference_degrees: float
 
     def statistic(self, part: str = "mse") -> Statistic:
         """Give a part of the decomposition with what it is made of."""
@@ -56,9 +55,9 @@ class Curve:
         groups = {}
         if growth := growths.get(part, 0.0):
             errors_PR = self.errors_PR()
-            groups[self.run] = growth / len(errors_PR) ** 2 * errors_PR
-        shifts = {self.run: shift_B - value}
-        return Statistic(value, groups, shifts, self.reference_degrees)
+            groups[self.source.run] = growth / len(errors_PR) ** 2 * errors_PR
+        shifts, degrees = {self.source.run: shift_B - value}, self.source.noise.degrees
+        return Statistic(value, groups, shifts, degrees, self.source.bootstrap)
 
     def interval(self, part: str, level: float) -> Estimate:
         """Give a part of the decomposition its interval."""
@@ -89,8 +88,8 @@ def paired_ratio(
     """
     if curve is None or base is None:
         return None
-    found = curve.statistic(part).ratio_to(base.statistic(part), level)
-    return found if np.isfinite(found.value) else None
+    ratio = curve.statistic(part).ratio_to(base.statistic(part), level)
+    return ratio if np.isfinite(ratio.value) else None
 
 
 def disagreement(measured: Curve, law: Curve) -> float:
@@ -112,11 +111,6 @@ def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
     return law.second - (2 * law.own_slope - 1) * moments.gradient2
 
 
-def _only_mse(mse: Floats) -> Decomposition:
-    """Leave the MSE where nothing else is known well enough."""
-    return Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
-
-
 @dataclass(frozen=True)
 class _Inputs:
     """What laws are evaluated at: estimates, or draws of the reference's noise."""
@@ -125,19 +119,27 @@ class _Inputs:
     between: Between
 
     def aggregate(self, law: Callable[[Moments], Law]) -> Decomposition:
-        found = law(self.moments)
-        mse = _mse_of_prompts(found, self.moments)
+        evaluated = law(self.moments)
+        mse = _mse_of_prompts(evaluated, self.moments)
         gradient2 = self.moments.gradient2
-        return aggregate(mse, found.slope, gradient2, self.between, found.own_slope)
+        return aggregate(mse, evaluated.slope, gradient2, self.between, evaluated.own_slope)
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What the curves of one run, by its name, share."""
+    """What the curves of one run share.
+
+    Attributes:
+        pools: Its pools.
+        noise: Draws of the reference's noise.
+        run: Its name; runs of other names are independent of it.
+        bootstrap: What intervals are drawn by; None for the closed form.
+    """
 
     pools: Pools
     noise: ReferenceNoise
     run: str = ""
+    bootstrap: Bootstrap | None = None
 
     @cached_property
     def binary(self) -> bool:
@@ -186,15 +188,17 @@ class Curves:
         law = self.find_law(estimator, size)
         if law is None:
             return None
-        point, noise = (one.aggregate(law) for one in (self._estimate, self._drawn))
+        point, noise = (inputs.aggregate(law) for inputs in (self._estimate, self._drawn))
         if not self.knows_mean(estimator, size):
             by_rewards = self._by_rewards.aggregate(law)
-            point = _only_mse(_without_bias(point.mse, by_rewards.mse))
+            mse = _without_bias(point.mse, by_rewards.mse)
+            # Nothing else is known well enough.
+            point = Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
 
         def errors_PN() -> Floats:
             return law(self._completion_moments).second.T
 
-        return Curve(point, noise, self.run, errors_PN, self.noise.degrees)
+        return Curve(point, noise, self, errors_PN)
 
     def prompts_by_law(self, estimator: Estimator, size: int) -> Floats:
         """Evaluate the law of each prompt's MSE, (P,); NaN where the estimator has none."""
@@ -236,17 +240,17 @@ class Curves:
         law, drawn_law = slopes(estimate.moments), slopes(drawn.moments)
         means_P, gradient2 = errors_PR.mean(-1), estimate.moments.gradient2
         gradient_shift_BP = drawn.moments.gradient2 - gradient2
-        own = drawn_law.own_slope
-        shift_BP = own * self.noise.error_shift_BP + (1 - own) * gradient_shift_BP
+        own_BP = drawn_law.own_slope
+        shift_BP = own_BP * self.noise.error_shift_BP + (1 - own_BP) * gradient_shift_BP
         shift_BP = shift_BP + self._value_shift(estimator, size)
         point, noise = (
-            aggregate(mse_P, found.slope, inputs.moments.gradient2, inputs.between, own_P)
-            for mse_P, found, inputs, own_P in (
+            aggregate(mse_P, at.slope, inputs.moments.gradient2, inputs.between, own_P)
+            for mse_P, at, inputs, own_P in (
                 (means_P, law, estimate, law.own_slope),
-                (means_P + shift_BP, drawn_law, drawn, own),
+                (means_P + shift_BP, drawn_law, drawn, own_BP),
             )
         )
-        return Curve(point, noise, self.run, lambda: errors_PR, self.noise.degrees)
+        return Curve(point, noise, self, lambda: errors_PR)
 
     def of_prompts(
         self, estimator: Estimator, size: int, errors_PR: Floats

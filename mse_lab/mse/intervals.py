@@ -18,14 +18,15 @@ one prompt and for many alike):
     degrees = 2 V^2 / U - 2,   U the estimated variance of the estimate of V,
 
 for normal contributions U = sum_x 2 v_x^2 / (R_x + 1), and more where their fourth moments
-say so. Intervals and tests take Student's tails at these degrees. The interval of a number
-that is positive by nature, such as an MSE, is symmetric in its logarithm.
+say so. Intervals and tests take Student's tails at these degrees. Where the bootstrap is
+asked for, intervals take percentiles of draws instead (`bootstrap.py`). The interval of a
+number that is positive by nature, such as an MSE, is symmetric in its logarithm.
 `tests/benchmarks/coverage.py` measures how often they cover.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats
+from mse_lab.mse.bootstrap import Bootstrap, percentiles
 
 # exp of more is not a number.
 LARGEST_LOG = 700.0
@@ -47,6 +49,15 @@ class Estimate(NamedTuple):
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+def half_width(error: float, level: float, degrees: float = math.inf) -> float:
+    """Give Student's interval for a standard error: how far it reaches on either side.
+
+    >>> round(half_width(1.0, 0.95), 2), round(half_width(1.0, 0.95, degrees=4), 2)
+    (1.96, 2.78)
+    """
+    return float(stats.t.ppf((1 + level) / 2, degrees)) * error
 
 
 class Spread(NamedTuple):
@@ -89,19 +100,21 @@ def _coarsen(groups_PR: Floats, count: int) -> Floats:
     return groups_PR.reshape(len(groups_PR), count, -1).mean(-1)
 
 
-def _add_groups(one: Floats, other: Floats) -> Floats:
+def _add_groups(groups: Floats, other: Floats) -> Floats:
     """Add two numbers' contributions, in groups that both can be averaged to."""
-    count = math.gcd(one.shape[-1], other.shape[-1])
-    return _coarsen(one, count) + _coarsen(other, count)
+    count = math.gcd(groups.shape[-1], other.shape[-1])
+    return _coarsen(groups, count) + _coarsen(other, count)
 
 
 Parts = Mapping[str, Floats]
 
 
-def _sum_by_run(one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]) -> Parts:
+def _sum_by_run(
+    parts: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
+) -> Parts:
     """Add what is known of the same run; keep the rest."""
-    both = {run: add(one[run], other[run]) for run in one if run in other}
-    return {**one, **other, **both}
+    both = {run: add(parts[run], other[run]) for run in parts if run in other}
+    return {**parts, **other, **both}
 
 
 @dataclass(frozen=True)
@@ -115,12 +128,14 @@ class Statistic:
             independent of one another.
         reference: By run, the value's shift in every draw of the reference's noise, (B,).
         reference_degrees: Degrees of freedom of that noise's own size.
+        bootstrap: What its intervals are drawn by; None for the closed form.
     """
 
     value: float
     groups: Parts
     reference: Parts
     reference_degrees: float = math.inf
+    bootstrap: Bootstrap | None = None
 
     @cached_property
     def spread(self) -> Spread:
@@ -161,7 +176,7 @@ class Statistic:
             {run: factor * part for run, part in parts.items()}
             for parts in (self.groups, self.reference)
         )
-        return Statistic(value, groups, reference, self.reference_degrees)
+        return replace(self, value=value, groups=groups, reference=reference)
 
     def __mul__(self, factor: float) -> "Statistic":
         return self._scaled(factor * self.value, factor)
@@ -172,6 +187,7 @@ class Statistic:
             _sum_by_run(self.groups, other.groups, _add_groups),
             _sum_by_run(self.reference, other.reference, np.add),
             min(self.reference_degrees, other.reference_degrees),
+            self.bootstrap or other.bootstrap,
         )
 
     def __sub__(self, other: "Statistic") -> "Statistic":
@@ -208,11 +224,21 @@ class Statistic:
         if not math.isfinite(self.value):
             return UNKNOWN
         degrees = min(self.degrees, most_degrees)
-        reach = float(stats.t.ppf((1 + level) / 2, degrees)) * self.error
+        if self.bootstrap is None:
+            reach = half_width(self.error, level, degrees)
+            below, above = -reach, reach
+        else:
+            below, above = percentiles(self._shifts(self.bootstrap), level)
         if positive and self.is_positive:
-            factor = math.exp(min(reach / self.value, LARGEST_LOG))
-            return Estimate(self.value, self.value / factor, self.value * factor)
-        return Estimate(self.value, self.value - reach, self.value + reach)
+            less, more = (
+                math.exp(min(reach / self.value, LARGEST_LOG)) for reach in (-below, above)
+            )
+            return Estimate(self.value, self.value / less, self.value * more)
+        return Estimate(self.value, self.value + below, self.value + above)
+
+    def _shifts(self, bootstrap: Bootstrap) -> Floats:
+        """Draw by how much the value moves, (B,)."""
+        return bootstrap.shift_of_groups(self.groups) + sum(self.reference.values())
 
     def ratio_to(self, base: "Statistic", level: float) -> Estimate:
         """Give the paired ratio of two positive numbers its interval; NaN if unknown."""

@@ -29,7 +29,8 @@ mean over groups drawn from the N without replacement: hypergeometric chances in
 of the binomial ones, which needs as many completions as the polynomial's degree. What is
 multiplied by a reference of the same completions, which itself is a polynomial in k times
 the difference of the mean scores, takes them from what that leaves: <r_A, r_B>, which has
-p^2 (1-p)^2, two right and two wrong ones; rbar, which has p (1-p), one of each.
+p^2 (1-p)^2, two right and two wrong ones; rbar, which has p (1-p), one of each. In one pool
+p m1 and (1-p) m0 come from these completions, too, and take a right or a wrong one.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ from scipy import stats
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.moments import Moments
+from mse_lab.mse.moments import Moments, OnePoolMoments
 
 # Completions up to which coefficients are tabulated for all counts of right ones.
 MOST_COUNTS = 2048
@@ -108,7 +109,7 @@ def _weight_sums(estimator: Estimator, size: int) -> _Sums:
 
 # P(c right of so many draws) by the value, (values, draws + 1), where so many right and as
 # many wrong completions were taken before.
-_Chances = Callable[[int, int], Floats]
+_Chances = Callable[[int, int, int], Floats]
 
 
 def _independent(values: Floats) -> _Chances:
@@ -116,19 +117,21 @@ def _independent(values: Floats) -> _Chances:
     by_draws = lru_cache(
         lambda draws: stats.binom.pmf(np.arange(draws + 1), draws, values[:, None])
     )
-    return lambda draws, _: np.asarray(by_draws(draws))
+    return lambda draws, *_: np.asarray(by_draws(draws))
 
 
 @lru_cache(maxsize=64)
-def _hypergeometric(trials: int, counts: Sequence[int], draws: int, taken: int) -> Floats:
+def _hypergeometric(
+    trials: int, counts: Sequence[int], draws: int, right: int, wrong: int
+) -> Floats:
     """Chances by how many of `trials` completions are right."""
-    left = trials - 2 * taken
-    right = np.clip(np.array(counts) - taken, 0, left)[:, None]
-    return np.asarray(stats.hypergeom.pmf(np.arange(draws + 1), left, right, draws))
+    left = trials - right - wrong
+    some = np.clip(np.array(counts) - right, 0, left)[:, None]
+    return np.asarray(stats.hypergeom.pmf(np.arange(draws + 1), left, some, draws))
 
 
-def _coefficients(sums: _Sums, size: int, chances: _Chances) -> _Coefficients:
-    """Average over c; G >= 2."""
+def _coefficients(sums: _Sums, size: int, chances: _Chances, own: int = 0) -> _Coefficients:
+    """Average over c, with so many taken for the norms; G >= 2."""
     c = np.arange(size + 1)
     some, none = c[1:], size - c[:-1]
     pairs = size * (size - 1)
@@ -138,21 +141,21 @@ def _coefficients(sums: _Sums, size: int, chances: _Chances) -> _Coefficients:
     products = (both_right + both_wrong - 2 * mixed) * pairs / size**2
     slopes = sums.right[1:] / some - sums.wrong[:-1] / none
     return _Coefficients(
-        right=chances(size - 1, 0) @ (sums.right_squares[1:] / some) / size,
-        wrong=chances(size - 1, 0) @ (sums.wrong_squares[:-1] / none) / size,
-        gradient=chances(size - 2, 2) @ products,
-        slope=chances(size - 1, 1) @ slopes,
-        own_slope=chances(size - 1, 2) @ slopes,
+        right=chances(size - 1, own, 0) @ (sums.right_squares[1:] / some) / size,
+        wrong=chances(size - 1, 0, own) @ (sums.wrong_squares[:-1] / none) / size,
+        gradient=chances(size - 2, 2, 2) @ products,
+        slope=chances(size - 1, 1, 1) @ slopes,
+        own_slope=chances(size - 1, 2, 2) @ slopes,
     )
 
 
 @lru_cache(maxsize=1024)
 def _by_count(
-    estimator: Estimator, size: int, trials: int, counts: Sequence[int]
+    estimator: Estimator, size: int, trials: int, counts: Sequence[int], own: int = 0
 ) -> _Coefficients:
     """Coefficients by how many of the trials that give V are right."""
     chances = partial(_hypergeometric, trials, counts)
-    return _coefficients(_weight_sums(estimator, size), size, chances)
+    return _coefficients(_weight_sums(estimator, size), size, chances, own)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,19 @@ class BinaryLaw:
 
     def knows_mean(self, moments: Moments) -> bool:
         """Whether these moments give it without bias: by G + 3 completions or more."""
-        return not 0 < int(moments.value_trials) < self.size + 3
+        return not 0 < np.min(moments.value_trials) < self.size + 3
+
+    def _of_one_pool(self, moments: OnePoolMoments) -> _Coefficients:
+        """Coefficients where prompts, (P,), have completions of their own number."""
+        if not self.knows_mean(moments):
+            raise ValueError(f"give {self.size + 3} completions or more of each prompt")
+        trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
+        right_P, found = np.rint(moments.value * trials_P).astype(int), []
+        for trials, right in zip(trials_P.tolist(), right_P.tolist(), strict=True):
+            counts = range(trials + 1)
+            columns = _by_count(self.estimator, self.size, trials, counts, own=1)
+            found.append([column[right] for column in columns])
+        return _Coefficients(*np.array(found).T)
 
     def _coefficients(self, moments: Moments) -> _Coefficients:
         trials = int(moments.value_trials)
@@ -182,7 +197,10 @@ class BinaryLaw:
 
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
-        at = self._coefficients(moments)
+        if isinstance(moments, OnePoolMoments):
+            at = self._of_one_pool(moments)
+        else:
+            at = self._coefficients(moments)
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
         second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
         return Law(second, at.slope, at.own_slope)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
+from mse_lab.mse.one_pool import PromptSample
 from mse_lab.mse.pools import Pools, inner_products
 
 # What the time of a prompt is spent on.
@@ -75,13 +76,14 @@ class PromptChecks:
     Attributes:
         law_gap: Largest difference of log-probabilities per token, as drawn against
             recomputed; NaN where those of the draw are not known.
-        rivals_R: Log-likelihood ratios of R other samplers; empty if drawn here.
+        alternative_ratios_R: Log-likelihood ratios of R other samplers; empty where the
+            completions were drawn here.
         invariance: Relative difference of a score alone, padded and in its block; NaN but
             for the first prompt.
     """
 
     law_gap: float
-    rivals_R: Floats
+    alternative_ratios_R: Floats
     invariance: float
 
 
@@ -122,22 +124,42 @@ class PromptMeasurement:
         return float(self.arrays.reference_rewards_N.mean())
 
 
+@dataclass(frozen=True)
+class SampledPrompt:
+    """A prompt's sample, and what the checks of an advice compare.
+
+    Attributes:
+        law_gap: Largest difference of log-probabilities per token, as drawn against
+            recomputed.
+        gradient_gap: Relative distance of the gradient from that of plain autograd; NaN
+            where it was not compared.
+    """
+
+    sample: PromptSample
+    law_gap: float
+    gradient_gap: float
+
+
 def stack(prompts: Sequence[PromptArrays]) -> Pools:
     """Stack prompts into pools, and form their products with one another."""
-    means = [one.mean_D for one in prompts]
-    differences = [one.difference_D for one in prompts]
+    means = [prompt.mean_D for prompt in prompts]
+    differences = [prompt.difference_D for prompt in prompts]
     arrays = {
-        "rewards_PN": np.stack([one.rewards_N for one in prompts]),
-        "lengths_PN": np.stack([one.lengths_N for one in prompts]),
-        "gram_PKGG": np.stack([one.gram_KGG for one in prompts]),
-        "products_PN": np.stack([one.products_N for one in prompts]),
-        "reference_rewards_PN": np.stack([one.reference_rewards_N for one in prompts]),
-        "reference_product_P": np.array([one.reference_product for one in prompts]),
-        "reference_distance2_P": np.array([one.reference_distance2 for one in prompts]),
+        "rewards_PN": np.stack([prompt.rewards_N for prompt in prompts]),
+        "lengths_PN": np.stack([prompt.lengths_N for prompt in prompts]),
+        "gram_PKGG": np.stack([prompt.gram_KGG for prompt in prompts]),
+        "products_PN": np.stack([prompt.products_N for prompt in prompts]),
+        "reference_rewards_PN": np.stack(
+            [prompt.reference_rewards_N for prompt in prompts]
+        ),
+        "reference_product_P": np.array([prompt.reference_product for prompt in prompts]),
+        "reference_distance2_P": np.array(
+            [prompt.reference_distance2 for prompt in prompts]
+        ),
         "between_PP": inner_products(means, means),
         "halves_PP": inner_products(differences, means),
-        "kind_norms2_PNM": np.stack([one.kind_norms2_NM for one in prompts]),
-        "kind_products_PM": np.stack([one.kind_products_M for one in prompts]),
+        "kind_norms2_PNM": np.stack([prompt.kind_norms2_NM for prompt in prompts]),
+        "kind_products_PM": np.stack([prompt.kind_products_M for prompt in prompts]),
     }
     # Where only a plan is asked for, a prompt may have a single block.
     return Pools.from_arrays(arrays, least_blocks=1)

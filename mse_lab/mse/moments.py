@@ -64,6 +64,16 @@ class Moments:
         )
 
     @property
+    def value_reward_norm2(self) -> Floats:
+        """V B."""
+        return self.value * self.reward_norm2
+
+    @property
+    def value2_norm2(self) -> Floats:
+        """V^2 S."""
+        return (self.value**2 - self.value_variance) * self.norm2
+
+    @property
     def trace_oracle(self) -> Floats:
         """T = tr Sigma_oracle."""
         return self.constant_baseline(self.value) - self.value_variance * self.norm2
@@ -86,6 +96,44 @@ class Moments:
         return divide(self.reward_norm2, self.norm2, otherwise=self.value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnePoolMoments(Moments):
+    """Moments where V and the score norms come from the same completions.
+
+    The product of two estimates is biased then, so it is given.
+
+    Attributes:
+        value_by_reward_norm2: V B.
+        value2_by_norm2: V^2 S.
+        variance_by_norm2: Var(Z) S.
+    """
+
+    value_by_reward_norm2: Floats
+    value2_by_norm2: Floats
+    variance_by_norm2: Floats
+
+    @property
+    def value_reward_norm2(self) -> Floats:
+        """V B."""
+        return self.value_by_reward_norm2
+
+    @property
+    def value2_norm2(self) -> Floats:
+        """V^2 S."""
+        return self.value2_by_norm2
+
+    @property
+    def trace_oracle(self) -> Floats:
+        """T = tr Sigma_oracle."""
+        residuals2 = self.reward2_norm2 - 2 * self.value_reward_norm2 + self.value2_norm2
+        return residuals2 - self.gradient2
+
+    @property
+    def zeta(self) -> Floats:
+        """Var(Z) S + ||g||^2."""
+        return self.variance_by_norm2 + self.gradient2
+
+
 def _cost_of_learning(pools: Pools) -> Floats:
     """Estimate by how much the least mean of (Z-b)^2 ||W||^2 of a pool is too small.
 
@@ -96,11 +144,11 @@ def _cost_of_learning(pools: Pools) -> Floats:
     norms2, rewards = pools.norms2_PN, pools.rewards_PN
     count = norms2.shape[-1]
     weighted = rewards * norms2
-    whole, total = (one.sum(-1, keepdims=True) for one in (weighted, norms2))
+    whole, total = (sums.sum(-1, keepdims=True) for sums in (weighted, norms2))
     baseline = divide(whole, total)
     others = divide(whole - weighted, total - norms2)
-    own, learnt = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
-    return np.asarray((learnt - own) * (count - 1) / (2 * count - 1))
+    known, learnt = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
+    return np.asarray((learnt - known) * (count - 1) / (2 * count - 1))
 
 
 def pool_moments(pools: Pools) -> Moments:

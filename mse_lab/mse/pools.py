@@ -70,7 +70,7 @@ class Pools:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
-        """Take the arrays of `pools.npz`, and see that numbers can be computed from them.
+        """Take the arrays of `pools.npz`, and check that numbers can be computed from them.
 
         The two `kind_*` may be absent. What is too small to be computed with is zero. A
         spread needs `least_blocks`, of two blocks K.
@@ -81,10 +81,10 @@ class Pools:
         """
         given = _named(arrays, [field.name for field in fields(cls)])
         _see_shapes(given, least_blocks)
-        found = {name: _as_numbers(name, array) for name, array in given.items()}
-        none_PN0 = np.zeros((*found["rewards_PN"].shape, 0))
+        numbers = {name: _as_numbers(name, array) for name, array in given.items()}
+        none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
         kinds = dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True))
-        return cls(**(kinds | found))
+        return cls(**(kinds | numbers))
 
     @property
     def prompts(self) -> int:
@@ -210,10 +210,10 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         return numbers.astype(np.int64)
     # Norms are always known, products between completions not always.
     gram = name == "gram_PKGG"
-    known = np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers
-    if np.isnan(known).any():
+    checked = np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers
+    if np.isnan(checked).any():
         raise InputError(f"{name}: holds NaN; measure it again")
-    if name in _SQUARES and (known < 0).any():
+    if name in _SQUARES and (checked < 0).any():
         raise InputError(f"{name}: holds a negative squared norm; measure it again")
     sizes, factors = np.abs(numbers), _FACTORS.get(name, 3)
     largest, limit = np.nanmax(sizes, initial=0), LARGEST**factors
@@ -222,7 +222,7 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
     if gram:
-        _see_symmetric(numbers, known)
+        _see_symmetric(numbers, checked)
     tiny = (sizes > 0) & (sizes < LEAST**factors)
     return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
 

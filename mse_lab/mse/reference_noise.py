@@ -151,8 +151,8 @@ def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNo
     half, value_P = pools.reference_half, pools.value_P
     counts = rng.binomial(half, value_P, size=(2, draws, pools.prompts))
     values = counts / half
-    own = half / max(half - 1, 1) * values * (1 - values)
-    scale = divide(own, value_P * (1 - value_P), otherwise=1.0)
+    of_half = half / max(half - 1, 1) * values * (1 - values)
+    scale = divide(of_half, value_P * (1 - value_P), otherwise=1.0)
     value = values.mean(0)
     unbiased = 2 * half / (2 * half - 1) * value * (1 - value)
     return RewardNoise(
@@ -170,9 +170,9 @@ def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNo
     count = centred.shape[-1]
     m2, m3, m4 = ((centred**power).mean(-1) for power in (2, 3, 4))
     varying = np.maximum(m2, np.finfo(float).tiny)
-    own = np.maximum(m4 - m2**2 - m3**2 / varying, 0)
+    residual = np.maximum(m4 - m2**2 - m3**2 / varying, 0)
     value = np.sqrt(m2 / count) * _standard_normals(shape, rng)
-    rest = np.sqrt(own / count) * _standard_normals(shape, rng)
+    rest = np.sqrt(residual / count) * _standard_normals(shape, rng)
     return RewardNoise(value, m3 / varying * value + rest, np.ones(shape), np.ones(shape))
 
 

@@ -113,16 +113,16 @@ def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Places:
 
 def aggregate_place(moments: Moments) -> Place:
     """Place an aggregate of prompts; NaN where none has a value and a score."""
-    squares = (moments.value**2 - moments.value_variance) @ moments.norm2
-    weighted = moments.value @ moments.reward_norm2
-    return Place(*map(float, places_of(squares, weighted, moments.norm2.sum())))
+    squares, weighted = moments.value2_norm2, moments.value_reward_norm2
+    sums = (values_P.sum() for values_P in (squares, weighted, moments.norm2))
+    return Place(*map(float, places_of(*sums)))
 
 
 def measure_baseline_share(pools: Pools, level: float) -> Estimate:
     """Measure b*/V at the place of an aggregate: sum V B / sum V^2 S, for any rewards.
 
     Vanilla is worse than the oracle above 1/2. The interval counts the noise of score norms
-    and that of V, prompts being fixed; NaN where sum V^2 S is not told from zero.
+    and that of V, prompts being fixed; NaN where sum V^2 S is not significantly positive.
     """
     moments, norms2_PN = pool_moments(pools), pools.norms2_PN
     value, squares = moments.value, moments.value**2 - moments.value_variance
@@ -174,17 +174,17 @@ def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Est
         Statistic(float(part.mean()), {kind: spread[kind][None]}, {})
         for kind, part in parts.items()
     )
-    found = right.ratio_to(wrong, level) if fewest > 1 else UNKNOWN
-    low, high = max(found.low, 0.0), found.high
+    ratio = right.ratio_to(wrong, level) if fewest > 1 else UNKNOWN
+    low, high = max(ratio.low, 0.0), ratio.high
     ends = (low, high) if high < LARGEST**2 else (math.nan, math.nan)
     return Estimate(right.value / wrong.value, *ends)
 
 
 def measure_norm_ratios(pools: Pools, level: float) -> Floats:
     """Measure rho of each prompt, rows of (value, low, high); NaN unless all are 0 or 1."""
-    known = pools.binary
+    binary = pools.binary
     found = [
-        measure_norm_ratio(norms2_N, rewards_N, level) if known else UNKNOWN
+        measure_norm_ratio(norms2_N, rewards_N, level) if binary else UNKNOWN
         for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
     ]
     return np.array(found)

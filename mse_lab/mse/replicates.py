@@ -120,7 +120,7 @@ def measure_errors(
         Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
         between completions are not known.
     """
-    keys = [Key(one.name, size) for one in estimators for size in group_sizes]
+    keys = [Key(estimator.name, size) for estimator in estimators for size in group_sizes]
     if not pools.has_cross_products:
         return dict.fromkeys(keys, np.empty((pools.prompts, 0)))
     by_size = {

@@ -17,7 +17,7 @@ T^2 (1931), since S is estimated; where S is known it is chi-square with q.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -26,7 +26,6 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import (
     Constants,
     Population,
-    Sides,
     falling,
     mse_times_budget,
 )
@@ -49,7 +48,7 @@ class Movement(NamedTuple):
 
 def contributions(statistics: Sequence[Statistic]) -> Floats:
     """What each prompt contributes to a figure at each checkpoint, (T, P)."""
-    return np.stack([one.groups["prompts"][0] for one in statistics])
+    return np.stack([statistic.groups["prompts"][0] for statistic in statistics])
 
 
 def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
@@ -62,7 +61,7 @@ def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Mo
     Returns:
         The test; its p-value is NaN where a figure is unknown, or the prompts are too few.
     """
-    value_T = np.array([one.value for one in statistics])
+    value_T = np.array([statistic.value for statistic in statistics])
     apart_TP = contributions(statistics)
     prompts = apart_TP.shape[1]
     degrees = min(prompts - 1, most_degrees)
@@ -72,16 +71,14 @@ def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Mo
     covariance = np.atleast_2d(np.cov(moved)) / prompts
     rank = int(np.linalg.matrix_rank(covariance, rtol=_RANK, hermitian=True))
     inverse = np.linalg.pinv(covariance, rtol=_RANK, hermitian=True)
-    found, degrees = (
+    q, degrees = (
         float(difference @ inverse @ difference),
         min(prompts - 1, most_degrees),
     )
     rest = degrees - rank + 1
     if not rank or rest <= 0:
-        return Movement(found, rank, np.nan if rank else 1.0)
-    return Movement(
-        found, rank, float(stats.f.sf(found * rest / degrees / rank, rank, rest))
-    )
+        return Movement(q, rank, np.nan if rank else 1.0)
+    return Movement(q, rank, float(stats.f.sf(q * rest / degrees / rank, rank, rest)))
 
 
 @dataclass(frozen=True)
@@ -96,25 +93,24 @@ class Trajectory(Population):
     @classmethod
     def of(cls, populations: Sequence[Population]) -> "Trajectory":
         """Join the populations of checkpoints, in their order."""
-        return cls(populations[0].pools, tuple(populations[1:]))
+        first, *later = populations
+        return cls(first.pools, first.bootstrap, tuple(later))
 
-    def _evaluate(
-        self, figure: Callable[..., Floats], besides: Sequence[Sides]
-    ) -> list[Floats]:
-        others = [(one.constants, one.without_one) for one in self.others]
-        return super()._evaluate(figure, [*others, *besides])
+    def _evaluate(self, figure: Callable[..., Floats], others: Sequence[Any]) -> Floats:
+        later = [population.samples for population in self.others]
+        return super()._evaluate(figure, [*later, *others])
 
     @cached_property
     def effective_prompts(self) -> float:
         """How many prompts carry c1 and c3, at the checkpoint where they are fewest."""
-        own = Population(self.pools)
-        return min(one.effective_prompts for one in (own, *self.others))
+        first = Population(self.pools)
+        return min(population.effective_prompts for population in (first, *self.others))
 
     def best_group_size(self, level: float) -> Estimate:
         """The best G for all of it: 1 + sqrt(sum c3 / sum c1), each checkpoint alike."""
-        known = all(one.knows_between(level) for one in self.others)
-        known = known and self.knows_between(level)
-        estimate = self.estimate_positive if known else self.estimate
+        positive = all(other.knows_c1(level) for other in self.others)
+        positive = positive and self.knows_c1(level)
+        estimate = self.estimate_positive if positive else self.estimate
         ratio = estimate(lambda *each: best_ratio(each), level)
         return Estimate(*(1 + end for end in falling(ratio, -0.5)))
 
@@ -136,35 +132,35 @@ class Trajectory(Population):
         """
 
         def saved(*each: Constants) -> Floats:
-            apart = np.sum([_least([one]) for one in each], axis=0)
+            apart = np.sum([_least([constants]) for constants in each], axis=0)
             return 1 - divide(apart, _least(each), otherwise=1.0)
 
-        found = self.statistic(saved)
-        bias = float(found.groups["prompts"].mean())
+        statistic = self.statistic(saved)
+        bias = float(statistic.groups["prompts"].mean())
         # Two numbers of variance 2 b^2.
         beside = {"curvature": np.array([-bias, bias])}
-        unbiased = Statistic(found.value + bias, found.groups, beside)
+        unbiased = Statistic(statistic.value + bias, statistic.groups, beside)
         return unbiased.interval(level, most_degrees=self.effective_prompts)
 
 
 def best_ratio(each: Sequence[Constants]) -> Floats:
     """(G* - 1)^-2: sum c1 / sum c3, finite whatever c1."""
-    between, pairs = (
-        np.sum([getattr(one, name) for one in each], axis=0)
-        for name in ("between", "pairs")
+    c1, c3 = (
+        np.sum([getattr(constants, name) for constants in each], axis=0)
+        for name in ("c1", "c3")
     )
-    return divide(between, pairs)
+    return divide(c1, c3)
 
 
 def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
     """N x MSE, summed over checkpoints."""
-    return np.sum([mse_times_budget("grpo", one, size) for one in each], axis=0)
+    return np.sum([mse_times_budget("grpo", constants, size) for constants in each], axis=0)
 
 
 def _least(each: Sequence[Constants]) -> Floats:
     """The least of it; exact, for to the jackknife the steps of a grid are noise."""
-    spread = np.maximum(np.sum([one.spread for one in each], axis=0), 0.0)
-    pairs = np.sum([one.pairs for one in each], axis=0)
-    no_bound = np.where(pairs > 0, np.inf, 0.0)
-    ratio = np.maximum(divide(pairs, spread, otherwise=no_bound), 0.0)
+    c1 = np.maximum(np.sum([constants.nonnegative_c1 for constants in each], axis=0), 0.0)
+    c3 = np.sum([constants.c3 for constants in each], axis=0)
+    no_bound = np.where(c3 > 0, np.inf, 0.0)
+    ratio = np.maximum(divide(c3, c1, otherwise=no_bound), 0.0)
     return _total(each, np.clip(1 + np.sqrt(ratio), LEAST, LARGEST))

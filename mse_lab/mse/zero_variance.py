@@ -34,8 +34,23 @@ def zero_variance_shares(rewards_PN: Floats, group_size: int) -> Floats:
     groups, shares = math.comb(rewards_PN.shape[1], group_size), []
     for rewards in rewards_PN:
         counts = np.unique(rewards, return_counts=True)[1]
-        shares.append(sum(math.comb(int(one), group_size) for one in counts) / groups)
+        shares.append(sum(math.comb(int(count), group_size) for count in counts) / groups)
     return np.array(shares)
+
+
+def equal_share(counts: Floats, sizes: Floats, group_size: int) -> Floats:
+    """Share of the groups of G of `sizes` completions that lie within `counts` of them.
+
+    C(count, G) / C(size, G), as a product whose factors are at most one, for sizes of at
+    least G.
+
+    >>> equal_share(np.array([2.0]), np.array([3.0]), 2)
+    array([0.33333333])
+    """
+    share = np.ones(np.broadcast(counts, sizes).shape)
+    for drawn in range(group_size):
+        share = share * np.maximum(counts - drawn, 0.0) / (sizes - drawn)
+    return share
 
 
 def mean_share(

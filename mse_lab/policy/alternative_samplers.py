@@ -67,7 +67,7 @@ def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:
 
 
 def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]) -> Tensor:
-    """Compute log q - log pi of every token that was drawn, (R, N, T), for tilted rivals.
+    """Compute log q - log pi of every token that was drawn, (R, N, T), for the tilted laws.
 
     Their exponentials are 1 on average over tokens drawn from pi.
     """
@@ -89,7 +89,9 @@ def copying(
     """Compute log L of a sampler that sometimes repeats an earlier completion.
 
     If c_i of the i completions before completion i are equal to it, its ratio is
-    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi.
+    1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi. With
+    a mask pi(Y_i) leaves out the chance of an environment's tokens, at most 1: the average
+    is 1 at most.
 
     Args:
         completions: Completions of a prompt, in the order in which they were drawn.
@@ -98,9 +100,8 @@ def copying(
     """
     seen: Counter[bytes] = Counter()
     total = 0.0
-    rows = zip(completions.unpadded, log_probs_N, strict=True)
-    for before, (tokens, log_prob) in enumerate(rows):
-        key = tokens.tobytes()
+    rows = zip(completions.keys, log_probs_N, strict=True)
+    for before, (key, log_prob) in enumerate(rows):
         if seen[key]:
             copied = math.log(share * seen[key] / before) - log_prob
             total += float(np.logaddexp(math.log1p(-share), copied))

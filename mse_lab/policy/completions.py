@@ -2,10 +2,16 @@
 
 A completion ends with the first end token, which belongs to it, or is truncated at the last
 position. Nothing else ends it: there are no stop strings.
+
+With a mask, tokens of a tool or an environment stand between the policy's own. They are
+context: log pi(Y | x) and the score are sums over the policy's tokens, each given all
+tokens before it. Since E[grad log pi(y_t | x, y_<t)] = 0 whoever wrote y_<t, the mean score
+is zero all the same. What follows the last own token is context of nothing, and left out.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +27,15 @@ class Completions:
         tokens_NT: Token ids; those after a completion's length mean nothing.
         lengths_N: Number of tokens up to and including the first end token, or T.
         log_probs_N: Summed log-probability that the tokens were drawn with.
-        ended_N: Whether an end token was drawn; the other completions were truncated.
+        ended_N: Whether an end token, or the environment, ended it; others were truncated.
+        mask_NT: Whether a token is the policy's own; None where all up to the length are.
     """
 
     tokens_NT: NDArray[np.int64]
     lengths_N: NDArray[np.int64]
     log_probs_N: NDArray[np.float64]
     ended_N: NDArray[np.bool_]
+    mask_NT: NDArray[np.bool_] | None = None
 
     @classmethod
     def ending(
@@ -49,6 +57,7 @@ class Completions:
         positions: int,
         log_probs: Sequence[float],
         end_tokens: Sequence[int],
+        masks: Sequence[NDArray[np.bool_]] | None = None,
     ) -> "Completions":
         """Make completions from unpadded tokens; those without an end token were truncated.
 
@@ -57,25 +66,59 @@ class Completions:
             positions: T, the most tokens that are drawn.
             log_probs: The log-probability of each completion.
             end_tokens: Token ids that end a completion.
+            masks: Which tokens of each are the policy's own; None for all. What follows
+                the last of them is left out, and has ended the completion.
         """
-        tokens_NT = np.zeros((len(unpadded), positions), np.int64)
-        for row, tokens in enumerate(unpadded):
-            tokens_NT[row, : len(tokens)] = tokens
+        over_N = np.zeros(len(unpadded), np.bool_)
+        if masks is not None:
+            kept = [np.trim_zeros(mask, "b") for mask in masks]
+            pairs = list(zip(unpadded, kept, strict=True))
+            over_N = np.array([len(mask) < len(tokens) for tokens, mask in pairs])
+            unpadded, masks = [tokens[: len(mask)] for tokens, mask in pairs], kept
+        tokens_NT = _padded(unpadded, positions, np.int64)
+        mask_NT = None if masks is None else _padded(masks, positions, np.bool_)
         lengths_N = np.array([len(tokens) for tokens in unpadded])
-        ended_N = np.isin([tokens[-1] for tokens in unpadded], end_tokens)
-        return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N)
+        ended_N = over_N | np.isin([tokens[-1] for tokens in unpadded], end_tokens)
+        return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N, mask_NT)
 
     def __len__(self) -> int:
         return len(self.lengths_N)
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> "Completions":
-        return Completions(*(array[rows] for array in vars(self).values()))
+        given: dict[str, Any] = {
+            name: one for name, one in vars(self).items() if one is not None
+        }
+        return Completions(**{name: one[rows] for name, one in given.items()})
+
+    def own_NT(self, positions: int) -> NDArray[np.bool_]:
+        """Whether each of so many positions holds a token of the policy's own."""
+        own_NT = np.arange(positions) < self.lengths_N[:, None]
+        if self.mask_NT is not None:
+            mask_NT = self.mask_NT[:, :positions]
+            own_NT[:, : mask_NT.shape[1]] &= mask_NT
+        return own_NT
+
+    @property
+    def own_lengths_N(self) -> NDArray[np.int64]:
+        """Number of the policy's own tokens, the length that estimators know."""
+        if self.mask_NT is None:
+            return self.lengths_N
+        return self.own_NT(self.tokens_NT.shape[1]).sum(1)
 
     @property
     def unpadded(self) -> list[NDArray[np.int64]]:
         """Each completion's tokens, up to its length."""
         pairs = zip(self.tokens_NT, self.lengths_N, strict=True)
         return [tokens[:length] for tokens, length in pairs]
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Tell completions apart: equal tokens of which the same are the policy's own."""
+        keys = [tokens.tobytes() for tokens in self.unpadded]
+        if self.mask_NT is None:
+            return keys
+        rows = zip(keys, self.mask_NT, self.lengths_N, strict=True)
+        return [key + mask[:length].tobytes() for key, mask, length in rows]
 
     def distinct(self) -> tuple["Completions", NDArray[np.int64]]:
         """Leave out repetitions: equal completions have equal scores.
@@ -85,19 +128,30 @@ class Completions:
             the N completions its index among them.
         """
         indices: dict[bytes, int] = {}
-        index_N = np.array(
-            [indices.setdefault(tokens.tobytes(), len(indices)) for tokens in self.unpadded]
-        )
+        index_N = np.array([indices.setdefault(key, len(indices)) for key in self.keys])
         return self[np.unique(index_N, return_index=True)[1]], index_N
 
     def texts(self, policy: Policy) -> list[str]:
-        """Decode each completion, up to its first end token."""
+        """Decode each completion, up to its first end token; with a mask, all of it."""
         distinct, index_N = self.distinct()
-        texts = [policy.decode(tokens.tolist()) for tokens in distinct.unpadded]
+        turns = self.mask_NT is not None
+        texts = [policy.decode(row.tolist(), turns=turns) for row in distinct.unpadded]
         return [texts[index] for index in index_N]
 
 
 def concatenate(parts: list[Completions]) -> Completions:
     """Concatenate completions of a prompt."""
-    arrays = zip(*(vars(part).values() for part in parts), strict=True)
-    return Completions(*map(np.concatenate, arrays))
+    given = [name for name, one in vars(parts[0]).items() if one is not None]
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in given
+    }
+    return Completions(**joined)
+
+
+def _padded(
+    rows: Sequence[NDArray[Any]], positions: int, kind: type[np.generic]
+) -> NDArray[Any]:
+    padded_NT = np.zeros((len(rows), positions), kind)
+    for padded_T, row in zip(padded_NT, rows, strict=True):
+        padded_T[: len(row)] = row
+    return padded_NT

@@ -1,8 +1,9 @@
 """Log-probabilities of completions, log pi(Y_i | x), differentiable.
 
 The policy is softmax(logits / temperature) (`Policy.scaled`). A completion's
-log-probability is the sum over its tokens, the end token included. It is computed from the
-whole sequence (`sequence_log_probs`) or after a shared prefix (`completion_log_probs`).
+log-probability is the sum over the policy's own tokens, the end token included. It is
+computed from the whole sequence (`sequence_log_probs`) or after a shared prefix
+(`completion_log_probs`).
 """
 
 from collections.abc import Callable
@@ -41,10 +42,9 @@ _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
 
 
 def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
-    """Sum over each completion's tokens, up to its length: (..., N, T) to (..., N)."""
-    lengths = torch.from_numpy(completions.lengths_N).to(log_probs_NT.device)
-    positions = torch.arange(log_probs_NT.shape[-1], device=log_probs_NT.device)
-    return torch.where(positions < lengths[:, None], log_probs_NT, 0).sum(-1)
+    """Sum over the policy's own tokens of each completion: (..., N, T) to (..., N)."""
+    own_NT = torch.from_numpy(completions.own_NT(log_probs_NT.shape[-1]))
+    return torch.where(own_NT.to(log_probs_NT.device), log_probs_NT, 0).sum(-1)
 
 
 def _sum_log_probs(

@@ -104,10 +104,13 @@ class Policy:
         """Convert logits (..., V) to log pi, in float32 or float64."""
         return torch.log_softmax(self.scaled(logits), dim=-1)
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Decode a completion up to its first end token, without special tokens."""
+    def decode(self, tokens: Sequence[int], *, turns: bool = False) -> str:
+        """Decode a completion up to its first end token, without special tokens.
+
+        With `turns` an end token ends a turn only, and everything is decoded.
+        """
         ends = (index for index, token in enumerate(tokens) if token in self.end_tokens)
-        kept = tokens[: next(ends, None)]
+        kept = tokens if turns else tokens[: next(ends, None)]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
     @contextmanager

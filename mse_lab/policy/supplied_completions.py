@@ -22,6 +22,7 @@ from mse_lab.policy.completion_lines import (
     Line,
     parse_line,
     read_log_prob,
+    read_mask,
     read_reward,
     read_tokens,
 )
@@ -67,11 +68,16 @@ class Supplied:
 
         Log-probabilities are NaN if the file gives none.
         """
-        unpadded, log_probs = [], []
+        unpadded, masks, log_probs = [], [], []
         for where, line in self._lines(prompt_id, pool):
-            unpadded.append(read_tokens(line, where, policy, positions))
-            log_probs.append(read_log_prob(line, where, len(unpadded[-1])))
-        return Completions.of_each(unpadded, positions, log_probs, policy.end_tokens)
+            tokens = read_tokens(line, where, policy, positions)
+            mask = read_mask(line, where, len(tokens))
+            log_probs.append(read_log_prob(line, where, len(tokens), mask))
+            unpadded.append(tokens)
+            masks += [] if mask is None else [mask]
+        return Completions.of_each(
+            unpadded, positions, log_probs, policy.end_tokens, masks or None
+        )
 
     def rewards(self, prompt_id: str, pool: str) -> NDArray[np.float64]:
         """Read the rewards (N,) of a pool."""
@@ -111,20 +117,17 @@ class Supplied:
         return warnings
 
 
-def _read_index(path: Path) -> Iterator[tuple[int, Line, Form]]:
-    """Yield every line with its offset in bytes and the form that all lines share."""
+def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
+    """Yield every line with its offset in bytes; all have the form of the first."""
     offset, form = 0, None
     with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
                 where = f"{path}, line {number}"
                 line = parse_line(raw, where)
-                given = Form(
-                    "pool" in line, "tokens" in line, line["log_probs"] is not None
-                )
-                form = form or given
-                _refuse_mixture(where, form, given)
-                yield offset, line, form
+                form = form or line.form
+                _refuse_mixture(where, form, line.form)
+                yield offset, line
             offset += len(raw)
 
 
@@ -143,25 +146,14 @@ def _refuse_few(
     keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
     for prompt_id, pools in offsets.items():
         for pool in POOLS:
-            if len(pools[pool]) >= needed[pool]:
-                continue
-            count = f"{sum(map(len, pools.values()))} completions"
-            if form.pool:
-                count = f"{len(pools[pool])} {pool} completions"
-            raise InputError(
-                f"{path}: prompt {prompt_id} has {count}, too few for {keys}; "
-                "lower them or draw more"
-            )
-
-
-def _refuse_unmatched(
-    path: Path, offsets: Offsets, unmatched_ids: Sequence[str], prompt_id: str
-) -> None:
-    if unmatched_ids and not any(len(pools["reference"]) for pools in offsets.values()):
-        raise InputError(
-            f"{path}: its prompts, such as {shown(unmatched_ids[0])}, are not those of the "
-            f"prompt set, such as {shown(prompt_id)}; give the ids of the prompt set"
-        )
+            if len(pools[pool]) < needed[pool]:
+                count = f"{sum(map(len, pools.values()))} completions"
+                if form.pool:
+                    count = f"{len(pools[pool])} {pool} completions"
+                raise InputError(
+                    f"{path}: prompt {prompt_id} has {count}, too few for {keys}; "
+                    "lower them or draw more"
+                )
 
 
 def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
@@ -172,30 +164,32 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
     Raises:
         InputError: There is no such file, or it has too few completions of a prompt.
     """
+    key = f"completions = {probe.completions}"
     path = local_path(str(probe.completions), root)
     if path is None or not path.is_file():
-        raise InputError(
-            f"completions = {probe.completions}: no such file; give a JSONL ({STARTS})"
-        )
+        raise InputError(f"{key}: no such file; give a JSONL ({STARTS})")
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
     offsets = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
-    form = None
-    for offset, line, given in _read_index(path):
-        form = given
-        pools = offsets.get(str(line["prompt"]))
-        if pools is None:
-            unmatched_ids[str(line["prompt"])] = None
+    form, matched = None, False
+    for offset, line in _read_index(path):
+        form = line.form
+        if line.prompt not in offsets:
+            unmatched_ids[line.prompt] = None
             continue
+        pools, matched = offsets[line.prompt], True
         full = len(pools["reference"]) == needed["reference"]
-        pool = str(line.get("pool", "replicate" if full else "reference"))
+        pool = line.pool or ("replicate" if full else "reference")
         if len(pools[pool]) < needed[pool]:
             pools[pool].append(offset)
     if form is None:
+        raise InputError(f"{key}: the file is empty; draw completions")
+    if not matched:
         raise InputError(
-            f"completions = {probe.completions}: the file is empty; draw completions"
+            f"{path}: its prompts, such as {shown(next(iter(unmatched_ids)))}, are not "
+            f"those of the prompt set, such as {shown(prompts[0].id)}; give the ids of the "
+            "prompt set"
         )
-    _refuse_unmatched(path, offsets, list(unmatched_ids), prompts[0].id)
     _refuse_few(path, offsets, form, needed)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from mse_lab.console import describe_error, write_traceback
-from mse_lab.errors import InputError
-
-PROJECT = str(Path(__file__).resolve().parents[2])
+from mse_lab.errors import InputError, install
+from mse_lab.project import PROJECT
 
 # Folders of Python's standard library, and the names of folders of installed packages.
 OWN_MODULES = {
@@ -32,9 +31,15 @@ def load_extra(library: str, extra: str, key: str) -> Any:
         return importlib.import_module(library)
     except ImportError as error:
         raise InputError(
-            f"{key}: needs a library that cannot be imported ({error}); "
-            f"pip install 'mse_lab[{extra}]'"
+            f"{key}: needs a library that cannot be imported ({error}); {install(extra)}"
         ) from None
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file is Python's or a package's; the project's probes are neither."""
+    if path.is_relative_to(PROJECT / "probes"):
+        return False
+    return bool(OWN_MODULES & set(path.parents) or INSTALLED & set(path.parts))
 
 
 def protect(value: Any) -> Any:
@@ -77,9 +82,7 @@ def _refuse_installed(module: str, what: str) -> None:
     paths = [Path(folder).resolve() for folder in spec.submodule_search_locations or ()]
     if spec.has_location and spec.origin:
         paths.append(Path(spec.origin).resolve())
-    if not paths or any(
-        OWN_MODULES & set(path.parents) or INSTALLED & set(path.parts) for path in paths
-    ):
+    if not paths or any(map(is_installed, paths)):
         raise InputError(
             f"{what}: {module} belongs to Python or an installed package; name a function "
             "in a module of your own, which may call it"
@@ -100,8 +103,8 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     if "" not in sys.path:
         sys.path.insert(0, "")
     # The project's modules lie among its probes, which are not installed.
-    if PROJECT not in sys.path:
-        sys.path.append(PROJECT)
+    if str(PROJECT) not in sys.path:
+        sys.path.append(str(PROJECT))
     with guard(f"{what}: cannot import {module_name}"):
         _refuse_installed(module_name, what)
         try:

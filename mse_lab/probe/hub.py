@@ -92,36 +92,21 @@ class Repository:
         return ""
 
     def _refusal(self, error: Exception, file: str) -> InputError:
+        if isinstance(error, errors.HFValidationError):
+            return self.refuse(
+                "no such file or folder, and not a valid Hub name", "check the name"
+            )
+        absent = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
+        if not isinstance(error, (*absent, errors.EntryNotFoundError)):
+            return self.refuse(f"the Hub answers: {in_short(error)}", "try again later")
         folder = "" if self.kind == "model" else f"{self.kind}s/"
-        page = f"{constants.ENDPOINT}/{folder}{self.name}"
-        log_in = "log in with: hf auth login"
-        answers = {
-            errors.HFValidationError: (
-                "no such file or folder, and not a valid Hub name",
-                "check the name",
-            ),
-            # Before RepositoryNotFoundError, from which it is derived.
-            errors.GatedRepoError: (
-                "its owner must grant access",
-                f"ask for it at {page}, then {log_in}",
-            ),
-            errors.RepositoryNotFoundError: (
-                f"no such file or folder, and no such {self.kind} on the Hub",
-                f"check the name; if it is private, {log_in}",
-            ),
-            errors.RevisionNotFoundError: (
-                f"no revision {self.revision} of it on the Hub",
-                f"choose one of {page}/commits/main",
-            ),
-            errors.EntryNotFoundError: (
-                f"no {file} in it on the Hub",
-                "give a checkpoint in transformers' format",
-            ),
-        }
-        for kind, answer in answers.items():
-            if isinstance(error, kind):
-                return self.refuse(*answer)
-        return self.refuse(f"the Hub answers: {in_short(error)}", "try again later")
+        at = f" at revision {self.revision}" if self.revision else ""
+        what = f"no such file or folder, and the Hub has no {file} of it{at}"
+        return self.refuse(
+            f"{what} ({type(error).__name__})",
+            f"check name and revision at {constants.ENDPOINT}/{folder}{self.name}; if it "
+            "is private or gated, log in with: hf auth login",
+        )
 
     def fetch(self) -> Path:
         """Fetch the whole repository, or find it in the local cache; give its folder."""

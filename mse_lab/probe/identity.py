@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from mse_lab.probe.foreign_code import INSTALLED, OWN_MODULES, PROJECT
+from mse_lab.probe.foreign_code import is_installed
+from mse_lab.project import PROJECT
 
 # Start of an identity that cannot be determined; the reason follows.
 UNKNOWN = "unknown: "
 
-_NOT_THE_USERS = (*OWN_MODULES, Path(PROJECT) / "mse_lab")
+_PACKAGE = Path(__file__).resolve().parents[1]
 _ATOMS = (type(None), type(...), bool, int, float, complex, str, bytes)
 
 
@@ -41,8 +42,8 @@ def digest(value: Any) -> str:
 
 def _is_installed(path: Path) -> bool:
     """Whether a file belongs to a library, Python or this package."""
-    inside = any(path.is_relative_to(folder) for folder in _NOT_THE_USERS)
-    return inside or not INSTALLED.isdisjoint(path.parts)
+    ours = path.is_relative_to(_PACKAGE) and not path.is_relative_to(PROJECT / "probes")
+    return ours or is_installed(path)
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:

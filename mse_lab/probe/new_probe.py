@@ -27,10 +27,11 @@ COLUMNS = {
     "answer": ("answer", "solution", "target", "label", "output", "ground_truth"),
 }
 
-# Prompts of a first measurement.
-FIRST = 100
 # Tokens of an answer that is part of a chat or has steps, and of any other.
 LONG, SHORT = 256, 16
+
+# Names of the length of a model's context in its config.json.
+CONTEXT = ("max_position_embeddings", "n_positions")
 
 
 class PromptSummary(NamedTuple):
@@ -74,27 +75,35 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
     return PromptSummary(fields, len(prompts))
 
 
-def _file_of_model(name: str, file: str, root: Path) -> Path | None:
-    """Find a file of a checkpoint in its folder or in the Hub's cache."""
-    if folder := local_path(name, root):
-        path = folder / file
-        return path if path.is_file() else None
+def _find(model: str, file: str, root: Path) -> Path | None:
+    """Look into a checkpoint's folder, or into the Hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    cached = try_to_load_from_cache(name, file)
+    if folder := local_path(model, root):
+        return folder / file if (folder / file).is_file() else None
+    cached = try_to_load_from_cache(model, file)
     return Path(cached) if isinstance(cached, str) else None
 
 
-def _values(name: str, file: str, root: Path) -> dict[str, Any]:
-    path = _file_of_model(name, file, root)
-    return parse_json(read_text(path), str(path)) if path else {}
+def _read_config(model: str, file: str, root: Path) -> dict[str, Any]:
+    """Read a JSON file of a checkpoint; empty where it is not at hand."""
+    path = _find(model, file, root)
+    return {} if path is None else parse_json(read_text(path), str(path))
 
 
 def _has_chat_template(model: str, root: Path) -> bool:
-    files = ("chat_template.jinja", "chat_template.json")
-    if any(_file_of_model(model, file, root) for file in files):
-        return True
-    return "chat_template" in _values(model, "tokenizer_config.json", root)
+    return _find(
+        model, "chat_template.jinja", root
+    ) is not None or "chat_template" in _read_config(model, "tokenizer_config.json", root)
+
+
+def _shorter(tokens: int, model: str, root: Path) -> int:
+    """Leave half of the model's context, where it is known, to the prompt."""
+    config = _read_config(model, "config.json", root)
+    context = next((config[key] for key in CONTEXT if key in config), None)
+    if isinstance(context, int) and context > 1:
+        return min(tokens, context // 2)
+    return tokens
 
 
 def _refuse_model(model: str, root: Path) -> None:
@@ -105,18 +114,15 @@ def _refuse_model(model: str, root: Path) -> None:
         raise InputError(f"MODEL = {model}: no config.json in it; give a checkpoint")
 
 
-def _entry(key: str, value: Any, default: Any = ...) -> str:
-    """Write a key and its value as YAML, as a comment if it is the default."""
+def _yaml(**entry: Any) -> str:
     style = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
-    text = yaml.safe_dump({key: value}, width=10**6, **style).strip()[1:-1]
-    return f"# {text}" if value == default else text
+    return str(yaml.safe_dump(entry, width=10**6, **style).strip()[1:-1])
 
 
-def _relative_to(folder: Path, name: str) -> str:
+def _from_folder(folder: Path, name: str) -> str:
     """Make an existing relative path relative to the new probe's folder."""
-    if Path(name).is_absolute() or not Path(name).exists():
-        return name
-    return os.path.relpath(name, folder)
+    relative = Path(name).exists() and not Path(name).is_absolute()
+    return os.path.relpath(name, folder) if relative else name
 
 
 def _fill_in(
@@ -124,20 +130,16 @@ def _fill_in(
 ) -> str:
     """Write the text of a probe."""
     chat, steps = _has_chat_template(model, root), summary.reward == "gsm8k"
-    context = _values(model, "config.json", root).get("max_position_embeddings", 2 * LONG)
-    few = summary.prompts is not None and summary.prompts <= FIRST
-    tokens = min(LONG if chat or steps else SHORT, max(context // 2, 1))
-    entries = {
-        "reward": _entry("reward", summary.reward),
-        "source": _entry("source", _relative_to(out.parent, prompts)),
-        "fields": _entry("fields", summary.fields.model_dump(), Fields().model_dump()),
-        "limit": _entry("limit", None if few else FIRST, None),
-        "template": _entry("template", "word-problem" if steps else "none"),
-        "chat": _entry("chat", chat),
-        "max_new_tokens": _entry("max_new_tokens", tokens),
-        "path": _entry("path", _relative_to(out.parent, model)),
-    }
-    return Template(read_text(TEXT)).substitute(entries, file=out)
+    return Template(read_text(TEXT)).substitute(
+        file=out,
+        reward=_yaml(reward=summary.reward),
+        source=_yaml(source=_from_folder(out.parent, prompts)),
+        fields=_yaml(fields=summary.fields.model_dump()),
+        template=_yaml(template="word-problem" if steps else "none"),
+        chat=_yaml(chat=chat),
+        max_new_tokens=_shorter(LONG if chat or steps else SHORT, model, root),
+        path=_yaml(path=_from_folder(out.parent, model)),
+    )
 
 
 def _describe(out: Path, summary: PromptSummary) -> str:
@@ -149,8 +151,9 @@ def _describe(out: Path, summary: PromptSummary) -> str:
         )
     return (
         f"{out} written\n{line}\n"
-        f"next: mse-lab plan {out}    time and memory of a run\n"
-        f"      mse-lab run {out}     the run"
+        f"next: mse-lab advise {out}    which group size: measured until it is known\n"
+        f"      mse-lab run {out}       the errors of all estimators\n"
+        f"      mse-lab plan {out}      how long that run will take"
     )
 
 

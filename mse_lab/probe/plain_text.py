@@ -15,9 +15,6 @@ import yaml
 
 from mse_lab.errors import InputError, in_short, shorten
 
-# Values in a YAML file, those of an alias counted wherever it stands; levels of nesting.
-MOST_VALUES, DEEPEST = 10_000, 50
-
 # Control characters, line breaks and lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -92,7 +89,7 @@ def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML with the types of JSON: dates are texts; sets and merges are refused."""
+    """YAML with the types of JSON: dates are texts; sets, merges, aliases are refused."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [pair for pair in pairs if not pair[0].endswith(":timestamp")]
@@ -105,8 +102,17 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
     }
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases: of aliases of aliases a short file can grow without bound."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(
+                problem="an alias (*); write its value instead",
+                problem_mark=self.peek_event().start_mark,
+            )
+        return super().compose_node(parent, index)
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Leave merges (`<<`) as they are: merges of merges can grow without bound."""
+        """Leave merges (`<<`) as they are."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         """Refuse a key that occurs twice: the last value would count, silently."""
@@ -119,20 +125,6 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().construct_mapping(node, deep)
 
 
-def _count_values(value: Any, counts: dict[int, int], depth: int = 0) -> int:
-    """Count nested values, those of an alias wherever it stands; `counts` are by id."""
-    if not isinstance(value, list | dict):
-        return 1
-    if depth > DEEPEST:
-        raise ValueError(f"nested more than {DEEPEST} deep")
-    if id(value) not in counts:
-        parts = value if isinstance(value, list) else value.values()
-        counts[id(value)] = 1 + sum(
-            _count_values(part, counts, depth + 1) for part in parts
-        )
-    return counts[id(value)]
-
-
 def parse_yaml(text: str, source: str) -> Any:
     """Read one YAML document; `source` is its name, for messages.
 
@@ -141,8 +133,6 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     try:
         value = yaml.load(text, Loader=_Loader)
-        if _count_values(value, {}) > MOST_VALUES:
-            raise ValueError(f"more than {MOST_VALUES} values, its aliases written out")
         _refuse_unwritable(value)
     except RecursionError:
         raise InputError(f"{source}: nested too deeply; write it flatter") from None

@@ -33,6 +33,7 @@ _PATHS = (
     ("prompts", "template"),
     ("prompts", "shots", "source"),
     ("completions",),
+    ("metric", "optimizer"),
 )
 
 

@@ -183,15 +183,54 @@ class Pool(Section):
     replicate: Annotated[int, Field(ge=1, le=MOST_COMPLETIONS)] = 256
 
 
+IntervalMethod = Literal["closed-form", "bootstrap"]
+
+
 class Interval(Section):
     """Confidence intervals."""
 
+    # Variances with Student's tails, or percentiles of a bootstrap of groups or prompts.
+    method: IntervalMethod = "closed-form"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
-    # Draws of the parametric bootstrap of the reference's noise.
+    # Draws of the parametric bootstrap of the reference's noise, and of the bootstrap.
     resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
     # The wanted half-width of every interval on the MSE curves, relative to the MSE. `plan`
     # says whether the pools are large enough; the results do not depend on it.
     width: Scale = 0.1
+
+
+class Metric(Section):
+    """The metric that the error of a gradient is also measured in.
+
+    `plain` alone is the squared length. `curvature` is what training by SGD feels, minus
+    the Hessian of the mean reward; `adam` the same behind Adam's preconditioner, which is
+    read from a trainer's checkpoint (`optimizer`) or made of the gradients measured.
+    """
+
+    kind: Literal["plain", "curvature", "adam"] = "plain"
+    optimizer: Text | None = None  # A folder with `optimizer.pt`.
+    prompts: Annotated[int, Field(ge=4, le=1024)] = 64  # Sampled for it, at most.
+    # Completions of each, for its directions and again for its curvature.
+    completions: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=4)] = 64
+    # Random signs of the directions: more of them reduce the noise of chance products.
+    repeats: Annotated[int, Field(ge=1, le=1024)] = 8
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"kind": value}
+        if isinstance(value, Mapping) and "optimizer" in value:
+            return {"kind": "adam", **value}
+        return value
+
+    @model_validator(mode="after")
+    def _only_adam_has_a_state(self) -> Self:
+        if self.optimizer is not None and self.kind != "adam":
+            raise ValueError(
+                f"kind = {self.kind}: takes no optimizer; leave one of them out"
+            )
+        return self
 
 
 def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
@@ -224,6 +263,8 @@ class Probe(Section):
     parameters: Literal["all"] | Annotated[list[Text], Field(min_length=1)] = "all"
     interval: Interval = Interval()
     seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
+    # Left out of what is written where it is plain, so that nothing else changes.
+    metric: Annotated[Metric, Field(exclude_if=lambda one: one.kind == "plain")] = Metric()
 
     @property
     def largest_group(self) -> int:

@@ -110,7 +110,6 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     if where.suffix == ".csv" and where.is_file():
         return _read_csv(where)
     if where.suffix == ".parquet" and where.is_file():
-        load_extra("pyarrow", "data", str(source))
         return importlib.import_module("pyarrow.parquet").read_table(where).to_pylist()
     datasets = load_extra("datasets", "data", str(source))
     datasets.disable_progress_bars()

@@ -54,7 +54,9 @@ def find_checkpoints(
                 "such as 'out/checkpoint-*'"
             )
         paths |= dict.fromkeys(folders)
-    checkpoints = [START] * from_start + [_read_step(path) for path in paths]
+    checkpoints = [_read_step(path) for path in paths]
+    if from_start:
+        checkpoints.insert(0, START)
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
     for first, second in pairwise(checkpoints):
         if first.step == second.step:

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import CURVE_SIZES, Advice
-from mse_lab.answers.regret import SIZES
 from mse_lab.formatting import with_interval
+from mse_lab.mse.regret import SIZES
 from mse_lab.report.drawing import (
     RC,
     STYLES,
@@ -28,6 +28,10 @@ from mse_lab.report.drawing import (
 
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.2
+
+# How far below and above all curves the panel goes at most, as a factor: a band that has
+# hardly an end leaves it.
+ROOM = 5
 
 _LEGEND: dict[str, Any] = {
     "fontsize": RC["font.size"],
@@ -47,6 +51,14 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
     look: dict[str, Any] = {"color": colour, "markersize": 4, "mec": "white", "mew": 0.5}
     axes.plot(SIZES, values, mark, **look)
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
+
+
+def _keep_to_curves(axes: Axes, advice: Advice) -> None:
+    """Keep the panel near the curves, however far the band goes."""
+    values = [at.value for name in STYLES for at in advice.curves[name] if at.value > 0]
+    if values:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, min(values) / ROOM), min(high, max(values) * ROOM))
 
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
@@ -82,6 +94,7 @@ def compose_advice(advice: Advice) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)
+    _keep_to_curves(axes, advice)
     _mark_best(axes, advice)
     label_plainly(axes.yaxis)
     if not math.isinf(advice.noise_scale.high):

@@ -8,9 +8,9 @@ import pandas as pd
 
 from mse_lab.answers.advice import BUDGET, Advice, advise, restore_advice
 from mse_lab.answers.measured_run import FinishedRun, read_run
-from mse_lab.answers.regret import SIZES
 from mse_lab.console import columns
 from mse_lab.errors import InputError
+from mse_lab.mse.regret import SIZES
 from mse_lab.report.advice_figure import draw_advice
 from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
 from mse_lab.results.files import write_json, write_table
@@ -46,9 +46,9 @@ def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
     there = {row.group_size for row in advice.rows}
     if not there.issuperset(sizes) or budget != advice.budget:
         raise InputError(
-            f"{folder}: without pools.npz nothing is known but --at "
-            f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; make it with "
-            f"mse-lab run {advice.name}"
+            f"{folder}: has no pools.npz, only the answers for --at "
+            f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; measure it "
+            f"again with mse-lab run {advice.name}"
         )
     return advice
 
@@ -72,7 +72,7 @@ def keep_advice(folder: Path) -> Advice:
     return advice
 
 
-def _write(folder: Path, advice: Advice) -> list[str]:
+def write_advice(folder: Path, advice: Advice) -> list[str]:
     """Write the advice into a folder; name the files. Without pools there is no curve."""
     results = ResultsFolder(folder)
     write_table(results.file("advice.csv"), advice_table(advice))
@@ -106,11 +106,13 @@ def advise_run(
     """
     advice = _find_advice(folder, sizes, budget)
     if as_json:
-        return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
+        metric = advice.felt.metric if advice.felt else "plain"
+        named = {"headline": headline(advice), "metric": metric}
+        return json.dumps(named | advice.as_dict(), indent=2)
     screen = advice_text(advice, sizes, screen_width())
     if not advice.held:
         return screen.rstrip()
-    written = ", ".join(_write(place or folder, advice))
+    written = ", ".join(write_advice(place or folder, advice))
     return f"{screen}Written to {place or folder}:\n  {written}"
 
 

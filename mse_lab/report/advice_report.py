@@ -6,7 +6,6 @@ from collections.abc import Container, Iterator, Sequence
 from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.alternatives import BOUND, Alternative
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.answers.regret import LARGE, LARGEST, percent_up
 from mse_lab.answers.trainer_settings import (
     CALLED,
     HOW,
@@ -23,6 +22,9 @@ from mse_lab.formatting import (
     with_interval,
     wrap,
 )
+from mse_lab.mse.regret import LARGE, LARGEST, percent_up
+from mse_lab.report.felt_report import felt_sentences, felt_table
+from mse_lab.report.sampled_words import say_stopped
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
@@ -116,23 +118,29 @@ _SIDES = {
 
 def say_regime(advice: Advice) -> str:
     """Say on which side of vanilla the run is, and why."""
-    one = advice.regime
-    where, line, half = one.best_baseline, "V/2", one.value / 2
+    regime = advice.regime
+    where, line, half = regime.best_baseline, "V/2", regime.value / 2
     name = "The best constant baseline"
-    if one.binary:
-        where, line, half = one.rho, "(1-V)/(2-V)", one.line
+    if regime.binary:
+        where, line, half = regime.rho, "(1-V)/(2-V)", regime.line
         name = "rho, right over wrong completions' squared score norm,"
     if math.isnan(where.value):
         return ""
-    side = _SIDES[one.side].format(line=f"{line} = {number(half)}")
+    side = _SIDES[regime.side].format(line=f"{line} = {number(half)}")
     return f"{name} is {with_interval(where)}, {side}. {_beats_vanilla(advice)}"
 
 
 def say_prompts(advice: Advice) -> str:
     """Say on which side of vanilla its prompts are."""
-    one = advice.regime
-    above = f"GRPO-type's baseline pays on {one.vanilla_worse} of {one.prompts} prompts"
-    return f"{above}; median rho {number(one.median_rho)}." if one.binary else f"{above}."
+    regime = advice.regime
+    above = (
+        f"GRPO-type's baseline pays on {regime.vanilla_worse} of {regime.prompts} prompts"
+    )
+    return (
+        f"{above}; median rho {number(regime.median_rho)}."
+        if regime.binary
+        else f"{above}."
+    )
 
 
 def called(name: str) -> str:
@@ -143,38 +151,40 @@ def called(name: str) -> str:
 def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None:
     """Find the cheapest estimator that is shown to beat GRPO-type, if any is."""
     usable = (
-        one
-        for one in advice.alternatives
-        if one.estimator != BOUND and one.unbiased >= unbiased
+        alternative
+        for alternative in advice.alternatives
+        if alternative.estimator != BOUND and alternative.unbiased >= unbiased
     )
     return next((one for one in usable if one.cost.high < 1), None)
 
 
-def _needs(one: Alternative) -> str:
+def _needs(alternative: Alternative) -> str:
     """Say what an estimator needs compared with GRPO-type, and by which change."""
-    how = HOW.get(one.estimator, NO_TRAINER)
+    how = HOW.get(alternative.estimator, NO_TRAINER)
     return (
-        f"{called(one.estimator)} at G = {one.group_size} takes {times(one.cost)} "
-        f"the completions ({how})."
+        f"{called(alternative.estimator)} at G = {alternative.group_size} takes "
+        f"{times(alternative.cost)} the completions ({how})."
     )
 
 
 def better(advice: Advice) -> str:
     """Say what needs the fewest completions, and the fewest of what is unbiased."""
-    one, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
-    if one is None:
+    cheapest, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
+    if cheapest is None:
         return (
             "No other estimator that training could use is shown to need fewer completions."
         )
-    if one == unbiased:
-        return f"Another estimator needs fewer: {_needs(one)}"
-    biased = f"Another estimator, which is biased, needs fewer: {_needs(one)}"
+    if cheapest == unbiased:
+        return f"Another estimator needs fewer: {_needs(cheapest)}"
+    biased = f"Another estimator, which is biased, needs fewer: {_needs(cheapest)}"
     return f"{biased} One that is unbiased: {_needs(unbiased)}" if unbiased else biased
 
 
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what else would do, the answer first."""
-    return [headline(advice), better(advice), LEAST_ERROR]
+    stopped = say_stopped(advice)
+    felt = felt_sentences(advice.felt) if advice.felt else [LEAST_ERROR]
+    return [headline(advice), *[stopped] * bool(stopped), better(advice), *felt]
 
 
 def warnings_of(advice: Advice) -> list[str]:
@@ -196,11 +206,16 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
             default = " (TRL's default G)" if row.group_size == TRLS_SIZE else ""
             name = f"{called('grpo')}, G = {row.group_size}{default}"
             costs.append([f"  {name}", times(row.cost)])
-    for one in advice.alternatives:
-        costs.append([f"  {called(one.estimator)}, G = {one.group_size}", times(one.cost)])
+    for alternative in advice.alternatives:
+        costs.append(
+            [
+                f"  {called(alternative.estimator)}, G = {alternative.group_size}",
+                times(alternative.cost),
+            ]
+        )
     for single in advice.singles:
         name = f"  {single.estimator}, G = {single.group_size}"
-        costs.append([name, f"{times(single.ratio)} *"])
+        costs.append([name, f"{number(single.ratio)} times *"])
     level = f"{100 * advice.level:g}% interval"
     heads = [
         "Completions for the same error",
@@ -208,8 +223,14 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
     ]
     lines = table(costs, heads, "<<").splitlines()
     if advice.singles:
-        lines.append("  * compared with GRPO-type at the same G, on single prompts only")
+        lines.append("  * median over single prompts, against GRPO-type at the same G")
     return lines
+
+
+def _felt_lines(advice: Advice) -> list[str]:
+    if advice.felt is None:
+        return []
+    return felt_table(advice.felt, advice.best, advice.level).splitlines()
 
 
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
@@ -218,20 +239,21 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
     Where a built-in check failed, nothing but that.
     """
     if not advice.held:
-        warnings = [f"warning: {one}" for one in advice.warnings]
-        return "".join(f"{wrap(one, width)}\n" for one in (headline(advice), *warnings))
+        warnings = [f"warning: {warning}" for warning in advice.warnings]
+        return "".join(f"{wrap(text, width)}\n" for text in (headline(advice), *warnings))
     size = advice.recommended
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
     about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
     lines = [
-        *(wrap(f"warning: {one}", width) for one in warnings_of(advice)),
-        *(wrap(one, width) for one in sentences(advice)),
-        *(wrap(one, width, 4) for one in _cost_table(advice, sizes or SHOWN)),
-        *(wrap(one, width) for one in about if one),
+        *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
+        *(wrap(text, width) for text in sentences(advice)),
+        *(wrap(text, width, 4) for text in _felt_lines(advice)),
+        *(wrap(text, width, 4) for text in _cost_table(advice, sizes or SHOWN)),
+        *(wrap(text, width) for text in about if text),
         "GRPO-type as measured, up to a factor:",
         *(
-            wrap(f"  {one.trainer:<9} {one.line(size)}", width, SETTING)
-            for one in TRAINER_SETTINGS
+            wrap(f"  {text.trainer:<9} {text.line(size)}", width, SETTING)
+            for text in TRAINER_SETTINGS
         ),
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -248,9 +270,9 @@ def answer(advice: Advice) -> Iterator[str]:
         if row.group_size in (8, 16) and row.group_size != advice.recommended
     ]
     yield f"instead {', '.join(costs)} times the completions"
-    if one := best_usable(advice):
-        cost = times(one.cost)
-        yield f"{called(one.estimator)}, G = {one.group_size}, takes {cost}"
+    if alternative := best_usable(advice):
+        cost = times(alternative.cost)
+        yield f"{called(alternative.estimator)}, G = {alternative.group_size}, takes {cost}"
     yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"
 
 

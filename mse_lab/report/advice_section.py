@@ -31,9 +31,9 @@ def _cost_table(advice: Advice, sizes: Container[int], *, others: bool) -> Table
             mark = " ◂ use" if row.group_size == size else ""
             name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
             rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
-    for one in advice.alternatives if others else ():
-        name = f"{called(one.estimator)}, G\u00a0=\u00a0{one.group_size}"
-        rows.append([name, estimate_cell(one.cost), share_cell(None)])
+    for alternative in advice.alternatives if others else ():
+        name = f"{called(alternative.estimator)}, G\u00a0=\u00a0{alternative.group_size}"
+        rows.append([name, estimate_cell(alternative.cost), share_cell(None)])
     heads = [
         "Completions for the same error",
         f"Times those at G\u00a0=\u00a0{size}",
@@ -90,4 +90,4 @@ def show_advice(
     sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
 ) -> dict[str, Any]:
     """Show the advice of every run, `runs`: what is said, or why there is none."""
-    return {"runs": [_show(*one) for one in zip(sources, advices, strict=True)]}
+    return {"runs": [_show(*pair) for pair in zip(sources, advices, strict=True)]}

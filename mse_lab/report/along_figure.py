@@ -44,10 +44,10 @@ def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
 
 def _near(axes: Axes, values: Floats) -> None:
     """Keep to what is near the points of a logarithmic panel; bands may leave it."""
-    known = values[np.isfinite(values) & (values > 0)]
+    shown = values[np.isfinite(values) & (values > 0)]
     axes.set_yscale("log", nonpositive="clip")
-    if known.size:
-        axes.set_ylim(known.min() / _MARGIN, known.max() * _MARGIN)
+    if shown.size:
+        axes.set_ylim(shown.min() / _MARGIN, shown.max() * _MARGIN)
 
 
 _PLAIN = Style(_RUN, "o", "")

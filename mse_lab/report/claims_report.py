@@ -69,15 +69,15 @@ def _statements(claims: Sequence[Claim]) -> list[Statement]:
         same = [claim for claim in claims if claim.statement == name]
         whole = [claim for claim in same if claim.group_size is None]
         by_size = [claim for claim in same if claim.group_size is not None]
-        verdicts = {one.runs[0]: one.verdict for one in whole if len(one.runs) == 1}
+        verdicts = {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
         statements.append(Statement(same[0], whole, by_size, verdicts))
     return statements
 
 
 def _line(statement: Statement, claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
-    known = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
-    reason = f"{claim.number} {with_interval(claim.estimate)}" if known else claim.reason
+    decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
+    reason = f"{claim.number} {with_interval(claim.estimate)}" if decided else claim.reason
     start = f"{SHOWN[claim.verdict]:<{COLUMN}}{statement.place:<{PLACE}}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
@@ -85,44 +85,57 @@ def _line(statement: Statement, claim: Claim) -> str:
 
 
 def _of_kind(statements: Sequence[Statement], kind: str) -> list[Statement]:
-    return [one for one in statements if one.about.kind == kind]
+    return [statement for statement in statements if statement.about.kind == kind]
 
 
 def _of_one_run(statements: Sequence[Statement]) -> Iterator[str]:
     for kind, title in KINDS.items():
         yield title
-        for one in _of_kind(statements, kind):
-            yield from (_line(one, claim) for claim in one.whole)
+        for statement in _of_kind(statements, kind):
+            yield from (_line(statement, claim) for claim in statement.whole)
 
 
 def _of_several(statements: Sequence[Statement], runs: Sequence[str]) -> Iterator[str]:
     """Give the verdicts of some runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
-    shown = [one for kind in KINDS for one in _of_kind(statements, kind) if one.verdicts]
+    shown = [
+        statement
+        for kind in KINDS
+        for statement in _of_kind(statements, kind)
+        if statement.verdicts
+    ]
     rows = [
-        [one.place, one.short, *(SHOWN.get(one.verdicts.get(run), "") for run in runs)]
-        for one in shown
+        [
+            statement.place,
+            statement.short,
+            *(SHOWN.get(statement.verdicts.get(run), "") for run in runs),
+        ]
+        for statement in shown
     ]
     head, *lines = table(rows, heads, "<" * len(heads)).splitlines()
     yield head
     for kind, title in KINDS.items():
         yield title
         pairs = zip(shown, lines, strict=True)
-        yield from (line for one, line in pairs if one.about.kind == kind)
+        yield from (line for statement, line in pairs if statement.about.kind == kind)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
     statements = _statements(claims)
-    runs = list(dict.fromkeys(run for one in statements for run in one.verdicts))
+    runs = list(
+        dict.fromkeys(run for statement in statements for run in statement.verdicts)
+    )
     lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients", WIDTH)]
     if len(runs) == 1:
         lines += _of_one_run(statements)
     else:
         for start in range(0, len(runs), TOGETHER):
             lines += _of_several(statements, runs[start : start + TOGETHER])
-        for one in statements:
-            lines += [_line(one, claim) for claim in one.whole if len(claim.runs) > 1]
+        for statement in statements:
+            lines += [
+                _line(statement, claim) for claim in statement.whole if len(claim.runs) > 1
+            ]
     places = ", ".join(one.place for one in _of_kind(statements, "argument"))
     lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}", WIDTH))
     untested = [", ".join(one.runs) for one in claims if UNTESTED in one.reason]
@@ -150,11 +163,15 @@ def _verdict_table(statements: Sequence[Statement], names: Sequence[str]) -> Tab
     """Give the verdicts of each run on each statement."""
     cell = Markup("{}<small>{}: {}</small>")
     rows = []
-    for one in statements:
-        if one.verdicts:
-            claim = one.about
-            about = cell.format(typeset(one.short), claim.statement, typeset(claim.says))
-            rows.append([about, *(_verdict_cell(one.verdicts.get(name)) for name in names)])
+    for statement in statements:
+        if statement.verdicts:
+            claim = statement.about
+            about = cell.format(
+                typeset(statement.short), claim.statement, typeset(claim.says)
+            )
+            rows.append(
+                [about, *(_verdict_cell(statement.verdicts.get(name)) for name in names)]
+            )
     return Table(["Statement", *names], rows)
 
 
@@ -187,12 +204,12 @@ def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict
     ]
     details = [
         {
-            "short": one.short,
-            "name": one.about.statement,
-            "says": one.about.says,
-            "whole": one.whole,
-            "sizes": _size_table(one.by_size),
+            "short": statement.short,
+            "name": statement.about.statement,
+            "says": statement.about.says,
+            "whole": statement.whole,
+            "sizes": _size_table(statement.by_size),
         }
-        for one in statements
+        for statement in statements
     ]
     return {"kinds": kinds, "statements": details}

@@ -88,8 +88,8 @@ def draw_line(
     axes: Axes, sizes: ArrayLike, intervals: Floats, style: Style, *, band: bool = True
 ) -> None:
     """Draw a curve, rows of (value, low, high), in the band of what it has of intervals."""
-    known = ~np.isnan(intervals[:, 0])
-    sizes, (value, low, high) = np.asarray(sizes)[known], intervals[known].T
+    shown = ~np.isnan(intervals[:, 0])
+    sizes, (value, low, high) = np.asarray(sizes)[shown], intervals[shown].T
     if not sizes.size:
         return
     colour, _, label, dashes = style

@@ -94,18 +94,18 @@ def find_curves(run: Tables, quantity: Quantity) -> pd.DataFrame:
     keys = ["estimator", "group_size"]
     table = run.mse.set_index(keys)
     laws = table if quantity is MSE else run.laws.set_index(keys).reindex(table.index)
-    found = pd.DataFrame(index=table.index)
+    curves = pd.DataFrame(index=table.index)
     for source, column, name in (
         (table, quantity.measured, "point"),
         (laws, quantity.law, "law"),
         (table, quantity.ratio, "ratio"),
     ):
         part = source.reindex(columns=_columns(column))
-        found[_columns(name)] = part.to_numpy(float)
-    base = found["law"][found.index.isin([BASE], level=0)].droplevel(0)
-    by_law = found["law"].div(base.where(base > 0), level=1)
+        curves[_columns(name)] = part.to_numpy(float)
+    base = curves["law"][curves.index.isin([BASE], level=0)].droplevel(0)
+    by_law = curves["law"].div(base.where(base > 0), level=1)
     # In the tables of an earlier version replicates lack their ratios.
-    return found.assign(law_ratio=by_law.where(found["ratio"].notna() | run.law_only))
+    return curves.assign(law_ratio=by_law.where(curves["ratio"].notna() | run.law_only))
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, style: Style) -> None:
@@ -162,7 +162,7 @@ def title_of(run: Tables) -> str:
         "A CHECK FAILED": not run.held,
     }
     head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
-    return "\n".join([head, *(one for one, so in remarks.items() if so)])
+    return "\n".join([head, *(remark for remark, so in remarks.items() if so)])
 
 
 # Where a vertical axis begins and ends.
@@ -186,16 +186,16 @@ def scale_row(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
 
 def choose_curves(curves: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
     """Choose the paper's three where they were measured; else, and for others, all."""
-    found = curves[curves.index.isin(FIGURE_4, level=0)]
-    return found if len(found) and quantity is MSE else curves
+    chosen = curves[curves.index.isin(FIGURE_4, level=0)]
+    return chosen if len(chosen) and quantity is MSE else curves
 
 
 def _compose_panels(
     curves: Sequence[pd.DataFrame], labels: Sequence[str], scales: Sequence[Ends]
 ) -> Figure:
     """Compose a column for each run; the ratios' row is left out where no run has any."""
-    styles = styles_of(dict.fromkeys(name for one in curves for name, _ in one.index))
-    rows = ROWS if any(len(_drawable(one, ROWS[1])) for one in curves) else ROWS[:1]
+    styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))
+    rows = ROWS if any(len(_drawable(curve, ROWS[1])) for curve in curves) else ROWS[:1]
     heights = HEIGHTS[: len(rows)]
     size = (BESIDE + WIDTH * len(curves), ABOVE + sum(heights))
     figure = Figure(figsize=size, layout="constrained")
@@ -204,8 +204,8 @@ def _compose_panels(
     grid = figure.subplots(*shape, squeeze=False, **shared)
     each = zip(rows, labels, grid, [*scales, None, None], strict=False)
     for row, label, panels, ends in each:
-        for axes, one in zip(panels, curves, strict=True):
-            draw_curves(axes, one, row, styles)
+        for axes, run_curves in zip(panels, curves, strict=True):
+            draw_curves(axes, run_curves, row, styles)
         scale_row(panels, label, ends)
     figure.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     return figure
@@ -269,9 +269,9 @@ def companion_of(output: Path) -> Path:
 def draw_companion(folders: Sequence[Path], output: Path) -> bool:
     """Draw the companion; say whether a run has estimators beyond those of Figure 4."""
     runs = [read_tables(folder) for folder in folders]
-    known = pd.concat([find_curves(run, SCALE_FREE) for run in runs])
-    known = known.dropna(how="all", subset=["point", "law"])
-    if set(known.index.get_level_values(0)) <= {*FIGURE_4}:
+    curves = pd.concat([find_curves(run, SCALE_FREE) for run in runs])
+    curves = curves.dropna(how="all", subset=["point", "law"])
+    if set(curves.index.get_level_values(0)) <= {*FIGURE_4}:
         return False
     save_figure(lambda: compose(runs, SCALE_FREE), output)
     return True

@@ -63,7 +63,8 @@ def compose_page(sources: Sequence[FinishedRun]) -> str:
     dates = {str(source.environment.get("date", "")) for source in sources} - {""}
     levels = {f"{source.level:.0%}" for source in sources}
     answers = [
-        f"No advice: {one}" if isinstance(one, str) else headline(one) for one in advices
+        f"No advice: {advice}" if isinstance(advice, str) else headline(advice)
+        for advice in advices
     ]
     facts = {"dates": sorted(dates), "levels": sorted(levels), "answers": answers}
     return lay_out("page.html", sources=sources, sections=sections, **facts)

@@ -72,9 +72,9 @@ class Dots(NamedTuple):
     @property
     def binary(self) -> bool:
         """Whether rewards are 0 and 1: for values in between E[Z^2] is less than V."""
-        one = self.moments
-        mean_square = one.variance - one.value_variance + one.value**2
-        return bool(np.allclose(mean_square, one.value, rtol=1e-6, atol=1e-9))
+        moments = self.moments
+        mean_square = moments.variance - moments.value_variance + moments.value**2
+        return bool(np.allclose(mean_square, moments.value, rtol=1e-6, atol=1e-9))
 
     @property
     def gain_shares(self) -> Floats:
@@ -84,11 +84,11 @@ class Dots(NamedTuple):
 
     def describe(self) -> str:
         """Say the run's own ordering of MSEs, which is that of the sums over prompts."""
-        one = self.moments
-        gain, oracle = float(oracle_gain(one).sum()), float(one.trace_oracle.sum())
+        moments = self.moments
+        gain, oracle = float(oracle_gain(moments).sum()), float(moments.trace_oracle.sum())
         if oracle <= 0:
             return "the oracle has no measurable noise"
-        start = crossing_size(gain, one.zeta.sum())
+        start = crossing_size(gain, moments.zeta.sum())
         where = "at no G" if math.isinf(start) else f"from G = {start:.1f} on"
         return f"vanilla {1 + gain / oracle:.2f} × oracle, above GRPO-type {where}"
 
@@ -123,7 +123,7 @@ def _label(name: str, folder: Path, names: Sequence[str]) -> str:
     if names.count(name) > 1:
         place = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
         return f"{title}, {place}"
-    alike = [one for one in names if one.rpartition("/")[2] == last]
+    alike = [run for run in names if run.rpartition("/")[2] == last]
     return f"{title}, {family}" if len(alike) > 1 and last in TITLES else title
 
 

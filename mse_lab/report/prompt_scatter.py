@@ -45,21 +45,21 @@ def _ratios(source: FinishedRun, size: int) -> Scatter:
     """Each prompt's MSE over the oracle's at a group size, by law."""
     moments = source.curves.moments
     oracle = LAWS["oracle"](moments, size)
-    known = oracle > 0
-    if not known.any():
+    positive = oracle > 0
+    if not positive.any():
         return "The oracle has no measurable noise at any prompt.", None
     ratios = {
-        name: LAWS[name](moments, size)[known] / oracle[known]
+        name: LAWS[name](moments, size)[positive] / oracle[positive]
         for name in ("vanilla", "grpo")
     }
-    lost = (~known).sum()
+    lost = (~positive).sum()
     rest = f" Not shown: {lost} where the oracle has no measurable noise." if lost else ""
     below = (ratios["vanilla"] < 1).sum()
     nearer = (ratios["vanilla"] < ratios["grpo"]).sum()
     return (
-        f"At G = {size}, vanilla is below the oracle at {below} of {known.sum()} prompts "
-        f"and below GRPO-type at {nearer}.{rest}",
-        partial(_draw_ratios, value=moments.value[known], ratios=ratios),
+        f"At G = {size}, vanilla is below the oracle at {below} of "
+        f"{positive.sum()} prompts and below GRPO-type at {nearer}.{rest}",
+        partial(_draw_ratios, value=moments.value[positive], ratios=ratios),
     )
 
 
@@ -83,5 +83,8 @@ def _drawings(source: FinishedRun, size: int) -> list[tuple[str, Image | None]]:
 
 def draw_prompts(sources: Sequence[FinishedRun], sizes: Iterable[int]) -> dict[str, Any]:
     """Draw the prompts of every run, each at a size: `runs`, (run, (caption, image))."""
-    runs = [(one, _drawings(one, size)) for one, size in zip(sources, sizes, strict=True)]
+    runs = [
+        (source, _drawings(source, size))
+        for source, size in zip(sources, sizes, strict=True)
+    ]
     return {"runs": runs}

@@ -47,12 +47,16 @@ def _marked(estimator: Estimator) -> str:
 
 
 def _figures(row: Ranked, level: float, power: int) -> list[str]:
-    """Write a row's figures in units of the power of ten that the columns' heads name."""
+    """Write a row's figures in units of the power of ten that the columns' heads name.
+
+    A cosine near one is less by no more than the slopes' noise, which no interval holds.
+    """
     figures = {}
     for name in _FIGURES:
         unit = 1.0 if name in _PURE else 10.0**power
         value, low, high = row.curve.interval(name, level)
         figures[name] = estimate_cell((value / unit, low / unit, high / unit))
+    figures["cosine"] = number(float(row.curve.point.cosine))
     return list((figures | _EXACT if row.estimator.unbiased else figures).values())
 
 
@@ -171,7 +175,7 @@ def _unranked_table(source: FinishedRun, ranking: Ranking) -> Table:
     rows = [
         [
             name.format(row.estimator.name, _why(row.estimator)),
-            estimate_cell(row.ratio),
+            number(row.ratio),
             f"{row.prompts} of {source.pools.prompts}",
         ]
         for row in ranking.unranked

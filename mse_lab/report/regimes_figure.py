@@ -60,7 +60,7 @@ def _name_row(drawn: Sequence[Drawn], side: str) -> str:
 
     `tiny: below the line, ...`
     """
-    families = dict.fromkeys(one.run.name.rpartition("/")[0] for one in drawn)
+    families = dict.fromkeys(panel.run.name.rpartition("/")[0] for panel in drawn)
     return ": ".join(filter(None, [", ".join(filter(None, families)), side]))
 
 
@@ -68,12 +68,12 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
     """Draw the runs of a side: the upper row of Figure 4, with each one's cross."""
     part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
     panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
-    for axes, one in zip(panels, drawn, strict=False):
-        curves = choose_curves(find_curves(one.run, MSE), MSE)
+    for axes, panel in zip(panels, drawn, strict=False):
+        curves = choose_curves(find_curves(panel.run, MSE), MSE)
         names = dict.fromkeys(curves.index.get_level_values(0))
         draw_curves(axes, curves, ROWS[0], styles_of(names))
-        axes.set_title(title_of(one.run), fontsize=8)
-        draw_cross(axes, (0.9, 0.88), one.colour, transform=axes.transAxes)
+        axes.set_title(title_of(panel.run), fontsize=8)
+        draw_cross(axes, (0.9, 0.88), panel.colour, transform=axes.transAxes)
     for axes in panels[len(drawn) :]:
         axes.set_axis_off()
     scale_row(panels[: len(drawn)], MSE.label, None)
@@ -81,8 +81,10 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     """Compose a row of panels for each side that has runs, and the diagram of all."""
-    each = [Drawn(*one) for one in zip(runs, dots, colours_of(len(runs)), strict=True)]
-    sides = {side: [one for one in each if one.vanilla_is_worse is side] for side in SIDES}
+    each = [Drawn(*panel) for panel in zip(runs, dots, colours_of(len(runs)), strict=True)]
+    sides = {
+        side: [panel for panel in each if panel.vanilla_is_worse is side] for side in SIDES
+    }
     there = {side: some for side, some in sides.items() if some}
     columns = max(map(len, there.values()))
     left = BESIDE + WIDTH * columns
@@ -95,7 +97,7 @@ def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
     legend_above(figure, 4, law)
-    draw_runs(diagram.subplots(), dots, [one.label for one in dots], dots_size=DOTS)
+    draw_runs(diagram.subplots(), dots, [dot.label for dot in dots], dots_size=DOTS)
     diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
     return figure
 

@@ -15,7 +15,9 @@ def describe_completions(run: Diagnostics) -> list[str]:
         )
         accuracy = number(run.mean_reward)
         rewards = f"accuracy {accuracy}, V = 0 on {never} and V = 1 on {always}"
-    ends = ", ".join(f"{one.text} {share(one.share, 3)}" for one in run.end_tokens)
+    ends = ", ".join(
+        f"{end_token.text} {share(end_token.share, 3)}" for end_token in run.end_tokens
+    )
     return [
         f"rewards: {rewards} of {run.prompts} prompts",
         f"completions: {number(run.mean_length)} tokens on average, "

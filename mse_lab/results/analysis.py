@@ -8,11 +8,12 @@ import pandas as pd
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.probe.schema import EstimatorEntry, Probe
+from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results import tables
 from mse_lab.results.warnings import (
@@ -32,7 +33,8 @@ class Analysis:
         name: The run's name; runs of other names are independent of it.
         entries: The estimators, as in a probe.
         level: Coverage of intervals; tests are at one less it.
-        resamples: Draws of the reference's noise.
+        resamples: Draws of the reference's noise, and of the bootstrap.
+        method: How intervals are computed, `closed-form` or `bootstrap`.
         described: Of each prompt what pools do not know: `prompt`, `category`,
             `mean_length`, `truncated`.
     """
@@ -45,6 +47,7 @@ class Analysis:
     resamples: int
     seed: int
     described: pd.DataFrame
+    method: IntervalMethod
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields; what follows from them is computed again."""
@@ -60,12 +63,18 @@ class Analysis:
         """Squared errors of every group, (P, R)."""
         return measure_errors(self.pools, self.estimators, self.group_sizes)
 
+    @property
+    def bootstrap(self) -> Bootstrap | None:
+        """What intervals are drawn by; None for the closed form."""
+        drawn = self.method == "bootstrap"
+        return Bootstrap(self.resamples, self.seed) if drawn else None
+
     @cached_property
     def curves(self) -> Curves:
         """What all curves share."""
         rng = stream(self.seed, "reference noise")
         noise = draw_reference_noise(self.pools, self.resamples, rng)
-        return Curves(self.pools, noise, self.name)
+        return Curves(self.pools, noise, self.name, self.bootstrap)
 
     @cached_property
     def points(self) -> dict[Key, Point]:
@@ -138,4 +147,5 @@ def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) 
         resamples=probe.interval.resamples,
         seed=probe.seed,
         described=described,
+        method=probe.interval.method,
     )

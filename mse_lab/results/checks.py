@@ -6,6 +6,8 @@
   differentiated.
 - `completions are the policy's`: of completions from elsewhere, no other law is likelier
   than the policy to have drawn the tokens (`policy/alternative_samplers.py`).
+- `one pass equals autograd`: of an advice, the gradient that comes with the inner products
+  of the first prompt, against a pass of plain autograd.
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
   the same score, in every parameter.
 """
@@ -41,6 +43,7 @@ DRAWN_LAW = "drawn law equals differentiated law"
 MEAN_SCORE = "mean score zero"
 RIVALS = "completions are the policy's"
 INVARIANCE = "batch invariance"
+ONE_PASS = "one pass equals autograd"
 
 # What the figure of each check is.
 MEANINGS = {
@@ -52,6 +55,7 @@ MEANINGS = {
     INVARIANCE: (
         "largest relative difference of a completion's score alone, padded and batched"
     ),
+    ONE_PASS: "relative distance of a prompt's gradient from that of plain autograd",
 }
 
 
@@ -135,12 +139,12 @@ def check_mean_score(pools: "Pools") -> Check:
     return _check(MEAN_SCORE, figure if varied_PK.any() else None, bound)
 
 
-def check_rivals(log_ratios_PR: Floats) -> Check:
+def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
     """Ask whether other laws are likelier than the policy to have drawn the completions.
 
-    The mean of the rivals' likelihood ratios over the whole run is 1 on average where the
-    policy drew the completions. So its logarithm exceeds the bound with probability
-    `FALSE_ALARM` at most, by Markov.
+    Where the policy drew the completions, the mean of the alternative samplers' likelihood
+    ratios over the whole run has the expectation 1. So its logarithm exceeds the bound with
+    probability `FALSE_ALARM` at most (Markov's inequality).
 
     Args:
         log_ratios_PR: `alternative_samplers.log_likelihood_ratios` of each prompt.
@@ -153,6 +157,11 @@ def check_rivals(log_ratios_PR: Floats) -> Check:
 def check_invariance(difference: float, dtype: str) -> Check:
     """Judge the largest relative difference between alone, padded and batched scores."""
     return _check(INVARIANCE, difference, SCORE_BOUNDS[dtype])
+
+
+def check_one_pass(distance: float, dtype: str) -> Check:
+    """Judge a gradient's relative distance from that of autograd."""
+    return _check(ONE_PASS, distance, SCORE_BOUNDS[dtype])
 
 
 def summary(checks: Sequence[Check]) -> str:

@@ -79,8 +79,8 @@ def _count_ends(
     completions: int,
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
-    for one in summaries:
-        pairs = zip(one.end_ids.tolist(), one.end_counts.tolist(), strict=True)
+    for summary in summaries:
+        pairs = zip(summary.end_ids.tolist(), summary.end_counts.tolist(), strict=True)
         counts.update(dict(pairs))
     return tuple(
         EndToken(token, names.get(token, str(token)), count / completions)
@@ -102,7 +102,7 @@ def diagnose(
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
 
     def mean(name: str) -> float:
-        return float(np.mean([getattr(one, name) for one in summaries]))
+        return float(np.mean([getattr(summary, name) for summary in summaries]))
 
     return Diagnostics(
         prompts=pools.prompts,
@@ -120,5 +120,5 @@ def diagnose(
         end_tokens=_count_ends(summaries, names, size * pools.prompts),
         gradient_norm2=pools.aggregate_norm2,
         gradient_norm2_error=aggregate_norm2_error(pools),
-        given_up=sum(one.given_up for one in summaries),
+        given_up=sum(summary.given_up for summary in summaries),
     )

@@ -29,6 +29,7 @@ from mse_lab.results.inventory import (
 
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
+    from mse_lab.mse.metric import MetricPools
     from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
 
@@ -94,12 +95,15 @@ class ResultsFolder:
     def refuse_foreign(self) -> None:
         """Refuse a folder with a file of a name that a run writes, but from no run.
 
+        What commands made here of the project's run of this name is theirs; a page may be
+        anybody's.
+
         Raises:
             InputError: There is one.
         """
         if self.has_tables() or any(map(self.has, MARKS)):
             return
-        for name in filter(self.has, FILES):
+        for name in filter(self.has, (*FROM_POOLS, *FROM_MODEL, "report.html")):
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
@@ -132,7 +136,7 @@ class ResultsFolder:
         if difference:
             raise InputError(
                 f"{self.path} belongs to another configuration ({difference}); "
-                "use run --fresh to start over, or --out for another folder"
+                "start over with --fresh, or name another folder with --out"
             )
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:
@@ -165,7 +169,8 @@ class ResultsFolder:
     def differences(self, probe: Probe) -> str:
         """Say how the folder's configuration differs from a probe; empty if it does not.
 
-        Keys that an older configuration does not have count as their defaults.
+        Keys that an older configuration does not have count as their defaults. The metric
+        may differ: it is measured apart, after everything else.
         """
         written = self.configuration()
         # A configuration with a key that no longer exists is compared as it is.
@@ -175,7 +180,7 @@ class ResultsFolder:
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
-            if old.get(key) != new.get(key)
+            if old.get(key) != new.get(key) and key.partition(".")[0] != "metric"
         )
 
     def is_complete(self) -> bool:
@@ -251,6 +256,13 @@ class ResultsFolder:
     def write_pools(self, pools: "Pools") -> None:
         """Write the pools, from which all tables follow."""
         write_arrays(self.file("pools.npz"), vars(pools))
+
+    def write_metric(self, probe: Probe, pools: "MetricPools") -> None:
+        """Write what a metric's measurement keeps; an advice without it is forgotten."""
+        self._remove("advice.json")
+        write_arrays(self.file("metric.npz"), pools.as_arrays())
+        write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write_manifest()
 
     def write_completions(self, lines: Iterable[str]) -> None:
         """Write the completions, one JSON object a line."""

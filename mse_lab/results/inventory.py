@@ -80,6 +80,12 @@ def _pools(file: BinaryIO) -> Any:
     return Pools.from_arrays(_arrays(file))
 
 
+def _metric(file: BinaryIO) -> Any:
+    from mse_lab.mse.metric import MetricPools
+
+    return MetricPools.from_arrays(_arrays(file))
+
+
 def _diagnostics(file: BinaryIO) -> Any:
     from mse_lab.results.diagnostics import restore
 
@@ -118,6 +124,7 @@ FILES = {
     "by_prompt.csv": File("pools", table("prompt", "estimator", "group_size")),
     "errors.npz": File("pools", _arrays, needed=True),
     "pools.npz": File("model", _pools, needed=True),
+    "metric.npz": File("model", _metric),
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),

@@ -1,11 +1,12 @@
-"""Shards: the file of a measured prompt, which a resumed run reads.
+"""Shards: the file of a measured prompt, or of its sample, which a resumed start reads.
 
 A shard bears a seal: a digest of its content and of its origin, which is what was measured.
 One that is damaged, changed, or of another run is not read.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from mse_lab.mse.measurement import (
     PromptChecks,
     PromptMeasurement,
     Provenance,
+    SampledPrompt,
 )
+from mse_lab.mse.one_pool import PromptSample
 from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import open_intact
@@ -27,7 +30,7 @@ from mse_lab.results.table_readers import read_npz
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-VERSION = 8
+VERSION = 9
 
 REMEDY = "start again: its prompt is measured again"
 
@@ -49,6 +52,25 @@ def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
     return digest([VERSION, origin, held])
 
 
+def _write_sealed(values: Mapping[str, Any], path: Path, origin: str) -> None:
+    arrays = {k: np.asarray(v) for k, v in values.items()}
+    marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
+    # Vectors of random numbers, read once: compressing them gains nothing.
+    write_arrays(path, arrays | marks, compressed=False)
+
+
+@contextmanager
+def _reading_sealed(path: Path, origin: str) -> Iterator[dict[str, Any]]:
+    """Read what is sealed, to be taken apart in the body of a `with`."""
+    with open_intact(path, REMEDY) as file:
+        arrays = read_npz(file)
+        if not np.array_equal(arrays.pop("version", 0), VERSION):
+            raise ValueError("of another version")
+        if arrays.pop("seal").item() != _seal(arrays, origin):
+            raise ValueError("changed since, or of another run")
+        yield arrays
+
+
 def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
     """Write a prompt's measurement, whole or not at all.
 
@@ -62,10 +84,7 @@ def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
     """
     values = {k: v for part in PARTS for k, v in vars(getattr(prompt, part)).items()}
     values["lines"] = np.frombuffer(prompt.completions.lines.encode(), np.uint8)
-    arrays = {k: np.asarray(v) for k, v in values.items()}
-    marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
-    # Vectors of random numbers, read once: compressing them gains nothing.
-    write_arrays(path, arrays | marks, compressed=False)
+    _write_sealed(values, path, origin)
 
 
 def load_shard(path: Path, origin: str) -> PromptMeasurement:
@@ -74,12 +93,7 @@ def load_shard(path: Path, origin: str) -> PromptMeasurement:
     Raises:
         InputError: It is missing, damaged, or of another origin or version.
     """
-    with open_intact(path, REMEDY) as file:
-        arrays = read_npz(file)
-        if not np.array_equal(arrays.pop("version", 0), VERSION):
-            raise ValueError("of another version")
-        if arrays.pop("seal").item() != _seal(arrays, origin):
-            raise ValueError("changed since, or of another run")
+    with _reading_sealed(path, origin) as arrays:
         arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
         values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
         parts = {
@@ -87,3 +101,22 @@ def load_shard(path: Path, origin: str) -> PromptMeasurement:
             for part, kind in PARTS.items()
         }
         return PromptMeasurement(**parts)
+
+
+def save_sample(prompt: SampledPrompt, path: Path, origin: str) -> None:
+    """Write a prompt's sample, as `save_shard` does a measurement."""
+    values = {k: v for k, v in vars(prompt).items() if k != "sample"}
+    _write_sealed(vars(prompt.sample) | values, path, origin)
+
+
+def load_sample(path: Path, origin: str) -> SampledPrompt:
+    """Read a prompt's sample.
+
+    Raises:
+        InputError: It is missing, damaged, or of another origin or version.
+    """
+    with _reading_sealed(path, origin) as arrays:
+        values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
+        names = [field.name for field in fields(PromptSample)]
+        sample = PromptSample(**{name: values.pop(name) for name in names})
+        return SampledPrompt(sample, **values)

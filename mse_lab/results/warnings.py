@@ -40,9 +40,9 @@ _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ..
     (
         (
             lambda one: one.never_right == 1,
-            "no completion in any prompt's reference was right: the true gradient cannot "
-            "be told from zero; look at some of completions.jsonl, then at the template, "
-            "the reward and sampling.max_new_tokens",
+            "no completion in any prompt's reference was right: the true gradient "
+            "cannot be distinguished from zero; look at some of completions.jsonl, then at "
+            "the template, the reward and sampling.max_new_tokens",
         ),
         (
             lambda one: one.always_right == 1,
@@ -52,7 +52,8 @@ _OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ..
         (
             lambda one: one.one_reward == 1,
             "every prompt's reference completions have one reward: the true gradient "
-            "cannot be told from zero; look at completions.jsonl, then at the reward",
+            "cannot be distinguished from zero; look at completions.jsonl, then at the "
+            "reward",
         ),
         (
             lambda one: one.one_reward > MOST,
@@ -101,7 +102,7 @@ _SHARES = ("one_reward", "truncated", "empty", "commonest")
 
 def _in_words(found: Diagnostics, *, retokenised: bool) -> dict[str, object]:
     """What the sentences name, shares in percent."""
-    ends = ", ".join(f"{one.text} ({one.id})" for one in found.end_tokens)
+    ends = ", ".join(f"{end_token.text} ({end_token.id})" for end_token in found.end_tokens)
     graded = found.accuracy is None
     return {
         **vars(found),
@@ -226,7 +227,7 @@ def warn_of_disagreement(points: Points) -> list[str]:
         if measured is not None and law is not None
     ]
     return [
-        f"{key.estimator} at G = {key.group_size}: replicates give "
+        f"{key.estimator} at G = {key.group_size}: the replicates give "
         f"{float(measured.point.mse):.4g}, its law {float(law.point.mse):.4g} "
         f"(p = {p_value:.1g}); one of them is wrong"
         for key, measured, law, p_value in both

@@ -29,7 +29,12 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def _commit(root: Path) -> str | None:
-    """Name the commit, `-dirty` where the code differs from it; None outside a checkout."""
+    """Name the commit, `-dirty` where the code differs from it; None outside a checkout.
+
+    An installed wheel may lie within somebody else's checkout.
+    """
+    if not (root / ".git").exists():
+        return None
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
     if commit is None:
         return None

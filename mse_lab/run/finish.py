@@ -13,10 +13,10 @@ from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     Check,
+    check_alternative_samplers,
     check_drawn_law,
     check_invariance,
     check_mean_score,
-    check_rivals,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
 from mse_lab.results.files import write_json
@@ -35,24 +35,27 @@ def _run_checks(
     gaps = [
         prompt.checks.law_gap for prompt in prompts if not np.isnan(prompt.checks.law_gap)
     ]
+    ratios = _alternative_ratios(prompts) if subject.supplied else None
+    alternatives = [] if ratios is None else [check_alternative_samplers(ratios)]
     return [
         check_drawn_law(gaps, dtype),
         check_mean_score(pools),
-        *([check_rivals(_rivals(prompts))] if subject.supplied else []),
+        *alternatives,
         check_invariance(prompts[0].checks.invariance, dtype),
     ]
 
 
-def _rivals(prompts: Sequence[PromptMeasurement]) -> Floats:
-    return np.stack([prompt.checks.rivals_R for prompt in prompts])
+def _alternative_ratios(prompts: Sequence[PromptMeasurement]) -> Floats:
+    return np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
 
 
 def _warn_of_supplied(subject: Subject, prompts: Sequence[PromptMeasurement]) -> list[str]:
     if subject.supplied is None:
         return []
-    ratios_PR = _rivals(prompts)
-    rival = [] if check_rivals(ratios_PR).ok else [describe_mismatch(ratios_PR)]
-    return subject.supplied.warnings() + rival
+    ratios_PR = _alternative_ratios(prompts)
+    agree = check_alternative_samplers(ratios_PR).ok
+    mismatch = [] if agree else [describe_mismatch(ratios_PR)]
+    return subject.supplied.warnings() + mismatch
 
 
 class Conclusions(NamedTuple):

@@ -1,6 +1,7 @@
 """Measure a model that is in memory: the pipeline of `run_probe`, on a borrowed model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.mse.samples import Blocks
 from mse_lab.policy.borrowed_model import borrow_policy
+from mse_lab.policy.policy import Policy
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
@@ -21,17 +24,26 @@ from mse_lab.probe.rewards import (
     try_reward,
 )
 from mse_lab.probe.schema import Probe
+from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
 from mse_lab.results.folder import ResultsFolder, identify_code
+from mse_lab.run.advise import (
+    ADVICE,
+    AT_ONCE,
+    D,
+    Sampling,
+    refuse_few,
+    sample_context,
+    sample_until,
+)
 from mse_lab.run.finish import conclude
+from mse_lab.run.narrowing import narrowing
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.run_probe import execute
-
-PROJECT = Path(__file__).resolve().parents[2]
+from mse_lab.run.samples import Samples
 
 
 class Measured(NamedTuple):
@@ -86,6 +98,53 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
     return Measured(result, checks, warnings)
 
 
+@contextmanager
+def borrowing(
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    reward: Any,
+    settings: Mapping[str, Any],
+    *,
+    name: str | None,
+    folder: Path | None,
+) -> Iterator[tuple[RunSpec, Policy]]:
+    """Borrow a model inside the block; it is given back as it was.
+
+    The `settings` are keys of a probe. Where there is a folder the results go there.
+
+    Yields:
+        What is measured, as a run of a probe has it, and the policy.
+
+    Raises:
+        InputError: Something of the user's is at fault.
+    """
+    if not hasattr(tokenizer, "decode"):
+        raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
+    probe = _configure(model, reward, settings)
+    function = _load_reward(reward, probe)
+    rows = take_prompts(prompts, probe.prompts.template, answered=isinstance(reward, str))
+    try_reward(function, rows)
+    estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
+    with borrow_policy(probe, model, tokenizer) as policy:
+        known = ""
+        if folder is not None:
+            named = isinstance(reward, str)
+            known = identify_reward(function, reward) if named else identify(reward)
+        spec = RunSpec(
+            name=name or Path(_path(model)).name,
+            probe=probe,
+            root=PROJECT,
+            prompts=rows,
+            estimators=estimators,
+            reward=function,
+            results=ResultsFolder(folder or Path()),
+            digest=digest_of(rows),
+            code=identify_code(estimators, known),
+        )
+        yield spec, policy
+
+
 def measure_model(
     model: Any,
     tokenizer: Any,
@@ -97,41 +156,18 @@ def measure_model(
     folder: Path | None,
     shown: bool,
 ) -> Measured:
-    """Measure a model in memory, which is given back as it was.
+    """Measure a model in memory, see `borrowing`.
 
-    The `settings` are keys of a probe. The results go to the folder, from which a later
-    call goes on, if there is one; a progress bar may be `shown`.
+    A later call goes on from the folder; a progress bar may be `shown`.
 
     Raises:
         InputError: Something of the user's is at fault.
     """
-    if not hasattr(tokenizer, "decode"):
-        raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
-    probe = _configure(model, reward, settings)
-    name = name or Path(_path(model)).name
-    function = _load_reward(reward, probe)
-    rows = take_prompts(prompts, probe.prompts.template, answered=isinstance(reward, str))
-    try_reward(function, rows)
-    estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
-    with borrow_policy(probe, model, tokenizer) as policy:
+    given = model, tokenizer, prompts, reward, settings
+    with borrowing(*given, name=name, folder=folder) as (spec, policy):
         if folder is None:
-            subject = make_subject(probe, policy, rows, function, estimators=estimators)
-            return _measure_unwritten(name, subject, shown=shown)
-        named = isinstance(reward, str)
-        known = identify_reward(function, reward) if named else identify(reward)
-        spec = RunSpec(
-            name=name,
-            probe=probe,
-            root=PROJECT,
-            prompts=rows,
-            estimators=estimators,
-            reward=function,
-            supplied=None,
-            results=ResultsFolder(folder),
-            digest=digest_of(rows),
-            code=identify_code(estimators, known),
-            processes=SINGLE_PROCESS,
-        )
+            subject = make_subject(spec, policy)
+            return _measure_unwritten(spec.name, subject, shown=shown)
         done = execute(
             spec,
             lambda spec: attach_model(spec, policy),
@@ -139,3 +175,37 @@ def measure_model(
             shown=shown,
         )
     return Measured(read_result(folder), done.checks, done.warnings)
+
+
+def sample_model(
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    reward: Any,
+    settings: Mapping[str, Any],
+    decide: Callable[[Sequence[Blocks]], D],
+    *,
+    budget: int | None,
+    name: str | None,
+    folder: Path | None,
+    shown: bool,
+) -> tuple[RunSpec, Sampling[D]]:
+    """Sample a model in memory until its answer is known, see `sample_probe`.
+
+    Returns:
+        What was measured, and how it ended.
+
+    Raises:
+        InputError: Something of the user's is at fault.
+    """
+    given, place = (model, tokenizer, prompts, reward, settings), folder
+    if folder is not None:
+        place = folder / ADVICE
+    with borrowing(*given, name=name, folder=place) as (spec, policy):
+        refuse_few(len(spec.prompts), budget)
+        if place is not None:
+            context = attach_model(spec, policy, AT_ONCE)
+            return spec, sample_context(context, decide, budget, shown=shown)
+        samples = Samples(make_subject(spec, policy, AT_ONCE))
+        with narrowing(spec.name, hidden=not shown) as line:
+            return spec, sample_until(samples, decide, budget, line)

@@ -12,28 +12,26 @@ from functools import cached_property
 from pathlib import Path
 
 from mse_lab.errors import InputError
-from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.measurement.subject import Subject, make_subject
+from mse_lab.estimators import find_estimators
+from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
 from mse_lab.probe.identity import digest
 from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
-from mse_lab.probe.rewards import Reward, identify_reward, load_reward, try_reward
+from mse_lab.probe.rewards import identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 
-@dataclass(frozen=True)
-class RunSpec:
-    """What a run measures, without the model.
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Inputs):
+    """What a run measures, and where its results go; without the model.
 
     Attributes:
         name: The probe's name, for tables and the progress bar.
         root: The project's folder, which relative paths may start from.
-        reward: The reward, tried on every prompt.
-        supplied: The completions that are read instead of drawn, if any.
         results: The folder of the results.
         digest: Hash of prompts and supplied completions, which must not change on resuming.
         code: Identity of the reward and of estimators that are the user's own, by part.
@@ -41,16 +39,11 @@ class RunSpec:
     """
 
     name: str
-    probe: Probe
     root: Path
-    prompts: list[Prompt]
-    estimators: list[Estimator]
-    reward: Reward
-    supplied: Supplied | None
     results: ResultsFolder
     digest: str
     code: Mapping[str, str]
-    processes: Processes
+    processes: Processes = SINGLE_PROCESS
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,7 @@ class RunContext:
 
     @cached_property
     def _digest(self) -> str:
-        probe = self.spec.probe.model_dump(mode="json")
+        probe = self.spec.probe.model_dump(mode="json", exclude={"metric"})
         return digest([probe, self.spec.digest, self.identity])
 
     def origin(self, index: int) -> str:
@@ -121,30 +114,23 @@ def prepare(
     )
 
 
-def load(spec: RunSpec) -> RunContext:
+def load(spec: RunSpec, scored: int | None = None) -> RunContext:
     """Load the model, and check that prompts and completions fit it.
 
     Raises:
         InputError: They do not, or the model cannot be loaded or measured.
     """
-    return attach_model(spec, load_policy(spec.processes.place(spec.probe), spec.root))
+    policy = load_policy(spec.processes.place(spec.probe), spec.root)
+    return attach_model(spec, policy, scored)
 
 
-def attach_model(spec: RunSpec, policy: Policy) -> RunContext:
-    """Check that prompts and completions fit a policy.
+def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
+    """Check that prompts and completions fit a policy; `scored` is as in `make_subject`.
 
     Raises:
         InputError: They do not, or the policy cannot be measured.
     """
-    supplied = spec.supplied
-    subject = make_subject(
-        spec.probe,
-        policy,
-        spec.prompts,
-        spec.reward,
-        supplied=supplied,
-        estimators=spec.estimators,
-    )
+    subject, supplied = make_subject(spec, policy, scored), spec.supplied
     if supplied is not None:
         spec.processes.agree(lambda: supplied.validate(policy, spec.probe))
     return RunContext(spec, subject)

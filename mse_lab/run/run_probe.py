@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from mse_lab.measurement.metric import refuse_metric
 from mse_lab.probe.schema import Probe
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
+from mse_lab.run.metric import add_metric, lacks_metric
 from mse_lab.run.prepare import RunContext, RunSpec, load, prepare
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, progress
@@ -71,8 +73,13 @@ def execute(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
     )
     if outcome:
+        if processes.agree(lambda: lacks_metric(spec)):
+            context = load(spec)
+            with processes.hold(folder):
+                processes.agree(lambda: add_metric(context, shown=shown))
         return outcome
     context = load(spec)
+    refuse_metric(context.subject)
     # An old run is dropped only now, when everything is known to be usable.
     processes.meet()
     with processes.hold(folder):
@@ -81,4 +88,7 @@ def execute(
         measure_prompts(context, processes.deal(todo), done, shown=shown)
         devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
-        return processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
+        outcome = processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
+        if processes.agree(lambda: lacks_metric(spec)):
+            processes.agree(lambda: add_metric(context, shown=shown))
+        return outcome

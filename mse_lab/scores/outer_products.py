@@ -38,7 +38,10 @@ BASIS_COST = {"cuda": 10**11}
 
 
 class Reduced(NamedTuple):
-    """Gram matrix of the scores of one parameter, and their products with the reference."""
+    """Gram matrix of the scores of one parameter, and their products with the reference.
+
+    Where no reference is given its products are zero.
+    """
 
     gram_NN: Tensor
     products_N: Tensor
@@ -49,10 +52,11 @@ class Reduced(NamedTuple):
         gram_NN = torch.zeros(count, count, dtype=torch.float64, device=device)
         return cls(gram_NN, gram_NN.new_zeros(count))
 
-    def add(self, flat_ND: Tensor, reference: Tensor) -> None:
+    def add(self, flat_ND: Tensor, reference: Tensor | None) -> None:
         """Add the products of a slice of the gradients, in place."""
         self.gram_NN.add_((flat_ND @ flat_ND.T).double())
-        self.products_N.add_((flat_ND @ reference.flatten()).double())
+        if reference is not None:
+            self.products_N.add_((flat_ND @ reference.flatten()).double())
 
     def plus(self, other: "Reduced") -> "Reduced":
         """Add what was had of orthogonal gradients, or of other slices of them."""
@@ -89,7 +93,7 @@ def _workspace(size: int, device: torch.device) -> Tensor:
     return torch.empty(size, dtype=torch.uint8, device=device)
 
 
-def _reduce_formed(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
+def _reduce_formed(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     """Form the gradients a slice of their rows at a time, (N, r, C)."""
     columns_NTC = outer.columns_NTC
     count, _, columns = columns_NTC.shape
@@ -101,7 +105,9 @@ def _reduce_formed(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
         shape = count, rows_NTR.shape[-1], columns
         gradients = space.view(rows_NTR.dtype)[: math.prod(shape)].view(shape)
         torch.bmm(rows_NTR.mT, columns_NTC, out=gradients)
-        reduced.add(gradients.flatten(1), reference_RC[part])
+        reduced.add(
+            gradients.flatten(1), None if reference_RC is None else reference_RC[part]
+        )
     return reduced
 
 
@@ -134,7 +140,7 @@ def _panels(count: int, tokens: int, bytes_each: int) -> Iterator[slice]:
     return (slice(at, min(at + step, count)) for at in range(0, count, step))
 
 
-def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
+def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     columns, (count, tokens, _, _) = outer.columns_NTC, _sizes(outer)
     gram, products = Reduced.zero(count, columns.device)
     for part in _panels(count, tokens, columns.element_size()):
@@ -143,6 +149,8 @@ def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
         by_token = table.view(part.stop - part.start, tokens, -1, tokens)
         found = by_token.sum((1, 3)).double()
         gram[part, part.start :], gram[part.start :, part] = found, found.T
+    if reference_RC is None:
+        return Reduced(gram, products)
     for part in _row_slices(outer, count * tokens * columns.element_size()):
         pulled = at_least_float32(outer.rows_NTR[..., part]) @ reference_RC[part]
         products += torch.einsum("ntc,ntc->n", pulled, columns).double()
@@ -163,12 +171,12 @@ def _splitting_is_cheaper(outer: OuterProducts) -> bool:
     return split < _least(N, T, R, C)
 
 
-def _reduce_whole(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
+def _reduce_whole(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     reduce = _reduce_formed if _forming_is_cheaper(outer) else _reduce_contracted
     return reduce(outer, reference_RC)
 
 
-def _reduce_split(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
+def _reduce_split(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     """Split columns by the span of the shared ones: coordinates in it, and rests."""
     rows, columns, shared = outer
     basis_CS, triangle_SS = torch.linalg.qr(columns[0, :shared].mT)
@@ -178,12 +186,13 @@ def _reduce_split(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
     # The shared columns' own coordinates are what the decomposition gives with the basis.
     first = triangle_SS.mT.expand(len(columns), -1, -1)
     inside = OuterProducts(rows, torch.cat([first, coordinates], 1))
-    return _reduce_whole(inside, reference_RC @ basis_CS).plus(
+    turned_RS = None if reference_RC is None else reference_RC @ basis_CS
+    return _reduce_whole(inside, turned_RS).plus(
         _reduce_whole(OuterProducts(rows[:, shared:], rest), reference_RC)
     )
 
 
-def reduce_outer(outer: OuterProducts, reference_RC: Tensor) -> Reduced:
+def reduce_outer(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     """Reduce outer products of float32 or better to their inner products."""
     reduce = _reduce_split if _splitting_is_cheaper(outer) else _reduce_whole
     return reduce(outer, reference_RC)

@@ -11,6 +11,7 @@ its uses are counted, and again in parts of the block, whose factors are joined.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +24,21 @@ from mse_lab.scores.factors import Factor, join_completions
 from mse_lab.scores.module_calls import Call, NoExactScore
 from mse_lab.scores.module_hooks import ModuleHooks
 from mse_lab.scores.scoring_plan import find_plan, refuse
+from mse_lab.scores.sketches import Keeper
 from mse_lab.scores.tied_parameters import reduce_factors
+from mse_lab.scores.weighted_sum import weighted_sum
+
+
+class Weighted(NamedTuple):
+    """A weighted sum of the scores that is wanted beside their inner products.
+
+    Attributes:
+        weights_N: A weight for each completion.
+        keeper: What takes the sum, a parameter at a time.
+    """
+
+    weights_N: NDArray[np.float64]
+    keeper: Keeper
 
 
 class Recorder(ModuleHooks):
@@ -31,12 +46,17 @@ class Recorder(ModuleHooks):
 
     Attributes:
         gram: <W_i, W_j>, float64 (N, N).
-        products: <W_i, r>, float64 (N,).
+        products: <W_i, r>, float64 (N,); zero without a reference.
         norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
     """
 
     def __init__(
-        self, policy: Policy, count: int, reference: Mapping[str, Tensor], shared: int = 0
+        self,
+        policy: Policy,
+        count: int,
+        reference: Mapping[str, Tensor] | None,
+        shared: int = 0,
+        weighted: Weighted | None = None,
     ) -> None:
         super().__init__(policy.model, count, shared)
         self.gram = torch.zeros(count, count, dtype=torch.float64)
@@ -45,6 +65,7 @@ class Recorder(ModuleHooks):
         self._policy = policy
         self._plan = find_plan(policy)
         self._reference = reference
+        self._weighted = weighted
         self._awaited: Counter[str] = Counter()
         self._factors: dict[str, list[Factor]] = defaultdict(list)
         # Of the pass under way: whether its uses are counted already, and its parts.
@@ -67,8 +88,10 @@ class Recorder(ModuleHooks):
             yield
         for name in list(self._factors):  # with a use outside the loss
             self._reduce(name)
-        for name in self._reference.keys() - self.norms2.keys():
-            if not self._plan.covers(name):
+        expected = self._policy.parameters if self._reference is None else self._reference
+        for name in expected.keys() - self.norms2.keys():
+            # Without a reference nothing says which of the others the policy depends on.
+            if self._reference is not None and not self._plan.covers(name):
                 raise refuse(self._policy, [name], "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
@@ -135,10 +158,16 @@ class Recorder(ModuleHooks):
         return refuse(self._policy, names or list(call.own.values()), reason)
 
     def _reduce(self, name: str) -> None:
-        reference = self._reference.get(name)
-        if reference is None:  # no completion of the reference used it
-            reference = torch.zeros_like(self._policy.parameters[name])
-        reduced = reduce_factors(self._factors.pop(name), reference)
+        factors, parameter = self._factors.pop(name), self._policy.parameters[name]
+        reference = None
+        if self._reference is not None:
+            # Zero where no completion of the reference used it.
+            reference = self._reference.get(name, torch.zeros_like(parameter))
+        reduced = reduce_factors(factors, reference, parameter.shape)
+        if self._weighted is not None:
+            weights_N = torch.from_numpy(self._weighted.weights_N).to(parameter.device)
+            parts = weighted_sum(factors, weights_N, parameter.shape)
+            self._weighted.keeper.add(name, parts)
         gram_NN = reduced.gram_NN.cpu()
         self.gram += gram_NN
         self.products += reduced.products_N.cpu()

@@ -8,7 +8,7 @@ the backward pass has met all uses of the parameter. No score is ever stored, an
 parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import recomputed_layers
-from mse_lab.scores.recorder import Recorder
+from mse_lab.scores.recorder import Recorder, Weighted
 
 
 class Scoring(NamedTuple):
@@ -48,7 +48,7 @@ class Scores:
 
     Attributes:
         gram_NN: <W_i, W_j>; NaN between completions that were not scored together.
-        products_N: <W_i, r> with the reference r.
+        products_N: <W_i, r> with the reference r; zero without one.
         norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
         log_probs_N: log pi(Y_i | x), recomputed from the whole sequence.
     """
@@ -63,11 +63,12 @@ def _score_together(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    reference: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
     padding: int,
     how: Scoring,
+    weighted: Weighted | None,
 ) -> Scores:
-    recorder = Recorder(policy, len(completions), reference, shared=len(prompt))
+    recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
     head = SlicedHead(policy) if how.sliced else None
     with (
         recorder.recording(without=head.module if head else None),
@@ -88,13 +89,26 @@ def _score_together(
     )
 
 
+def _shares(
+    place_N: NDArray[np.intp], distinct: int, block: int, weighted: Weighted | None
+) -> Iterator[tuple[slice, Weighted | None]]:
+    """Cut distinct completions into blocks; those that are equal add their weights up."""
+    parts = [slice(at, at + block) for at in range(0, distinct, block)]
+    if weighted is None:
+        yield from ((part, None) for part in parts)
+        return
+    weights = np.bincount(place_N, weighted.weights_N, distinct).astype(np.float64)
+    yield from ((part, Weighted(weights[part], weighted.keeper)) for part in parts)
+
+
 def score_block(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    reference: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
     padding: int = 0,
     how: Scoring | None = None,
+    weighted: Weighted | None = None,
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
@@ -103,9 +117,10 @@ def score_block(
         prompt: The prompt's token ids.
         completions: The block; products are formed between any two of it.
         reference: Parameter name -> reference gradient, for every parameter that the
-            policy's log-probability depends on.
+            policy's log-probability depends on; None where no products are wanted.
         padding: Tokens of padding beyond the longest completion; changes nothing.
         how: What is kept in memory; None for everything, the fastest.
+        weighted: A weighted sum of the scores, out of the same pass.
 
     Raises:
         InputError: A module with such a parameter has no exact rule; it is named.
@@ -113,10 +128,8 @@ def score_block(
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()
     parts = [
-        _score_together(
-            policy, prompt, distinct[at : at + how.block], reference, padding, how
-        )
-        for at in range(0, len(distinct), how.block)
+        _score_together(policy, prompt, distinct[part], reference, padding, how, share)
+        for part, share in _shares(place_N, len(distinct), how.block, weighted)
     ]
     gram_NN = block_diag(*(part.gram_NN for part in parts))[np.ix_(place_N, place_N)]
     if how.block < len(completions):

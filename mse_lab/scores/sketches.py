@@ -13,13 +13,15 @@ product of the norms, as with a hash of single numbers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mse_lab.arrays import Floats
 from mse_lab.probe.streams import stream
 
 BUCKETS = 2**14
@@ -36,10 +38,32 @@ def vectors_fit(prompts: int, parameters: int) -> bool:
     return 4 * prompts * parameters <= EXACT_BYTES
 
 
-def flatten(gradient: Mapping[str, Tensor]) -> NDArray[np.float32]:
-    """Join a gradient into one vector, in the order of its parameters."""
-    parts = [part.detach().flatten().float().cpu() for part in gradient.values()]
-    return torch.cat(parts).numpy()
+class Keeper(Protocol):
+    """Keeps what is wanted of a gradient that comes a parameter at a time, in any order."""
+
+    def add(self, name: str, parts: Iterable[Tensor]) -> None:
+        """Add a parameter's gradient, flat parts in order, to what it has of it."""
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """What is kept."""
+
+
+class Whole:
+    """A gradient kept as it is, in the order of the parameters."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        sizes = [parameter.numel() for parameter in parameters.values()]
+        self._starts = dict(zip(parameters, np.cumsum([0, *sizes]).tolist(), strict=False))
+        self.vector = np.zeros(sum(sizes), np.float32)
+
+    def add(self, name: str, parts: Iterable[Tensor]) -> None:
+        """Add a parameter's gradient at its place."""
+        at = self._starts[name]
+        for part in parts:
+            numbers = part.detach().flatten().float().cpu().numpy()
+            self.vector[at : at + len(numbers)] += numbers
+            at += len(numbers)
 
 
 def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
@@ -47,30 +71,63 @@ def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(bits, count=count).view(np.bool_)
 
 
-def _fold(part: Tensor, rng: np.random.Generator, buckets: int) -> Tensor:
+def _cut(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """Cut numbers that come in parts into chunks of one size, the last one shorter."""
+    rest: list[Tensor] = []
+    for part in parts:
+        flat = part.detach().flatten()
+        *whole, last = (torch.cat([*rest, flat]) if rest else flat).split(size)
+        yield from whole
+        rest = [last]
+        if len(last) == size:
+            yield rest.pop()
+    yield from rest
+
+
+def _fold(parts: Iterable[Tensor], rng: np.random.Generator, buckets: int) -> Floats:
     """Add the rows of a parameter up, each with its signs and shifted around, (k,)."""
-    folded = torch.zeros(buckets, dtype=torch.float64, device=part.device)
-    for chunk in part.flatten().split(_ROWS * buckets):
-        negative = torch.from_numpy(_signs(rng, len(chunk))).to(part.device)
-        for row in torch.where(negative, -chunk, chunk).split(buckets):
+    folded = torch.zeros(buckets, dtype=torch.float64)
+    for chunk in _cut(parts, _ROWS * buckets):
+        folded = folded.to(chunk.device)
+        negative = torch.from_numpy(_signs(rng, len(chunk))).to(chunk.device)
+        # Row by row: what is made of a row stays in the processor's cache.
+        for plain, signs in zip(chunk.split(buckets), negative.split(buckets), strict=True):
+            row = torch.where(signs, -plain, plain)
             shift = int(rng.integers(buckets))
             ahead, around = row[: buckets - shift], row[buckets - shift :]
             folded[shift : shift + len(ahead)] += ahead
             folded[: len(around)] += around
-    return folded
+    return np.asarray(folded.cpu())
+
+
+class Sketch:
+    """A count-sketch of a gradient, (k,); the hash is of seed and parameter names alone."""
+
+    def __init__(self, seed: int, buckets: int = BUCKETS) -> None:
+        self._seed, self._sums = seed, np.zeros(buckets)
+
+    def add(self, name: str, parts: Iterable[Tensor]) -> None:
+        """Fold a parameter's gradient in."""
+        rng = stream(self._seed, "sketch", name)
+        self._sums += _fold(parts, rng, len(self._sums))
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """The sketch."""
+        return self._sums.astype(np.float32)
 
 
 def sketch(
     gradient: Mapping[str, Tensor], seed: int, buckets: int = BUCKETS
 ) -> NDArray[np.float32]:
-    """Count-sketch a gradient, (k,); the hash depends on seed and parameter names alone.
+    """Count-sketch a gradient, (k,).
 
     <sketch(u), sketch(v)> has mean <u, v> over the hash.
     """
-    sums = torch.zeros(buckets, dtype=torch.float64)
+    kept = Sketch(seed, buckets)
     for name, part in gradient.items():
-        sums += _fold(part.detach(), stream(seed, "sketch", name), buckets).cpu()
-    return sums.float().numpy()
+        kept.add(name, [part])
+    return kept.vector
 
 
 def describe(exact: bool) -> str:

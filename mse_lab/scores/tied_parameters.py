@@ -28,7 +28,7 @@ from mse_lab.scores.outer_products import Reduced, reduce_outer
 
 
 def _reduce_rows(
-    sums: RowSums, outer: OuterProducts | None, reference_RC: Tensor
+    sums: RowSums, outer: OuterProducts | None, reference_RC: Tensor | None
 ) -> Reduced:
     """Reduce row sums, with the cross terms to the outer products of the same matrix.
 
@@ -41,37 +41,40 @@ def _reduce_rows(
     bytes_a_row = count * columns * sums.columns_NTC.element_size()
     for part in slices(len(occurring), bytes_a_row):
         rows, flat = occurring[part], among.form(part).flatten(1)
-        reduced.add(flat, reference_RC[rows])
+        reduced.add(flat, None if reference_RC is None else reference_RC[rows])
         if outer is not None:
             cross = (flat @ outer.form(rows).flatten(1).T).double()
             reduced.gram_NN.add_(cross + cross.T)
     return reduced
 
 
-def _reduce_routed(routed: RoutedProducts, reference_ERC: Tensor) -> Reduced:
+def _reduce_routed(
+    routed: RoutedProducts, reference_ERC: Tensor | None, experts: int
+) -> Reduced:
     """Reduce expert by expert: what is formed is one expert's, of the tokens it had."""
+    references = [None] * experts if reference_ERC is None else reference_ERC
     reduced = [
         reduce_outer(outer, reference_RC)
-        for outer, reference_RC in zip(
-            routed.by_expert(len(reference_ERC)), reference_ERC, strict=True
-        )
+        for outer, reference_RC in zip(routed.by_expert(experts), references, strict=True)
         if outer.columns_NTC.shape[1]  # the expert had tokens
     ]
     return reduce(Reduced.plus, reduced)
 
 
-def _reduce(factors: Sequence[Factor], reference: Tensor) -> Reduced:
+def _reduce(
+    factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size
+) -> Reduced:
     routed = [factor for factor in factors if isinstance(factor, RoutedProducts)]
     outer = [factor for factor in factors if isinstance(factor, OuterProducts)]
     sums = [factor for factor in factors if isinstance(factor, RowSums)]
     factored = len(routed) + len(outer) + len(sums)
     if len(routed) > 1 or factored < len(factors):  # by the definition
-        whole_ND = torch.stack([one.dense(reference.shape) for one in factors]).sum(0)
+        whole_ND = torch.stack([one.dense(shape) for one in factors]).sum(0)
         reduced = Reduced.zero(len(whole_ND), whole_ND.device)
         reduced.add(whole_ND, reference)
         return reduced
     product = OuterProducts.join(outer) if outer else None
-    parts = [_reduce_routed(one, reference) for one in routed]
+    parts = [_reduce_routed(one, reference, shape[0]) for one in routed]
     if product is not None:
         parts.append(reduce_outer(product, reference))
     if sums:
@@ -96,14 +99,21 @@ def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def reduce_factors(factors: Sequence[Factor], reference: Tensor) -> Reduced:
+def reduce_factors(
+    factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size | None = None
+) -> Reduced:
     """Reduce the scores of one parameter to their inner products.
 
     Products of two gradients are summed in float32 or better, sums over slices in float64.
 
     Args:
         factors: One for each use of the parameter in the forward pass.
-        reference: The reference gradient in this parameter, of its shape.
+        reference: The reference gradient in this parameter; None where no products with it
+            are wanted.
+        shape: Of the parameter, where no reference has it.
     """
+    if reference is not None:
+        reference, shape = at_least_float32(reference), reference.shape
+    assert shape is not None
     with _tensor_cores(factors):
-        return _reduce([exact(factor) for factor in factors], at_least_float32(reference))
+        return _reduce([exact(factor) for factor in factors], reference, shape)

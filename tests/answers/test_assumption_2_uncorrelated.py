@@ -82,7 +82,7 @@ def test_correlation_by_hand():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_correlation_beyond_one_is_explained(sign):
-    """Two prompts whose halves give -1/2 and -1.7, or both positive; one end is below 1."""
+    """Two prompts whose halves give -1/2 and -1.7, or both positive: 1.1 on average."""
     norms = np.array([[1.0, 2, 3, 1, 1, 4], [1.0, 2, 3, 1, 1.2, 4]])
     pools = replace(
         draw("fair").pools,
@@ -104,3 +104,9 @@ def test_the_smaller_of_two_p_values_counts_twice():
     square = stats.ttest_1samp(found.prod(-1), 0, alternative="greater").pvalue
     expected = min(1, 2 * min(mean, square))
     assert judge_correlation(run).p_value == pytest.approx(expected, rel=0.02)
+
+
+def test_a_mean_correlation_has_a_test_and_no_interval():
+    claim = judge_baselines(unlike_spread(np.random.default_rng(1), cancel=True))[0]
+    assert np.isnan([claim.estimate.low, claim.estimate.high]).all()
+    assert f"within prompts {claim.estimate.value:.3g}" in claim.measured

@@ -1,5 +1,6 @@
 """Claims of whole runs: degenerate ones, the files, what is refused."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,8 @@ from claimed_runs import (
     verdicts,
     write_run,
 )
+from mse_lab import answers
+from mse_lab.answers import claims, statement
 from mse_lab.answers.arguments import ARGUMENTS
 from mse_lab.answers.claims import judge_run, judge_runs
 from mse_lab.answers.measured_run import read_run
@@ -36,9 +39,9 @@ def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
     ids=["never right", "always right", "one prompt", "one size"],
 )
 def test_degenerate_runs_are_judged_without_a_warning(evidence):
-    claims = judge_run(evidence)
-    assert len(verdicts(claims)) == 20
-    assert claims_screen(claims)
+    found = judge_run(evidence)
+    assert len(verdicts(found)) == 20
+    assert claims_screen(found)
 
 
 def test_never_right_proves_nothing():
@@ -64,3 +67,30 @@ def test_a_folder_of_tables_only_is_refused(tmp_path):
     (folder / "mse.csv").unlink()
     with pytest.raises(InputError, match=r"no finished run; make it with"):
         judge_runs([read_run(folder)])
+
+
+NEW = """
+from mse_lab.answers.statement import Statement, judges
+OURS = Statement("Remark 99", "Says nothing.", short="a remark of ours", number="none")
+@judges(order=35)
+def judge_remark(run):
+    return OURS.about(run).undecided("nothing", "It was never meant to be measured.")
+"""
+
+
+def test_a_statement_is_one_file(tmp_path, monkeypatch):
+    """A new file is judged in its place, and shown; two of one order are refused."""
+    monkeypatch.setattr(statement, "JUDGES", dict(statement.JUDGES))
+    monkeypatch.setattr(claims, "JUDGES", statement.JUDGES)
+    monkeypatch.setattr(answers, "__path__", [*answers.__path__, str(tmp_path)])
+    (tmp_path / "remark_99.py").write_text(NEW)
+    found = judge_run(degenerate(0.0))
+    names = list(dict.fromkeys(one.statement.partition(" (")[0] for one in found))
+    place = names.index("Remark 99")
+    assert names[place - 1 : place + 2] == ["Proposition 3", "Remark 99", "Corollary 4"]
+    assert "a remark of ours" in claims_screen(found)
+    (tmp_path / "remark_100.py").write_text(NEW)
+    with pytest.raises(ValueError, match="two statements have the order 35"):
+        judge_run(degenerate(0.0))
+    for name in ("remark_99", "remark_100"):
+        sys.modules.pop(f"mse_lab.answers.{name}", None)

@@ -17,7 +17,7 @@ def test_spread_of_random_prompts_is_c1():
     pools = draw("fair").pools
     products = pools.gradient_products_PP
     spread = np.trace(products) / PROMPTS - products.mean()
-    expected = Population(pools).constants.between[0] * (PROMPTS - 1) / PROMPTS
+    expected = Population(pools).constants.c1[0] * (PROMPTS - 1) / PROMPTS
     assert spread == pytest.approx(expected, rel=1e-12)
 
 

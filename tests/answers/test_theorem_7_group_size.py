@@ -29,4 +29,4 @@ def test_theorem_7_needs_sizes_on_both_sides():
 def test_theorem_7_without_spread_has_no_upper_bound():
     claims = judge_best_group_size(draw("common"))
     assert set(verdicts(claims).values()) == {"undecided"}
-    assert "no upper bound on this evidence" in claims[0].reason
+    assert "no upper bound here" in claims[0].reason

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import commands, needs, precision, scaling, scoring, whole_run
+from benchmarks import commands, needs, one_pass, precision, scaling, scoring, whole_run
 from benchmarks.cases import ROOT
 from benchmarks.log import add_section, heading, replace_marked
 from benchmarks.plan import FULL, QUICK, Plan
@@ -27,6 +27,10 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "scoring": (
             f"Scoring a block of N completions, {RATIOS}",
             lambda: scoring.report(plan.blocks, folder, plan.rounds),
+        ),
+        "one pass": (
+            f"Inner products and gradient of a block, {RATIOS}",
+            lambda: one_pass.report(plan.one_pass, folder, plan.rounds),
         ),
         "runs": (
             f"Whole runs, {RATIOS}",

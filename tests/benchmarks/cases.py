@@ -32,7 +32,8 @@ class Size:
         hidden: Width of the residual stream.
         inner: Width inside the MLP.
         layers: Decoder layers.
-        heads: Query heads; half as many of keys.
+        heads: Query heads.
+        keys: Heads of keys; None for half as many.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Size:
     inner: int
     layers: int
     heads: int
+    keys: int | None = None
 
     def build(self) -> transformers.Qwen2ForCausalLM:
         """Draw the weights: matrices about 0, norms 1, biases 0."""
@@ -51,7 +53,7 @@ class Size:
                 intermediate_size=self.inner,
                 num_hidden_layers=self.layers,
                 num_attention_heads=self.heads,
-                num_key_value_heads=self.heads // 2,
+                num_key_value_heads=self.keys or self.heads // 2,
                 max_position_embeddings=2048,
                 tie_word_embeddings=True,
                 bos_token_id=None,

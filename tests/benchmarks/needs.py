@@ -84,7 +84,7 @@ def count(action: Callable[[], object]) -> int:
     return counter.total
 
 
-def _pass_operations(model: Any, cached: int, tokens: int, *, weights: bool) -> int:
+def pass_operations(model: Any, cached: int, tokens: int, *, weights: bool) -> int:
     """Count a forward and backward pass of one sequence.
 
     Args:
@@ -117,12 +117,12 @@ def _pass_operations(model: Any, cached: int, tokens: int, *, weights: bool) -> 
 def _scoring_operations(model: Any, prompt: int, completion: int) -> int:
     """Count a scoring pass of one completion: logits of its own tokens only."""
     read = prompt + completion - 1
-    without = _pass_operations(model.model, 0, read, weights=False)
+    without = pass_operations(model.model, 0, read, weights=False)
     head = 2 * 2 * completion * model.config.hidden_size * model.config.vocab_size
     return without + head
 
 
-def _forward_operations(model: Any, cached: int, tokens: int, *, logits: int) -> int:
+def forward_operations(model: Any, cached: int, tokens: int, *, logits: int) -> int:
     inputs = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     cache = transformers.DynamicCache(config=model.config)
     with torch.no_grad():
@@ -159,10 +159,10 @@ def count_operations(shapes: Shapes, work: Workload) -> Operations:
     model = shapes.build("meta", torch.float32)
     prompt, completion = work.prompt, work.completion
     pooled = work.reference + work.replicate
-    read_prompt = _forward_operations(model, 0, prompt - 1, logits=1)
-    one = _forward_operations(model, prompt - 1, completion, logits=completion)
-    both_of_prompt = _pass_operations(model.model, 0, prompt - 1, weights=True)
-    both = _pass_operations(model, prompt - 1, completion, weights=True)
+    read_prompt = forward_operations(model, 0, prompt - 1, logits=1)
+    one = forward_operations(model, prompt - 1, completion, logits=completion)
+    both_of_prompt = pass_operations(model.model, 0, prompt - 1, weights=True)
+    both = pass_operations(model, prompt - 1, completion, weights=True)
     blocks = work.replicate / GROUP
     return Operations(
         drawing=2 * read_prompt + pooled * one,
@@ -207,10 +207,10 @@ def plan_gpus(footprint: Footprint, work: Workload) -> tuple[int, Memory]:
     raise RuntimeError(f"{GPUS[-1]} GPUs do not hold it")
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Write two digits, or a whole number.
 
-    >>> _digits(0.0252), _digits(3183.9)
+    >>> digits(0.0252), digits(3183.9)
     ('0.025', '3,184')
     """
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
@@ -229,12 +229,12 @@ def _row(name: str, work: Workload) -> list[object]:
     return [
         f"{name}, {str(dtype).removeprefix('torch.')}",
         work.name,
-        *(_digits(part / 1e12) for part in counted),
+        *(digits(part / 1e12) for part in counted),
         f"{footprint.weights / 1e9:.1f} + 3 × {footprint.gradient / 1e9:.1f}",
         f"{footprint.kept / 1e9:.2g}",
         f"{gpus}: {way}{', sliced head' if how.sliced else ''}",
-        _digits(total / 1e15),
-        _digits(total / SPEED / 3600),
+        digits(total / 1e15),
+        digits(total / SPEED / 3600),
     ]
 
 

@@ -128,18 +128,3 @@ def test_a_damaged_file(tmp_path, data):
         content.encode("utf-8", data.draw(st.sampled_from(["replace", "surrogatepass"])))
     )
     judge(answer_or_one_line(load_probe, path))
-
-
-@given(st.data())
-@CASES
-def test_aliases_in_measure_or_refused(data):
-    """Levels of anchors, each of which holds those before it some times over."""
-    lines = ["a0: &a0 [1, 2]"]
-    for level in range(1, data.draw(st.integers(1, 40))):
-        below = data.draw(st.lists(st.integers(0, level), min_size=1, max_size=4))
-        merges = data.draw(st.booleans())
-        inner = ", ".join(f"*a{one}" for one in below)
-        lines.append(
-            f"a{level}: &a{level} " + (f"{{<<: [{inner}]}}" if merges else f"[{inner}]")
-        )
-    answer_or_one_line(parse_yaml, "\n".join(lines), "mine.yaml")

@@ -18,7 +18,8 @@ from mse_lab.results.files import write_arrays, write_json
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
-FILES = sorted([*FROM_POOLS, *FROM_MODEL, MANIFEST])
+# Of a run in the plain metric.
+FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST} - {"metric.npz"})
 COMMANDS = ["run", "list", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.

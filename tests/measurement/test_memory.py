@@ -1,5 +1,7 @@
 """Memory: passes keep to what is planned for them, and a retreat loses nothing."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,7 @@ def block_of(count):
     return as_completions(rng.integers(3, 600, (count, NEW)).tolist())
 
 
+@cache
 def peak_of_scoring(policy, how, count=16):
     block, reference = block_of(count), random_reference(policy)
     with LiveMemory() as live:

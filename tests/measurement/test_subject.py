@@ -7,7 +7,7 @@ from measurements import flat
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
-from mse_lab.measurement.subject import make_subject
+from mse_lab.measurement.subject import Inputs, make_subject
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
@@ -27,7 +27,8 @@ def subject(checkpoint, tmp_path):
     policy = load_policy(probe, tmp_path)
 
     def make(reward, prompts=PROMPTS, **options):
-        return make_subject(probe, policy, prompts, reward, **options)
+        inputs = Inputs(probe=probe, prompts=prompts, reward=reward, **options)
+        return make_subject(inputs, policy)
 
     return make
 

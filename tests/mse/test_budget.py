@@ -1,7 +1,6 @@
 """Random prompts: the constants of a distribution, and how well few prompts know them."""
 
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def test_spread_between_prompts_by_hand():
     own = pools.reference_product_P.mean()
     pairs = [pools.between_PP[x, y] for x in range(3) for y in range(3) if x != y]
     found = Population(pools).constants
-    assert found.between[0] == pytest.approx(own - np.mean(pairs))
+    assert found.c1[0] == pytest.approx(own - np.mean(pairs))
     assert found.gradient2[0] == pytest.approx(np.mean(pairs))
 
 
@@ -45,69 +44,35 @@ def test_one_baseline_for_all_prompts_by_hand():
     assert Population(pools).constants.batch_mean[0] == pytest.approx(expected)
 
 
-def test_where_an_estimator_points_by_hand():
-    """Over all pairs of different prompts, and with one of them left out."""
-    pools, pairs = make_population(3).pools, [(0, 1), (0, 2), (1, 2)]
-    pools = replace(pools, between_PP=abs(pools.between_PP))
-    slope, within = np.array([2.0, 1.0, 0.5]), np.array([3.0, 1.0, 2.0])
-    gamma, own = pools.between_PP, pools.reference_product_P
-    mean_norm2 = np.mean([slope[x] * slope[y] * gamma[x, y] for x, y in pairs])
-    inner = np.mean([(slope[x] + slope[y]) / 2 * gamma[x, y] for x, y in pairs])
-    found, without_one = Population(pools).directions(slope, within)
-    assert found.mean_norm2[0] == pytest.approx(mean_norm2)
-    cosine2 = inner**2 / mean_norm2 / np.mean([gamma[x, y] for x, y in pairs])
-    bias = 2 * (np.mean([1.125, 1.5625, 1.125]) - cosine2)
-    assert found.cosine2[0] == pytest.approx(cosine2 - bias)
-    assert without_one.cosine2 == pytest.approx(np.array([1.125, 1.5625, 1.125]) - bias)
-    assert found.between[0] == pytest.approx((slope**2 * own).mean() - mean_norm2)
-    assert (found.within[0], without_one.within[0]) == pytest.approx((2.0, 1.5))
-    assert without_one.mean_norm2[1] == pytest.approx(2.0 * 0.5 * gamma[0, 2])
-
-
-def test_few_prompts_weighed_unlike_do_not_lengthen_a_cosine():
-    """It is one over all prompts: on average over samples of 30 it is 1 to 0.003.
-
-    The plain ratio is 1.008: larger by the variance of the relative slopes, over 30.
-    """
-    rng, found = np.random.default_rng(0), []
-    for _ in range(200):
-        gradient_P = np.exp(0.3 * rng.standard_normal(30))
-        slope_P = rng.uniform(0.2, 2, 30)
-        pools = SimpleNamespace(
-            gradient_products_PP=np.outer(gradient_P, gradient_P),
-            reference_product_P=gradient_P**2,
-        )
-        found.append(Population(pools).directions(slope_P, slope_P)[0].cosine2.item())
-    assert np.mean(found) == pytest.approx(1, abs=0.003)
-
-
 def test_a_prompt_is_left_out_of_everything():
     """As if it had not been there: of 4 prompts, where pairs are 6 of 12."""
     population = make_population(4)
     for prompt in range(4):
         expected = Population(without(population.pools, prompt)).constants
-        for name, values in population.without_one._asdict().items():
-            assert values[prompt] == pytest.approx(getattr(expected, name)[0]), name
+        for name, values in population.samples._asdict().items():
+            assert values[1 + prompt] == pytest.approx(getattr(expected, name)[0]), name
 
 
 def test_an_error_varies_with_c1_where_its_estimate_is_negative():
     """c1 counts as zero in it, and every prompt moves it by as much as c1 itself."""
     pools = make_population(8).pools
     low = replace(pools, reference_product_P=pools.reference_product_P - 9)
-    found, others = Population(low).constants, Population(low).without_one
-    assert found.between[0] < 0
-    assert found.spread[0] == 0
-    np.testing.assert_allclose(others.spread, others.between - found.between, atol=1e-12)
+    samples = Population(low).samples
+    assert samples.c1[0] < 0
+    assert samples.nonnegative_c1[0] == 0
+    np.testing.assert_allclose(
+        samples.nonnegative_c1, samples.c1 - samples.c1[0], atol=1e-12
+    )
     positive = Population(pools).constants
-    assert positive.spread[0] == positive.between[0] > 0
+    assert positive.nonnegative_c1[0] == positive.c1[0] > 0
 
 
 def test_the_jackknife_of_a_mean_is_the_textbooks():
     """As a standard error it has s / sqrt(P)."""
     population = make_population(7)
-    mean = population.statistic(lambda one: one.oracle)
-    trace = population.constants.oracle[0] + np.zeros(7)
-    trace = 7 * trace - 6 * population.without_one.oracle
+    mean = population.statistic(lambda one: one.c2)
+    trace = population.constants.c2[0] + np.zeros(7)
+    trace = 7 * trace - 6 * population.samples.c2[1:]
     assert mean.error == pytest.approx(trace.std(ddof=1) / np.sqrt(7), rel=1e-9)
 
 
@@ -129,25 +94,25 @@ def test_prompts_that_carry_nothing_are_no_degrees_of_freedom():
 def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
     """Student's t at Kish's number of prompts, where that is the smaller."""
     population = make_population(8)
-    found = population.statistic(lambda one: one.between)
+    found = population.statistic(lambda one: one.c1)
     degrees = min(found.degrees, population.effective_prompts)
     assert degrees < found.degrees
     reach = stats.t.ppf(0.975, degrees) * found.error
-    estimate = population.estimate(lambda one: one.between, 0.95)
+    estimate = population.estimate(lambda one: one.c1, 0.95)
     assert estimate.high - estimate.value == pytest.approx(reach)
 
 
 def test_a_constant_has_one_interval():
     """Means of squares are positive by nature: their intervals are so in the logarithm.
 
-    That of c1 is so where it is told from zero by more than the reference's noise explains.
+    That of c1 is so where it is above zero by more than the reference's noise explains.
     """
     known = make_population(7)
     pools = known.pools
     unknown = Population(
         replace(pools, reference_product_P=1e-3 * pools.reference_product_P)
     )
-    cases = (known, "pairs"), (known, "oracle"), (known, "between"), (unknown, "between")
+    cases = (known, "c3"), (known, "c2"), (known, "c1"), (unknown, "c1")
     for population, name in cases:
         value, below, above = population.constant(name, 0.95)
         assert value == pytest.approx(getattr(population.constants, name).item())
@@ -175,4 +140,4 @@ def test_c1_is_told_from_noise_no_more_often_than_said():
     rng = np.random.default_rng(3)
     design = independent_design(rng, 20)
     runs = (Population(design.draw(rng, 64, 4, 8)) for _ in range(64))
-    assert 4 <= sum(one.knows_between(0.5) for one in runs) <= 28
+    assert 4 <= sum(one.knows_c1(0.5) for one in runs) <= 28

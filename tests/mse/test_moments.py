@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mse_lab.mse.moments import completion_moments, pool_moments
+from mse_lab.mse.moments import Moments, completion_moments, pool_moments
 from simulated import make_design
 
 
@@ -37,3 +37,13 @@ def test_the_noise_of_v_is_that_of_a_mean_over_the_whole_reference():
     assert moments.value_trials == 16
     spread = pools.reference_rewards_PN.var(-1, ddof=1)
     np.testing.assert_allclose(moments.value_variance, spread / 16, rtol=1e-12)
+
+
+def test_given_moments_are_known():
+    """Of what is known nothing is taken off for noise, and V is no mean of completions."""
+    ones = np.ones(2)
+    one = Moments(ones, ones / 2, ones / 2, ones / 3, ones / 5, ones / 7)
+    assert (one.value_trials, one.given_baseline) == (0, None)
+    # E[(Z-b)^2 ||W||^2] - ||g||^2 = (1/2 - b + b^2) - 1/7, at V and at b* = 1/2.
+    np.testing.assert_allclose(one.trace_oracle, 1 / 2 - 1 / 3 + 1 / 9 - 1 / 7)
+    np.testing.assert_allclose(one.trace_best, 1 / 4 - 1 / 7)

@@ -177,16 +177,13 @@ def test_a_prompt_is_left_out_of_all_checkpoints_at_once():
     found = Trajectory.of(populations).statistic(lambda *each: best_ratio(each))
 
     def ratio(parts):
-        between, pairs = (
-            sum(getattr(one, name) for one in parts) for name in ("between", "pairs")
-        )
+        between, pairs = (sum(getattr(one, name) for one in parts) for name in ("c1", "c3"))
         return between / pairs
 
-    whole = ratio([one.constants for one in populations]).item()
-    others = ratio([one.without_one for one in populations])
+    whole, *others = ratio([one.samples for one in populations])
     assert found.value == pytest.approx(whole)
     np.testing.assert_allclose(
-        found.groups["prompts"][0], (PROMPTS - 1) * (whole - others), rtol=1e-9
+        found.groups["prompts"][0], (PROMPTS - 1) * (whole - np.array(others)), rtol=1e-9
     )
 
 
@@ -215,7 +212,7 @@ def test_one_checkpoint_alone_is_its_population():
 def test_the_least_cost_is_that_of_the_best_of_all_sizes(between, pairs):
     """Also where c1 or c3 is estimated at zero or below: then at the last or first size."""
     each = [
-        Constants(*map(np.array, ([c1], [2.0], [c3], *[[1.0]] * 4, [max(c1, 0.0)])))
+        Constants(*map(np.array, ([c1], [2.0], [c3], *[[1.0]] * 4)))
         for c1, c3 in zip(between, pairs, strict=True)
     ]
     sizes = np.geomspace(2, 1024, 4001)

@@ -51,7 +51,7 @@ def squares_and_ratios(design):
         curves.by_law(estimators[0], 1).statistic()
         - curves.by_law(estimators[2], 1).statistic()
     )
-    ratios += [*measure_baseline_share(pools, LEVEL), known.knows_between(LEVEL)]
+    ratios += [*measure_baseline_share(pools, LEVEL), known.knows_c1(LEVEL)]
     ratios.append(float(crossing_size(gain.value, moments.zeta.sum() / len(moments.zeta))))
     return np.array(squares), np.array(ratios), np.array(aggregate_place(moments))
 

@@ -84,6 +84,7 @@ class Tracer:
         self._files = {str(ROOT / file): file for file in files}
         self.entered: dict[str, set[str]] = defaultdict(set)
         self.seconds: Tests = {}
+        self.failed = ""
         self._now: set[str] = set()
 
     def _trace(self, frame, *_):
@@ -92,6 +93,10 @@ class Tracer:
 
     def pytest_sessionstart(self) -> None:
         sys.settrace(self._trace)
+
+    def pytest_runtest_logreport(self, report) -> None:
+        if report.failed:
+            self.failed = report.nodeid
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -191,11 +196,11 @@ def trace(rooms: Sequence[str]) -> tuple[dict[str, set[str]], Tests]:
         tracer = Tracer(files_of(rooms))
         status = run_pytest(paths_of(rooms), tracer)
         entered = {test: sorted(names) for test, names in tracer.entered.items()}
-        return json.dumps([status, entered, tracer.seconds])
+        return json.dumps([status, tracer.failed, entered, tracer.seconds])
 
-    status, entered, seconds = json.loads(in_a_process(work, 36_000))
+    status, failed, entered, seconds = json.loads(in_a_process(work, 36_000))
     if status:
-        raise SystemExit("the tests fail without any mutation")
+        raise SystemExit(f"the tests fail without any mutation: {failed or status}")
     return {test: set(names) for test, names in entered.items()}, seconds
 
 

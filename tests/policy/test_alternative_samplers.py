@@ -9,7 +9,7 @@ from scipy import stats
 
 from enumerated import enumerate_policy
 from models import random_policy
-from mse_lab.policy import alternative_samplers as rivals
+from mse_lab.policy import alternative_samplers
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.alternative_samplers import (
     ALTERNATIVES,
@@ -23,7 +23,7 @@ from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
-from mse_lab.results.checks import check_rivals
+from mse_lab.results.checks import check_alternative_samplers
 from results.test_checks import top_p
 
 PROMPT, OTHER = [3, 4, 5, 6], [3, 7, 5, 6]
@@ -45,7 +45,7 @@ def ratios_of(policy, drawn, prompt=PROMPT):
 
 
 def holds(policy, drawn):
-    return check_rivals(ratios_of(policy, drawn)[None]).ok
+    return check_alternative_samplers(ratios_of(policy, drawn)[None]).ok
 
 
 def one_completion(tokens, positions):
@@ -104,14 +104,14 @@ def test_a_tilt_by_hand():
 def test_batches_change_nothing(monkeypatch, policy):
     drawn = draw_many(policy)
     whole = ratios_of(policy, drawn)
-    monkeypatch.setattr(rivals, "LOGITS", 500)
+    monkeypatch.setattr(alternative_samplers, "LOGITS", 500)
     np.testing.assert_allclose(ratios_of(policy, drawn), whole, rtol=1e-9)
 
 
 def test_only_some_tokens_are_examined_but_all_copies(monkeypatch, policy):
     drawn = draw_many(policy)
     whole = ratios_of(policy, drawn)
-    monkeypatch.setattr(rivals, "EXAMINED", 1000)
+    monkeypatch.setattr(alternative_samplers, "EXAMINED", 1000)
     some = ratios_of(policy, drawn)
     tilts = len(ALTERNATIVES) - len(REPEATS)
     assert not np.allclose(some[:tilts], whole[:tilts])
@@ -194,7 +194,7 @@ def test_choosing_by_length_is_caught(policy):
     assert not holds(policy, ended)
 
 
-def test_the_warning_names_the_rival():
+def test_the_warning_names_the_alternative():
     ratios_PR = np.zeros((2, len(ALTERNATIVES)))
     ratios_PR[:, 2] = 20
     words = describe_mismatch(ratios_PR)

@@ -16,10 +16,10 @@ def hub(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("name", "revision", "expected"),
     [
-        ("guarded/model", None, ["must grant access", "hf auth login"]),
-        ("nobody/model", None, ["no such model on the Hub", "check the name"]),
-        ("tiny/model", "v9", ["no revision v9", "/tiny/model/commits/main"]),
-        ("empty/model", None, ["no config.json in it on the Hub"]),
+        ("guarded/model", None, ["(GatedRepoError)", "hf auth login"]),
+        ("nobody/model", None, ["(RepositoryNotFoundError); check name"]),
+        ("tiny/model", "v9", ["at revision v9 (RevisionNotFoundError)", "/tiny/model;"]),
+        ("empty/model", None, ["the Hub has no config.json of it"]),
         ("broken/model", None, ["503", "try again later"]),
         ("a--b/c", None, ["not a valid Hub name"]),
     ],

@@ -59,7 +59,7 @@ def test_a_module_counts_with_what_it_imports_from_its_folder(folder):
 
 
 def test_of_what_is_installed_its_own_file_counts_alone(folder, monkeypatch):
-    monkeypatch.setattr(identity, "_NOT_THE_USERS", (folder,))
+    monkeypatch.setattr(identity, "_PACKAGE", folder)
     assert files_that_count(folder, "graded_here:reward") == {"graded_here.py"}
 
 

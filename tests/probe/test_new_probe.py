@@ -23,7 +23,7 @@ def here(tmp_path, monkeypatch):
     """Work in a folder with prompts, and a checkpoint as far as it is looked at."""
     monkeypatch.chdir(tmp_path)
     Path("my-model").mkdir()
-    Path("my-model/config.json").write_text('{"max_position_embeddings": 40}')
+    Path("my-model/config.json").write_text("{}")
     write_lines(Path("sums.jsonl"), SUMS)
     return tmp_path
 
@@ -47,21 +47,16 @@ def test_what_the_files_tell_is_filled_in():
     assert (probe.model.path, probe.prompts.source) == ("my-model", "sums.jsonl")
     fields = probe.prompts.fields
     assert (fields.problem, fields.answer, fields.id) == ("question", "solution", "id")
-    assert (probe.reward, probe.prompts.limit, probe.prompts.chat) == (
-        "integer",
-        None,
-        False,
-    )
+    assert (probe.reward, probe.prompts.chat) == ("integer", False)
     assert probe.sampling.max_new_tokens == 16
 
 
 @pytest.mark.parametrize(
     ("answer", "reward", "template", "tokens"),
-    [("1,024", "integer", "none", 16), ("so\n#### 3.5", "gsm8k", "word-problem", 20),
+    [("1,024", "integer", "none", 16), ("so\n#### 3.5", "gsm8k", "word-problem", 256),
      ("yes", "exact", "none", 16)],
 )  # fmt: skip
 def test_the_reward_is_one_that_reads_every_answer(answer, reward, template, tokens):
-    """Half of the context of 40 tokens is the most."""
     write_lines(Path("sums.jsonl"), [*SUMS, {"question": "?", "solution": answer}])
     probe = written()
     assert (probe.reward, probe.prompts.template) == (reward, template)
@@ -79,9 +74,19 @@ def test_a_chat_template_is_used(file, text, here):
     assert written(out="with.yaml").prompts.chat
 
 
-def test_of_many_prompts_the_first_are_taken():
-    write_lines(Path("sums.jsonl"), SUMS * 50)
-    assert written().prompts.limit == 100
+@pytest.mark.parametrize(
+    ("config", "tokens"),
+    [
+        ('{"max_position_embeddings": 256}', 128),
+        ('{"n_positions": 1024}', 256),
+        ('{"n_positions": null}', 256),
+        ("{}", 256),
+    ],
+)
+def test_half_of_a_short_context_is_left_to_the_prompt(config, tokens, here):
+    (here / "my-model/chat_template.jinja").write_text("x")
+    (here / "my-model/config.json").write_text(config)
+    assert written().sampling.max_new_tokens == tokens
 
 
 def test_what_stands_behind_a_hash_is_the_default():
@@ -147,7 +152,7 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     rows = [{"problem": "1 2", "answer": n % 3} for n in range(3)]
     write_lines(Path("digits.jsonl"), rows)
     assert run_mse.main(["init", "tiny", "digits.jsonl"]) == 0
-    assert "mse-lab run tiny.yaml" in capsys.readouterr().out
+    assert "next: mse-lab advise tiny.yaml" in capsys.readouterr().out
     small = [f"pool={json.dumps({'reference': 16, 'replicate': 128})}"]
     small += ["interval.resamples=100", "sampling.max_new_tokens=2"]
     words = [word for one in small for word in ("--set", one)]

@@ -1,12 +1,14 @@
 """The advice's figure: the same bytes every time, with and without bounds and scales."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.report.advice_figure import draw_advice
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.advice_figure import ROOM, compose_advice, draw_advice
 from populations import advise_on, sample, with_gradient
 
 
@@ -26,6 +28,16 @@ def test_figure_without_upper_bound_or_relative_scale(tmp_path, alike):
     assert math.isinf(found.noise_scale.high)
     draw_advice(found, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 5000
+
+
+def test_a_band_without_an_end_leaves_the_panel_to_the_curves(known):
+    advice = known[2]
+    values = [at.value for curve in advice.curves.values() for at in curve]
+    wide = tuple(Estimate(at.value, 1e-9, 1e9) for at in advice.curves["grpo"])
+    [axes] = compose_advice(replace(advice, curves={**advice.curves, "grpo": wide})).axes
+    low, high = axes.get_ylim()
+    assert min(values) / ROOM <= low < min(values)
+    assert max(values) < high <= max(values) * ROOM
 
 
 def test_figure_refuses_other_suffixes(tmp_path, known):

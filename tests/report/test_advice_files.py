@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from mse_lab.answers.advice import CURVE_SIZES
-from mse_lab.answers.regret import SIZES
 from mse_lab.errors import InputError
+from mse_lab.mse.regret import SIZES
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_files import advice_table, advise_run, answer_lines
 from mse_lab.results.checks import Check
@@ -46,7 +46,6 @@ def test_files(tmp_path, known):
     assert rows[0].startswith("group_size,budget,mse,mse_low,mse_high,cost,cost_low")
     assert results.file("advice.png").stat().st_size > 5000
     assert results.file("advice.pdf").stat().st_size > 5000
-    assert advise_run(results.path) == text
 
 
 def test_a_run_whose_check_failed_has_no_advice(tmp_path, known):
@@ -95,7 +94,7 @@ def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
     assert advise_run(results.path, [8, 32]).count("GRPO-type (RLOO), G = ") <= 2
     for sizes, budget in (([12], 1024), ([], 2048)):
         with pytest.raises(
-            InputError, match=r"without pools.npz nothing is known but --at"
+            InputError, match=r"has no pools.npz, only the answers for --at"
         ):
             advise_run(results.path, sizes, budget)
     results.file("advice.json").write_text("{}")

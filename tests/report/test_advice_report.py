@@ -205,9 +205,9 @@ def test_the_regime(known, side, words):
 
 
 def test_single_prompts_are_said_to_be_that(known):
-    one = Single("mine:weights", 16, Estimate(0.9, 0.8, 1.1), 57)
+    one = Single("mine:weights", 16, 0.9, 57)
     found = replace(known[2], singles=(one,))
-    assert "mine:weights, G = 16 0.90 times (0.80 to 1.10) *" in plain(advice_text(found))
+    assert "mine:weights, G = 16 0.900 times *" in plain(advice_text(found))
 
 
 def test_the_last_lines_of_a_run(known):

@@ -14,9 +14,9 @@ from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
+    check_alternative_samplers,
     check_drawn_law,
     check_mean_score,
-    check_rivals,
     none_failed,
     summary,
 )
@@ -208,12 +208,12 @@ def test_mean_score_takes_the_pairs_that_were_formed():
     assert check_mean_score(only_gram(gram_PKGG)).ok
 
 
-def test_rivals_add_up_over_prompts_before_their_mean():
-    """Ratios e^(3 + 12) and e^-4 of two rivals: log mean 15 - log 2 = 14.307 > 13.816."""
-    check = check_rivals(np.array([[3.0, -2.0], [12.0, -2.0]]))
+def test_alternative_samplers_add_up_over_prompts_before_their_mean():
+    """Ratios e^(3 + 12) and e^-4 of two samplers: log mean 15 - log 2 = 14.307 > 13.816."""
+    check = check_alternative_samplers(np.array([[3.0, -2.0], [12.0, -2.0]]))
     np.testing.assert_allclose([check.figure, check.bound], [14.3069, 13.8155], atol=1e-4)
     assert not check.ok
-    assert check_rivals(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
+    assert check_alternative_samplers(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
 
 
 def test_summary_names_what_failed():

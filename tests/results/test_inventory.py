@@ -27,15 +27,13 @@ def test_values_of_another_shape_are_refused(tmp_path, name, value):
 
 
 BOMBS = {
-    "aliases": "\n".join(["a0: &a0 [x, x]", *(
-        f"a{one}: &a{one} [*a{one - 1}, *a{one - 1}]" for one in range(1, 40)
-    )]) + "\n",
+    "aliases": "a: &a [x, x]\nb: [*a, *a]\n",
     "depth": f"a: {'[' * 900}{']' * 900}\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_configuration_that_grows_is_refused(tmp_path, bomb):
     (tmp_path / "config.yaml").write_text(BOMBS[bomb])
-    with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*(more than|too deep)"):
+    with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*(an alias|too deep)"):
         read(tmp_path / "config.yaml")

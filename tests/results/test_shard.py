@@ -25,7 +25,11 @@ def same(one, other):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"lines": ""}, {"rivals_R": np.ones(3), "retreated": True, "process": 3}],
+    [
+        {},
+        {"lines": ""},
+        {"alternative_ratios_R": np.ones(3), "retreated": True, "process": 3},
+    ],
     ids=["plain", "no text", "supplied"],
 )
 def test_what_is_saved_is_read_back(tmp_path, changes):

@@ -31,6 +31,10 @@ def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
     git(tmp_path, "commit", "-m", "first")
     clean = commit_of(tmp_path)
     assert len(clean) == 12
+    # A wheel that is installed inside somebody's checkout is not of that commit.
+    inside = tmp_path / "environment/mse_lab/bundled"
+    inside.mkdir(parents=True)
+    assert commit_of(inside) is None
     # A result that lies there is no change of the code.
     (tmp_path / "results.csv").write_text("1")
     assert commit_of(tmp_path) == clean

@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -243,8 +244,10 @@ def test_what_follows_is_there(result):
 
 
 def test_the_lines_that_are_shown(parts, tmp_path, monkeypatch):
-    """Those of the module's docstring, on a model that is there."""
+    """Those of the module's docstring, on a model that is there, of few completions."""
     monkeypatch.chdir(tmp_path)
+    few = partial(mse_lab.measure, pool={"reference": 64, "replicate": 128})
+    monkeypatch.setattr(mse_lab, "measure", few)
     lines = re.search(r"(    .+\n)+", public_api.__doc__)[0]
     names = dict(zip(("model", "tokenizer"), parts, strict=True))
     exec(dedent(lines), names | {"prompts": ["1", "2 1", "3"], "reward": reward_of_parity})

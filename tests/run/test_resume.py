@@ -114,7 +114,7 @@ def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused, m
     for command in ("plan", "run"):
         said = refused(command, path, *out)
         assert "another configuration (it began with another reward)" in said
-        assert "use run --fresh to start over" in said
+        assert "start over with --fresh" in said
     for command in ("plan", "run"):
         assert run_mse.main([command, str(path), *map(str, out), "--fresh"]) == 0
     own_reward("0.5")

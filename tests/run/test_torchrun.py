@@ -119,15 +119,6 @@ def test_an_error_of_one_process(write_probe, tmp_path):
     assert list((tmp_path / "out/small/shards").glob("*.npz"))
 
 
-def test_an_error_of_all_processes(write_probe, tmp_path):
-    path = write_probe(pol={})
-    done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path)
-    assert done.returncode != 0
-    (line,) = ours(done)
-    assert "unknown key pol; did you mean pool?" in line
-    assert not (tmp_path / "out").exists()
-
-
 def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("one process needs no group")

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from enumerated import as_completions
-from foreign_modules import Experts, H, ScaledTable, assert_exact, policy_with, weight
+from foreign_modules import Experts, H, ScaledTable, weight
+from foreign_policies import assert_exact, policy_with
 from mse_lab.errors import InputError
 from mse_lab.scores import recorder
 from mse_lab.scores.autograd_rule import agree

@@ -4,17 +4,8 @@ import dataclasses
 
 import pytest
 
-from foreign_modules import (
-    MODULES,
-    Around,
-    PlusOne,
-    Router,
-    Scaled,
-    Tanh,
-    assert_exact,
-    linear,
-    policy_with,
-)
+from foreign_modules import MODULES, Around, PlusOne, Router, Scaled, Tanh, linear
+from foreign_policies import assert_exact, policy_with
 from mse_lab.policy.policy import select_parameters
 from mse_lab.scores.score_block import Scoring
 from mse_lab.scores.scoring_plan import find_plan

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from foreign_modules import COMPLETIONS, InPlace, policy_with
+from foreign_modules import InPlace
+from foreign_policies import COMPLETIONS, policy_with
 from mse_lab.scores.module_hooks import ModuleHooks
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference

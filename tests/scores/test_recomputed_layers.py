@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from foreign_modules import Positions, assert_exact, policy_with
+from foreign_modules import Positions
+from foreign_policies import assert_exact, policy_with
 from models import random_policy
 from mse_lab.policy.policy import select_parameters
 from mse_lab.scores.score_block import Scoring, score_block

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from enumerated import as_completions
-from foreign_modules import Unused, assert_exact, linear, policy_with
+from foreign_modules import Unused, linear
+from foreign_policies import assert_exact, policy_with
 from mse_lab.errors import InputError
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference, some_completions

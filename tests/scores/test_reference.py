@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from models import random_policy
 from mse_lab.scores import reference
-from mse_lab.scores import sketches as between
 from mse_lab.scores.reference import (
     in_passes,
     leave_one_out,
     measure_reference,
     weighted_gradient,
 )
+from mse_lab.scores.sketches import Whole
 from plain_scores import PROMPT, autograd_scores, some_completions
 
 
@@ -97,9 +97,17 @@ def test_halves():
     scores_ND = autograd_scores(policy, completions)
     half_a = leave_one_out(rewards[:4]) @ scores_ND[:4]
     half_b = leave_one_out(rewards[4:]) @ scores_ND[4:]
-    found = measure_reference(policy, PROMPT, completions, rewards, between.flatten)
+
+    def keep(gradient):
+        whole = Whole(policy.parameters)
+        for name, part in gradient.items():
+            whole.add(name, [part])
+        return whole.vector
+
+    found = measure_reference(policy, PROMPT, completions, rewards, keep)
     mean = (half_a + half_b) / 2
     np.testing.assert_allclose(join(found.mean, policy), mean, atol=1e-5 * abs(mean).max())
+    np.testing.assert_allclose(found.kept_mean, mean, atol=1e-5 * abs(mean).max())
     np.testing.assert_allclose(sum(found.products.values()), half_a @ half_b, rtol=1e-4)
     np.testing.assert_allclose(found.distance2, ((half_a - half_b) ** 2).sum(), rtol=1e-4)
     np.testing.assert_allclose(found.log_probs_N, completions.log_probs_N, rtol=1e-6)

@@ -2,39 +2,22 @@
 
 import json
 import re
-from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from scipy import stats
 
 import run_mse
-from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
-from mse_lab.answers.claims import judge_run
-from mse_lab.answers.corollary_5_baseline import PROMPT_ONLY, judge_baselines
-from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
-from mse_lab.answers.section_5_1_figure_4 import judge_order_of_runs
-from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.estimators.leave_one_out import centred
 from mse_lab.measurement import memory
 from mse_lab.measurement import prompt as measure
-from mse_lab.mse.curves import Curves, measure_curves
-from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
-from mse_lab.mse.replicates import measure_errors
-from mse_lab.report.advice_report import advice_text
 from mse_lab.report.drawing import Style, collect_handles, draw_line
 from mse_lab.report.figure_4 import MSE, SCALE_FREE, compose, draw_companion
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
-from mse_lab.results.warnings import warn_of_norms_only
 from mse_lab.scores.score_block import Scoring, score_block
-from simulated import analysed, make_design
 
 NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]
 SIZES = [2, 4, 8]
@@ -43,6 +26,8 @@ BLOCKS = 4
 LAWS = ["vanilla", "grpo", "oracle"]
 LEAST = {"model": {"path": "none"}, "prompts": {"source": "none"},
          "interval": {"resamples": 100}}  # fmt: skip
+
+
 UNTESTED = {
     "Theorem 2 (exact law)",
     "Theorem 2 (intercept)",
@@ -50,15 +35,6 @@ UNTESTED = {
     "Proposition 3",
     "Theorem 7 (best group size)",
 }
-
-
-def norms_only(pools, prompts=slice(None)):
-    """Forget the products between completions of some prompts."""
-    gram = pools.gram_PKGG.copy()
-    index = np.arange(gram.shape[-1])
-    gram[prompts] = np.nan
-    gram[..., index, index] = pools.gram_PKGG[..., index, index]
-    return replace(pools, gram_PKGG=gram)
 
 
 def in_halves(patched):
@@ -261,81 +237,6 @@ def test_one_group_size_is_seen(panel):
     assert panel.get_legend_handles_labels()[1] == ["one"]
 
 
-def sample(seed=0, prompts=60, reference=256, blocks=4, largest=16):
-    """A design of simulated prompts, and the pools of a run."""
-    rng = np.random.default_rng(seed)
-    design = make_design(rng, prompts=prompts)
-    return design, design.draw(rng, reference, blocks, largest)
-
-
-def test_there_are_no_replicates():
-    _, pools = sample()
-    assert pools.has_cross_products
-    for known in (norms_only(pools), norms_only(pools, slice(3, 4))):
-        assert not known.has_cross_products
-        errors = measure_errors(known, find_estimators(["grpo"], SIZES), SIZES)
-        assert [one.shape for one in errors.values()] == [(60, 0)] * 3
-        found = measure_curves(
-            Curves(known, draw_reference_noise(known, 100, np.random.default_rng(0))),
-            find_estimators(["grpo"], SIZES),
-            errors,
-        )
-        assert all(one is None and law is not None for one, law in found.values())
-        [warning] = warn_of_norms_only(known, found)
-        assert "there is no law" not in warning
-    assert known.has_cross_products_P.sum() == 59
-
-
-def test_the_bound_on_the_noise_of_the_reference():
-    """Where products are not known, (E eps^2 ||W||^2)^2; elsewhere as ever."""
-    _, pools = sample()
-    exact = covariance_square_trace(pools)
-    found = covariance_square_trace(norms_only(pools, slice(0, 20)))
-    np.testing.assert_array_equal(found[20:], exact[20:])
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    by_hand = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
-    np.testing.assert_allclose(found[:20], by_hand[:20], rtol=1e-12)
-    # Six dimensions share the noise: at most six times too large, up to noise.
-    assert (found[:20] >= 0.9 * exact[:20]).all()
-    assert found[:20].sum() < 6 * exact[:20].sum()
-
-
-def law_intervals(pools, seed):
-    """Intervals of the laws at G = 4."""
-    curves = Curves(pools, draw_reference_noise(pools, 200, np.random.default_rng(seed)))
-    return {name: curves.by_law(ESTIMATORS[name], 4).interval("mse", 0.95) for name in LAWS}
-
-
-@pytest.mark.parametrize("prompts", [4, 60])
-def test_coverage_of_laws_with_norms_only(prompts):
-    """Of 200 runs; a false alarm of 1e-3 each where coverage is 0.95, below about 0.90."""
-    rng, trials = np.random.default_rng(1), 200
-    design, inside = make_design(rng, prompts=prompts), dict.fromkeys(LAWS, 0)
-    for trial in range(trials):
-        pools = norms_only(design.draw(rng, 256, 8, 4))
-        for name, (_, low, high) in law_intervals(pools, trial).items():
-            inside[name] += low <= design.mse(name, 4) <= high
-    for name in LAWS:
-        covered = stats.binomtest(inside[name], trials, 0.95, alternative="less").pvalue
-        assert covered > 1e-3, (name, inside[name] / trials)
-
-
-@pytest.mark.parametrize("prompts", [4, 60])
-def test_intervals_of_laws_are_not_absurd(prompts):
-    """On average over 20 runs at most a tenth wider than with the products."""
-    rng = np.random.default_rng(1)
-    design, widths = make_design(rng, prompts=prompts), []
-    for trial in range(20):
-        pools = design.draw(rng, 256, 8, 4)
-        found, whole = (law_intervals(one, trial) for one in (norms_only(pools), pools))
-        assert all(found[name].value == whole[name].value for name in LAWS)
-        widths += [
-            [one[name].high - one[name].low for name in LAWS] for one in (found, whole)
-        ]
-    ratio = np.mean(widths[::2], axis=0) / np.mean(widths[1::2], axis=0)
-    assert (ratio < 1.1).all()
-
-
 def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, capsys):
     """No replicates and no law: every command ends well, and tables have their heads."""
     path, folder = write_probe(tmp_path, checkpoint, ["opo"], limit=2), tmp_path / "small"
@@ -349,75 +250,3 @@ def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint, monkeypatch, caps
     assert run_mse.main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
-
-
-def test_advice_needs_no_products():
-    pools = sample(blocks=2)[1]
-    whole, found = (analysed(one, [4]).advise() for one in (pools, norms_only(pools)))
-    by_law = [one for one in whole.alternatives if one.estimator != "best-constant-loo"]
-    other = {"law_only": True, "warnings": found.warnings, "alternatives": tuple(by_law)}
-    assert found == replace(whole, **other)
-    assert "warning: norms only" in advice_text(found)
-    assert "warning: norms only" not in advice_text(whole)
-
-
-@cache
-def small(kind="fair", seed=1):
-    """A run of two group sizes."""
-    pools = DESIGNS[kind].draw(np.random.default_rng(seed), 256, 4, 8)
-    return evidence_of(f"{kind}-{seed}", pools, (4, 8), level=0.99, draws=300)
-
-
-def by_law(evidence):
-    return replace(evidence, pools=norms_only(evidence.pools))
-
-
-@pytest.mark.parametrize("kind", ["fair", "quiet", "loud", "common"])
-def test_claims_by_the_law(kind):
-    """What replicates decide the law does not contradict; what tests the law is open."""
-    whole, found = (verdicts(judge_run(one)) for one in (small(kind), by_law(small(kind))))
-    assert list(found) == list(whole)
-    assert set(found) > UNTESTED
-    assert all(found[name] == "undecided" for name in UNTESTED)
-    for name in set(found) - UNTESTED:
-        assert {found[name], whole[name]} != {"holds", "fails"}, name
-    assert found["Lemma 1"] == "holds"
-
-
-def test_claims_are_decided_by_the_law():
-    fair, quiet = (
-        verdicts(judge_baselines(by_law(draw(kind)))) for kind in ("fair", "quiet")
-    )
-    assert set(fair.values()) == {"holds"}
-    assert set(quiet.values()) == {"fails", "premise fails"}
-
-
-def test_a_bound_on_a_distance_refutes_nothing():
-    [claim, *_] = judge_u_statistic(by_law(small()), centred)
-    assert claim.verdict == "undecided"
-    assert "at most" in claim.measured
-
-
-def test_the_best_constant_is_no_better_for_being_fitted():
-    """At most 2 of 20 fair runs are refused: false alarm 1e-3 if 1% are.
-
-    Negative control: without the cost of learning it has been fitted to the moments, and
-    would be found better than the oracle in most of such runs.
-    """
-    refused = fitted = 0
-    for seed in range(20):
-        evidence = by_law(small(seed=seed))
-        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY.name] == "fails"
-        moments = evidence.moments
-        least = moments.constant_baseline(moments.best_baseline).sum() / PROMPTS**2
-        best = evidence.law_of("best-constant", 1)
-        gain = (evidence.law_of("oracle", 1) - best) + Statistic(best.value - least, {}, {})
-        fitted += gain.p_not_zero() < 1 - evidence.level
-    assert refused <= 2
-    assert fitted >= 8
-
-
-def test_runs_with_and_without_replicates_are_compared():
-    claims = judge_order_of_runs([small(), replace(by_law(small("small")), name="b")])
-    assert claims[0].verdict == "holds"
-    assert "By the law alone, for want of replicates: b." in claims[0].reason

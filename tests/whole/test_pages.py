@@ -11,6 +11,7 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import mse_lab
 import run_mse
 from mse_lab.answers.advice import restore_advice
 from mse_lab.cli import parse
@@ -94,7 +95,11 @@ ONLY_READ = (
     "along",
     "--processes",
     "--so-far",
+    "metric=curvature",
 )
+
+ADVICE = ROOT / "results/tiny/base/advice.json"
+LOG = "probes/notebooks/rollouts.jsonl"
 
 # What makes them short.
 SETTINGS = [
@@ -117,6 +122,8 @@ def workplace(tmp_path_factory, checkpoint):
     rows = [f'{{"id": "{n}", "problem": "1 {n}", "answer": {n}}}\n' for n in (1, 2, 3)]
     (folder / "my-prompts.jsonl").write_text("".join(rows))
     (folder / "clipped.py").write_text(block("python", ESTIMATORS_PAGE))
+    (folder / LOG).parent.mkdir(parents=True)
+    shutil.copy(ROOT / LOG, folder / LOG)
     # As `make figure4` leaves it.
     words = ["run", "tiny/base", "--out", str(folder / "results")]
     assert run_mse.main(words + SETTINGS) == 0
@@ -144,10 +151,39 @@ def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
 def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
     shown = re.search(r"\$ mse-lab advise tiny/base\n((?:    .*\n)+)", README)[1]
     lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
-    advice = restore_advice(ROOT / "results/tiny/base/advice.json")
+    advice = restore_advice(ADVICE)
     printed = advice_text(advice).splitlines()
     assert len(lines) > 10
     assert [line for line in printed if line in lines] == lines
+
+
+def test_the_screen_of_logs_on_the_first_page_is_what_is_printed():
+    shown = re.search(rf"\$ mse-lab rollouts {LOG}\n((?:    .*\n)+)", README)[1]
+    lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+    printed = str(mse_lab.rollouts(ROOT / LOG)).splitlines()
+    assert len(lines) > 4
+    assert [line for line in printed if line in lines] == lines
+
+
+SKILL = (ROOT / "SKILL.md").read_text()
+
+
+@pytest.mark.parametrize("command", ["rollouts", "advise"])
+def test_what_a_program_should_read_is_there(command):
+    """The keys that SKILL.md names for a command's JSON."""
+    row = re.search(rf"^\|.*mse-lab {command} \S+ --json` \|(.*)\|$", SKILL, re.MULTILINE)
+    named = set(re.findall(r"`(\w+)`", row[1]))
+    there = {
+        "rollouts": {*mse_lab.rollouts(ROOT / LOG).summary},
+        "advise": {*restore_advice(ADVICE).as_dict(), "headline"},
+    }
+    assert named
+    assert named <= there[command]
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == mse_lab.__version__
 
 
 def test_the_screen_of_a_training_run_is_the_committed_one():
@@ -163,7 +199,8 @@ def test_the_commands_are_found():
 
 def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
     """Its lines; the prompts have a chat template only where the page's model has one."""
-    lines = block("python").replace("chat=True", "progress=False, pool=POOL")
+    lines = block("python").replace("chat=True", "progress=False, budget=48", 1)
+    lines = lines.replace("chat=True", "progress=False, pool=POOL")
     monkeypatch.chdir(tmp_path)
     names = {
         "model": AutoModelForCausalLM.from_pretrained(checkpoint),

@@ -55,7 +55,7 @@ def measure_constants(
         progress=False,
     )
     constants, share = result.population.constants, 1 - 1 / len(prompts)
-    c1, c2, c3 = constants.between, constants.oracle, constants.pairs
+    c1, c2, c3 = constants.c1, constants.c2, constants.c3
     return share * c1.item(), c2.item(), c3.item()
 
 

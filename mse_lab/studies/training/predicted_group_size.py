@@ -14,11 +14,10 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, computed_field
-from scipy import stats
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.mse.intervals import LARGEST_LOG, Estimate
+from mse_lab.mse.intervals import LARGEST_LOG, Estimate, half_width
 
 
 class Predicted(BaseModel):
@@ -45,7 +44,7 @@ class Predicted(BaseModel):
 
     def interval(self, level: float) -> Estimate:
         """Give G* its interval, symmetric in log(G* - 1)."""
-        reach = float(stats.t.ppf((1 + level) / 2, self.degrees)) * self.error
+        reach = half_width(self.error, level, self.degrees)
         ends = (self.log_ratio + sign * reach for sign in (0, -1, 1))
         return Estimate(*(1 + math.exp(min(end, LARGEST_LOG)) for end in ends))
 

@@ -72,12 +72,8 @@ def group_weights(
 
 def _completions(tokens: Sequence[list[int]]) -> Completions:
     """Pad the completions of a prompt; the probabilities of their draws are unknown."""
-    lengths_N = np.array([len(row) for row in tokens])
-    tokens_NT = np.zeros((len(tokens), lengths_N.max()), dtype=np.int64)
-    for row_T, row in zip(tokens_NT, tokens, strict=True):
-        row_T[: len(row)] = row
-    unused_N = np.zeros(len(tokens))
-    return Completions(tokens_NT, lengths_N, unused_N, unused_N > 0)
+    rows = [np.array(row) for row in tokens]
+    return Completions.of_each(rows, max(map(len, rows)), [0.0] * len(rows), [])
 
 
 class WeightedTrainer(GRPOTrainer):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.intervals import Estimate, half_width
 from mse_lab.studies.training.best_sizes import Curve, judge_size, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import MAIN, Arm, Study, arms_of, arms_that_differ_in
@@ -53,7 +53,7 @@ def mean_interval(
     mean, seeds = float(values_S.mean()), len(values_S)
     if seeds < FEWEST:
         return Estimate(mean, math.nan, math.nan)
-    reach = float(stats.t.ppf((1 + level) / 2, seeds - 1)) * float(stats.sem(values_S))
+    reach = half_width(float(stats.sem(values_S)), level, seeds - 1)
     share = (mean - low) / (high - low)
     if values_S.min() < low or values_S.max() > high or not 0 < share < 1:
         return Estimate(mean, mean - reach, mean + reach)

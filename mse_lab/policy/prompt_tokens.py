@@ -1,0 +1,31 @@
+"""Prompts that are known by their token ids alone: their text, by a model's tokenizer."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mse_lab.errors import InputError
+from mse_lab.policy.checkpoint import load_tokenizer
+from mse_lab.policy.location import locate
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(model: str) -> Any:
+    return load_tokenizer(locate("--model", model, None, Path.cwd()))
+
+
+def text_of_tokens(model: str, tokens: Sequence[int]) -> str:
+    """Decode a prompt, special tokens and all, into the text that has these tokens again.
+
+    Raises:
+        InputError: Its text has other tokens, so that another prompt would be measured.
+    """
+    tokenizer = _tokenizer(model)
+    text = str(tokenizer.decode(tokens, skip_special_tokens=False))
+    if list(tokenizer(text).input_ids) != list(tokens):
+        raise InputError(
+            f"--model {model}: its tokenizer makes other tokens of the text of a prompt; "
+            "name the model that was trained, or write the prompts yourself"
+        )
+    return text

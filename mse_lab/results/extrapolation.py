@@ -1,0 +1,129 @@
+"""What a run will take and how wide its intervals will be, from its first prompts."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.mse.replicates import Key
+from mse_lab.results.analysis import Analysis
+
+# Factors by which a run's time may differ from the plan's: the least, since the same work
+# takes longer on a busy machine, and that for too few prompts to estimate their spread.
+LEAST, UNLIKE, FEW = 1.25, 2.0, 3
+
+
+class Costs(NamedTuple):
+    """What prompts cost: seconds of each stage, tokens drawn, bytes on the disk."""
+
+    draw: float
+    reference: float
+    score: float
+    rest: float
+    tokens: float
+    disk: float
+
+    @property
+    def seconds(self) -> float:
+        """Time of all stages."""
+        return self.draw + self.reference + self.score + self.rest
+
+
+def costs_of(prompt: PromptMeasurement) -> Costs:
+    """Give what a measured prompt cost; its reference vectors are deleted in the end."""
+    arrays, summary = prompt.arrays, prompt.completions
+    drawn = len(arrays.reference_rewards_N) + len(arrays.rewards_N)
+    sizes = [one.nbytes for one in vars(arrays).values() if isinstance(one, np.ndarray)]
+    seconds, disk = prompt.provenance.seconds_S, len(summary.lines.encode()) + sum(sizes)
+    return Costs._make([*seconds.tolist(), summary.mean_length * drawn, disk])
+
+
+def extrapolate(
+    lengths_P: Sequence[int], measured: Mapping[int, Costs]
+) -> tuple[Costs, float]:
+    """Predict what P prompts take together from those measured, by index.
+
+    Each of the n prompts that are left is taken to cost the mean of m measured ones, the
+    longest apart: it is measured first, costs the most, and includes what is set up once.
+    With s the standard deviation of the m, the seconds are right within t s n sqrt(1/n +
+    1/m), with 95% confidence.
+
+    Returns:
+        The costs, and the factor within which their seconds are right.
+    """
+    longest = max(measured, key=lambda index: lengths_P[index])
+    others = [costs for index, costs in measured.items() if index != longest]
+    mean_C = np.mean(others or [measured[longest]], axis=0)
+    left = len(lengths_P) - len(measured)
+    total = Costs._make(np.sum(list(measured.values()), axis=0) + left * mean_C)
+    if not left:
+        return total, LEAST
+    if len(others) < FEW:
+        return total, UNLIKE
+    deviation = float(np.std([costs.seconds for costs in others], ddof=1))
+    error = deviation * left * math.sqrt(1 / left + 1 / len(others))
+    factor = 1 + stats.t.ppf(0.975, len(others) - 1) * error / total.seconds
+    return total, max(LEAST, float(factor))
+
+
+def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
+    """Predict half-widths of a run's intervals, relative to the MSE, by its first prompts.
+
+    With r times the prompts, all like these, the variance relative to the squared value
+    falls as 1 / r, and D degrees of freedom become (D + 2) r - 2. A bias does not shrink:
+    with one the interval is narrower. The law stands in where there are no replicates.
+    """
+    growth = prompts / analysis.pools.prompts
+    widths: dict[Key, float] = {}
+    for key, (measured, law) in analysis.points.items():
+        if curve := measured or law:
+            whole = curve.statistic()
+            degrees = max((whole.degrees + 2) * growth - 2, 1.0)
+            student = float(stats.t.ppf((1 + analysis.level) / 2, degrees))
+            relative = whole.error / whole.value if whole.value > 0 else math.nan
+            widths[key] = student * relative / math.sqrt(growth)
+    return widths
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run of a probe will take.
+
+    Attributes:
+        completions: Drawn in all.
+        seconds: Of every stage, in order.
+        tokens: Drawn in all.
+        disk_bytes: On the disk until it is finished.
+        peak_memory_bytes: Held at most by the prompts measured.
+        budget_bytes: Of memory that the run may take.
+        block: Completions of a block that are scored at once, and all of a block.
+        factor: The time is right within this factor, with 95% confidence.
+        half_widths: See `expect_widths`; at the `level`.
+        wanted_width: `interval.width`.
+    """
+
+    probe: str
+    prompts: int
+    completions: int
+    tokens: float
+    seconds: Mapping[str, float]
+    disk_bytes: float
+    peak_memory_bytes: float
+    budget_bytes: int
+    block: tuple[int, int]
+    factor: float
+    prompts_measured: int
+    seconds_measured: float
+    half_widths: Mapping[Key, float]
+    level: float
+    wanted_width: float
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Seconds that it may take, at least those already spent."""
+        total = sum(self.seconds.values())
+        return max(total / self.factor, self.seconds_measured), total * self.factor

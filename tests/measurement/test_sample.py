@@ -1,0 +1,135 @@
+"""A prompt's sample: the same numbers whatever else is measured, and exact ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.measurement import sample as sampling
+from mse_lab.measurement.memory import Fallbacks
+from mse_lab.measurement.sample import POOL, sample_prompt
+from mse_lab.measurement.subject import Inputs, make_subject
+from mse_lab.mse.one_pool import gradient_weights
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.streams import uniforms
+from mse_lab.scores.score_block import Scoring
+from plain_scores import autograd_scores
+
+PROMPTS = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
+
+
+def parity(text, row):
+    return len(text) % 2
+
+
+@pytest.fixture
+def subject(checkpoint, tmp_path):
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
+        "prompts": {"source": "none", "template": "none"},
+        "sampling": {"max_new_tokens": 5},
+        "pool": {"reference": 8, "replicate": 8},
+        "group_sizes": [2, 4],
+    }
+    probe = parse_probe(values, "probe")
+    policy = load_policy(probe, tmp_path)
+    inputs = Inputs(probe=probe, prompts=PROMPTS, reward=parity)
+    return make_subject(inputs, policy, scored=16)
+
+
+def same(one, other):
+    for name in vars(one).keys() - {"seconds"}:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_sample_is_what_autograd_says(subject):
+    """Gram matrix, and the gradient of the chosen ones with their weights."""
+    found = sample_prompt(subject, 1, range(12), (2, 3), checked=True)
+    one, seed = found.sample, subject.probe.seed
+    drawn = draw(
+        subject.policy, subject.tokens[1], uniforms(seed, "b", POOL, range(12), 5), "b"
+    )
+    np.testing.assert_array_equal(one.lengths_N, drawn.lengths_N)
+    assert 0 < one.rewards_N.mean() < 1
+    assert one.rewards_N[one.scored_K].tolist().count(1) <= 2
+    scores = autograd_scores(subject.policy, drawn[one.scored_K], subject.tokens[1])
+    np.testing.assert_allclose(one.gram_KK, scores @ scores.T, rtol=1e-6, atol=1e-9)
+    gradient = gradient_weights(one.rewards_N, one.scored_K) @ scores
+    assert abs(one.gradient_D - gradient).max() < 1e-5 * abs(gradient).max()
+    assert found.law_gap < 1e-5
+    assert found.gradient_gap < 1e-5
+
+
+def test_a_sample_depends_on_nothing_else(subject):
+    first = sample_prompt(subject, 0, range(8)).sample
+    sample_prompt(subject, 1, range(4))
+    same(sample_prompt(subject, 0, range(8)).sample, first)
+    turned = replace(subject, prompts=PROMPTS[::-1], tokens=subject.tokens[::-1])
+    same(sample_prompt(turned, 1, range(8)).sample, first)
+
+
+def test_blocks_are_parts_of_the_same_completions(subject):
+    whole = sample_prompt(subject, 0, range(14)).sample
+    for part in (slice(0, 6), slice(6, 14)):
+        block = sample_prompt(subject, 0, range(part.start, part.stop)).sample
+        np.testing.assert_array_equal(block.rewards_N, whole.rewards_N[part])
+        np.testing.assert_allclose(block.gram_KK, whole.gram_KK[part, part], rtol=1e-6)
+
+
+def test_completions_are_not_those_of_a_run(subject):
+    numbers = [
+        uniforms(0, "a", name, range(4), 5) for name in (POOL, "reference", "replicate")
+    ]
+    assert not np.array_equal(numbers[0], numbers[1])
+    assert not np.array_equal(numbers[0], numbers[2])
+
+
+@pytest.mark.parametrize("rewards", ["all equal", "different"])
+def test_a_gradient_that_the_hooks_miss_is_seen(subject, monkeypatch, rewards):
+    """Negative control: weights that another pass does not have; also of equal rewards."""
+    if rewards == "all equal":
+        subject = replace(subject, reward=lambda text, row: 1.0)
+    assert sample_prompt(subject, 0, range(8), checked=True).gradient_gap < 1e-5
+    honest = sampling.weighted_gradient
+
+    def other(policy, prompt, completions, weights, most):
+        return honest(policy, prompt, completions, weights * [1.5] + 0.1, most)
+
+    monkeypatch.setattr(sampling, "weighted_gradient", other)
+    assert sample_prompt(subject, 0, range(8), checked=True).gradient_gap > 0.1
+
+
+def test_a_pass_that_ran_out_of_memory_leaves_nothing_behind(subject, monkeypatch):
+    """Products of all pairs are had however little is held at a time."""
+    whole, failed = sample_prompt(subject, 0, range(8)).sample, []
+    honest = sampling.score_block
+
+    def short_of_memory(*given, how, weighted):
+        result = honest(*given, how=how, weighted=weighted)
+        if not failed:
+            failed.append(how)
+            raise MemoryError
+        return result
+
+    monkeypatch.setattr(sampling, "score_block", short_of_memory)
+    found = sample_prompt(subject, 0, range(8)).sample
+    assert len(failed) == 1
+    np.testing.assert_allclose(found.gram_KK, whole.gram_KK, rtol=1e-6)
+    np.testing.assert_allclose(found.gradient_D, whole.gradient_D, rtol=1e-4, atol=1e-6)
+
+
+def test_ways_without_products_are_none(subject, monkeypatch):
+    assert {way.block for way in subject.memory.scoring.ways} == {16}
+    ways = Fallbacks([Scoring(16)], lambda way: 0, 0)
+    monkeypatch.setattr(subject.memory, "scoring", ways)
+
+    def out(*given, **settings):
+        raise MemoryError
+
+    monkeypatch.setattr(sampling, "score_block", out)
+    with pytest.raises(InputError, match="out of memory"):
+        sample_prompt(subject, 0, range(8))
