@@ -1,6 +1,7 @@
 """Fixtures: a checkpoint that can be enumerated, and a probe that measures it."""
 
 import json
+import sys
 import tempfile
 
 import pytest
@@ -20,6 +21,19 @@ def details_apart(tmp_path_factory):
         patched.setenv("TMPDIR", str(tmp_path_factory.mktemp("details")))
         patched.setattr(tempfile, "tempdir", None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_modules_forgotten(tmp_path_factory):
+    """A module that one test wrote is not what another test of its process imports."""
+    before = {*sys.modules}
+    yield
+    if len(sys.modules) == len(before):
+        return
+    folder = str(tmp_path_factory.getbasetemp())
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

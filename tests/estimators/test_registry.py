@@ -1,7 +1,5 @@
 """Estimators by name: parameters, messages, and a user's own."""
 
-import sys
-
 import numpy as np
 import pytest
 from toy import make_groups
@@ -69,8 +67,7 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "own_weights.py").write_text(OWN)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
-    yield "own_weights"
-    sys.modules.pop("own_weights", None)
+    return "own_weights"
 
 
 def test_every_estimator_of_the_list_stands():

@@ -33,10 +33,7 @@ def folder(tmp_path, monkeypatch):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    before = {*sys.modules}
-    yield tmp_path
-    for name in {*sys.modules} - before:
-        del sys.modules[name]
+    return tmp_path
 
 
 def files_that_count(folder, name):

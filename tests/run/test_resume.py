@@ -101,8 +101,7 @@ def own_reward(tmp_path, monkeypatch):
         (tmp_path / "theirs.py").write_text(REWARD.format(value))
         sys.modules.pop("theirs", None)
 
-    yield write
-    sys.modules.pop("theirs", None)
+    return write
 
 
 def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused, monkeypatch):
