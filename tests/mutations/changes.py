@@ -157,22 +157,39 @@ def _places(node: ast.AST, function: str = "") -> Iterator[tuple[str, Callable, 
             yield from _places(child, inside)
 
 
-def mutations(file: str, root: Path = ROOT) -> Iterator[tuple[Mutation, ast.Module]]:
-    """Give every mutation of a file with the tree that it makes, valid until the next."""
+def mutations(
+    file: str, root: Path = ROOT, function: str | None = None
+) -> Iterator[tuple[Mutation, ast.Module]]:
+    """Give every mutation of a file, or function, with its tree, valid until the next."""
     tree, seen = ast.parse((root / file).read_text("utf-8")), {}
-    for function, put, node in list(_places(tree)):
+    for place, put, node in list(_places(tree)):
+        if function not in (None, place):
+            continue
         for other in changes_of(node):
             before, after = ast.unparse(node), ast.unparse(other)
-            key = (function, before, after)
+            key = (place, before, after)
             seen[key] = seen.get(key, -1) + 1
-            put(ast.copy_location(other, node))
-            yield Mutation(file, *key, seen[key]), ast.fix_missing_locations(tree)
+            put(ast.fix_missing_locations(ast.copy_location(other, node)))
+            yield Mutation(file, *key, seen[key]), tree
             put(node)
 
 
 def tree_of(mutation: Mutation, root: Path = ROOT) -> ast.Module:
     """The changed file's syntax tree."""
-    return next(tree for one, tree in mutations(mutation.file, root) if one == mutation)
+    trees = mutations(mutation.file, root, mutation.function)
+    return next(tree for one, tree in trees if one == mutation)
+
+
+def marked(file: str, root: Path = ROOT) -> ast.Module:
+    """Give the tree of a file whose functions say when they are entered."""
+    tree = ast.parse((root / file).read_text("utf-8"))
+    for inside, _, node in list(_places(tree)):
+        if isinstance(node, ast.FunctionDef):
+            place = ".".join(filter(None, (inside, node.name)))
+            call = ast.parse(f"mutations_enter({f'{file} {place}'!r})").body
+            first = ast.get_docstring(node, clean=False) is not None
+            node.body[first:first] = call
+    return ast.fix_missing_locations(tree)
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -12,6 +12,8 @@ property; the second starts Python and torch anew for each of the hundreds.
 """
 
 import argparse
+import ast
+import builtins
 import gc
 import importlib
 import json
@@ -40,6 +42,7 @@ from mutations.changes import (  # noqa: E402
     Mutation,
     acts_at_import,
     change,
+    marked,
     mutations,
     tree_of,
 )  # fmt: skip
@@ -80,19 +83,14 @@ def all_mutations(rooms: Iterable[str]) -> list[Mutation]:
 class Tracer:
     """A pytest plugin: which functions of the rooms each test enters, and its seconds."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        self._files = {str(ROOT / file): file for file in files}
+    def __init__(self, files: Iterable[str]) -> None:
         self.entered: dict[str, set[str]] = defaultdict(set)
         self.seconds: Tests = {}
         self.failed = ""
         self._now: set[str] = set()
-
-    def _trace(self, frame, *_):
-        if file := self._files.get(frame.f_code.co_filename):
-            self._now.add(f"{file} {frame.f_code.co_qualname.replace('.<locals>', '')}")
-
-    def pytest_sessionstart(self) -> None:
-        sys.settrace(self._trace)
+        # By a line in each function: sys.settrace would see every call of every library.
+        builtins.mutations_enter = lambda name: self._now.add(name)
+        compile_from({str(ROOT / file): marked(file) for file in files})
 
     def pytest_runtest_logreport(self, report) -> None:
         if report.failed:
@@ -101,7 +99,6 @@ class Tracer:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
         self._now = self.entered[item.nodeid]
-        sys.settrace(self._trace)
         start = time.process_time()
         result = yield
         self.seconds[item.nodeid] = time.process_time() - start
@@ -155,6 +152,17 @@ class Judge(Chosen):
         return self.failed or "survives"
 
 
+def compile_from(trees: Mapping[str, ast.Module]) -> None:
+    """Let modules that are imported from now on have these trees, by path."""
+    read = SourceFileLoader.get_code
+
+    def get_code(self, name):
+        tree = trees.get(self.path)
+        return compile(tree, self.path, "exec") if tree else read(self, name)
+
+    SourceFileLoader.get_code = get_code
+
+
 def run_pytest(paths: Sequence[str], plugin: object) -> int:
     """Run tests quietly in this process."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -206,15 +214,10 @@ def trace(rooms: Sequence[str]) -> tuple[dict[str, set[str]], Tests]:
 
 def judge(mutation: Mutation, tests: Tests, root: Path = ROOT) -> str:
     """Name the test that notices a mutation, in a process that imports the program anew."""
-    tree, path, read = (
-        tree_of(mutation, root), str(root / mutation.file), SourceFileLoader.get_code
-    )  # fmt: skip
-
-    def get_code(self, name):
-        return compile(tree, path, "exec") if self.path == path else read(self, name)
+    tree = tree_of(mutation, root)
 
     def work() -> str:
-        SourceFileLoader.get_code = get_code
+        compile_from({str(root / mutation.file): tree})
         chosen = Chosen(tests)
         status = run_pytest(sorted({name.partition("::")[0] for name in tests}), chosen)
         return chosen.failed or ("survives" if status in (0, 5) else f"status {status}")

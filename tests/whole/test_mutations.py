@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mutations import run
-from mutations.changes import acts_at_import, change, mutations
+from mutations.changes import acts_at_import, change, marked, mutations
 
 PROGRAM = '''
 def widest(lows, highs, level=0.5):
@@ -72,6 +72,17 @@ def test_a_function_changes_where_it_stands(tmp_path, found):
     assert not held([0.0, 1.0], [0.2, 1.2])[0]
     late = {pair for pair, one in found.items() if acts_at_import(one, tmp_path)}
     assert late == {("0.5", "1.0")}
+
+
+def test_a_marked_function_says_when_it_is_entered(tmp_path):
+    """One in another, too; its words stay the first line."""
+    program = 'def outer():\n "Words."\n def inner(): return 1\n return inner()'
+    (tmp_path / "two.py").write_text(program)
+    names = []
+    scope = {"mutations_enter": names.append}
+    exec(compile(marked("two.py", tmp_path), "two.py", "exec"), scope)
+    assert (scope["outer"](), scope["outer"].__doc__) == (1, "Words.")
+    assert names == ["two.py outer", "two.py outer.inner"]
 
 
 def test_tests_are_those_that_enter_the_function(found):
