@@ -26,7 +26,7 @@ FAMILY_WISE = 1e-4
 # intervals of heavy-tailed prompts covered 88 to 90% there (tests/benchmarks/coverage.py).
 FEW_DEGREES = 5
 
-# Shares of completions, or of prompts, from which on a warning is given.
+# Shares of completions, or of prompts, beyond which a warning is given.
 MOST, NEARLY_ALL = 0.5, 0.9
 
 # Standard errors that ||g||^2 has to stand away from zero.

@@ -1,10 +1,17 @@
 """Corollary 4: a limit, which a small group says nothing of."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from claimed_runs import by_size, draw, scores_with_a_mean, verdicts
-from mse_lab.answers.corollary_4_oracle import MARGIN, _test, judge_oracle_property
+from mse_lab.answers.corollary_4_oracle import (
+    MARGIN,
+    _test,
+    explain_distance,
+    judge_oracle_property,
+)
 from mse_lab.answers.judgement import Pair
 from mse_lab.mse.intervals import Statistic
 
@@ -36,3 +43,12 @@ def test_a_ratio_at_the_margin_is_no_evidence_of_either_side():
     )
     outside, inside = _test(Pair(8, grpo, oracle))
     assert (outside, inside) == (pytest.approx(1), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(("zeta", "start"), [(2.02, 42), (0.02, 2)])
+def test_the_size_from_which_on_the_ratio_is_within_the_margin(zeta, start):
+    """1 + 2.02/41 is less than 1.05 and 1 + 2.02/40 is not; a group has two or more."""
+    run = SimpleNamespace(
+        oracle_trace=SimpleNamespace(value=1.0), zeta=SimpleNamespace(value=zeta)
+    )
+    assert f"from G = {start} on." in explain_distance(run)
