@@ -60,6 +60,9 @@ def test_own_prompts_are_told_from_others():
     assert felt.own == pytest.approx(3)
     assert felt.metric == "optimizer"
     assert felt.c3.value == pytest.approx(1)
+    # Of four trained prompts every fourth meets its own: c3 is 3/2.
+    trained = pools.felt_in_training.constants
+    assert trained == pytest.approx((0, HALF - 1.5 / (HALF - 1), 1.5))
     assert math.isinf(felt.best.value)  # No c1.
 
 

@@ -144,6 +144,19 @@ def test_graded_rewards_have_no_laws_of_their_own():
     assert found.best.value == pytest.approx(binary.best.value)
 
 
+def test_rho_is_of_the_completions_that_were_differentiated():
+    """The median over prompts: mean norms of right and of wrong ones, by hand."""
+    samples = draw(most=(4, 4))
+    ratios = []
+    for [one] in samples.blocks:
+        norms2, right = np.diag(one.gram_KK), one.rewards_N[one.scored_K] == 1
+        if right.any() and not right.all():
+            ratios.append(norms2[right].mean() / norms2[~right].mean())
+    regime = SampledRun("fewer", samples, "budget").regime
+    assert regime.median_rho == pytest.approx(np.median(ratios))
+    assert regime.prompts_with_rho == len(ratios)
+
+
 def test_equal_rewards_are_refused():
     design = population(np.random.default_rng(1))
     silent = replace(design, reward_PC=np.ones_like(design.reward_PC))

@@ -93,6 +93,30 @@ def test_half_of_the_noise_helps_where_half_of_the_prompts_curve_upwards():
     assert MetricPopulation(forms, HALF).shares(8) == (0.5, 0.5)
 
 
+def test_a_prompts_own_curvature_has_no_part_in_what_helps():
+    """By hand at G = 4: c2/4 + c3/12, c2 = 3 noise - c3/2, in the curvature of others."""
+    noise, pairs = np.ones((4, 4)), np.full((4, 4), 2.0)
+    noise[:, 3] = -1  # c2 = 2 of three prompts and -4 of the fourth, which helps by 5/6.
+    own = 100 * np.eye(4)
+    zeros = np.zeros((4, 4))
+    forms = Forms(zeros, noise + own, pairs - own, zeros, zeros, zeros)
+    helps = (5 / 6) / (3 * 2 / 3 + 5 / 6)
+    assert MetricPopulation(forms, HALF).shares(4) == pytest.approx((1 - helps, helps))
+
+
+@pytest.mark.parametrize("carried", ["gradients_KP", "pairs_KP"])
+@pytest.mark.parametrize("as_curvature", [False, True])
+def test_one_prompt_that_carries_a_constant_in_either_role_is_told(carried, as_curvature):
+    """One of six, of the noise or of the curvature, of c1 or of c3."""
+    ones = np.ones((6, 6))
+    heavy = ones.copy()
+    heavy[(0,) if as_curvature else (slice(None), 0)] = 1e9
+    parts = dict.fromkeys(Forms.__dataclass_fields__, ones)
+    assert MetricPopulation(Forms(**parts), HALF).effective_prompts == pytest.approx(6)
+    population = MetricPopulation(Forms(**parts | {carried: heavy}), HALF)
+    assert population.effective_prompts == pytest.approx(1)
+
+
 def test_pools_are_read_back_and_refused_where_damaged():
     prompts = make_prompts(4)
     pools = MetricPools(
