@@ -50,7 +50,7 @@ OF_A_STUDY = GROUND | {
     *("estimators", "probe.streams", "mse.intervals", "answers.judgement"),
     *("results.files", "report.drawing"),
 }
-MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
+MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.epochs", "mse.laws", "mse.moments"}
 MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),

@@ -14,14 +14,15 @@ population's mean gradient, not of the run's fixed prompts.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
+from mse_lab.answers.epochs import Epochs, Training, deal_out
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, feel
 from mse_lab.answers.plain_data import as_data
@@ -101,6 +102,7 @@ class Advice:
         stopped: Why no more were drawn.
         wanted: How many would be, for G*-1 within a factor of 1.4; None if not in sight.
         felt: What training feels, where a metric was measured.
+        epochs: The best sizes of a training in epochs, where they were asked for.
     """
 
     name: str
@@ -136,6 +138,7 @@ class Advice:
     stopped: Stopped | None = None
     wanted: int | None = None
     felt: Felt | None = None
+    epochs: Epochs | None = None
 
     @property
     def unbounded(self) -> bool:
@@ -161,10 +164,20 @@ class Advice:
         """Give the row of a size."""
         return next(row for row in self.rows if row.group_size == group_size)
 
+    def for_training(self, training: Training) -> Self:
+        """Add what is best in a training that deals out its prompts, if it does."""
+        prompts, epochs = training
+        if prompts is None:
+            return self
+        constants = {name: getattr(self, name).value for name in ("c1", "c2", "c3")}
+        size = self.recommended
+        rows = deal_out(self.best, constants, size, self.budget / prompts, epochs)
+        return replace(self, epochs=Epochs(prompts, epochs, epochs * size, rows))
+
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         without = {"curves", *(_SAMPLED if self.stopped is None else ())}
-        without |= set() if self.felt else {"felt"}
+        without |= {name for name in ("felt", "epochs") if getattr(self, name) is None}
         names = [entry.name for entry in fields(self) if entry.name not in without]
         return {name: as_data(getattr(self, name)) for name in names}
 
@@ -299,4 +312,5 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         stopped=run.stopped,
         wanted=run.wanted,
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
+        epochs=None,
     )

@@ -8,7 +8,8 @@ is best by the law is set against every other size of the run. c1 is common to b
 and held at its estimate; its own interval over prompts is that of G*.
 
 That N does not appear is a property of the formula, once Proposition 3 holds. No curve at a
-fixed policy can be evidence for or against it; what could tie the best G to N is training.
+fixed policy can be evidence for or against it; what ties the best G to N is training in
+epochs (`mse_lab.mse.epochs`).
 """
 
 import numpy as np
@@ -127,7 +128,8 @@ def _judge_independence(run: MeasuredRun) -> Claim:
     return case.claim(
         f"{what} {listed}" if listed else "no group size divides these budgets",
         "holds" if bounded else "undecided",
-        "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N."
+        "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N. In epochs "
+        "the noise of prompts cancels in part, and the best G of training rises with N."
         if bounded
         else "c1 is not significantly positive, so there may be no G* to depend on N.",
         run.best_group_size,

@@ -38,6 +38,9 @@ HELP = "which group size, which baseline"
 SOURCES = ("pools.npz", "advice.json")
 
 
+MOST_EPOCHS = 1e6
+
+
 def share_of(text: str) -> float:
     """Read a share, such as 0.05 or 5%."""
     try:
@@ -46,6 +49,17 @@ def share_of(text: str) -> float:
         value = 0.0
     if not 0 < value <= 1:
         raise ArgumentTypeError(f"{text!r} is no share from 0 to 1; give one such as 0.05")
+    return value
+
+
+def times_over(text: str) -> float:
+    """Read a number of epochs."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MOST_EPOCHS:
+        raise ArgumentTypeError(f"{text!r} is no number of epochs; give one such as 1")
     return value
 
 
@@ -64,6 +78,10 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
     help = "instead, how many completions each prompt should get, of a finished run"
     parser.add_argument("--allocate", action="store_true", help=help)
+    help = "prompts that are trained on in epochs: which size is best then"
+    parser.add_argument("--prompts", type=completions, metavar="P", help=help)
+    help = "how often each of them comes, at the recommended size, by default 1"
+    parser.add_argument("--epochs", type=times_over, default=1.0, metavar="E", help=help)
     add_fresh(parser)
     add_settings(parser)
     add_results(parser)
@@ -104,6 +122,7 @@ def execute(arguments: Namespace) -> int:
 def tell(run: Path, arguments: Namespace) -> None:
     """Tell the advice or the allocation of a finished run."""
     from mse_lab.answers.advice import BUDGET
+    from mse_lab.answers.epochs import Training
     from mse_lab.report.advice_files import advise_run
     from mse_lab.report.allocation_report import allocate_run
 
@@ -114,7 +133,11 @@ def tell(run: Path, arguments: Namespace) -> None:
         print(allocate_run(run, budget, place, as_json=arguments.json))
     else:
         budget = budget or BUDGET
-        print(advise_run(run, arguments.at, budget, place, as_json=arguments.json))
+        training = Training(arguments.prompts, arguments.epochs)
+        said = advise_run(
+            run, arguments.at, budget, place, training, as_json=arguments.json
+        )
+        print(said)
 
 
 def measure(arguments: Namespace, processes: Processes) -> int:
@@ -122,6 +145,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     [(name, probe)] = load_probes([arguments.name], arguments.set)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
+    from mse_lab.answers.epochs import Training
     from mse_lab.mse.regret import TOLERANCE
     from mse_lab.mse.stopping import decide
     from mse_lab.report.sampled_advice import advise_samples, as_run
@@ -151,6 +175,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         ended.limit,
         arguments.at,
         folder / ADVICE,
+        Training(arguments.prompts, arguments.epochs),
         as_json=arguments.json,
     )
     print(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from mse_lab.answers.advice import BUDGET, Advice, advise, restore_advice
+from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
@@ -87,6 +88,7 @@ def advise_run(
     sizes: Sequence[int] = (),
     budget: int = BUDGET,
     place: Path | None = None,
+    training: Training = NOT_SAID,
     *,
     as_json: bool = False,
 ) -> str:
@@ -99,12 +101,13 @@ def advise_run(
         sizes: Group sizes to price instead of powers of two.
         budget: Completions N that errors are stated for.
         place: Where the files are written, by default the folder of the run.
+        training: What is said of the training.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:
         InputError: The folder holds neither pools nor advice, or too little to advise from.
     """
-    advice = _find_advice(folder, sizes, budget)
+    advice = _find_advice(folder, sizes, budget).for_training(training)
     if as_json:
         metric = advice.felt.metric if advice.felt else "plain"
         named = {"headline": headline(advice), "metric": metric}

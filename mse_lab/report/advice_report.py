@@ -23,6 +23,7 @@ from mse_lab.formatting import (
     wrap,
 )
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
+from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_sentences, felt_table
 from mse_lab.report.sampled_words import say_stopped
 
@@ -184,7 +185,8 @@ def sentences(advice: Advice) -> list[str]:
     """Say what to do and what else would do, the answer first."""
     stopped = say_stopped(advice)
     felt = felt_sentences(advice.felt) if advice.felt else [LEAST_ERROR]
-    return [headline(advice), *[stopped] * bool(stopped), better(advice), *felt]
+    dealt = [epochs_sentence(advice.epochs)] if advice.epochs else []
+    return [headline(advice), *[stopped] * bool(stopped), better(advice), *felt, *dealt]
 
 
 def warnings_of(advice: Advice) -> list[str]:
@@ -227,10 +229,12 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
     return lines
 
 
-def _felt_lines(advice: Advice) -> list[str]:
-    if advice.felt is None:
-        return []
-    return felt_table(advice.felt, advice.best, advice.level).splitlines()
+def _size_tables(advice: Advice) -> Iterator[str]:
+    """Put best sizes side by side: what is felt, and what is best in epochs."""
+    if advice.felt:
+        yield from felt_table(advice.felt, advice.best, advice.level).splitlines()
+    if advice.epochs:
+        yield from epochs_table(advice.epochs, advice.level).splitlines()
 
 
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
@@ -247,7 +251,7 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
     lines = [
         *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),
-        *(wrap(text, width, 4) for text in _felt_lines(advice)),
+        *(wrap(text, width, 4) for text in _size_tables(advice)),
         *(wrap(text, width, 4) for text in _cost_table(advice, sizes or SHOWN)),
         *(wrap(text, width) for text in about if text),
         "GRPO-type as measured, up to a factor:",

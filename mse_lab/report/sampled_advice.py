@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mse_lab.answers.advice import BUDGET, Advice, advise
+from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
 from mse_lab.formatting import wrap
@@ -98,6 +99,7 @@ def advise_samples(
     limit: float,
     sizes: Sequence[int],
     folder: Path,
+    training: Training = NOT_SAID,
     *,
     as_json: bool,
 ) -> str:
@@ -109,6 +111,7 @@ def advise_samples(
         limit: Half-width that endless completions of each prompt would leave, or NaN.
         sizes: Group sizes to price instead of powers of two.
         folder: Of the advice.
+        training: What is said of the training.
         as_json: Give the numbers for programs.
 
     Raises:
@@ -116,6 +119,7 @@ def advise_samples(
     """
     advice = advise_run(run, decision, sizes)
     write_json(folder / "advice.json", advice.as_dict())
+    advice = advice.for_training(training)
     if as_json:
         return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
     screen = advice_text(advice, sizes, screen_width())

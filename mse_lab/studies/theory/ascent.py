@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.studies.theory.bandit import Bandit
@@ -46,12 +47,17 @@ def _draw_counts(
 
 
 def draw_gradients(
-    bandit: Bandit, rule: Rule, theta_DR: Floats, draws: np.random.Generator
+    bandit: Bandit,
+    rule: Rule,
+    theta_DR: Floats,
+    draws: np.random.Generator,
+    drawn_BR: NDArray[np.int64] | None = None,
 ) -> Floats:
-    """Draw an estimate of grad J for each run, (D, R)."""
+    """Draw an estimate of grad J for each run, (D, R); from given prompts, if any are."""
     (prompts, actions, wide), runs = bandit.features_PKD.shape, theta_DR.shape[1]
     point, each_R = bandit.at(theta_DR), np.arange(runs)
-    drawn_BR = draws.integers(prompts, size=(rule.batch, runs))
+    if drawn_BR is None:
+        drawn_BR = draws.integers(prompts, size=(rule.batch, runs))
     of_drawn = drawn_BR[:, None], np.arange(actions)[:, None], each_R
     counts_BKR = _draw_counts(point.probabilities_PK[of_drawn], rule.size, draws)
     rewards_BKR = bandit.rewards_PK[of_drawn[:2]]

@@ -11,6 +11,7 @@ from mse_lab.studies.theory.best_group_size import judge_best_size, judge_two_ac
 from mse_lab.studies.theory.corollary_9 import judge_corollary_9
 from mse_lab.studies.theory.corollary_10 import judge_corollary_10
 from mse_lab.studies.theory.effort import Effort
+from mse_lab.studies.theory.epochs import judge_epochs
 from mse_lab.studies.theory.findings import Finding
 from mse_lab.studies.theory.lemma_6 import judge_lemma_6
 from mse_lab.studies.theory.limit import Limit
@@ -64,6 +65,11 @@ def unseen_word() -> Limit:
     return Limit(worded(two_actions().bandit, 8))
 
 
+def many_prompts() -> Limit:
+    """48 prompts of six completions, for epochs."""
+    return Limit(surrounded(48, 6, 3, 5))
+
+
 def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study:
     """Test every statement on its bandits; `show` is called with the name of each part."""
     two, six, word = two_actions(), six_actions(), unseen_word()
@@ -89,6 +95,7 @@ def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study
         judge_two_actions(two),
         *best,
         best_group_size.judge_unseen_word(word),
+        *judge_epochs(many_prompts(), effort),
         *judge_proposition_13(six.bandit, six.bandit.maximum_D + AWAY),
     ]
     tables = {

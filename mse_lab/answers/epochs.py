@@ -1,0 +1,99 @@
+"""Which group size is best where training deals its prompts out in epochs.
+
+The noise of prompts then cancels in part (`mse_lab.mse.epochs`), so larger groups may pay.
+How much of it does depends on the step times the curvature, which no measurement of
+gradients knows: the answer is given at both ends, and in between for a share of the way to
+the maximum that all steps of the training go together.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mse_lab.mse.epochs import best_in_epochs, charged_size
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.regret import SIZES, TOLERANCE
+
+# Shares of the way: each step goes all of it, the training goes most, hardly any.
+WAYS = (1.0, 0.9, 0.0)
+
+# The pull of a step that forgets the ones before, and of one that forgets nothing.
+_LONG, _SHORT = 50.0, 1e-6
+
+
+class Training(NamedTuple):
+    """What a user says of the training.
+
+    Attributes:
+        prompts: That are dealt out in epochs; None where nothing is said of them.
+        epochs: How often each of them comes, at the recommended group size.
+    """
+
+    prompts: int | None = None
+    epochs: float = 1.0
+
+
+NOT_SAID = Training()
+
+
+class InEpochs(NamedTuple):
+    """The best group size for steps of one length.
+
+    Attributes:
+        way: Share of the way to the maximum that the training goes: 1 where each step goes
+            all of it, 0 where all together go hardly any.
+        best: G*.
+        recommended: The smallest power of two that costs at most 5% more than the least.
+    """
+
+    way: float
+    best: Estimate
+    recommended: int
+
+
+class Epochs(NamedTuple):
+    """The best group sizes of a training in epochs.
+
+    Attributes:
+        prompts: P, those that are trained on.
+        epochs: How often each of them comes, at the size of the advice.
+        each: Completions of a prompt in all of the training, whatever the group size.
+        rows: From long steps to short ones.
+    """
+
+    prompts: int
+    epochs: float
+    each: float
+    rows: tuple[InEpochs, ...]
+
+
+def deal_out(
+    best: Estimate,
+    constants: Mapping[str, float],
+    size: int,
+    each_step: float,
+    epochs: float,
+) -> tuple[InEpochs, ...]:
+    """Give the best sizes of trainings with as many steps of as many completions.
+
+    Args:
+        best: G* where prompts are drawn anew.
+        constants: c1, c2 and c3.
+        size: Group size at which a prompt comes so many times.
+        each_step: N/P, completions of each prompt in a step.
+        epochs: How many times.
+    """
+    steps = max(epochs * size / each_step, 1.0)
+    c1, c2, c3 = (constants[name] for name in ("c1", "c2", "c3"))
+
+    def row(way: float) -> InEpochs:
+        pull = _LONG if way == 1 else max(-math.log1p(-way) / steps, _SHORT)
+        charged = {one: float(charged_size(one, each_step, steps, pull)) for one in SIZES}
+        costs = {one: max(c1, 0.0) * charged[one] + c2 + c3 / (one - 1) for one in SIZES}
+        near = (1 + TOLERANCE) * min(costs.values())
+        ends = (best_in_epochs(end, each_step, steps, pull) for end in best)
+        return InEpochs(
+            way, Estimate(*ends), next(one for one in SIZES if costs[one] <= near)
+        )
+
+    return tuple(map(row, WAYS))
