@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mse_lab.answers.felt import Felt
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.metric_forms import Forms
 
 
@@ -84,3 +86,15 @@ def draw_forms(rng, count, half, spread=1.0):
     zeros = np.zeros((count, count))
     noises = (np.outer(curvature, noise) + pairs / (half - 1)) / half
     return Forms(gradients, noises, pairs, zeros, zeros, zeros)
+
+
+def felt_of(**changes):
+    """What training feels, of numbers by hand."""
+    one = Estimate(1.0, 0.5, 2.0)
+    values = {
+        "metric": "curvature", "prompts": 24, "trained": 60, "c1": one, "c2": one,
+        "c3": one, "best": Estimate(3.0, 2.5, 3.6), "best_in_training": Estimate(3.4, 3, 4),
+        "best_first_order": Estimate(5.5, 5, 6), "recommended": 2, "plain": 4,
+        "cost_of_plain": Estimate(1.4, 1.2, 1.6), "helps": 0.1, "own": 30.0,
+    }  # fmt: skip
+    return Felt(**{**values, **changes})

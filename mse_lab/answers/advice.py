@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.epochs import Epochs, Training, deal_out
 from mse_lab.answers.evidence import Evidence
-from mse_lab.answers.felt import Felt, feel
+from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.plain_data import as_data
 from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime
@@ -103,6 +103,7 @@ class Advice:
         wanted: How many would be, for G*-1 within a factor of 1.4; None if not in sight.
         felt: What training feels, where a metric was measured.
         epochs: The best sizes of a training in epochs, where they were asked for.
+        optimizer: What the training takes its steps with.
     """
 
     name: str
@@ -139,6 +140,19 @@ class Advice:
     wanted: int | None = None
     felt: Felt | None = None
     epochs: Epochs | None = None
+    optimizer: Optimizer = "adamw"
+
+    @property
+    def decisive(self) -> Felt | None:
+        """What this optimiser feels, where that is known; None where it is not."""
+        felt = self.felt
+        return felt if felt and felt.known and felt.optimizer == self.optimizer else None
+
+    @property
+    def num_generations(self) -> int:
+        """The group size to set: by what is felt where that is known, or `recommended`."""
+        felt = self.decisive
+        return felt.recommended if felt and felt.recommended else self.recommended
 
     @property
     def unbounded(self) -> bool:
@@ -165,18 +179,19 @@ class Advice:
         return next(row for row in self.rows if row.group_size == group_size)
 
     def for_training(self, training: Training) -> Self:
-        """Add what is best in a training that deals out its prompts, if it does."""
-        prompts, epochs = training
+        """Choose by what its optimiser feels; say what is best in epochs, if it has any."""
+        optimizer, prompts, epochs = training
+        told = replace(self, optimizer=optimizer)
         if prompts is None:
-            return self
-        constants = {name: getattr(self, name).value for name in ("c1", "c2", "c3")}
-        size = self.recommended
-        rows = deal_out(self.best, constants, size, self.budget / prompts, epochs)
-        return replace(self, epochs=Epochs(prompts, epochs, epochs * size, rows))
+            return told
+        source, size = told.decisive or told, told.num_generations
+        constants = {name: getattr(source, name).value for name in ("c1", "c2", "c3")}
+        rows = deal_out(source.best, constants, size, self.budget / prompts, epochs)
+        return replace(told, epochs=Epochs(prompts, epochs, epochs * size, rows))
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
-        without = {"curves", *(_SAMPLED if self.stopped is None else ())}
+        without = {"curves", "optimizer", *(_SAMPLED if self.stopped is None else ())}
         without |= {name for name in ("felt", "epochs") if getattr(self, name) is None}
         names = [entry.name for entry in fields(self) if entry.name not in without]
         return {name: as_data(getattr(self, name)) for name in names}
@@ -313,4 +328,5 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         wanted=run.wanted,
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
         epochs=None,
+        optimizer="adamw",
     )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mse_lab.answers.felt import Optimizer
 from mse_lab.mse.epochs import best_in_epochs, charged_size
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.regret import SIZES, TOLERANCE
@@ -25,10 +26,12 @@ class Training(NamedTuple):
     """What a user says of the training.
 
     Attributes:
+        optimizer: What takes the steps.
         prompts: That are dealt out in epochs; None where nothing is said of them.
         epochs: How often each of them comes, at the recommended group size.
     """
 
+    optimizer: Optimizer = "adamw"
     prompts: int | None = None
     epochs: float = 1.0
 

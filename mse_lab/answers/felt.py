@@ -6,10 +6,12 @@ the reward curves (`mse_lab.mse.metric_forms`), measured on a sample of the prom
 
 import json
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.metric import MetricPools, MetricPopulation
+
+Optimizer = Literal["adamw", "sgd"]
 
 
 class Felt(NamedTuple):
@@ -48,6 +50,17 @@ class Felt(NamedTuple):
     cost_of_plain: Estimate
     helps: float
     own: float
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Whose training feels it."""
+        return "sgd" if self.metric == "curvature" else "adamw"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a best size, and its interval has an end."""
+        bounded = self.best.low > 1 or math.isfinite(self.best.high)
+        return self.recommended is not None and bounded
 
 
 def _own_share(population: MetricPopulation) -> float:

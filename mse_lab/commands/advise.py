@@ -40,6 +40,8 @@ SOURCES = ("pools.npz", "advice.json")
 
 MOST_EPOCHS = 1e6
 
+NAMES = ("adamw", "sgd")
+
 
 def share_of(text: str) -> float:
     """Read a share, such as 0.05 or 5%."""
@@ -78,6 +80,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
     help = "instead, how many completions each prompt should get, of a finished run"
     parser.add_argument("--allocate", action="store_true", help=help)
+    help = "what trains: the size is chosen by what it feels, where that was measured"
+    parser.add_argument("--optimizer", choices=NAMES, default=NAMES[0], help=help)
     help = "prompts that are trained on in epochs: which size is best then"
     parser.add_argument("--prompts", type=completions, metavar="P", help=help)
     help = "how often each of them comes, at the recommended size, by default 1"
@@ -133,7 +137,7 @@ def tell(run: Path, arguments: Namespace) -> None:
         print(allocate_run(run, budget, place, as_json=arguments.json))
     else:
         budget = budget or BUDGET
-        training = Training(arguments.prompts, arguments.epochs)
+        training = Training(*(getattr(arguments, name) for name in Training._fields))
         said = advise_run(
             run, arguments.at, budget, place, training, as_json=arguments.json
         )
@@ -175,7 +179,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         ended.limit,
         arguments.at,
         folder / ADVICE,
-        Training(arguments.prompts, arguments.epochs),
+        Training(*(getattr(arguments, name) for name in Training._fields)),
         as_json=arguments.json,
     )
     print(text)

@@ -1,5 +1,6 @@
 """Measure the metric that training feels, on a sample of the prompts."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -222,6 +223,27 @@ def _minus_hessian(subject: Subject, index: int) -> Callable[[Tensor], Tensor]:
         )
 
     return multiply
+
+
+def price_metric(subject: Subject) -> float:
+    """Say how many seconds the metric will take, by one prompt of its sample.
+
+    The graph of its gradient is made once for all products, so two of them and one are
+    timed.
+    """
+    settings = subject.probe.metric
+    most = min(settings.prompts, len(subject.prompts))
+    index = int(sample_prompts(subject.probe.seed, len(subject.prompts), most)[0])
+    began = time.monotonic()
+    *_, z_D = _draw_directions(subject, index)
+    multiply = _minus_hessian(subject, index)
+    times = [time.monotonic()]
+    for count in (2, 1):
+        multiply(z_D.expand(count, -1))
+        times.append(time.monotonic())
+    two, one = np.diff(times)
+    further = (2 * settings.repeats + 3) * max(two - one, 0.0)
+    return float(most * (times[0] - began + one + further))
 
 
 def _refuse_infinite(forms: Forms) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -36,6 +37,18 @@ def advice_table(advice: Advice) -> pd.DataFrame:
         for row in advice.rows
     ]
     return pd.DataFrame(rows)
+
+
+def json_values(advice: Advice) -> dict[str, Any]:
+    """Give what programs read: what to set and why, then the content of `advice.json`."""
+    return {
+        "headline": headline(advice),
+        "num_generations": advice.num_generations,
+        "chosen_by": advice.decisive.metric if advice.decisive else "plain",
+        "optimizer": advice.optimizer,
+        "metric": advice.felt.metric if advice.felt else "plain",
+        **advice.as_dict(),
+    }
 
 
 def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
@@ -109,9 +122,7 @@ def advise_run(
     """
     advice = _find_advice(folder, sizes, budget).for_training(training)
     if as_json:
-        metric = advice.felt.metric if advice.felt else "plain"
-        named = {"headline": headline(advice), "metric": metric}
-        return json.dumps(named | advice.as_dict(), indent=2)
+        return json.dumps(json_values(advice), indent=2)
     screen = advice_text(advice, sizes, screen_width())
     if not advice.held:
         return screen.rstrip()

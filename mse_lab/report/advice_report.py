@@ -24,7 +24,7 @@ from mse_lab.formatting import (
 )
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
-from mse_lab.report.felt_report import felt_sentences, felt_table
+from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
 from mse_lab.report.sampled_words import say_stopped
 
 BOUNDS_ONLY = (
@@ -35,11 +35,6 @@ BOUNDS_ONLY = (
 HOLDS = (
     "Holds for the gradient at this checkpoint, used as it is (plain SGD), with scores "
     "summed over tokens, for rewards and prompts like these. Trainers add batch rules."
-)
-
-LEAST_ERROR = (
-    "This is the size of least gradient error; training feels less of the wording's "
-    "noise, so its best size may be smaller."
 )
 
 # Group sizes on the screen, with the recommended one, unless others are asked for.
@@ -72,17 +67,25 @@ def headline(advice: Advice) -> str:
     """Say in a sentence or two what to do, and with which confidence."""
     if not advice.held:
         return "No advice: a built-in check of this run FAILED; checks.json says which."
-    size, confidence = advice.recommended, f"({advice.level:.0%} confidence)"
+    if felt := advice.decisive:
+        return felt_headline(felt, advice.num_generations, _price(advice))
+    few, price = advice.regret > LARGE, _price(advice)
+    joint = f"; but {price}" if few else f". {price[0].upper()}{price[1:]}"
+    return f"Set num_generations to {advice.recommended}{joint}"
+
+
+def _price(advice: Advice) -> str:
+    """Say what the size of least gradient error costs at most."""
+    confidence = f"({advice.level:.0%} confidence)"
     if advice.regret > LARGE:
         return (
-            f"Set num_generations to {size}; but {advice.prompts} prompts are too few to "
-            "tell whether it costs less than twice the completions of the best group size "
-            f"{confidence}."
+            f"{advice.prompts} prompts are too few to tell whether it costs less than "
+            f"twice the completions of the best group size {confidence}."
         )
     near = _near(advice)
     return (
-        f"Set num_generations to {size}. It costs {_regret(advice.regret)} more "
-        f"completions than the best group size{'; ' * bool(near)}{near} {confidence}."
+        f"it costs {_regret(advice.regret)} more completions than the best group size"
+        f"{'; ' * bool(near)}{near} {confidence}."
     )
 
 
@@ -184,7 +187,10 @@ def better(advice: Advice) -> str:
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what else would do, the answer first."""
     stopped = say_stopped(advice)
-    felt = felt_sentences(advice.felt) if advice.felt else [LEAST_ERROR]
+    felt = felt_sentences(advice.felt) if advice.felt else []
+    if not advice.decisive:
+        open_still = advice.felt is None or advice.felt.optimizer != advice.optimizer
+        felt = [unfelt(advice.optimizer, measured=not open_still), *felt]
     dealt = [epochs_sentence(advice.epochs)] if advice.epochs else []
     return [headline(advice), *[stopped] * bool(stopped), better(advice), *felt, *dealt]
 
@@ -245,7 +251,7 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
     if not advice.held:
         warnings = [f"warning: {warning}" for warning in advice.warnings]
         return "".join(f"{wrap(text, width)}\n" for text in (headline(advice), *warnings))
-    size = advice.recommended
+    size = advice.num_generations
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
     about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
     lines = [

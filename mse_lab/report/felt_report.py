@@ -2,7 +2,7 @@
 
 import math
 
-from mse_lab.answers.felt import Felt
+from mse_lab.answers.felt import Felt, Optimizer
 from mse_lab.formatting import NONE, number, table, times, with_interval
 from mse_lab.mse.intervals import Estimate
 
@@ -12,6 +12,11 @@ TRAINED_BY = {
     "adam": "Adam (second moments of these gradients)",
     "optimizer": "Adam (second moments of the checkpoint)",
 }
+
+NAMES: dict[Optimizer, str] = {"adamw": "AdamW", "sgd": "SGD"}
+
+# The metric of a probe that measures what an optimiser feels.
+METRICS: dict[Optimizer, str] = {"adamw": "adam", "sgd": "curvature"}
 
 # What is known of the level of the intervals.
 LEVEL = (
@@ -71,6 +76,35 @@ def felt_table(felt: Felt, plain: Estimate, level: float) -> str:
     """
     heads = ["Best group size G*", f"({level:.0%} interval)"]
     return table(_rows(felt, plain), heads, "<<")
+
+
+def felt_headline(felt: Felt, size: int, plain: str) -> str:
+    """Say what to set by what is felt, and then by the gradient's error.
+
+    Args:
+        felt: What is felt, and known.
+        size: The size to set.
+        plain: What the gradient's error says.
+    """
+    return (
+        f"Set num_generations to {size}, by what training with {NAMES[felt.optimizer]} "
+        f"feels of the noise: G* is {_best(felt.best)} there. By the gradient's error "
+        f"alone it would be {felt.plain}: {plain}"
+    )
+
+
+def unfelt(optimizer: Optimizer, *, measured: bool) -> str:
+    """Say what the plain size is where the felt one is not known, though it be measured."""
+    least = (
+        "Of least gradient error; as a rule an upper side, for training feels less of the "
+        "wording's noise"
+    )
+    if measured:
+        return (
+            f"{least}: how much was measured, and is not known; take more metric.prompts."
+        )
+    name, metric = NAMES[optimizer], METRICS[optimizer]
+    return f"{least}: run --set metric={metric} measures what {name} feels."
 
 
 def felt_sentences(felt: Felt) -> list[str]:

@@ -14,9 +14,14 @@ from mse_lab.mse.regret import SIZES
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.probe.schema import Probe
-from mse_lab.report.advice_files import screen_width, write_advice
-from mse_lab.report.advice_report import advice_text, headline
+from mse_lab.report.advice_files import json_values, screen_width, write_advice
+from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
+
+UNFELT = (
+    "metric: what training feels takes second derivatives, which few completions do not "
+    "give; mse-lab run measures it, and advise of that run says both"
+)
 
 
 def as_run(
@@ -39,6 +44,7 @@ def as_run(
         resamples=probe.interval.resamples,
         entries=tuple(probe.estimators),
         held=held,
+        warnings=(UNFELT,) * (probe.metric.kind != "plain"),
     )
 
 
@@ -121,7 +127,7 @@ def advise_samples(
     write_json(folder / "advice.json", advice.as_dict())
     advice = advice.for_training(training)
     if as_json:
-        return json.dumps({"headline": headline(advice), **advice.as_dict()}, indent=2)
+        return json.dumps(json_values(advice), indent=2)
     screen = advice_text(advice, sizes, screen_width())
     if not advice.held:
         return screen.rstrip()

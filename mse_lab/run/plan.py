@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mse_lab.measurement.metric import price_metric
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
@@ -74,6 +75,13 @@ def _peak_memory(context: RunContext) -> float:
     return sum(map(torch.cuda.max_memory_allocated, gpus)) or peak_memory_bytes()
 
 
+def _metric_seconds(context: RunContext) -> dict[str, float]:
+    """Price what training feels, where the probe has such a metric."""
+    if context.spec.probe.metric.kind == "plain":
+        return {}
+    return {"what training feels": price_metric(context.subject)}
+
+
 def _extrapolate(
     context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
 ) -> Plan:
@@ -94,6 +102,7 @@ def _extrapolate(
             "scores and products": costs.score,
             "checks and records": costs.rest,
             "tables and intervals": analysing,
+            **_metric_seconds(context),
         },
         disk_bytes=costs.disk,
         peak_memory_bytes=_peak_memory(context),

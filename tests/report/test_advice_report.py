@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from exact_forms import felt_of
 from mse_lab.answers.advice import advise
 from mse_lab.answers.alternatives import Alternative, Single
 from mse_lab.answers.run_regime import Regime
@@ -131,9 +132,32 @@ def test_the_screen(known):
 
 def test_least_error_is_not_best_training(known):
     text = plain(advice_text(known[2]))
-    assert (
-        "size of least gradient error; training feels less of the wording's noise" in text
-    )
+    assert "as a rule an upper side, for training feels less of the wording's noise" in text
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "metric", "size"),
+    [("adamw", "adam", 2), ("adamw", "curvature", 8), ("sgd", "curvature", 2)],
+)
+def test_what_the_optimiser_feels_is_what_to_set(known, optimizer, metric, size):
+    felt = felt_of(metric=metric, recommended=2, plain=8)
+    advice = replace(known[2], recommended=8, felt=felt, optimizer=optimizer)
+    assert advice.num_generations == size
+    text = plain(advice_text(advice))
+    assert text.count(f"Set num_generations to {size}") == 1
+    assert f"GRPOConfig(num_generations={size}," in text
+    assert ("it would be 8: it costs at most" in text) == (size == 2)
+    assert ("as a rule an upper side" in text) == (size == 8)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"recommended": None}, {"best": Estimate(3.0, 1.0, math.inf)}]
+)
+def test_a_felt_size_that_is_not_known_decides_nothing(known, changes):
+    felt = felt_of(**{"metric": "adam", "recommended": 2, **changes})
+    advice = replace(known[2], recommended=8, felt=felt)
+    assert advice.num_generations == 8
+    assert "how much was measured, and is not known" in plain(advice_text(advice))
 
 
 @pytest.mark.parametrize(

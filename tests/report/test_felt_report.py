@@ -4,22 +4,11 @@ import math
 
 import pytest
 
-from mse_lab.answers.felt import Felt
+from exact_forms import felt_of
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.report.felt_report import felt_sentences, felt_table
 
-ONE = Estimate(1.0, 0.5, 2.0)
 PLAIN = Estimate(4.5, 4.0, 5.0)
-
-
-def felt_of(**changes):
-    values = {
-        "metric": "curvature", "prompts": 24, "trained": 60, "c1": ONE, "c2": ONE,
-        "c3": ONE, "best": Estimate(3.0, 2.5, 3.6), "best_in_training": Estimate(3.4, 3, 4),
-        "best_first_order": Estimate(5.5, 5, 6), "recommended": 2, "plain": 4,
-        "cost_of_plain": Estimate(1.4, 1.2, 1.6), "helps": 0.1, "own": 30.0,
-    }  # fmt: skip
-    return Felt(**{**values, **changes})
 
 
 def test_both_sizes_stand_side_by_side():

@@ -70,7 +70,7 @@ def test_the_advice_shows_both_sizes_and_names_the_metric(measured, capsys):
     assert advice["metric"] == "plain"
     assert "felt" not in advice
     assert run_mse.main(["advise", str(folder)]) == 0
-    assert "training feels less of the wording's" in capsys.readouterr().out
+    assert "metric=adam measures what AdamW feels" in capsys.readouterr().out
     assert run_mse.main([*words, *METRIC]) == 0
     capsys.readouterr()
     assert run_mse.main(["advise", str(folder), "--json"]) == 0
@@ -82,7 +82,9 @@ def test_the_advice_shows_both_sizes_and_names_the_metric(measured, capsys):
     screen = capsys.readouterr().out
     assert "gradient error (plain)" in screen
     assert "felt by the reward of other prompts" in screen
-    assert "training feels less of the wording's" not in screen
+    assert "metric=adam measures what AdamW feels" in screen
+    assert run_mse.main(["advise", str(folder), "--optimizer", "sgd"]) == 0
+    assert "metric=curvature measures" not in capsys.readouterr().out
 
 
 def test_what_is_damaged_or_impossible_is_refused(measured, refused):

@@ -156,3 +156,11 @@ def test_estimators_that_look_at_other_prompts(write_probe, tmp_path, monkeypatc
     probe = load_probe(write_probe(estimators=["grpo", "global-mean"]))
     plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
     assert {key.estimator for key in plan.half_widths} == {"grpo", "global-mean"}
+
+
+def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
+    metric = {"kind": "curvature", "prompts": 4, "completions": 8, "repeats": 1}
+    path = write_probe(sampling={"max_new_tokens": 6}, metric=metric)
+    plan = plan_probe("small", load_probe(path), tmp_path / "out", tmp_path)
+    assert plan.seconds["what training feels"] > 0
+    assert not (tmp_path / "out/metric.npz").exists()
