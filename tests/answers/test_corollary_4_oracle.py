@@ -9,6 +9,7 @@ from claimed_runs import by_size, draw, scores_with_a_mean, verdicts
 from mse_lab.answers.corollary_4_oracle import (
     MARGIN,
     _test,
+    decide_by_either,
     explain_distance,
     judge_oracle_property,
 )
@@ -43,6 +44,20 @@ def test_a_ratio_at_the_margin_is_no_evidence_of_either_side():
     )
     outside, inside = _test(Pair(8, grpo, oracle))
     assert (outside, inside) == (pytest.approx(1), pytest.approx(0.5))
+
+
+def test_where_replicates_cannot_decide_the_law_is_shown():
+    """Whatever it says; its interval is far narrower."""
+    number = Statistic(1.0, {}, {})
+    measured, law = (
+        Pair(4, number, number, label).judged("undecided", 0.5, 0.95)
+        for label in ("replicates", "law")
+    )
+    assert decide_by_either([measured, law])[0] is law
+    assert decide_by_either([measured, law._replace(verdict="holds")])[0].pair is law.pair
+    assert decide_by_either([measured._replace(verdict="fails"), law])[0].pair.label == (
+        "replicates"
+    )
 
 
 @pytest.mark.parametrize(("zeta", "start"), [(2.02, 42), (0.02, 2)])

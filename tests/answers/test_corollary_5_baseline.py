@@ -1,9 +1,11 @@
 """Corollary 5: it holds under its assumption, and else its premise fails."""
 
 import numpy as np
+import pytest
 
 from claimed_runs import DESIGNS, draw, evidence_of, verdicts
 from mse_lab.answers.corollary_5_baseline import explain_vanilla, judge_baselines
+from mse_lab.answers.judgement import Pair, judge_not_larger
 
 
 def test_assumption_2_and_corollary_5():
@@ -18,12 +20,20 @@ def test_assumption_2_and_corollary_5():
 def test_prompt_only_baselines_are_set_against_the_limit():
     """Under Assumption 2 the best constant is the oracle, and zeta/(G(G-1)) is no loss."""
     pools = DESIGNS["fair"].draw(np.random.default_rng(4), 1024, 32, 16)
-    claims = judge_baselines(evidence_of("many", pools, (4, 8, 16)))
+    run = evidence_of("many", pools, (4, 8, 16))
+    claims = judge_baselines(run)
     rows = [one for one in claims if "prompt-only" in one.statement]
     assert [(one.group_size, one.verdict) for one in rows] == [
         (None, "holds"), (4, "holds"), (8, "holds"), (16, "holds")
     ]  # fmt: skip
     assert rows[1].estimate.low > 1.2
+    limits = [
+        Pair(size, run.mse_of("grpo", size) - run.zeta * share, best)
+        for size, share in ((4, 1 / 12), (8, 1 / 56), (16, 1 / 240))
+        for best in [run.mse_of("best-constant", size)]
+    ]
+    expected = [one.p_value for one in judge_not_larger(limits, run.level)]
+    assert [one.p_value for one in rows[1:]] == pytest.approx(expected, rel=1e-6)
 
 
 def test_it_is_said_from_which_size_on_vanilla_is_beaten():

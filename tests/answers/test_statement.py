@@ -1,6 +1,7 @@
 """Claims made of judged pairs: each size by its worst pair, the whole by its worst size."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,6 +57,11 @@ def test_evidence_is_what_nothing_makes_fail():
     assert identity.claim("m", "holds", "why").kind == "identity"
     argued = replace(CASE, statement=replace(CASE.statement, argued=True))
     assert argued.claim("m", "fails", "why").kind == "argument"
+
+
+def test_runs_are_judged_together_at_the_stricter_of_their_levels():
+    runs = [SimpleNamespace(name="a", level=one, law_only=False) for one in (0.9, 0.99)]
+    assert CASE.statement.about(*runs).level == 0.99
 
 
 def test_without_replicates_all_is_undecided_and_with_them_nothing_is_said():

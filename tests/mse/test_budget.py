@@ -89,6 +89,8 @@ def test_prompts_that_carry_nothing_are_no_degrees_of_freedom():
         pools, reference_product_P=0 * weights, gram_PKGG=gram * scores[:, None]
     )
     assert Population(noisy).effective_prompts == pytest.approx(3)
+    nothing = replace(silent, reference_product_P=0 * weights)
+    assert Population(nothing).effective_prompts == 1
 
 
 def test_intervals_over_prompts_are_capped_by_those_that_carry_them():

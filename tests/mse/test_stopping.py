@@ -121,7 +121,8 @@ def test_it_stops_for_the_width_and_says_what_a_narrower_one_takes():
     assert wide.stop == "width"
     narrow = decide(drawn(60), regret=0.0, width=wide.width / 2)
     assert (narrow.stop, narrow.wanted) == (None, pytest.approx(4 * 60 * 16, abs=1))
-    assert decide(drawn(60), regret=0.0, width=wide.width).wanted == 60 * 16
+    for enough in (wide.width, 2 * wide.width):
+        assert decide(drawn(60), regret=0.0, width=enough).wanted == 60 * 16
 
 
 def test_it_never_stops_on_few_carriers(monkeypatch):

@@ -10,6 +10,7 @@ JSON = {
     "checks.json": [[], {"ok": True}, {"ok": True, "checks": [{"name": 1}]}],
     "diagnostics.json": [1, "text"],
     "environment.json": [[], {"seconds": "many"}, {"seconds": 10**400}, {"seconds": []}],
+    "config.yaml": [["text"], "text"],
     "checkpoint.json": [[], {"model": 1}],
     "manifest.json": [[], {"mse.csv": None}],
 }
