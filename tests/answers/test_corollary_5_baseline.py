@@ -5,7 +5,7 @@ import pytest
 
 from claimed_runs import DESIGNS, draw, evidence_of, verdicts
 from mse_lab.answers.corollary_5_baseline import explain_vanilla, judge_baselines
-from mse_lab.answers.judgement import Pair, judge_not_larger
+from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 
 
 def test_assumption_2_and_corollary_5():
@@ -34,6 +34,16 @@ def test_prompt_only_baselines_are_set_against_the_limit():
     ]
     expected = [one.p_value for one in judge_not_larger(limits, run.level)]
     assert [one.p_value for one in rows[1:]] == pytest.approx(expected, rel=1e-6)
+
+
+def test_vanilla_as_a_whole_is_judged_by_the_limit():
+    """And shows the largest group beside it."""
+    run = draw("fair")
+    [whole, *_] = (one for one in judge_baselines(run) if "vanilla" in one.statement)
+    [limit] = judge_smaller([Pair(0, run.oracle_trace, run.vanilla_trace)], run.level)
+    assert (whole.verdict, whole.p_value, whole.estimate) == limit[1:]
+    assert whole.group_size is None
+    assert f"at G = {max(run.sizes)}: " in whole.measured
 
 
 def test_it_is_said_from_which_size_on_vanilla_is_beaten():
