@@ -128,7 +128,7 @@ def compare(table: pd.DataFrame) -> None:
     advised, default = (values_of(table, size).dropna() for size in (ADVISED, DEFAULT))
     gap = (advised - default).dropna()
     print(pd.DataFrame({ADVISED: advised.mean(), DEFAULT: default.mean()}).round(4))
-    outcomes = {"last step": gap[STEPS], "mean": gap.drop(columns=0).mean(1)}
+    outcomes = {"last step": gap[STEPS], "mean": gap.drop(columns=0).mean(axis=1)}
     for name, gaps in outcomes.items():
         mean, low, high = difference(gaps, 0.975)
         print(f"{name}: {mean:.4f} ({low:.4f} to {high:.4f}), {len(gap)} seeds")
