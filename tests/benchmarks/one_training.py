@@ -197,7 +197,7 @@ def main() -> None:
         if kept:
             (given.folder / "screen.txt").write_text(said.getvalue())
         with file.open("a") as rows:
-            csv.writer(rows).writerows(
+            csv.writer(rows, lineterminator="\n").writerows(
                 (size, rate, seed, step, round(value, 6)) for step, value in values.items()
             )
 
