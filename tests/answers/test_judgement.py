@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.answers.judgement import Pair, holm, judge_not_larger
+from mse_lab.answers.judgement import Pair, holm, judge_not_larger, judge_smaller
 from mse_lab.mse.intervals import Statistic
 
 
@@ -19,6 +19,19 @@ def test_no_loss_is_not_the_same_as_not_shown():
     assert judge(1.0, 0.001)[0].verdict == "holds"
     assert judge(1.0, 0.1)[0].verdict == "undecided"
     assert judge(1.01, 0.001)[0].verdict == "fails"
+
+
+def test_smaller_is_told_by_the_sign_where_a_difference_is_shown():
+    noise = np.random.default_rng(0).standard_normal((1, 1000))
+    base = Statistic(1.0, {}, {})
+
+    def judge(value, error):
+        spread = error * np.sqrt(noise.size) * noise
+        pair = Pair(4, Statistic(value, {"a": spread}, {}), base)
+        return judge_smaller([pair], 0.95)[0].verdict
+
+    found = [judge(0.9, 0.001), judge(0.9, 0.5), judge(1.1, 0.5), judge(1.1, 0.001)]
+    assert found == ["holds", "undecided", "undecided", "fails"]
 
 
 def test_holm_by_hand():

@@ -151,10 +151,12 @@ def test_one_block_is_enough_for_a_trial():
 
 
 def test_the_largest_number_is_taken(arrays):
+    arrays["lengths_PN"] = at_first(2**53 - 1)(arrays["lengths_PN"])
     arrays["rewards_PN"] = at_first(LARGEST)(arrays["rewards_PN"])
     arrays["products_PN"] = at_first(LARGEST**2)(arrays["products_PN"])
     pools = Pools.from_arrays(arrays)
     assert (pools.rewards_PN[0, 0], pools.products_PN[0, 0]) == (LARGEST, LARGEST**2)
+    assert pools.lengths_PN[0, 0] == 2**53 - 1
 
 
 def test_what_is_too_small_counts_as_zero(arrays):

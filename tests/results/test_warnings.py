@@ -43,6 +43,15 @@ def test_one_prompt_that_carries_all_is_said_whatever_its_two_groups_are():
     assert all("degrees of freedom" in " ".join(one.warnings) for one in few)
 
 
+def test_the_pool_that_would_do_by_hand(monkeypatch):
+    """Two degrees by 4 groups; five by 7/4 * 5 - 1 = 7.75 groups of 4, so 4 blocks of 8."""
+    pools = make_design(np.random.default_rng(0), 3).draw(np.random.default_rng(1), 16, 2, 8)
+    monkeypatch.setattr(warnings, "_degrees_by_law", lambda pools, key: 100.0)
+    curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=2.0))
+    [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    assert told.endswith("or pool.replicate=32")
+
+
 CUT = (EndToken(2, "<end>", 0.4),)
 SILENT = (EndToken(2, "<end>", 0.0),)
 MEANINGLESS = {
