@@ -45,7 +45,8 @@ def test_one_prompt_that_carries_all_is_said_whatever_its_two_groups_are():
 
 def test_the_pool_that_would_do_by_hand(monkeypatch):
     """Two degrees by 4 groups; five by 7/4 * 5 - 1 = 7.75 groups of 4, so 4 blocks of 8."""
-    pools = make_design(np.random.default_rng(0), 3).draw(np.random.default_rng(1), 16, 2, 8)
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, 3).draw(rng, 16, 2, 8)
     monkeypatch.setattr(warnings, "_degrees_by_law", lambda pools, key: 100.0)
     curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=2.0))
     [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
