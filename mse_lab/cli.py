@@ -3,28 +3,20 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
 
 from mse_lab.command_line import Parser, refuse_empty_words
-from mse_lab.commands import (
-    advise,
-    along,
-    analyse,
-    claims,
-    demo,
-    figure,
-    init,
-    plan,
-    report,
-    rollouts,
-    run,
-    theory,
-    train,
-)
-from mse_lab.commands import list as list_probes
 from mse_lab.console import NAME, conclude, set_up_console
 from mse_lab.version import VERSION
+
+# Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
+NAMES = (
+    *("demo", "init", "run", "plan", "train", "figure", "claims", "advise", "report"),
+    *("analyse", "theory", "along", "rollouts", "list"),
+)
+COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
 # Variables that say how OpenMP's threads wait.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -58,36 +50,6 @@ examples:
 """
 
 
-class Command(Protocol):
-    """What a module of `commands` holds."""
-
-    HELP: str
-
-    def add_arguments(self, parser: Parser) -> None:
-        """Add what the command takes."""
-
-    def execute(self, arguments: argparse.Namespace) -> int:
-        """Do what the command is for; return the exit status."""
-
-
-COMMANDS: Mapping[str, Command] = {
-    "demo": demo,
-    "init": init,
-    "run": run,
-    "plan": plan,
-    "train": train,
-    "figure": figure,
-    "claims": claims,
-    "advise": advise,
-    "report": report,
-    "analyse": analyse,
-    "theory": theory,
-    "along": along,
-    "rollouts": rollouts,
-    "list": list_probes,
-}
-
-
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of the command line."""
     parser = Parser(
@@ -113,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         arguments = parse(sys.argv[1:] if words is None else words)
-        return COMMANDS[arguments.command].execute(arguments)
+        return int(COMMANDS[arguments.command].execute(arguments))
 
     return conclude(command)
 

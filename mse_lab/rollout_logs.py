@@ -38,17 +38,9 @@ class Rollouts(Summary):
     @cached_property
     def forecast(self) -> pd.DataFrame:
         """Share of zero-variance groups at each group size, and whether by a model."""
-        rows = [
-            {
-                "group_size": one.group_size,
-                "zero_variance": one.zero_variance.value,
-                "zero_variance_low": one.zero_variance.low,
-                "zero_variance_high": one.zero_variance.high,
-                "model": one.model,
-            }
-            for one in self.forecasts
-        ]
-        return pd.DataFrame(rows)
+        names = ("zero_variance", "zero_variance_low", "zero_variance_high")
+        rows = [(one.group_size, *one.zero_variance, one.model) for one in self.forecasts]
+        return pd.DataFrame(rows, columns=["group_size", *names, "model"])
 
     def plot(self) -> "Figure":
         """Draw the figure of the log: a notebook shows it, `savefig` writes it."""

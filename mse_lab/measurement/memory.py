@@ -28,25 +28,22 @@ Size = TypeVar("Size")
 # Of a device's memory; the host's serves other programs and the run's arrays, too.
 SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
 
-UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-         "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
-
 # What slices of gradients and logits take, several at a time.
 WORKSPACE = 8 * SLICE_BYTES
 
 
 def parse_bytes(text: str | int) -> int:
-    """Read a size such as `12 GB`.
+    """Read a size as the schema has it, such as `12 GB`.
 
     >>> parse_bytes("1.5 GiB")
     1610612736
     """
-    match = re.fullmatch(
-        r"([0-9]{1,19}(?:[.][0-9]+)?) *([a-z]*)", str(text).strip().lower()
-    )
-    if match and match[2] in UNITS:
-        return int(float(match[1]) * UNITS[match[2]])
-    raise InputError(f"model.memory = {shown(text)}: not a size; write 12GB or 40 GiB, say")
+    pattern = r" *([0-9]{1,19}(?:\.[0-9]+)?) *(?:([kmgt])(i?)b)? *"
+    given = re.fullmatch(pattern, str(text).lower())
+    if given is None:
+        raise InputError(f"model.memory = {shown(text)}: write 12GB or 40 GiB, say")
+    unit = 1024 if given[3] else 1000
+    return int(float(given[1]) * unit ** " kmgt".index(given[2] or " "))
 
 
 def _host_bytes() -> int:

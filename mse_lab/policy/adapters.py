@@ -98,10 +98,9 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
         for name, module in model.named_modules()
         if type(module) in (nn.Linear, Conv1D)
     ]
-    names = sorted({name.rpartition(".")[2] for name in linear})
     for suffix in [] if isinstance(target, str) else target:
         if not any(f".{name}".endswith(f".{suffix}") for name in linear):
-            hint = nearest(suffix, names)
+            hint = nearest(suffix, sorted({name.rpartition(".")[2] for name in linear}))
             raise InputError(
                 f"model.adapter.target: {suffix} is not a linear layer; {hint}"
             )

@@ -42,31 +42,15 @@ def _borrowed(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(needed).grad = gradient
 
 
-def _trained(model: nn.Module) -> dict[str, nn.Parameter] | None:
-    """Return the parameters that require gradients; None if all do, or none does."""
-    named = list(model.named_parameters())
-    trained = {name: parameter for name, parameter in named if parameter.requires_grad}
-    return trained if 0 < len(trained) < len(named) else None
-
-
 def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
     """Refuse backward hooks: they may change the gradients and those of the checks."""
-    hooked = [
-        name
-        for name, module in model.named_modules()
-        if module._backward_hooks or module._backward_pre_hooks
-    ]
-    hooked += [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter._backward_hooks
-        or getattr(parameter, "_post_accumulate_grad_hooks", None)
-    ]
-    if hooked:
-        raise location.refuse(
-            f"{hooked[0] or 'the model'} has a backward hook, which may change gradients",
-            "remove it by the handle that registering it returned",
-        )
+    kinds = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
+    for name, part in (*model.named_modules(), *model.named_parameters()):
+        if any(getattr(part, kind, None) for kind in kinds):
+            raise location.refuse(
+                f"{name or 'the model'} has a backward hook, which may change gradients",
+                "remove it by the handle that registering it returned",
+            )
 
 
 def _unwrap(model: Any, location: InMemory) -> Any:
@@ -99,7 +83,9 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     """
     location = InMemory.of(model)
     model = _unwrap(model, location)
-    trained = _trained(model)
+    named = dict(model.named_parameters())
+    trained = {name: one for name, one in named.items() if one.requires_grad}
     with _borrowed(model):
         identity = {"model": fingerprint_in_memory(model)}
-        yield make_policy(config, model, tokenizer, location, identity, trained)
+        some = trained if 0 < len(trained) < len(named) else None
+        yield make_policy(config, model, tokenizer, location, identity, some)

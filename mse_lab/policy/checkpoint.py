@@ -45,16 +45,19 @@ def _loading_quietly(location: Location, what: str) -> Iterator[None]:
         yield
 
 
+def _read(location: Location, what: str, kind: Any) -> Any:
+    """Read a part of a checkpoint by `kind.from_pretrained`."""
+    with _loading_quietly(location, what):
+        return kind.from_pretrained(location.where, **location.options)
+
+
 def load_settings(location: Location) -> tuple[Location, Any]:
     """Load a causal language model's configuration.
 
     The location that is returned with it is pinned to one commit, so that all files are of
     the same one.
     """
-    with _loading_quietly(location, "config.json"):
-        settings = transformers.AutoConfig.from_pretrained(
-            location.where, **location.options
-        )
+    settings = _read(location, "config.json", transformers.AutoConfig)
     kind = settings.model_type
     if settings.is_encoder_decoder:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
@@ -68,10 +71,8 @@ def load_settings(location: Location) -> tuple[Location, Any]:
 def load_tokenizer(location: Location) -> Any:
     """Load a checkpoint's tokenizer."""
     try:
-        with _loading_quietly(location, "the tokenizer"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                location.where, **location.options
-            )
+        tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
+        with loading(location, "the tokenizer"):
             empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     except InputError:
         if any(location.file(name) for name in VOCABULARIES):
@@ -81,18 +82,6 @@ def load_tokenizer(location: Location) -> Any:
     if empty:
         raise location.incomplete("no tokenizer in it")
     return tokenizer
-
-
-def _placement(
-    location: Location, settings: Any, config: Model, device: torch.device
-) -> dict[str, Any]:
-    """Return the arguments that place weights during loading, if they are needed."""
-    # Quantised weights cannot be moved once they are loaded.
-    quantised = is_quantised(location, settings, adapted=config.adapter is not None)
-    if config.device_map is not None:
-        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
-        return {"device_map": config.device_map}
-    return {"device_map": {"": device}} if quantised else {}
 
 
 def load_model(
@@ -106,14 +95,17 @@ def load_model(
         raise InputError(
             "model.dtype = float64: MPS has none; use float32, or model.device=cpu"
         )
-    placement = _placement(location, settings, config, device)
+    quantised = is_quantised(location, settings, adapted=config.adapter is not None)
+    # Quantised weights cannot be moved once they are loaded.
+    placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}
+    if config.device_map is not None:
+        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
+        placement = {"device_map": config.device_map}
+    # transformers leaves out a generation_config.json that it cannot read, and the end
+    # tokens with it.
+    if location.file("generation_config.json") is not None:
+        _read(location, "the model", transformers.GenerationConfig)
     with _loading_quietly(location, "the model"):
-        # transformers leaves out a generation_config.json that it cannot read, and the end
-        # tokens with it.
-        if location.file("generation_config.json") is not None:
-            transformers.GenerationConfig.from_pretrained(
-                location.where, **location.options
-            )
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             location.where,
             dtype=getattr(torch, config.dtype),
@@ -129,7 +121,13 @@ def load_model(
         model, report = loaded
         if "device_map" not in placement:
             model.to(device)
-    _refuse_random_weights(location, report)
+    # transformers draws missing weights at random.
+    mismatched = [key for key, *_ in report["mismatched_keys"]]
+    if lacking := sorted({*report["missing_keys"], *mismatched}):
+        raise location.refuse(
+            f"{len(lacking)} weights are missing or of another shape, such as {lacking[0]}",
+            "they would be random; give a whole checkpoint",
+        )
     refuse_forward(location, model)
     if config.device_map is not None:
         _refuse_scattered(location, model)
@@ -145,8 +143,7 @@ def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
     if config is None:
         return False
     config = config if isinstance(config, dict) else config.to_dict()
-    method = config.get("quant_method")
-    name = str(getattr(method, "value", method))
+    name = str(getattr(config.get("quant_method"), "value", config.get("quant_method")))
     if not adapted:
         raise location.refuse(
             f"its weights are quantised ({name}) and have no gradient",
@@ -158,16 +155,6 @@ def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
             "give unquantised weights, or the four bits of bitsandbytes",
         )
     return True
-
-
-def _refuse_random_weights(location: Location, report: dict[str, Any]) -> None:
-    # transformers draws missing weights at random.
-    mismatched = [key for key, *_ in report["mismatched_keys"]]
-    if lacking := sorted({*report["missing_keys"], *mismatched}):
-        raise location.refuse(
-            f"{len(lacking)} weights are missing or of another shape, such as {lacking[0]}",
-            "they would be random; give a whole checkpoint",
-        )
 
 
 def refuse_forward(location: Location, model: Any) -> None:
@@ -194,6 +181,6 @@ def _refuse_scattered(location: Location, model: Any) -> None:
     tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
     if tied and head is not None and head.weight is not embedding.weight:
         raise InputError(
-            f"{what} ties its head to its embedding, and they are separate on two devices; "
-            "use model.device"
+            f"{what}: its tied head and embedding are separate on two devices; use "
+            "model.device"
         )

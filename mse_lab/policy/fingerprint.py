@@ -2,15 +2,12 @@
 
 A resumed run must not continue with other weights. A folder's hash covers the names, sizes
 and content of the files that decide what the policy computes, not their dates. Of a large
-folder a sample of every tensor is hashed: training changes a tensor nearly everywhere.
+folder pieces of every file are hashed: training changes weights nearly everywhere.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
-from operator import index
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import nn
@@ -21,15 +18,13 @@ from mse_lab.probe.schema import Model
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
 
-# A folder of at most WHOLE_BYTES is hashed whole, within a second. In a larger folder
-# PIECES evenly spaced pieces of PIECE_BYTES of each tensor are hashed.
+# A folder of at most WHOLE_BYTES is hashed whole, within a second; of each file of a larger
+# one PIECES evenly spaced pieces of PIECE_BYTES are.
 WHOLE_BYTES = 2**28
-PIECES, PIECE_BYTES = 16, 2**12
+PIECES, PIECE_BYTES = 2**12, 2**12
 
 # At least this many numbers of a parameter in memory are hashed, evenly spaced.
 NUMBERS = 2**12
-
-Span = tuple[int, int]
 
 
 def fingerprint(folder: Path) -> str:
@@ -44,42 +39,12 @@ def fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     for path, size in sizes.items():
         digest.update(json.dumps([path.name, size]).encode())
+        step = PIECE_BYTES if whole else max(PIECE_BYTES, size // PIECES)
         with path.open("rb") as file:
-            for start, end in [(0, size)] if whole else _sample(file, path, size):
+            for start in range(0, size, step):
                 file.seek(start)
-                digest.update(file.read(end - start))
+                digest.update(file.read(PIECE_BYTES))
     return f"{'' if whole else 'sampled-'}sha256:{digest.hexdigest()}"
-
-
-def _sample(file: BinaryIO, path: Path, size: int) -> list[Span]:
-    tensors = _spans_of_tensors(file, size) if path.suffix == ".safetensors" else []
-    return tensors or list(_pieces(0, size))
-
-
-def _spans_of_tensors(file: BinaryIO, size: int) -> list[Span]:
-    """List the spans of the header and of the tensors' pieces; none if damaged."""
-    first = 8 + int.from_bytes(file.read(8), "little")
-    try:
-        header = json.loads(file.read(first - 8)) if first <= size else {}
-        spans = [(0, first)]
-        for name, tensor in sorted(header.items()):
-            if name != "__metadata__":
-                start, end = (index(offset) for offset in tensor["data_offsets"])
-                spans += _pieces(first + start, first + end)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return []
-    sound = all(0 <= start <= end <= size for start, end in spans)
-    return spans if sound else []
-
-
-def _pieces(start: int, end: int) -> Iterator[Span]:
-    """Yield evenly spaced pieces of a span, its first and last bytes included."""
-    if end - start <= PIECES * PIECE_BYTES:
-        yield start, end
-        return
-    for piece in range(PIECES):
-        first = start + (end - start - PIECE_BYTES) * piece // (PIECES - 1)
-        yield first, first + PIECE_BYTES
 
 
 def identify(location: Location, file: str = "config.json") -> str:

@@ -5,6 +5,7 @@ has a chat template are filled in; no model is loaded for it.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -30,9 +31,6 @@ COLUMNS = {
 # Tokens of an answer that is part of a chat or has steps, and of any other.
 LONG, SHORT = 256, 16
 
-# Names of the length of a model's context in its config.json.
-CONTEXT = ("max_position_embeddings", "n_positions")
-
 
 class PromptSummary(NamedTuple):
     """The prompts: names of their fields, their number (None if not read), and a reward."""
@@ -40,19 +38,6 @@ class PromptSummary(NamedTuple):
     fields: Fields = Fields()
     prompts: int | None = None
     reward: str = "exact"
-
-
-def _columns(row: dict[str, Any], where: str) -> Fields:
-    fields = {}
-    for name, usual in COLUMNS.items():
-        columns = [column for column in usual if column in row]
-        if not columns:
-            raise InputError(
-                f"{where}: no column is called {' or '.join(usual)}, but "
-                f"{shorten(', '.join(row))}; rename the column of the {name}"
-            )
-        fields[name] = columns[0]
-    return Fields(**fields)
 
 
 def _summarise_prompts(name: str, root: Path) -> PromptSummary:
@@ -64,14 +49,20 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
-    fields = _columns(first.values, first.where)
+    columns = {}
+    for field, usual in COLUMNS.items():
+        if not (found := [column for column in usual if column in first.values]):
+            raise InputError(
+                f"{first.where}: no column is called {' or '.join(usual)}, but "
+                f"{shorten(', '.join(first.values))}; rename the column of the {field}"
+            )
+        columns[field] = found[0]
+    fields = Fields(**columns)
     prompts = load_prompts(Prompts(source=name, fields=fields), root)
     for reward in ("integer", "gsm8k"):
-        try:
+        with suppress(InputError):
             try_reward(REWARDS[reward], prompts)
-        except InputError:
-            continue
-        return PromptSummary(fields, len(prompts), reward)
+            return PromptSummary(fields, len(prompts), reward)
     return PromptSummary(fields, len(prompts))
 
 
@@ -85,25 +76,12 @@ def _find(model: str, file: str, root: Path) -> Path | None:
     return Path(cached) if isinstance(cached, str) else None
 
 
-def _read_config(model: str, file: str, root: Path) -> dict[str, Any]:
-    """Read a JSON file of a checkpoint; empty where it is not at hand."""
-    path = _find(model, file, root)
-    return {} if path is None else parse_json(read_text(path), str(path))
-
-
 def _has_chat_template(model: str, root: Path) -> bool:
-    return _find(
-        model, "chat_template.jinja", root
-    ) is not None or "chat_template" in _read_config(model, "tokenizer_config.json", root)
-
-
-def _shorter(tokens: int, model: str, root: Path) -> int:
-    """Leave half of the model's context, where it is known, to the prompt."""
-    config = _read_config(model, "config.json", root)
-    context = next((config[key] for key in CONTEXT if key in config), None)
-    if isinstance(context, int) and context > 1:
-        return min(tokens, context // 2)
-    return tokens
+    settings = _find(model, "tokenizer_config.json", root)
+    has_key = settings is not None and "chat_template" in parse_json(
+        read_text(settings), str(settings)
+    )
+    return has_key or _find(model, "chat_template.jinja", root) is not None
 
 
 def _refuse_model(model: str, root: Path) -> None:
@@ -137,7 +115,7 @@ def _fill_in(
         fields=_yaml(fields=summary.fields.model_dump()),
         template=_yaml(template="word-problem" if steps else "none"),
         chat=_yaml(chat=chat),
-        max_new_tokens=_shorter(LONG if chat or steps else SHORT, model, root),
+        max_new_tokens=LONG if chat or steps else SHORT,
         path=_yaml(path=_from_folder(out.parent, model)),
     )
 

@@ -63,7 +63,7 @@ def local_path(name: str, root: Path) -> Path | None:
 
 
 def _refuse_unwritable(value: Any) -> None:
-    """Refuse what no UTF-8 file of results can hold: a lone surrogate is a ValueError."""
+    """Refuse what no JSON in UTF-8 can hold: sets, dates, lone surrogates."""
     json.dumps(value, ensure_ascii=False).encode()
 
 
@@ -89,17 +89,11 @@ def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML with the types of JSON: dates are texts; sets, merges, aliases are refused."""
+    """YAML in which dates are texts; an alias, or a key that occurs twice, is refused."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [pair for pair in pairs if not pair[0].endswith(":timestamp")]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    yaml_constructors = {  # noqa: RUF012
-        tag: construct
-        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
-        if tag is None
-        or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
     }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -110,9 +104,6 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
                 problem_mark=self.peek_event().start_mark,
             )
         return super().compose_node(parent, index)
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Leave merges (`<<`) as they are."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         """Refuse a key that occurs twice: the last value would count, silently."""
@@ -137,6 +128,6 @@ def parse_yaml(text: str, source: str) -> Any:
     except RecursionError:
         raise InputError(f"{source}: nested too deeply; write it flatter") from None
     # Numbers and escapes that Python cannot read are ValueErrors.
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{source}: not valid YAML: {error}") from None
     return value

@@ -8,12 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.probe.plain_text import (
-    fault_of_text,
-    parse_yaml,
-    read_text,
-    reading,
-)
+from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text, reading
 from mse_lab.probe.prompt_templates import TEMPLATES
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.sources import is_one_file
@@ -58,14 +53,10 @@ def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
     `probes/` of the project; of two probes with the same name the first counts.
     """
     here, project = _folders(root)
-    parts = (
-        (here, here.rglob("*.yaml")),
-        (Path(), filter(_is_probe, Path().glob("*.yaml"))),
-        (project, project.rglob("*.yaml")),
-    )
     files: dict[str, Path] = {}
-    for folder, paths in parts:
-        for path in sorted(paths):
+    for folder in (here, Path(), project):
+        loose = filter(_is_probe, folder.glob("*.yaml"))
+        for path in sorted(folder.rglob("*.yaml") if folder.name else loose):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not name.startswith(f"{STUDIES}/"):
                 files.setdefault(name, path)
@@ -181,29 +172,26 @@ def _section(values: Any, *keys: str) -> dict[str, Any]:
 def _resolve_paths(path: Path, values: Any) -> None:
     """Replace relative paths that exist in the folder of a probe's file."""
     folder, here = path.parent.absolute(), Path.cwd()
+    start = folder.relative_to(here) if folder.is_relative_to(here) else folder
     for *sections, key in [] if folder == here else _PATHS:
         section = _section(values, *sections)
         name = section.get(key)
-        if isinstance(name, str) and name not in TEMPLATES:
+        if isinstance(name, str) and name not in TEMPLATES and not Path(name).is_absolute():
             with reading(folder / name):
-                exists = not Path(name).is_absolute() and (folder / name).exists()
-            if exists:
-                inside = folder.is_relative_to(here)
-                start = folder.relative_to(here) if inside else folder
-                section[key] = str(start / name)
+                if (folder / name).exists():
+                    section[key] = str(start / name)
 
 
 def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
     """Remove the keys of a source that an assignment replaces."""
+    pairs = (assignment.partition("=") for assignment in assignments)
+    assigned = {key.strip(): name for key, _, name in pairs}
     for section in (("prompts",), ("prompts", "shots")):
-        for assignment in assignments:
-            key, _, name = assignment.partition("=")
-            if key.strip() == ".".join((*section, "source")):
-                old = ["revision"]
-                if is_one_file(name):
-                    old += ["subset", "split"]
-                for part in old:
-                    _section(values, *section).pop(part, None)
+        name = assigned.get(".".join((*section, "source")))
+        if name is not None:
+            old = ("revision", "subset", "split") if is_one_file(name) else ("revision",)
+            for key in old:
+                _section(values, *section).pop(key, None)
 
 
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:

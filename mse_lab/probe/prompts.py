@@ -187,10 +187,14 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
 def _render(
     records: Sequence[Record], template: Template, shots: Sequence[Record]
 ) -> list[Prompt]:
-    texts = (template.render(str(record["problem"]), shots) for record in records)
     return [
-        Prompt(record["id"], text, _category(record), record)
-        for text, record in zip(texts, records, strict=True)
+        Prompt(
+            record["id"],
+            template.render(str(record["problem"]), shots),
+            _category(record),
+            record,
+        )
+        for record in records
     ]
 
 

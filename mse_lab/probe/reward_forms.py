@@ -14,9 +14,22 @@ from mse_lab.errors import InputError
 FORMS = "write (text, row) -> float, or as for TRL (completions, **columns) -> list"
 
 
-def _turn(role: str, text: str, chat: bool) -> Any:
-    """Return a text as TRL passes it: in a chat as a list of one message."""
-    return [{"role": role, "content": text}] if chat else text
+def call_once(function: Callable[..., Any], columns: Mapping[str, Any], **more: Any) -> Any:
+    """Call a function of TRL's form for one completion.
+
+    Args:
+        function: The user's function.
+        columns: Given as lists of length 1, as far as the function takes them.
+        more: Given as they are.
+    """
+    parameters = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    given = {**{name: [value] for name, value in columns.items()}, **more}
+    known = {name: given[name] for name in given if takes_any or name in parameters}
+    rewards = list(function(**known))
+    if len(rewards) != 1:
+        raise ValueError(f"it gave {len(rewards)} rewards for one completion")
+    return rewards[0]
 
 
 def as_reward(function: Callable[..., Any], what: str, chat: bool) -> Callable[..., Any]:
@@ -34,28 +47,19 @@ def as_reward(function: Callable[..., Any], what: str, chat: bool) -> Callable[.
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # Some functions written in C have no signature.
         return function
-    parameters = signature.parameters
-    if "completions" not in parameters:
+    if "completions" not in signature.parameters:
         try:
             signature.bind("text", {})
         except TypeError:
             raise InputError(f"{what}: takes {signature}; {FORMS}") from None
         return function
-    takes_any = any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
 
     def reward(text: str, row: Mapping[str, Any]) -> Any:
-        prompt = _turn("user", str(row.get("problem", "")), chat)
-        columns = {**row, "prompts": prompt, "completions": _turn("assistant", text, chat)}
-        arguments = {
-            name: [value]
-            for name, value in columns.items()
-            if takes_any or name in parameters
-        }
-        rewards = list(function(**arguments))
-        if len(rewards) != 1:
-            raise ValueError(f"it gave {len(rewards)} rewards for one completion")
-        return rewards[0]
+        prompt = str(row.get("problem", ""))
+        columns = {**row, "prompts": prompt, "completions": text}
+        if chat:
+            columns["prompts"] = [{"role": "user", "content": prompt}]
+            columns["completions"] = [{"role": "assistant", "content": text}]
+        return call_once(function, columns)
 
     return reward

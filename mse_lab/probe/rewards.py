@@ -151,11 +151,7 @@ def identify_reward(reward: Reward, name: str) -> str:
 
 
 def fault_of_reward(value: float) -> str:
-    """Say why a value cannot be a reward; empty if it can.
-
-    >>> fault_of_reward(float("nan"))
-    'it must be a finite number of size 1e+25 at most'
-    """
+    """Say why a value cannot be a reward; empty if it can."""
     usable = abs(value) <= LARGEST
     return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
 

@@ -25,7 +25,7 @@ from mse_lab.errors import shown
 
 
 class Section(BaseModel):
-    """A section of a YAML file: immutable, with strict types and without unknown keys."""
+    """A section of a YAML file, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -36,10 +36,10 @@ def _no_boolean(value: Any) -> Any:
     return value
 
 
-# Lengths of arrays; names and paths; positive numbers, for which texts such as 1e-3 are
-# accepted: YAML reads them as texts.
+# Positive numbers may be texts such as 1e-3: YAML reads them as texts.
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
+Names = Annotated[list[Text], Field(min_length=1)]
 Scale = Annotated[
     float, BeforeValidator(_no_boolean), Field(gt=0, strict=False, allow_inf_nan=False)
 ]
@@ -54,16 +54,9 @@ class FreshAdapter(Section):
     rank: Positive = 8  # Rows of A.
     alpha: Scale = 16.0  # alpha / rank scales the update.
     # Every linear layer but the head, or names of modules.
-    target: str | Annotated[list[Text], Field(min_length=1)] = "all-linear"
-
-    @field_validator("target")
-    @classmethod
-    def _names_are_a_list(cls, target: str | list[str]) -> str | list[str]:
-        if isinstance(target, str) and target != "all-linear":
-            raise ValueError(
-                "use all-linear, or a list of modules such as [q_proj, v_proj]"
-            )
-        return target
+    target: Literal["all-linear"] | Annotated[list[Text], Field(min_length=1)] = (
+        "all-linear"
+    )
 
 
 def _kind_of_adapter(value: Any) -> str:
@@ -82,45 +75,35 @@ class Model(Section):
 
     path: Text  # A local checkpoint folder or a Hub name.
     revision: Text | None = None  # The Hub revision; None for the default branch.
-    # A saved LoRA adapter, by folder or Hub name, or a new one; then only its parameters
-    # count. None for the model's parameters.
+    # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
     adapter: AdapterEntry = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
-    # Precision of the weights and of forward and backward passes.
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
-    # `auto`: CUDA, else MPS, else the CPU.
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
-    # The device's memory that the run may use, such as `40GB`; None for 85% of a GPU's
-    # memory or half of the host's.
+    # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
     memory: (
         Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]
         | Annotated[int, Field(ge=1, lt=2**63)]
         | None
     ) = None
-    # The most completions drawn at once; None for as many as fit in memory.
-    batch: Positive | None = None
+    batch: Positive | None = None  # Drawn at once at most; None for what fits in memory.
 
     @field_validator("device_map")
     @classmethod
     def _chooses_the_devices(cls, value: str | None, info: ValidationInfo) -> str | None:
         device = info.data.get("device", "auto")
         if value is not None and device != "auto":
-            raise ValueError(
-                f"takes all devices; set model.device = auto, not {device}, and choose "
-                "among them with CUDA_VISIBLE_DEVICES"
-            )
+            raise ValueError(f"takes all devices; set model.device = auto, not {device}")
         return value
 
 
 class Fields(Section):
     """The names of a prompt's fields in its source."""
 
-    problem: Text = "problem"  # The template shows it.
+    problem: Text = "problem"
     answer: Text = "answer"  # The reference answer, for the reward.
-    # Unique in the set. If the source has no field `id`, ids are made from its name and the
-    # row number; any other field that is named here must exist.
-    id: Text = "id"
+    id: Text = "id"  # Unique; without a field `id` made from the source and the row number.
     category: Text = "category"  # For tables; optional.
 
 
@@ -128,9 +111,8 @@ class Shots(Section):
     """Demonstrations, which the template shows between `{shots}` and `{/shots}`.
 
     They are the first rows of their source that are not measured, the same for every
-    prompt, with the field names of the prompts. If the prompts come from a local file,
-    another split is the file in its folder whose name begins with the split's: for
-    `test.jsonl` the split `train` is `train.jsonl`.
+    prompt. If the prompts come from a local file, another split is the file in its folder
+    whose name begins with the split's: for `test.jsonl` the split `train` is `train.jsonl`.
     """
 
     count: Annotated[int, Field(ge=0, lt=2**31)] = 0  # Demonstrations per prompt.
@@ -151,9 +133,7 @@ class Shots(Section):
 class Prompts(Section):
     """The prompts and the text around them."""
 
-    # A JSONL file with `id`, `problem`, `answer` and optionally `category` per line; a Hub
-    # data set `owner/name`; or a local folder, Parquet, CSV or Arrow file. All but JSONL
-    # and CSV need the extra `data`.
+    # A JSONL, Parquet, CSV or Arrow file, a folder, or a Hub data set `owner/name`.
     source: Text
     subset: Text | None = None  # The data set's configuration, if it has several.
     split: Text | None = None  # The split of a data set; None for `test`.
@@ -170,8 +150,7 @@ class Sampling(Section):
     """The distribution of the completions."""
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
-    # Longer completions are truncated: valid draws from the truncated policy.
-    max_new_tokens: Positive = 8
+    max_new_tokens: Positive = 8  # Longer ones are draws of the truncated policy.
 
 
 class Pool(Section):
@@ -194,9 +173,7 @@ class Interval(Section):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
     # Draws of the parametric bootstrap of the reference's noise, and of the bootstrap.
     resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
-    # The wanted half-width of every interval on the MSE curves, relative to the MSE. `plan`
-    # says whether the pools are large enough; the results do not depend on it.
-    width: Scale = 0.1
+    width: Scale = 0.1  # Wanted half-width relative to the MSE, for `plan` alone.
 
 
 class Metric(Section):
@@ -227,9 +204,7 @@ class Metric(Section):
     @model_validator(mode="after")
     def _only_adam_has_a_state(self) -> Self:
         if self.optimizer is not None and self.kind != "adam":
-            raise ValueError(
-                f"kind = {self.kind}: takes no optimizer; leave one of them out"
-            )
+            raise ValueError(f"kind = {self.kind}: takes no optimizer; leave one out")
         return self
 
 
@@ -244,23 +219,18 @@ Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 
 
 class Probe(Section):
-    """A model configuration and how it is measured: a whole YAML file.
-
-    Completions are read from the JSONL file `completions` if it is set
-    (`policy/completion_lines.py`), and with `reward: supplied` their rewards as well. A
-    relative path starts from the YAML file's folder if it exists there, else from the
-    working folder, else from the project's.
-    """
+    """A model configuration and how it is measured: a whole YAML file."""
 
     model: Model
     prompts: Prompts
     reward: Text = "integer"
     sampling: Sampling = Sampling()
+    # A JSONL of completions from elsewhere; with `reward: supplied` of their rewards, too.
     completions: Text | None = None
     pool: Pool = Pool()
     group_sizes: Annotated[list[Positive], Field(min_length=1)] = [4, 8, 16, 32, 64]
     estimators: Estimators = ["vanilla", "grpo", "oracle"]
-    parameters: Literal["all"] | Annotated[list[Text], Field(min_length=1)] = "all"
+    parameters: Literal["all"] | Names = "all"
     interval: Interval = Interval()
     seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
     # Left out of what is written where it is plain, so that nothing else changes.
@@ -275,11 +245,10 @@ class Probe(Section):
     @classmethod
     def _each_divides_the_largest(cls, sizes: list[int]) -> list[int]:
         largest = max(sizes)
-        for size in sizes:
-            if largest % size:
-                raise ValueError(
-                    f"{size} does not divide the largest, {largest}; use divisors of it"
-                )
+        if odd := [size for size in sizes if largest % size]:
+            raise ValueError(
+                f"{odd[0]} does not divide the largest, {largest}; use divisors of it"
+            )
         if len(set(sizes)) < len(sizes):
             raise ValueError("a size occurs twice; name each once")
         return sorted(sizes)
@@ -291,9 +260,8 @@ class Probe(Section):
             try:
                 re.compile(pattern)
             except (re.error, OverflowError, RecursionError) as error:
-                raise ValueError(
-                    f"{shown(pattern)} is not a regular expression: {error}"
-                ) from None
+                what = f"{shown(pattern)} is not a regular expression: {error}"
+                raise ValueError(what) from None
         return patterns
 
     @model_validator(mode="after")

@@ -87,14 +87,6 @@ def _lines(path: Path) -> Iterator[Row]:
         yield Row(where, number, parse_json(line, where))
 
 
-def _fetch(source: Source) -> Path:
-    """Fetch a data set of the Hub, or find it in the cache."""
-    from mse_lab.probe.hub import Repository  # Late: few sources need it.
-
-    key = f"{source.section}.source"
-    return Repository(key, source.name, source.revision, "dataset").fetch()
-
-
 def _read_csv(path: Path) -> Any:
     """Read a CSV file; an empty cell is None, and NA is a text."""
     import pandas as pd  # Late: few sources need it.
@@ -120,15 +112,15 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
             files = {"rows": str(where)}
             return datasets.load_dataset("arrow", data_files=files, split="rows")
         if (where / "dataset_dict.json").is_file() or (where / "state.json").is_file():
-            return _saved_dataset(datasets, where, source, split)
-        folder = where.absolute()
-        _refuse_outside_files(
-            folder, datasets.load_dataset_builder(str(folder), source.subset)
-        )
-        return datasets.load_dataset(str(folder), source.subset, split=split)
+            source.refuse_keys(("subset",), "a saved data set without subsets")
+            saved = datasets.load_from_disk(str(where))
+            return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+        folder = str(where.absolute())
+        _refuse_outside_files(folder, datasets.load_dataset_builder(folder, source.subset))
+        return datasets.load_dataset(folder, source.subset, split=split)
     except InputError:
         raise
-    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+    except (LookupError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         # The first sentences name the splits and subsets; the rest repeats the folder.
         reason = str(error).partition("Example of usage")[0].strip()
         raise InputError(
@@ -137,27 +129,15 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         ) from None
 
 
-def _refuse_outside_files(folder: Path, builder: Any) -> None:
+def _refuse_outside_files(folder: str, builder: Any) -> None:
     """Refuse a data set whose README, which anybody may have written, names other files.
 
     Links are not followed: the files in the Hub's cache are links to their content.
     """
     for files in (builder.config.data_files or {}).values():
         for file in map(str, files):
-            if not Path(os.path.normpath(file)).is_relative_to(os.path.normpath(folder)):
+            if not Path(os.path.normpath(file)).is_relative_to(folder):
                 raise ValueError(f"its README names {shorten(file)}, outside its folder")
-
-
-def _saved_dataset(datasets: Any, where: Path, source: Source, split: str) -> Any:
-    """Read what `save_to_disk` wrote: a split, or a dictionary of splits."""
-    saved = datasets.load_from_disk(str(where))
-    source.refuse_keys(("subset",), "a saved data set without subsets")
-    if not isinstance(saved, datasets.DatasetDict):
-        source.refuse_keys(("split",), "a single saved split")
-        return saved
-    if split not in saved:
-        raise ValueError(f"it holds the splits {', '.join(saved)}")
-    return saved[split]
 
 
 def _plain(value: Any) -> str:
@@ -169,8 +149,7 @@ def _plain(value: Any) -> str:
 
 def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
     """Yield the rows; their values are those of JSON."""
-    with source.guard():
-        rows = enumerate(dataset)
+    rows = enumerate(dataset)
     while True:
         with source.guard():
             number, values = next(rows, (0, None))
@@ -209,7 +188,10 @@ def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iter
     else:
         # Before the download: a missing library is refused at once.
         load_extra("datasets", "data", str(source))
-        path = _fetch(source)
+        from mse_lab.probe.hub import Repository  # Late: few sources need it.
+
+        key = f"{source.section}.source"
+        path = Repository(key, source.name, source.revision, "dataset").fetch()
     with source.guard():
         dataset = _read_dataset(path, source, default_split)
     return name, _dataset_rows(dataset, source)

@@ -5,10 +5,11 @@ a prompt set gives to something else, such as `problem`.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mse_lab.errors import InputError, shown
+from mse_lab.probe.reward_forms import call_once
 from mse_lab.probe.streams import stream
 
 PROMPT, COLUMNS = "prompt", "columns"
@@ -50,9 +51,9 @@ def _chat_text(tokenizer: Any, messages: Any, where: str, options: Any) -> str:
     except Exception as error:  # A template is a program: it can fail in any way.
         raise InputError(f"{where}: the chat template fails: {error}") from None
     ids = tokenizer(text, add_special_tokens=False).input_ids
-    for one in (text, text.removeprefix(tokenizer.bos_token or "")):
-        if tokenizer(one).input_ids == ids:
-            return str(one)
+    for plain in (text, text.removeprefix(tokenizer.bos_token or "")):
+        if tokenizer(plain).input_ids == ids:
+            return str(plain)
     raise InputError(
         f"{where}: its tokenizer adds tokens to a rendered chat; give the prompts as texts"
     )
@@ -80,10 +81,6 @@ def as_prompt_set(
     return found
 
 
-def _turn(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
-
-
 def _ignore(*_: Any) -> None:
     """Stand for the trainer's own logs of a reward: they are of the training alone."""
 
@@ -95,35 +92,20 @@ def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
         reward: `(text, row) -> float`, or as for TRL `(completions, **columns) -> list`.
         state: The trainer's, which TRL hands to a reward, too.
     """
-    parameters = inspect.signature(reward).parameters
+    more = {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
+    is_of_trainer = "completions" in inspect.signature(reward).parameters
 
     def one(text: str, row: Mapping[str, Any]) -> Any:
-        columns = row[COLUMNS]
-        if "completions" not in parameters:
+        columns = dict(row[COLUMNS])
+        if not is_of_trainer:
             return reward(text, columns)
-        plain, turn = isinstance(columns[PROMPT], str), [_turn(text)]
-        given: dict[str, Any] = {"completions": [text if plain else turn]}
-        given |= {name: [columns[name]] for name in columns if name not in OF_THE_TRAINER}
-        given["prompts"] = given.pop(PROMPT)
-        given |= {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
-        return _only(reward(**_known(given, parameters)))
+        for name in OF_THE_TRAINER:
+            columns.pop(name, None)
+        columns["prompts"] = columns.pop(PROMPT)
+        turn = [{"role": "assistant", "content": text}]
+        columns["completions"] = text if isinstance(columns["prompts"], str) else turn
+        return call_once(reward, columns, **more)
 
     one.__module__ = str(getattr(reward, "__module__", None) or type(reward).__module__)
     one.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
     return one
-
-
-def _known(
-    given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]
-) -> Mapping[str, Any]:
-    """Take what a function takes."""
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    return (
-        given if takes_any else {name: given[name] for name in given if name in parameters}
-    )
-
-
-def _only(rewards: Sequence[Any]) -> Any:
-    if len(rewards) != 1:
-        raise ValueError(f"it gave {len(rewards)} rewards for one completion")
-    return rewards[0]

@@ -64,11 +64,6 @@ class Columns:
     kl_N: Floats
 
 
-_WHOLE = ("prompt_N", "group_N", "step_N", "content_N", "length_N", "characters_N",
-          "truncated_N", "last_token_N", "tokens_N")  # fmt: skip
-_REAL = ("advantage_N", "log_ratio_N", "kl_N")
-
-
 def log_ratio(completion: Completion, where: Place) -> tuple[int, float, float]:
     """Compare the two log-probabilities of a completion: tokens, log ratio, KL.
 
@@ -99,18 +94,19 @@ def _hash(completion: Completion) -> int:
     return 0 if completion.text is None else hash(completion.text) or 1
 
 
+def _new_columns() -> dict[str, "array[Any]"]:
+    kinds = Columns.__annotations__
+    names = [name for name in kinds if name.endswith("_N")]
+    return {name: array("q" if kinds[name] is Ints else "d") for name in names}
+
+
 @dataclass
 class Collector:
     """Columns that grow by a completion at a time."""
 
     labels: list[str] = field(default_factory=list)
     named: bool = True
-    columns: dict[str, "array[Any]"] = field(
-        default_factory=lambda: {
-            **{name: array("q") for name in _WHOLE},
-            **{name: array("d") for name in _REAL},
-        }
-    )
+    columns: dict[str, "array[Any]"] = field(default_factory=_new_columns)
     rewards: dict[str, "array[float]"] = field(default_factory=dict)
     _prompts: dict[int, int] = field(default_factory=dict)
     _groups: dict[int, int] = field(default_factory=dict)
@@ -126,47 +122,40 @@ class Collector:
 
     def add(self, completion: Completion, where: Place) -> None:
         """Add a completion."""
-        step = UNKNOWN if completion.step is None else completion.step
         prompt = self._code_of_prompt(completion.prompt)
-        group = hash((prompt, step, completion.group))
+        group = hash((prompt, completion.step, completion.group))
         tokens, text = completion.tokens, completion.text
         length = completion.length
         if length is None and tokens is not None:
-            length = len(tokens) if completion.mask is None else _counted(completion.mask)
-        ratio = log_ratio(completion, where)
+            mask = completion.mask
+            length = len(tokens) if mask is None else sum(1 for one in mask if one)
         self.named &= completion.group is not None
+        count, ratio, divergence = log_ratio(completion, where)
         values = {
             "prompt_N": prompt,
             "group_N": self._groups.setdefault(group, len(self._groups)),
-            "step_N": step,
+            "step_N": completion.step,
             "content_N": _hash(completion),
-            "length_N": UNKNOWN if length is None else length,
-            "characters_N": UNKNOWN if text is None else len(text),
-            "truncated_N": UNKNOWN
-            if completion.truncated is None
-            else int(completion.truncated),
-            "last_token_N": tokens[-1] if tokens else UNKNOWN,
-            "advantage_N": math.nan
-            if completion.advantage is None
-            else completion.advantage,
-            "tokens_N": ratio[0],
-            "log_ratio_N": ratio[1],
-            "kl_N": ratio[2],
+            "length_N": length,
+            "characters_N": None if text is None else len(text),
+            "truncated_N": completion.truncated,
+            "last_token_N": tokens[-1] if tokens else None,
+            "advantage_N": completion.advantage,
+            "tokens_N": count,
+            "log_ratio_N": ratio,
+            "kl_N": divergence,
         }
-        for name, value in values.items():
-            self.columns[name].append(value)
+        for name, column in self.columns.items():
+            unknown = UNKNOWN if column.typecode == "q" else math.nan
+            column.append(unknown if values[name] is None else values[name])
         self._add_rewards(completion)
 
     def _add_rewards(self, completion: Completion) -> None:
         count = len(self) - 1
-        for name, value in completion.rewards.items():
-            if name not in self.rewards:
-                self.rewards[name] = array("d", [math.nan]) * count
-            self.rewards[name].append(value)
-        if len(completion.rewards) < len(self.rewards):
-            for column in self.rewards.values():
-                if len(column) == count:
-                    column.append(math.nan)
+        for name in [one for one in completion.rewards if one not in self.rewards]:
+            self.rewards[name] = array("d", [math.nan]) * count
+        for name, column in self.rewards.items():
+            column.append(completion.rewards.get(name, math.nan))
 
     def drop_from(self, start: int) -> None:
         """Take back all completions from a number on."""
@@ -183,7 +172,3 @@ class Collector:
 def _as_array(column: "array[Any]") -> NDArray[Any]:
     kind = np.int64 if column.typecode == "q" else np.float64
     return np.frombuffer(column, dtype=kind) if column else np.empty(0, dtype=kind)
-
-
-def _counted(mask: Sequence[int]) -> int:
-    return sum(1 for one in mask if one)

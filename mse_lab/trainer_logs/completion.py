@@ -90,10 +90,6 @@ class Form:
     batch_keys: str = ""
     note: str = ""
 
-    def fits(self, keys: Sequence[str]) -> bool:
-        """Whether a record with these keys may be of this form."""
-        return set(self.needs) <= set(keys)
-
 
 def field(record: Record, key: str, where: Place) -> Any:
     """Take a value that every record of a form has."""
@@ -105,45 +101,19 @@ def field(record: Record, key: str, where: Place) -> Any:
     return record[key]
 
 
+def _refuse(value: Any, key: str, where: Place, remedy: str) -> InputError:
+    return InputError(f"{where}: {key} = {shown(value)}: give {remedy}")
+
+
 def reward_of(value: Any, key: str, where: Place) -> float:
     """Read a reward; NaN where the trainer gave none."""
     if value is None:
         return math.nan
     if not isinstance(value, int | float):
-        raise InputError(f"{where}: {key} = {shown(value)}: give a number")
+        raise _refuse(value, key, where, "a number")
     if not (abs(value) <= LARGEST or value != value):
-        raise InputError(
-            f"{where}: {key} = {shown(value)}: give a number of at most {LARGEST:g}"
-        )
+        raise _refuse(value, key, where, f"a number of at most {LARGEST:g}")
     return float(value)
-
-
-def whole_number(record: Record, key: str, where: Place) -> int | None:
-    """Read a whole number, 0 or more, that may be missing."""
-    value = record.get(key)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if not isinstance(value, int | float) or not 0 <= value < 2**53 or value % 1:
-        raise InputError(f"{where}: {key} = {shown(value)}: give a whole number from 0")
-    return int(value)
-
-
-def numbers_of(record: Record, key: str, where: Place) -> Sequence[Any] | None:
-    """Read a list of numbers that may be missing."""
-    value = record.get(key)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if not isinstance(value, list) or not set(map(type, value)) <= _NUMBERS:
-        raise InputError(f"{where}: {key} = {shown(value)}: give a list of numbers")
-    return value
-
-
-def token_ids(record: Record, key: str, where: Place) -> Sequence[int] | None:
-    """Read a list of token ids that may be missing."""
-    value = numbers_of(record, key, where)
-    if value is not None and not set(map(type, value)) <= {int}:
-        raise InputError(f"{where}: {key} = {shown(value)}: give a list of token ids")
-    return value
 
 
 def name_of(value: Any, key: str, where: Place) -> str:
@@ -151,8 +121,124 @@ def name_of(value: Any, key: str, where: Place) -> str:
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        raise InputError(f"{where}: {key} = {shown(value)}: give a text or an id")
+        raise _refuse(value, key, where, "a text or an id")
     return repr(value)
+
+
+def _known(record: Record, key: str) -> Any:
+    """Take a value that may be missing: None, as a table's NaN."""
+    value = record.get(key)
+    return None if value != value else value
+
+
+def whole_number(record: Record, key: str, where: Place) -> int | None:
+    """Read a whole number, 0 or more, that may be missing."""
+    value = _known(record, key)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0 <= value < 2**53 or value % 1:
+        raise _refuse(value, key, where, "a whole number from 0")
+    return int(value)
+
+
+def numbers_of(record: Record, key: str, where: Place) -> Sequence[Any] | None:
+    """Read a list of numbers that may be missing."""
+    value = _known(record, key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not set(map(type, value)) <= _NUMBERS:
+        raise _refuse(value, key, where, "a list of numbers")
+    return value
+
+
+def token_ids(record: Record, key: str, where: Place) -> Sequence[int] | None:
+    """Read a list of token ids that may be missing."""
+    value = numbers_of(record, key, where)
+    if value is not None and not set(map(type, value)) <= {int}:
+        raise _refuse(value, key, where, "a list of token ids")
+    return value
+
+
+def _text(record: Record, key: str, where: Place) -> str | None:
+    """Read a text, or messages, that may be missing."""
+    value = record.get(key)
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
+def _flag(record: Record, key: str, where: Place) -> bool | None:
+    value = _known(record, key)
+    if value not in (None, 0, 1):
+        raise _refuse(value, key, where, "true or false")
+    return None if value is None else bool(value)
+
+
+def _group(record: Record, key: str, where: Place) -> str | None:
+    value = record.get(key)
+    return None if value is None else name_of(value, key, where)
+
+
+def _advantage(record: Record, key: str, where: Place) -> float | None:
+    return reward_of(record.get(key), key, where)
+
+
+# How the value of each field of a completion is read.
+_READERS: dict[str, Callable[[Record, str, Place], Any]] = {
+    "prompt": lambda record, key, where: name_of(field(record, key, where), key, where),
+    "rewards": lambda record, key, where: {
+        key: reward_of(field(record, key, where), key, where)
+    },
+    **{"step": whole_number, "length": whole_number, "group": _group, "text": _text},
+    **{"shown": field, "prompt_tokens": token_ids, "tokens": token_ids},
+    **dict.fromkeys(("mask", "log_probs", "trainer_log_probs"), numbers_of),
+    **{"truncated": _flag, "advantage": _advantage},
+}
+
+
+def read_completion(
+    record: Record, where: Place, keys: Mapping[str, str], **known: Any
+) -> Completion:
+    """Make a completion of a record.
+
+    Args:
+        record: The record.
+        where: Where it stands, for messages.
+        keys: Field of a completion -> the key of the record that has it.
+        known: Other fields.
+    """
+    read = {name: _READERS[name](record, key, where) for name, key in keys.items()}
+    return Completion(**{**read, **known})
+
+
+def cut_out(
+    record: Record,
+    where: Place,
+    keys: Mapping[str, str],
+    tokens: Sequence[int],
+    mask: Sequence[int],
+    **known: Any,
+) -> Completion:
+    """Make a completion of a sequence of which a mask, not all 0, says what was drawn.
+
+    Args:
+        record: The record.
+        where: Where it stands, for messages.
+        keys: Field with a number for each token -> the key of the record that has it.
+        tokens: Of the prompt and the completion.
+        mask: For each of them whether it was drawn.
+        known: Other fields.
+    """
+    part = drawn_part(mask)
+    read: dict[str, Any] = {
+        name: numbers_of(record, key, where) for name, key in keys.items()
+    }
+    return Completion(
+        prompt=repr(list(tokens[: part.start])),
+        prompt_tokens=tokens[: part.start],
+        tokens=tokens[part],
+        mask=mask[part],
+        **{name: values and values[part] for name, values in read.items()},
+        **known,
+    )
 
 
 def shorten_prompt(prompt: str) -> str:

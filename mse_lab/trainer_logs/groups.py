@@ -64,6 +64,11 @@ class Groups:
         return np.unique(self._first(self.columns.prompt_N), return_inverse=True)[1]
 
     @cached_property
+    def prompt_N(self) -> Ints:
+        """Number of each completion's prompt, 0 to P - 1."""
+        return self.prompt_K[self.group_N]
+
+    @cached_property
     def step_K(self) -> Ints:
         """Their training steps."""
         return self._first(self.columns.step_N)

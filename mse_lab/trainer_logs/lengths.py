@@ -3,8 +3,6 @@
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.cluster_means import cluster_change, cluster_mean, cluster_share
-from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs.collect import Columns
 from mse_lab.trainer_logs.groups import Flags, Groups
 
@@ -37,33 +35,6 @@ def truncated_of(columns: Columns, max_tokens: int | None = None) -> Flags | Non
     if longest.all() or not (columns.last_token_N >= 0).all():
         return None
     return longest & ~np.isin(columns.last_token_N, columns.last_token_N[~longest])
-
-
-def share_of_completions(
-    flags_N: Flags, groups: Groups, level: float, rng: np.random.Generator
-) -> Estimate:
-    """Share of completions; the interval is over prompts."""
-    prompt_N = groups.prompt_K[groups.group_N]
-    return cluster_share(flags_N.astype(float), prompt_N, level, rng)
-
-
-def mean_where(values_N: Floats, flags_N: Flags, groups: Groups, level: float) -> Estimate:
-    """Average a number over some completions; the interval is over prompts."""
-    if not flags_N.any():
-        return UNKNOWN
-    prompt_N = groups.prompt_K[groups.group_N][flags_N]
-    return cluster_mean(
-        values_N[flags_N], np.unique(prompt_N, return_inverse=True)[1], level
-    )
-
-
-def difference_where(
-    values_N: Floats, flags_N: Flags, groups: Groups, level: float
-) -> Estimate:
-    """How much larger a number is in some completions than in the others."""
-    if flags_N.all() or not flags_N.any():
-        return UNKNOWN
-    return cluster_change(values_N, flags_N, groups.prompt_K[groups.group_N], level)
 
 
 def duplicates_of(groups: Groups) -> Flags | None:

@@ -3,14 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from mse_lab.errors import InputError, nearest, shown
-from mse_lab.trainer_logs import plain
 from mse_lab.trainer_logs.completion import Completion, Form, Place, Record, field
+from mse_lab.trainer_logs.forms import JSONL, KEYS
 
 Columns = Mapping[str, Sequence[str]]
-
-
-def _refuse(what: str, remedy: str) -> InputError:
-    return InputError(f"columns {what}: {remedy}")
 
 
 def check_columns(given: Mapping[str, str | Sequence[str]]) -> Columns:
@@ -20,18 +16,20 @@ def check_columns(given: Mapping[str, str | Sequence[str]]) -> Columns:
         InputError: One is not of ours, is named twice, or is missing.
     """
     if not isinstance(given, Mapping):
-        raise _refuse(shown(given), "give a mapping: {'prompt': ..., 'reward': ...}")
+        remedy = "give a mapping: {'prompt': ..., 'reward': ...}"
+        raise InputError(f"columns {shown(given)}: {remedy}")
     columns: dict[str, list[str]] = {}
     for ours, names in given.items():
         theirs = [names] if isinstance(names, str) else [*names]
-        if ours not in plain.KEYS:
-            raise _refuse(shown(ours), nearest(ours, plain.KEYS))
+        if ours not in KEYS:
+            raise InputError(f"columns {shown(ours)}: {nearest(ours, KEYS)}")
         if not theirs or not all(theirs) or (len(theirs) > 1 and ours != "reward"):
-            raise _refuse(shown(ours), "give the name of one column: prompt=question")
+            remedy = "give the name of one column: prompt=question"
+            raise InputError(f"columns {shown(ours)}: {remedy}")
         columns[ours] = theirs
     for needed in ("prompt", "reward"):
         if needed not in columns:
-            raise _refuse(f"without {needed}", "give prompt=...,reward=...")
+            raise InputError(f"columns without {needed}: give prompt=...,reward=...")
     return columns
 
 
@@ -50,7 +48,6 @@ def parse_columns(text: str) -> Columns:
 
 def form_of(columns: Columns) -> Form:
     """Make the form whose columns have these names."""
-    needs = tuple(name for names in columns.values() for name in names)
 
     def read(record: Record, where: Place) -> Iterator[Completion]:
         renamed = {ours: field(record, names[0], where) for ours, names in columns.items()}
@@ -59,6 +56,6 @@ def form_of(columns: Columns) -> Form:
             renamed["rewards"] = {name: field(record, name, where) for name in rewards}
         elif isinstance(renamed["reward"], list):
             renamed["rewards"] = renamed.pop("reward")
-        return plain.FORM.read(renamed, where)
+        return JSONL.read(renamed, where)
 
-    return Form(name="your columns", needs=needs, read=read)
+    return Form("your columns", sum(map(tuple, columns.values()), ()), read)

@@ -22,10 +22,12 @@ from mse_lab.trainer_logs.completion import (
     Form,
     Place,
     Record,
+    cut_out,
     drawn_part,
     field,
     name_of,
     numbers_of,
+    read_completion,
     reward_of,
     token_ids,
     whole_number,
@@ -91,17 +93,15 @@ def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
     rewards = _mapping(field(record, "rewards", where), "rewards", where)
     calls = record.get("calls") or []
     last = _mapping(calls[-1], "calls", where) if isinstance(calls, list) and calls else {}
-    group, reason = info.get("group_id"), last.get("finish_reason")
-    yield Completion(
-        prompt=name_of(
-            task.get("key") or task.get("hash") or task.get("data"), "task", where
-        ),
-        rewards={
-            str(key): _weighted(value, str(key), where) for key, value in rewards.items()
-        }
-        or {"reward": math.nan},
-        step=whole_number(run, "step", where),
-        group=None if group is None else name_of(group, "group_id", where),
+    name = task.get("key") or task.get("hash") or task.get("data")
+    weighted = {str(key): _weighted(one, str(key), where) for key, one in rewards.items()}
+    reason = last.get("finish_reason")
+    yield read_completion(
+        {"step": run.get("step"), "group_id": info.get("group_id")},
+        where,
+        {"step": "step", "group": "group_id"},
+        prompt=name_of(name, "task", where),
+        rewards=weighted or {"reward": math.nan},
         shown=task.get("data"),
         truncated=reason == "length" if isinstance(reason, str) else None,
         **_drawn(record.get("nodes"), where),
@@ -109,25 +109,20 @@ def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
 
 
 def _read_export(record: Record, where: Place) -> Iterator[Completion]:
-    mask = numbers_of(record, "loss_mask", where) or []
+    mask = [int(bool(one)) for one in numbers_of(record, "loss_mask", where) or []]
     tokens = token_ids(record, "token_ids", where) or []
     if not any(mask) or len(mask) != len(tokens):
         return
-    part = drawn_part(mask)
     rewards = numbers_of(record, "rewards", where) or []
-    reward = rewards[part.stop - 1] if len(rewards) == len(mask) else None
-    drawn, given = (
-        numbers_of(record, key, where) for key in ("inference_logprobs", "trainer_logprobs")
-    )
-    yield Completion(
-        prompt=name_of(list(tokens[: part.start]), "token_ids", where),
+    reward = rewards[drawn_part(mask).stop - 1] if len(rewards) == len(mask) else None
+    yield cut_out(
+        record,
+        where,
+        {"log_probs": "inference_logprobs", "trainer_log_probs": "trainer_logprobs"},
+        tokens,
+        mask,
         rewards={"reward": reward_of(reward, "rewards", where)},
         step=whole_number(record, "step", where),
-        prompt_tokens=tokens[: part.start],
-        tokens=tokens[part],
-        mask=[int(bool(one)) for one in mask[part]],
-        log_probs=drawn and drawn[part],
-        trainer_log_probs=given and given[part],
     )
 
 

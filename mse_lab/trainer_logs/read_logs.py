@@ -1,17 +1,28 @@
-"""Read a log: all completions of a folder, files, or a data frame, as columns."""
+"""Read a log: all completions of a folder, files, or a data frame, as columns.
 
+Files are found in folders, and recognised by what is in them.
+"""
+
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-from mse_lab.errors import InputError
-from mse_lab.trainer_logs import own_columns, prime_rl, trl
+from mse_lab.errors import InputError, shorten
+from mse_lab.probe.plain_text import reading
+from mse_lab.trainer_logs import forms, own_columns, prime_rl
 from mse_lab.trainer_logs.collect import Collector, Columns
 from mse_lab.trainer_logs.completion import Completion, Form, Place
-from mse_lab.trainer_logs.log_files import find_logs, recognise
-from mse_lab.trainer_logs.records import CutLine, Records, records_of, records_of_frame
+from mse_lab.trainer_logs.records import (
+    PICKLES,
+    SUFFIXES,
+    CutLine,
+    Records,
+    records_of,
+    records_of_frame,
+)
 
 
 @dataclass
@@ -21,22 +32,18 @@ class Source:
     Attributes:
         name: The folder or file.
         form: How the trainer writes.
-        files: Files that were read.
-        forms: The form of each of them.
+        forms: The files that were read, and the form of each.
         unknown: Files of no known form.
         cut_lines: Last lines that were not whole.
         copies: Files that repeat the one before.
-        exports: Whether log-probabilities are from files apart.
     """
 
     name: str
     form: Form
-    files: list[Path] = field(default_factory=list)
     forms: dict[Path, Form] = field(default_factory=dict)
     unknown: list[Path] = field(default_factory=list)
     cut_lines: int = 0
     copies: int = 0
-    exports: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,99 @@ class Log:
     source: Source
     columns: Columns
     exports: Columns | None = None
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sort 2.jsonl before 10.jsonl."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+
+
+def _files(paths: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+    for path in paths:
+        with reading(path):
+            if path.is_dir():
+                below = (one for one in path.rglob("*") if one.suffix in suffixes)
+                yield from sorted((one for one in below if one.is_file()), key=_natural)
+            elif path.is_file():
+                yield path
+            else:
+                raise InputError(f"{path}: no such file or folder; name a run's folder")
+
+
+def _keys_of(path: Path) -> list[str]:
+    """List the keys of a file's first record; none where it has no record."""
+    try:
+        return list(next(records_of(path), (None, {}))[1])
+    except CutLine:
+        return []
+
+
+def _refuse_unknown(paths: Sequence[Path], files: Sequence[Path]) -> None:
+    where = shorten(", ".join(map(str, paths)))
+    pickles = [one for path in paths for one in path.rglob("*") if one.suffix in PICKLES]
+    if pickles:
+        raise InputError(
+            f"{where}: rollouts in a pickle ({shorten(str(pickles[0]))}) are never "
+            "loaded; save their rows as JSONL with prompt_id and reward"
+        )
+    if not files:
+        raise InputError(
+            f"{where}: has no {', '.join(SUFFIXES)} file; name the folder that "
+            "the trainer writes its rollouts to"
+        )
+    keys = _keys_of(files[0])
+    has = shorten(", ".join(keys))
+    has = f"the first has {has}" if keys else "no record in the first"
+    needs = "; ".join(f"{form.name}: {', '.join(form.needs)}" for form in forms.FORMS)
+    raise InputError(
+        f"{where}: no rollouts of a known form. Looked at: "
+        f"{shorten(', '.join(map(str, files)))} ({has}). Name your columns by --columns "
+        f"prompt=...,reward=...; known forms have these: {needs}"
+    )
+
+
+def _refuse_mixture(found: dict[Path, Form]) -> None:
+    kinds = {form.name.split()[0]: path for path, form in found.items()}
+    if len(kinds) > 1:
+        some = ", ".join(f"{path} ({name})" for name, path in kinds.items())
+        raise InputError(
+            f"{shorten(some, 300)}: rollouts of several forms; name the files of one"
+        )
+
+
+def _counted(found: dict[Path, Form]) -> dict[Path, Form]:
+    """Leave out evaluations of prime-rl, and the traces that stand in `all`, too."""
+    if not next(iter(found.values())).name.startswith("prime-rl"):
+        return found
+    unwanted = {"eval"}
+    if any("all" in path.parts for path in found if "eval" not in path.parts):
+        unwanted.add("effective")
+    return {path: form for path, form in found.items() if not unwanted & {*path.parts}}
+
+
+def _find(paths: Sequence[Path]) -> tuple[dict[Path, Form], list[Path]]:
+    """Find the files of a log and their forms, and those that are of no form."""
+    found: dict[Path, Form] = {}
+    unknown = []
+    for path in _files(paths):
+        is_slime = path.suffix == ".pt"
+        if form := forms.SLIME if is_slime else forms.recognise(_keys_of(path)):
+            found[path] = form
+        else:
+            unknown.append(path)
+    if not found:
+        _refuse_unknown(paths, unknown)
+    _refuse_mixture(found)
+    return _counted(found), unknown
+
+
+def _as_form(paths: Sequence[Path], form: Form) -> tuple[dict[Path, Form], list[Path]]:
+    """Find the files of a log that are all of one form."""
+    files = dict.fromkeys(_files(paths, (".jsonl", ".parquet", ".csv")), form)
+    if not files:
+        raise InputError(f"{paths[0]}: no .jsonl, .parquet or .csv file; name one")
+    return files, []
 
 
 def completions_of(form: Form, records: Records) -> Iterator[tuple[Place, Completion]]:
@@ -69,61 +169,37 @@ def _add_file(
     try:
         for where, completion in completions_of(form, records_of(path)):
             collector.add(completion, where)
-            if form is trl.FORM:
+            if form is forms.TRL:
                 digests.append(_digest(completion))
     except CutLine:
         source.cut_lines += 1
-    source.files.append(path)
     if digests and digests == before:
         collector.drop_from(start)
         source.copies += 1
     return digests
 
 
-def _read_files(forms: dict[Path, Form], source: Source) -> Log:
+def _read_files(source: Source) -> Log:
     collector, exports, digests = Collector(), Collector(), list[int]()
-    joined = any(form is not prime_rl.EXPORTS for form in forms.values())
-    for path, form in forms.items():
-        apart = joined and form is prime_rl.EXPORTS
+    for path, form in source.forms.items():
+        apart = form is prime_rl.EXPORTS and source.form is not form
         target = exports if apart else collector
         digests = _add_file(path, form, source, target, digests)
-    source.exports = len(exports) > 0
-    return Log(source, collector.finish(), exports.finish() if source.exports else None)
+    return Log(source, collector.finish(), exports.finish() if len(exports) else None)
 
 
-def _read_frame(frame: pd.DataFrame, form: Form) -> Log:
+def _read_frame(frame: pd.DataFrame, form: Form | None) -> Log:
+    names = [str(name) for name in frame.columns]
+    form = form or forms.recognise(names)
+    if form is None:
+        raise InputError(
+            f"a data frame with columns {', '.join(names)}: of no known "
+            "form; give columns={'prompt': ..., 'reward': ...}"
+        )
     collector = Collector()
     for where, completion in completions_of(form, records_of_frame(frame)):
         collector.add(completion, where)
     return Log(Source("the data frame", form), collector.finish())
-
-
-def _form_of_frame(frame: pd.DataFrame) -> Form:
-    form = recognise([str(name) for name in frame.columns])
-    if form is None:
-        raise InputError(
-            f"a data frame with columns {', '.join(map(str, frame.columns))}: of no known "
-            "form; give columns={'prompt': ..., 'reward': ...}"
-        )
-    return form
-
-
-def forms_of(
-    paths: Sequence[Path], columns: own_columns.Columns | None
-) -> tuple[dict[Path, Form], list[Path]]:
-    """Find the files of a log and how each is read."""
-    if not columns:
-        return find_logs(paths)
-    form = own_columns.form_of(columns)
-    files = [
-        one
-        for path in paths
-        for one in (sorted(path.rglob("*")) if path.is_dir() else [path])
-        if one.suffix in (".jsonl", ".parquet", ".csv") or one in paths
-    ]
-    if not files:
-        raise InputError(f"{paths[0]}: no .jsonl, .parquet or .csv file; name one")
-    return dict.fromkeys(files, form), []
 
 
 def read_log(
@@ -138,15 +214,15 @@ def read_log(
     Raises:
         InputError: There is nothing to read, or a record cannot be read.
     """
+    own = own_columns.form_of(columns) if columns else None
     if isinstance(given, pd.DataFrame):
-        form = own_columns.form_of(columns) if columns else _form_of_frame(given)
-        log = _read_frame(given, form)
+        log = _read_frame(given, own)
     else:
-        forms, unknown = forms_of(given, columns)
+        found, unknown = _find(given) if own is None else _as_form(given, own)
+        joined = [form for form in found.values() if form is not prime_rl.EXPORTS]
+        form = joined[0] if joined else prime_rl.EXPORTS
         name = ", ".join(map(str, given))
-        first = next((one for one in forms.values() if one is not prime_rl.EXPORTS), None)
-        source = Source(name, first or prime_rl.EXPORTS, forms=forms, unknown=unknown)
-        log = _read_files(forms, source)
+        log = _read_files(Source(name, form, forms=found, unknown=unknown))
     if not len(log.columns.step_N):
         raise InputError(f"{log.source.name}: no completions; let the trainer write some")
     return log

@@ -6,7 +6,7 @@ not whole is left out, and counted.
 
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.errors import InputError, in_short
-from mse_lab.probe.foreign_code import guard, load_extra
+from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.plain_text import reading
 from mse_lab.trainer_logs.completion import Place
-from mse_lab.trainer_logs.slime import read_samples
 
 # Rows in memory at once.
 ROWS = 2048
@@ -30,6 +29,7 @@ class CutLine(Exception):
     """The last line of a file is not whole."""
 
 
+Rows = Iterator[dict[str, Any]]
 Records = Iterator[tuple[Place, dict[str, Any]]]
 
 
@@ -54,34 +54,6 @@ def _lines(path: Path) -> Records:
                 yield where, _parse(raw, where)
 
 
-def _rows(path: Path, chunks: Iterator[list[dict[str, Any]]]) -> Records:
-    number = 0
-    for chunk in chunks:
-        for row in chunk:
-            yield Place(str(path), "row", number), row
-            number += 1
-
-
-def _guarded(path: Path, chunks: Iterator[Any]) -> Iterator[Any]:
-    """Take chunks of a library one by one; its errors become one line."""
-    while True:
-        with guard(f"{path}: cannot be read"):
-            chunk = next(chunks, None)
-        if chunk is None:
-            return
-        yield chunk
-
-
-def _parquet(path: Path) -> Iterator[list[dict[str, Any]]]:
-    load_extra("pyarrow", "data", f"{path}: a Parquet file")
-    parquet = importlib.import_module("pyarrow.parquet")
-    with path.open("rb") as stream:
-        with guard(f"{path}: cannot be read"):
-            file = parquet.ParquetFile(stream)
-        for batch in _guarded(path, file.iter_batches(batch_size=ROWS)):
-            yield batch.to_pylist()
-
-
 def _plain_value(value: Any) -> Any:
     """Make Python's values of NumPy's and pandas'."""
     if isinstance(value, np.ndarray | np.generic):
@@ -89,19 +61,53 @@ def _plain_value(value: Any) -> Any:
     return None if value is pd.NA or value is pd.NaT else value
 
 
-def _chunks_of(frame: pd.DataFrame) -> Iterator[list[dict[str, Any]]]:
+def _rows_of(frame: pd.DataFrame) -> Rows:
     names = [str(name) for name in frame.columns]
-    for start in range(0, len(frame), ROWS):
-        rows = frame.iloc[start : start + ROWS].itertuples(index=False, name=None)
-        yield [dict(zip(names, map(_plain_value, row), strict=True)) for row in rows]
+    for row in frame.itertuples(index=False, name=None):
+        yield dict(zip(names, map(_plain_value, row), strict=True))
 
 
-def _csv(path: Path) -> Iterator[list[dict[str, Any]]]:
-    with path.open("rb") as stream:
-        with guard(f"{path}: cannot be read"):
-            chunks = pd.read_csv(stream, chunksize=ROWS)
-        for chunk in _guarded(path, iter(chunks)):
-            yield from _chunks_of(chunk)
+def _parquet(path: Path) -> Rows:
+    parquet = importlib.import_module("pyarrow.parquet")  # Late: few logs need it.
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS):
+            yield from batch.to_pylist()
+
+
+def _csv(path: Path) -> Rows:
+    with pd.read_csv(path, chunksize=ROWS) as chunks:
+        for chunk in chunks:
+            yield from _rows_of(chunk)
+
+
+def _samples(path: Path) -> Rows:
+    """Read slime's samples by torch with `weights_only=True`: no code in a pickle runs."""
+    torch = load_extra("torch", "measure", f"{path}: a .pt file")
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # Whatever a damaged archive raises.
+        raise InputError(
+            f"{path}: cannot be read as weights only ({in_short(error)}); pickles are "
+            "never loaded: save the samples as JSONL with prompt_id and reward"
+        ) from None
+    samples = saved.get("samples") if isinstance(saved, dict) else None
+    if not isinstance(samples, list) or not all(isinstance(one, dict) for one in samples):
+        raise InputError(f"{path}: no samples, as slime's --save-debug-rollout-data has")
+    yield from ({**one, "rollout_id": saved.get("rollout_id")} for one in samples)
+
+
+def _numbered(path: str, rows: Iterable[dict[str, Any]], what: str = "row") -> Records:
+    for number, row in enumerate(rows):
+        yield Place(path, what, number), row
+
+
+def _records(path: Path) -> Records:
+    if path.suffix == ".pt":
+        return _numbered(str(path), _samples(path), "sample")
+    if path.suffix in (".parquet", ".csv"):
+        rows = _csv if path.suffix == ".csv" else _parquet
+        return _numbered(str(path), rows(path))
+    return _lines(path)
 
 
 def records_of(path: Path) -> Records:
@@ -116,17 +122,15 @@ def records_of(path: Path) -> Records:
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "
             "its rows as JSONL or Parquet"
         )
-    with reading(path):
-        if path.suffix == ".pt":
-            yield from read_samples(path)
-        elif path.suffix == ".parquet":
-            yield from _rows(path, _parquet(path))
-        elif path.suffix == ".csv":
-            yield from _rows(path, _csv(path))
-        else:
-            yield from _lines(path)
+    try:
+        with reading(path):
+            yield from _records(path)
+    except (InputError, CutLine):
+        raise
+    except Exception as error:  # Whatever a library raises on a damaged file.
+        raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
 
 
 def records_of_frame(frame: pd.DataFrame) -> Records:
     """Read the rows of a data frame."""
-    yield from _rows(Path("the data frame"), _chunks_of(frame))
+    return _numbered("the data frame", _rows_of(frame))

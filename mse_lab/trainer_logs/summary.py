@@ -1,94 +1,296 @@
-"""The summary of a log: every number of the screen, under its name in JSON."""
+"""The summary of a log: every number of the screen, computed when it is first asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from mse_lab.arrays import Floats
 from mse_lab.errors import one_line, shorten
-from mse_lab.mse.intervals import Estimate
-from mse_lab.trainer_logs import values
-from mse_lab.trainer_logs.log_numbers import LogNumbers
+from mse_lab.mse.cluster_means import cluster_mean, cluster_share
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.trainer_logs import lengths, reward_functions, values
+from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
+from mse_lab.trainer_logs.groups import Flags, Groups
+from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
+from mse_lab.trainer_logs.read_logs import Log
 
-# Fewer prompts, or steps, than this are said to be few.
+# Of the draws that intervals are made of: a log has the same summary every time.
+SEED = 0
+
+# Fewer prompts than this are said to be few.
 FEW = 20
 
 
 @dataclass(frozen=True)
-class Summary(LogNumbers):
-    """What a log says, with what a reader should know of it."""
+class Summary:
+    """What a log says.
+
+    Attributes:
+        log: The log.
+        groups: Its completions in groups.
+        level: Coverage of intervals.
+        max_tokens: The limit on a completion's length, where it is given.
+        seconds_per_completion: Device's seconds that one costs, where it is given.
+    """
+
+    log: Log
+    groups: Groups
+    level: float = 0.95
+    max_tokens: int | None = None
+    seconds_per_completion: float | None = None
+
+    def _share_of_groups(self, flags_K: Flags) -> Estimate:
+        """Share of groups of two completions or more."""
+        shares_K = np.where(self.groups.size_K > 1, flags_K.astype(float), np.nan)
+        return share_of_groups(shares_K, self.groups, self.level, self._rng())
+
+    def _share_of_completions(self, flags_N: Flags) -> Estimate:
+        shares_N, prompt_N = flags_N.astype(float), self.groups.prompt_N
+        return cluster_share(shares_N, prompt_N, self.level, self._rng())
+
+    def _share_of_prompts(self, flags_P: "pd.Series[bool]") -> Estimate:
+        shares_P = flags_P.to_numpy(dtype=float)
+        return cluster_share(shares_P, np.arange(len(shares_P)), self.level, self._rng())
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(SEED)
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether there are groups of two completions or more."""
+        return bool((self.groups.size_K > 1).any())
+
+    @cached_property
+    def prompts(self) -> pd.DataFrame:
+        """A row for each prompt."""
+        return values.prompts_table(self.groups)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """A row for each training step."""
+        return values.steps_table(self.groups)
+
+    @cached_property
+    def bands(self) -> dict[str, int]:
+        """Prompts by their value."""
+        return values.bands_of(self.groups, self.prompts)
+
+    @cached_property
+    def mean_reward(self) -> Estimate:
+        """The mean reward over completions; the interval is over prompts."""
+        rewards_N, prompt_N = self.groups.reward_N, self.groups.prompt_N
+        least, most = self.groups.range
+        if least >= 0 and most <= 1:
+            return cluster_share(rewards_N, prompt_N, self.level, self._rng())
+        return cluster_mean(rewards_N, prompt_N, self.level)
+
+    @cached_property
+    def never_right(self) -> Estimate:
+        """Share of prompts without a right completion."""
+        return self._share_of_prompts(self.prompts["wrong"] == 1)
+
+    @cached_property
+    def always_right(self) -> Estimate:
+        """Share of prompts with right completions only."""
+        return self._share_of_prompts(self.prompts["right"] == 1)
+
+    @cached_property
+    def spread(self) -> values.Spread:
+        """How far values lie apart."""
+        return values.spread_of_values(self.groups, self.level)
+
+    @cached_property
+    def drift(self) -> Estimate:
+        """How the mean reward changed along the steps."""
+        return values.drift_of_values(self.groups, self.level)
+
+    @cached_property
+    def zero_variance(self) -> Estimate:
+        """Share of groups whose rewards are all equal."""
+        return self._share_of_groups(self.groups.zero_variance_K)
+
+    @cached_property
+    def all_right(self) -> Estimate:
+        """Share of groups whose completions are all right."""
+        return self._share_of_groups(self.groups.right_K == self.groups.size_K)
+
+    @cached_property
+    def all_wrong(self) -> Estimate:
+        """Share of groups whose completions are all wrong."""
+        return self._share_of_groups(self.groups.wrong_K == self.groups.size_K)
+
+    @cached_property
+    def forecasts(self) -> list[Forecast]:
+        """Zero-variance groups at other group sizes."""
+        return forecast(self.groups, self.level, SEED)
+
+    @cached_property
+    def groups_per_step(self) -> int | None:
+        """Groups of a step, commonly; None without steps."""
+        counts = self.steps["groups"]
+        return int(counts.mode().max()) if len(counts) else None
+
+    @cached_property
+    def wasted(self) -> int:
+        """Completions in groups whose rewards are all equal."""
+        several = self.groups.zero_variance_K & (self.groups.size_K > 1)
+        return int(self.groups.size_K[several].sum())
+
+    @cached_property
+    def lengths(self) -> tuple[str, Floats] | None:
+        """Lengths of the completions, and their unit."""
+        return lengths.lengths_of(self.groups.columns)
+
+    @cached_property
+    def truncated_N(self) -> Flags | None:
+        """Whether each completion was cut."""
+        return lengths.truncated_of(self.groups.columns, self.max_tokens)
+
+    @cached_property
+    def truncated(self) -> Estimate | None:
+        """Share of completions that were cut."""
+        cut_N = self.truncated_N
+        return None if cut_N is None else self._share_of_completions(cut_N)
+
+    @cached_property
+    def duplicates(self) -> Estimate | None:
+        """Share of completions that equal an earlier one of their group."""
+        again_N = lengths.duplicates_of(self.groups) if self.grouped else None
+        return None if again_N is None else self._share_of_completions(again_N)
+
+    @cached_property
+    def reward_functions(self) -> list[reward_functions.RewardFunction]:
+        """The reward functions; empty where there is one."""
+        functions = reward_functions.reward_functions(self.groups)
+        return functions if len(functions) > 1 else []
+
+    @cached_property
+    def advantage_fits(self) -> bool | None:
+        """Whether the trainer's advantages go along with the rewards."""
+        return reward_functions.advantage_fits(self.groups)
+
+    @cached_property
+    def log_ratios(self) -> LogRatios | None:
+        """How far the trainer's probabilities are from the sampler's."""
+        return log_ratios(self.log.exports or self.groups.columns)
+
+    def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
+        """Average a number over some completions; the interval is over prompts."""
+        if not flags_N.any():
+            return UNKNOWN
+        prompt_N = np.unique(self.groups.prompt_N[flags_N], return_inverse=True)[1]
+        return cluster_mean(values_N[flags_N], prompt_N, self.level)
 
     @cached_property
     def notes(self) -> list[str]:
         """What a reader should know about what was read, a sentence each."""
-        return _notes(self)
+        source, groups = self.log.source, self.groups
+        counts = (
+            (source.cut_lines, "{} file(s) end in a line that is not whole: left out."),
+            (
+                source.copies,
+                "{} file(s) repeat the batch of the one before (num_iterations or "
+                "steps_per_generation): counted once.",
+            ),
+            (len(source.unknown), "{} file(s) of no known form: left out."),
+            (groups.unscored, "{:,} completions have no reward: left out."),
+            (
+                groups.drawn_twice,
+                "{:,} times a prompt came more than once in a step: cut into groups by "
+                "order.",
+            ),
+        )
+        found = [text.format(count) for count, text in counts if count]
+        return [*found, *self._cautions()]
+
+    def _cautions(self) -> Iterator[str]:
+        prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
+        if prompts < FEW:
+            yield (
+                f"Few prompts ({prompts}): the intervals say how little is known of others."
+            )
+        if 0 < steps < values.FEWEST_STEPS:
+            yield f"Few steps ({steps}): a drift would not show."
+        if not self.grouped:
+            yield (
+                "One completion a prompt: no groups, so nothing is known of values, of "
+                "zero-variance groups, or of other group sizes."
+            )
+        if self.advantage_fits is False:
+            names = shorten(one_line(", ".join(self.groups.columns.rewards)), 200)
+            yield (
+                f"The trainer's advantages do not follow the sum of {names}: they may be "
+                "weighted, or hold what is no reward; choose with --columns "
+                "prompt=...,reward=NAME."
+            )
+        if form.note:
+            yield f"{form.name}: {form.note}."
 
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers for programs."""
-        return _as_dict(self)
+        groups, source, grouped = self.groups, self.log.source, self.grouped
+        names = ("zero_variance", "all_right", "all_wrong")
+        return {
+            "source": source.name,
+            "form": source.form.name,
+            "files": len(source.forms),
+            "prompts": len(self.prompts),
+            "groups": len(groups.size_K),
+            "completions": len(groups.reward_N),
+            "steps": len(self.steps),
+            "group_size": groups.commonest_size,
+            "groups_per_step": self.groups_per_step,
+            "level": self.level,
+            "mean_reward": self.mean_reward.value,
+            "mean_reward_interval": _interval(self.mean_reward),
+            "never_right": _interval(self.never_right),
+            "always_right": _interval(self.always_right),
+            "values": self.bands,
+            "value_sd": _interval(self.spread.between),
+            "drift": _interval(self.drift),
+            **{one: _interval(getattr(self, one)) if grouped else None for one in names},
+            "zero_variance_completions": self.wasted if grouped else None,
+            "forecast": [
+                one._asdict() | {"zero_variance": _interval(one.zero_variance)}
+                for one in self.forecasts
+            ],
+            **self._where_known(),
+            "notes": self.notes,
+        }
+
+    def _where_known(self) -> dict[str, Any]:
+        """What only some logs tell."""
+        more: dict[str, Any] = {}
+        if self.truncated is not None:
+            more["truncated"] = self.truncated.value
+            more["truncated_interval"] = _interval(self.truncated)
+        if self.lengths is not None:
+            unit, lengths_N = self.lengths
+            more |= {"mean_length": float(lengths_N.mean()), "length_unit": unit}
+        if self.duplicates is not None:
+            more["duplicates"] = _interval(self.duplicates)
+        if self.reward_functions:
+            functions = self.reward_functions
+            more["reward_functions"] = [_without_nan(one._asdict()) for one in functions]
+        if self.log_ratios is not None:
+            more["log_ratios"] = _without_nan(self.log_ratios._asdict())
+        if self.seconds_per_completion is not None:
+            more["zero_variance_hours"] = self.wasted * self.seconds_per_completion / 3600
+        return more
 
 
-def _notes(summary: LogNumbers) -> list[str]:
-    source, groups = summary.log.source, summary.groups
-    steps = len(summary.steps)
-    notes = [
-        (source.cut_lines, "{} file(s) end in a line that is not whole: left out."),
-        (
-            source.copies,
-            "{} file(s) repeat the batch of the one before (num_iterations or "
-            "steps_per_generation): counted once.",
-        ),
-        (len(source.unknown), "{} file(s) of no known form: left out."),
-        (groups.unscored, "{:,} completions have no reward: left out."),
-        (
-            groups.drawn_twice,
-            "{:,} times a prompt came more than once in a step: cut into groups by order.",
-        ),
-    ]
-    found = [text.format(count) for count, text in notes if count]
-    return [*found, *_cautions(summary, steps)]
-
-
-def _names(summary: LogNumbers) -> str:
-    """Name the reward functions."""
-    return shorten(one_line(", ".join(summary.groups.columns.rewards)), 200)
-
-
-def _cautions(summary: LogNumbers, steps: int) -> list[str]:
-    prompts, cautions = len(summary.prompts), []
-    if prompts < FEW:
-        cautions.append(
-            f"Few prompts ({prompts}): the intervals say how little is known of others."
-        )
-    if 0 < steps < values.FEWEST_STEPS:
-        cautions.append(f"Few steps ({steps}): a drift would not show.")
-    if not summary.grouped:
-        cautions.append(
-            "One completion a prompt: no groups, so nothing is known of values, of "
-            "zero-variance groups, or of other group sizes."
-        )
-    if summary.advantage_fits is False:
-        cautions.append(
-            "The trainer's advantages do not follow the sum of "
-            f"{_names(summary)}: they may be weighted, or hold "
-            "what is no reward; choose with --columns prompt=...,reward=NAME."
-        )
-    if summary.log.source.form.note:
-        cautions.append(f"{summary.log.source.form.name}: {summary.log.source.form.note}.")
-    return cautions
-
-
-def interval(estimate: Estimate | None) -> dict[str, float | None] | None:
+def _interval(estimate: Estimate) -> dict[str, Any] | None:
     """Write an estimate for JSON, which has no NaN and no infinity."""
-    if estimate is None or not np.isfinite(estimate.value):
+    if not np.isfinite(estimate.value):
         return None
-    ends = {
+    return {
         name: float(end) if np.isfinite(end) else None
         for name, end in estimate._asdict().items()
     }
-    return ends
 
 
 def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,68 +298,4 @@ def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in values.items()
-    }
-
-
-def _where_known(summary: LogNumbers) -> Mapping[str, Any]:
-    """What only some logs tell."""
-    more: dict[str, Any] = {}
-    if summary.truncated is not None:
-        more["truncated"] = summary.truncated.value
-        more["truncated_interval"] = interval(summary.truncated)
-    known = summary.lengths
-    if known is not None:
-        more["mean_length"], more["length_unit"] = float(known[1].mean()), known[0]
-    if summary.duplicates is not None:
-        more["duplicates"] = interval(summary.duplicates)
-    if summary.reward_functions:
-        more["reward_functions"] = [
-            _without_nan(one._asdict()) for one in summary.reward_functions
-        ]
-    if summary.log_ratios is not None:
-        more["log_ratios"] = _without_nan(summary.log_ratios._asdict())
-    if summary.seconds_per_completion is not None:
-        hours = summary.wasted * summary.seconds_per_completion / 3600
-        more["zero_variance_hours"] = hours
-    return more
-
-
-def _as_dict(summary: Summary) -> dict[str, Any]:
-    groups, source = summary.groups, summary.log.source
-    grouped = summary.grouped
-    shares = {
-        name: interval(getattr(summary, name)) if grouped else None
-        for name in ("zero_variance", "all_right", "all_wrong")
-    }
-    steps = summary.steps["step"]
-    return {
-        "source": source.name,
-        "form": source.form.name,
-        "files": len(source.files),
-        "prompts": len(summary.prompts),
-        "groups": len(groups.size_K),
-        "completions": len(groups.reward_N),
-        "steps": len(steps),
-        "group_size": groups.commonest_size,
-        "groups_per_step": summary.groups_per_step,
-        "level": summary.level,
-        "mean_reward": summary.mean_reward.value,
-        "mean_reward_interval": interval(summary.mean_reward),
-        "never_right": interval(summary.never_right),
-        "always_right": interval(summary.always_right),
-        "values": summary.bands,
-        "value_sd": interval(summary.spread.between),
-        "drift": interval(summary.drift),
-        **shares,
-        "zero_variance_completions": summary.wasted if grouped else None,
-        "forecast": [
-            {
-                "group_size": one.group_size,
-                "zero_variance": interval(one.zero_variance),
-                "model": one.model,
-            }
-            for one in summary.forecasts
-        ],
-        **_where_known(summary),
-        "notes": summary.notes,
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.cluster_means import cluster_change, cluster_mean, cluster_share
+from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs.groups import Groups
 
@@ -34,7 +34,7 @@ class Spread(NamedTuple):
 
 def prompts_table(groups: Groups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
-    prompt_K, prompt_N = groups.prompt_K, groups.prompt_K[groups.group_N]
+    prompt_K, prompt_N = groups.prompt_K, groups.prompt_N
     counts = np.bincount(prompt_N)
     labels = np.unique(groups.columns.prompt_N)
 
@@ -72,23 +72,6 @@ def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
         counts[f"{low:g} to {high:g}"] = int(within.sum())
         low = high
     return counts | {"always right": int(always.sum())}
-
-
-def share_of_prompts(
-    of_prompt: "pd.Series[bool]", level: float, rng: np.random.Generator
-) -> Estimate:
-    """Share of prompts, for prompts drawn at random."""
-    shares_P = of_prompt.to_numpy(dtype=float)
-    return cluster_share(shares_P, np.arange(len(shares_P)), level, rng)
-
-
-def mean_reward(groups: Groups, level: float, rng: np.random.Generator) -> Estimate:
-    """Average the reward over completions; the interval is over prompts."""
-    prompt_N = groups.prompt_K[groups.group_N]
-    least, most = groups.range
-    if least >= 0 and most <= 1:
-        return cluster_share(groups.reward_N, prompt_N, level, rng)
-    return cluster_mean(groups.reward_N, prompt_N, level)
 
 
 def _skewed(variance: Estimate) -> Estimate:

@@ -39,15 +39,6 @@ class Prompted(NamedTuple):
     completions: list[Completion]
 
 
-class Written(NamedTuple):
-    """What was written: prompts, completions of each, and of which step."""
-
-    prompts: int
-    completions: int
-    step: int | None
-    left_out: int
-
-
 def _sum_of(completion: Completion) -> float:
     known = [value for value in completion.rewards.values() if not math.isnan(value)]
     return sum(known) if known else math.nan
@@ -105,7 +96,15 @@ def choose(
             f"{source.name}: no prompt has {size} completions at step {wanted}; the steps "
             f"are {steps.min()} to {steps.max()}"
         )
-    _refuse_texts(source, full, texts=texts)
+    each = [one for found in full.values() for one in found]
+    if not all(one.tokens for one in each) and not (
+        texts and all(one.text is not None for one in each)
+    ):
+        raise InputError(
+            f"{source.name}: no token ids, and a text does not say whether it was cut: log "
+            'ids (TRL: log_extra("completion_ids", completion_ids)), or give the limit on '
+            "their length, --max-tokens N, for texts to be tokenised anew"
+        )
     prompts = [
         Prompted(_id(name, number), found)
         for number, (name, found) in enumerate(full.items())
@@ -113,52 +112,35 @@ def choose(
     return prompts, wanted, len(by_prompt) - len(full)
 
 
-def _refuse_texts(
-    source: Source, chosen: dict[str, list[Completion]], *, texts: bool
-) -> None:
-    """Refuse texts, unless the limit on the length says which of them were cut."""
-    each = [one for found in chosen.values() for one in found]
-    if all(one.tokens for one in each):
-        return
-    if texts and all(one.text is not None for one in each):
-        return
-    raise InputError(
-        f"{source.name}: no token ids, and a text does not say whether it was cut: log ids "
-        '(TRL: log_extra("completion_ids", completion_ids)), or give the trainer\'s limit, '
-        "--max-tokens N, for texts to be tokenised anew"
-    )
-
-
 def _line(prompt: Prompted, completion: Completion, keys: set[str]) -> dict[str, Any]:
-    tokens = completion.tokens
+    tokens, mask = completion.tokens or (), completion.mask
     line: dict[str, Any] = {"prompt": prompt.id, "reward": _sum_of(completion)}
-    if "tokens" not in keys or tokens is None:
+    if "tokens" not in keys:
         return line | {"text": completion.text}
     line["tokens"] = [*tokens]
     if "mask" in keys:
-        mask = completion.mask
         line["mask"] = [1] * len(tokens) if mask is None else [int(bool(m)) for m in mask]
     if "log_probs" in keys:
         line["log_probs"] = [*(completion.log_probs or ())]
     return line
 
 
+def _has_log_probs(completion: Completion) -> bool:
+    tokens, given = completion.tokens, completion.log_probs
+    if tokens is None or given is None or len(given) != len(tokens):
+        return False
+    return all(isinstance(one, int | float) and abs(one) < 1e9 for one in given)
+
+
 def _keys(completions: Sequence[Completion]) -> set[str]:
     """What all lines give."""
-    keys = set()
-    if all(one.tokens for one in completions):
-        keys.add("tokens")
-    if any(one.mask is not None and not all(one.mask) for one in completions):
-        keys.add("mask")
-    if all(
-        one.log_probs is not None
-        and one.tokens is not None
-        and len(one.log_probs) == len(one.tokens)
-        and all(isinstance(p, int | float) and abs(p) < 1e9 for p in one.log_probs)
-        for one in completions
-    ):
-        keys.add("log_probs")
-    return keys
+    masks = [one.mask for one in completions if one.mask is not None]
+    given = {
+        "tokens": all(one.tokens for one in completions),
+        "mask": not all(map(all, masks)),
+        "log_probs": all(map(_has_log_probs, completions)),
+    }
+    return {key for key, is_given in given.items() if is_given}
 
 
 def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
@@ -169,11 +151,9 @@ def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
 
 def write_completions(path: Path, prompts: Sequence[Prompted]) -> None:
     """Write completions as a probe's `completions:` reads them."""
-    keys = _keys([one for prompt in prompts for one in prompt.completions])
-    _write_lines(
-        path,
-        (_line(prompt, one, keys) for prompt in prompts for one in prompt.completions),
-    )
+    pairs = [(prompt, one) for prompt in prompts for one in prompt.completions]
+    keys = _keys([completion for _, completion in pairs])
+    _write_lines(path, (_line(prompt, completion, keys) for prompt, completion in pairs))
 
 
 def _problem(prompt: Prompted, decode: Decode) -> tuple[str, bool]:

@@ -16,8 +16,8 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Estimate
 from mse_lab.trainer_logs.collect import Columns
+from mse_lab.trainer_logs.forms import JSONL
 from mse_lab.trainer_logs.groups import make_groups
-from mse_lab.trainer_logs.plain import FORM
 from mse_lab.trainer_logs.read_logs import Log, Source
 from mse_lab.trainer_logs.summary import Summary
 
@@ -86,7 +86,7 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
         log_ratio_N=none_N,
         kl_N=none_N,
     )
-    return Summary(Log(Source("log", FORM), columns), make_groups(columns))
+    return Summary(Log(Source("log", JSONL), columns), make_groups(columns))
 
 
 def _truths(values: Floats, design: Design) -> Mapping[str, float]:

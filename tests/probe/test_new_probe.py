@@ -74,21 +74,6 @@ def test_a_chat_template_is_used(file, text, here):
     assert written(out="with.yaml").prompts.chat
 
 
-@pytest.mark.parametrize(
-    ("config", "tokens"),
-    [
-        ('{"max_position_embeddings": 256}', 128),
-        ('{"n_positions": 1024}', 256),
-        ('{"n_positions": null}', 256),
-        ("{}", 256),
-    ],
-)
-def test_half_of_a_short_context_is_left_to_the_prompt(config, tokens, here):
-    (here / "my-model/chat_template.jinja").write_text("x")
-    (here / "my-model/config.json").write_text(config)
-    assert written().sampling.max_new_tokens == tokens
-
-
 def test_what_stands_behind_a_hash_is_the_default():
     """Every key of a probe is there; with the hashes taken away it is the same probe."""
     before = written()

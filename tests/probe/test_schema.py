@@ -36,7 +36,7 @@ def test_a_bad_configuration(prompts, message):
     [
         ({"adapter": {"rank": 0}}, "model.adapter.rank = 0: should be greater"),
         ({"adapter": {"rnk": 4}}, "unknown key model.adapter.rnk; did you mean rank?"),
-        ({"adapter": {"target": "q_proj"}}, "target = 'q_proj': use all-linear, or a list"),
+        ({"adapter": {"target": "q_proj"}}, "target = 'q_proj': should be 'all-linear'"),
         ({"adapter": {"alpha": -1}}, "model.adapter.alpha = -1: should be greater"),
         ({"adapter": 3}, "model.adapter = 3: should be a valid string"),
         ({"device_map": "auto"}, "takes all devices; set model.device = auto, not cpu"),

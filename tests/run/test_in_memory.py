@@ -138,13 +138,11 @@ def test_another_function_is_another_reward(parts, tmp_path):
         lambda text, prompt: len(text) > limit,
     ]
     found = measure(parts, reward=rewards[0], out=tmp_path)
-    for reward in rewards[1:]:
-        with pytest.raises(InputError, match=r"\(it began with another reward\)"):
-            measure(parts, reward=reward, out=tmp_path)
-    again = measure(parts, reward=lambda text, prompt: len(text) > 1, out=tmp_path)
+    with pytest.raises(InputError, match=r"\(it began with another reward\)"):
+        measure(parts, reward=rewards[1], out=tmp_path)
+    again = measure(parts, reward=rewards[0], out=tmp_path)
     assert again.mse.equals(found.mse)
-    limit = torch.ones(1)
-    with pytest.raises(InputError, match=r"cannot be told: it holds a Tensor, which"):
+    with pytest.raises(InputError, match=r"cannot be told: give a function of a file"):
         measure(parts, reward=rewards[2], out=tmp_path)
 
 

@@ -28,7 +28,7 @@ def test_verl(tmp_path):
     log = read_log([tmp_path])
     groups = make_groups(log.columns)
     assert log.source.form.name == "verl"
-    assert [path.stem for path in log.source.files] == ["1", "2", "10"]
+    assert [path.stem for path in log.source.forms] == ["1", "2", "10"]
     assert groups.size_K.tolist() == [4] * 6
     assert groups.step_K.tolist() == [1, 1, 2, 2, 10, 10]
     # a has numbers 0, 3, 4, 7, of which two are odd.
@@ -135,7 +135,7 @@ def test_prime_rl_traces(tmp_path):
     log = read_log([tmp_path])
     columns = log.columns
     assert log.source.form.name == "prime-rl"
-    assert len(log.source.files) == 1
+    assert len(log.source.forms) == 1
     assert columns.group_N.tolist() == [0, 0, 1]
     assert columns.rewards["right"].tolist() == [2.0, 0.0, 0.0]
     # Of 5, 7, 6, 0 the tool's 7 is not the policy's.

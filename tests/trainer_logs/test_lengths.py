@@ -73,4 +73,3 @@ def test_a_mean_over_some_completions(tmp_path):
     values = np.array([1.0, 2, 3, 4, 5, 6])
     assert found.mean_where(values, found.groups.right_N).value == pytest.approx(11 / 3)
     assert np.isnan(found.mean_where(values, values > 9).value)
-    assert found.difference_where(values, values > 3).value == pytest.approx(3)

@@ -92,7 +92,7 @@ def test_groups_without_ids_are_those_of_a_prompt_at_a_step(plain):
 def test_a_batch_that_is_written_twice_counts_once(plain):
     """Two iterations over a batch: the second step's file repeats the first's."""
     found = summarise(plain)
-    assert len(found.log.source.files) == 3
+    assert len(found.log.source.forms) == 3
     assert found.log.source.copies == 1
     assert len(found.groups.reward_N) == 64
     assert "repeat the batch" in found.notes[0]
