@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.project import PROJECT
@@ -171,25 +171,10 @@ def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
     )
 
 
-class _NameRun(argparse.Action):
-    """Keeps the word, and the run that it names."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        namespace.name, namespace.run = values, find_run(values)
-
-
 def add_run_or_probe(parser: Parser) -> None:
-    """Add a finished run, or a probe: its word is `name`, the run that it names `run`."""
+    """Add a finished run, or a probe, by its `name`."""
     help = "a probe's name or .yaml file, or a folder of results"
-    _complete_names(
-        parser.add_argument("name", action=_NameRun, metavar="PROBE", help=help)
-    )
+    _complete_names(parser.add_argument("name", metavar="PROBE", help=help))
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:

@@ -21,6 +21,7 @@ from mse_lab.command_line import (
     add_run_or_probe,
     add_settings,
     completions,
+    find_run,
     group_sizes,
     load_probes,
     output_folder,
@@ -106,7 +107,8 @@ def _find_probe(name: str, run: Path) -> str | None:
 
 def find_standing(arguments: Namespace) -> Path | None:
     """Find the finished run that is asked about; None where a probe is to be measured."""
-    run, probe = arguments.run, _find_probe(arguments.name, arguments.run)
+    run = find_run(arguments.name)
+    probe = _find_probe(arguments.name, run)
     if probe is not None and arguments.out != RESULTS:
         run = arguments.out / probe
     settled = not (arguments.fresh or arguments.set or arguments.regret is not None)

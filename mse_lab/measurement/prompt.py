@@ -151,13 +151,6 @@ def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64])
     return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
 
 
-def _law_gap(subject: Subject, drawn: Completions, recomputed_N: Floats) -> float:
-    """Compare the sampled law with the differentiated one; NaN where it is unknown."""
-    if subject.supplied is not None and not subject.supplied.form.log_probs:
-        return np.nan
-    return law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N)
-
-
 def _alternative_ratios(
     subject: Subject, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
@@ -211,8 +204,11 @@ def _check(
             blocks[0],
             subject.memory.scoring.current,
         )
+    supplied = subject.supplied
+    known = supplied is None or supplied.form.log_probs
+    gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N) if known else np.nan
     return PromptChecks(
-        law_gap=_law_gap(subject, drawn, recomputed_N),
+        law_gap=gap,
         alternative_ratios_R=_alternative_ratios(subject, index, drawn, recomputed_N),
         invariance=invariance,
     )

@@ -144,22 +144,18 @@ def stack(prompts: Sequence[PromptArrays]) -> Pools:
     """Stack prompts into pools, and form their products with one another."""
     means = [prompt.mean_D for prompt in prompts]
     differences = [prompt.difference_D for prompt in prompts]
-    arrays = {
-        "rewards_PN": np.stack([prompt.rewards_N for prompt in prompts]),
-        "lengths_PN": np.stack([prompt.lengths_N for prompt in prompts]),
-        "gram_PKGG": np.stack([prompt.gram_KGG for prompt in prompts]),
-        "products_PN": np.stack([prompt.products_N for prompt in prompts]),
-        "reference_rewards_PN": np.stack(
-            [prompt.reference_rewards_N for prompt in prompts]
-        ),
-        "reference_product_P": np.array([prompt.reference_product for prompt in prompts]),
-        "reference_distance2_P": np.array(
-            [prompt.reference_distance2 for prompt in prompts]
-        ),
-        "between_PP": inner_products(means, means),
-        "halves_PP": inner_products(differences, means),
-        "kind_norms2_PNM": np.stack([prompt.kind_norms2_NM for prompt in prompts]),
-        "kind_products_PM": np.stack([prompt.kind_products_M for prompt in prompts]),
+    names = {
+        **{"rewards_N": "rewards_PN", "lengths_N": "lengths_PN", "gram_KGG": "gram_PKGG"},
+        **{"products_N": "products_PN", "reference_rewards_N": "reference_rewards_PN"},
+        "reference_product": "reference_product_P",
+        "reference_distance2": "reference_distance2_P",
+        **{"kind_norms2_NM": "kind_norms2_PNM", "kind_products_M": "kind_products_PM"},
     }
+    arrays = {
+        name: np.array([getattr(prompt, own) for prompt in prompts])
+        for own, name in names.items()
+    }
+    arrays["between_PP"] = inner_products(means, means)
+    arrays["halves_PP"] = inner_products(differences, means)
     # Where only a plan is asked for, a prompt may have a single block.
     return Pools.from_arrays(arrays, least_blocks=1)

@@ -81,7 +81,7 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     Raises:
         InputError: The model cannot be measured.
     """
-    location = InMemory.of(model)
+    location = InMemory("model", type(model).__name__)
     model = _unwrap(model, location)
     named = dict(model.named_parameters())
     trained = {name: one for name, one in named.items() if one.requires_grad}

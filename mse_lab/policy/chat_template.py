@@ -22,13 +22,11 @@ def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
 
 def _render(tokenizer: Any, prompt: Prompt) -> str:
     turns = [{"role": "user", "content": prompt.text}]
+    options = {"tokenize": False, "add_generation_prompt": True}
     try:
-        text = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
-        )
+        return str(tokenizer.apply_chat_template(turns, **options))
     except Exception as error:  # A template is a program: it can fail in any way.
         raise InputError(
             f"prompts.chat = true: the chat template fails on prompt {prompt.id}: "
             f"{in_short(error)}; use false, or another template"
         ) from None
-    return str(text)

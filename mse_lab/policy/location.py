@@ -57,11 +57,6 @@ class Location(Repository):
 class InMemory(Location):
     """A model in memory, which has no files."""
 
-    @classmethod
-    def of(cls, model: object) -> "InMemory":
-        """Name a model for messages."""
-        return cls("model", type(model).__name__)
-
     def incomplete(self, reason: str) -> InputError:
         """Say that the model fails."""
         return self.refuse(reason, "check that model(input_ids) works")

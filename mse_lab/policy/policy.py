@@ -152,18 +152,18 @@ def select_parameters(
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
         return named
-    chosen: set[str] = set()
     for pattern in patterns:
-        matching = {name for name in named if re.search(pattern, name)}
-        if not matching:
-            some = ", ".join(list(named)[:3])
+        if not any(re.search(pattern, name) for name in named):
             of = "the model" if trained is None else "the adapter"
             raise InputError(
                 f"parameters: {shown(pattern)} matches no parameter of {of}; names look "
-                f"like {some}"
+                f"like {', '.join(list(named)[:3])}"
             )
-        chosen |= matching
-    return {name: parameter for name, parameter in named.items() if name in chosen}
+    return {
+        name: parameter
+        for name, parameter in named.items()
+        if any(re.search(pattern, name) for pattern in patterns)
+    }
 
 
 def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
@@ -263,9 +263,8 @@ def encode_prompts(
     Raises:
         InputError: A prompt has no token, or is too long.
     """
-    texts = [prompt.text for prompt in prompts]
-    if chat:
-        texts = render_chats(policy.tokenizer, prompts)
+    plain = [prompt.text for prompt in prompts]
+    texts = render_chats(policy.tokenizer, prompts) if chat else plain
     name = str(policy.tokenizer.name_or_path)
     with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.
@@ -290,9 +289,9 @@ def _fault_of_prompt(policy: Policy, tokens: list[int], new_tokens: int) -> str:
         )
     settings = policy.model.config.get_text_config()
     context = getattr(settings, "max_position_embeddings", None)
-    if context is not None and len(tokens) + new_tokens > context:
-        return (
-            f"{len(tokens)} tokens and {new_tokens} new tokens exceed the model's context "
-            f"of {context}; shorten the prompt or lower sampling.max_new_tokens"
-        )
-    return ""
+    if context is None or len(tokens) + new_tokens <= context:
+        return ""
+    return (
+        f"{len(tokens)} tokens and {new_tokens} new tokens exceed the model's context of "
+        f"{context}; shorten the prompt or lower sampling.max_new_tokens"
+    )

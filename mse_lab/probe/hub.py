@@ -79,7 +79,10 @@ class Repository:
                 self.name, file, repo_type=self.kind, revision=self.revision
             )
             huggingface_hub.get_hf_file_metadata(url, timeout=limit)
-        except (errors.HFValidationError, errors.HfHubHTTPError) as error:
+        except errors.HFValidationError:
+            reason = "no such file or folder, and not a valid Hub name"
+            raise self.refuse(reason, "check the name") from None
+        except errors.HfHubHTTPError as error:
             if self.kind == "dataset" and isinstance(error, errors.EntryNotFoundError):
                 return ""  # The data set is there, without a README.
             if self.cached(file) is None:
@@ -92,10 +95,6 @@ class Repository:
         return ""
 
     def _refusal(self, error: Exception, file: str) -> InputError:
-        if isinstance(error, errors.HFValidationError):
-            return self.refuse(
-                "no such file or folder, and not a valid Hub name", "check the name"
-            )
         absent = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
         if not isinstance(error, (*absent, errors.EntryNotFoundError)):
             return self.refuse(f"the Hub answers: {in_short(error)}", "try again later")

@@ -71,10 +71,6 @@ _READY, _START = "ready", f"from {__name__} import serve; serve()"
 _lock = threading.Lock()
 
 
-def _read(process: Any) -> str:
-    return str(process.stdout.readline().strip())
-
-
 def _end(process: Any) -> None:
     process.kill()
     with suppress(BrokenPipeError):
@@ -91,7 +87,7 @@ def _process() -> Any:
         text=True, encoding="utf-8", process_group=0,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    if _read(process) != _READY:
+    if process.stdout.readline().strip() != _READY:
         _end(process)
         raise InputError("reward = math: math-verify does not start; reinstall it")
     atexit.register(_end, process)
@@ -109,7 +105,7 @@ def are_equal(text: str, answer: str) -> bool | None:
         try:
             with suppress(BrokenPipeError):
                 print(json.dumps([SECONDS, text, answer]), file=process.stdin, flush=True)
-            line = _read(process)
+            line = process.stdout.readline().strip()
         finally:
             # Also after Ctrl-C: a late answer must not be read for the next comparison.
             if not line:

@@ -112,13 +112,7 @@ def hessian_products(
 ) -> Tensor:
     """Estimate H v without bias, (K, D), for v independent of these completions.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Two or more of it.
-        rewards_N: Their rewards.
-        vectors_KD: The vectors v.
-        max_batch: The most completions in one pass; None for no limit.
+    Arguments are as above, with the completions' rewards in the place of weights.
     """
     weights_N = leave_one_out(rewards_N)
     if not weights_N.any():

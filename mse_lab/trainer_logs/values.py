@@ -1,6 +1,7 @@
 """Values of prompts: how they lie, how far apart luck alone would put them, their drift."""
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -64,14 +65,10 @@ def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
     never, always = prompts["wrong"] == 1, prompts["right"] == 1
     value = (prompts["value"] - least) / ((most - least) or 1.0)
     middle = value[~never & ~always]
-    counts = {"never right": int(never.sum())}
-    low = 0.0
-    for high in BANDS:
-        last = high == BANDS[-1]
-        within = (middle >= low) & ((middle < high) | last)
-        counts[f"{low:g} to {high:g}"] = int(within.sum())
-        low = high
-    return counts | {"always right": int(always.sum())}
+    edges = (0.0, *BANDS)
+    names = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    within = dict(zip(names, np.histogram(middle, edges)[0].tolist(), strict=True))
+    return {"never right": int(never.sum()), **within, "always right": int(always.sum())}
 
 
 def _skewed(variance: Estimate) -> Estimate:
