@@ -212,13 +212,10 @@ def ending(error: BaseException) -> Ending:
         return Ending(INPUT_ERROR, str(error))
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED, INTERRUPTED_LINE)
-    if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
+    if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED | EXTRAS.keys():
         # Such as when the project's environment is not active.
-        return Ending(
-            INPUT_ERROR, f"no package {error.name} in {sys.executable}; {INSTALL}"
-        )
-    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-        line = f"no package {error.name} in {sys.executable}; {install(EXTRAS[error.name])}"
+        remedy = INSTALL if error.name in REQUIRED else install(EXTRAS[error.name])
+        line = f"no package {error.name} in {sys.executable}; {remedy}"
         return Ending(INPUT_ERROR, line)
     if isinstance(error, MemoryError):
         remedy = "lower pool.replicate or prompts.limit, or use a machine with more"

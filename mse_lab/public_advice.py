@@ -44,10 +44,10 @@ def advise(
     The command's own pipeline. Arguments that are not named here are as in `measure`.
 
     Args:
-        model: As in `measure`; it comes back as it was.
+        model: It comes back as it was.
         tokenizer: Its tokenizer.
-        prompts: As in `measure`, in any order: they are taken at random.
-        reward: As in `measure`.
+        prompts: In any order: they are taken at random.
+        reward: A name or a function.
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions that are drawn in all; None for no limit.
         sampling: `max_new_tokens` and `temperature`.

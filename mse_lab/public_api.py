@@ -216,7 +216,6 @@ def read_sizes(given: Any) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """Make Python's number of one of NumPy's."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -163,7 +163,6 @@ class MSECallback(TrainerCallback):
         self._spent += self._last
 
     def _look(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
-        """Measure, report and say."""
         refuse(args, given)
         advice, run = self._advise(args, state, given)
         numbers = _numbers(advice, run, args)
@@ -225,5 +224,4 @@ class MSECallback(TrainerCallback):
 
 
 def _say(text: str) -> None:
-    """Print a line above the trainer's bar."""
     tqdm.write(f"mse_lab: {one_line(text)}")

@@ -13,10 +13,6 @@ def describe_tokens(
 ) -> dict[str, Any]:
     """Count in the tokens of a prompt's completions what `CompletionSummary` needs.
 
-    Args:
-        completions: Each one's own tokens, at least one.
-        ended_N: Whether the last of them is an end token.
-
     >>> one, other = np.array([7, 2]), np.array([7, 7])
     >>> counts = describe_tokens([one, one, other], np.array([True, True, False]))
     >>> {name: np.asarray(counts[name]).tolist() for name in ("end_ids", "end_counts")}

@@ -66,7 +66,6 @@ class Directions(NamedTuple):
 
 
 def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw a prompt's directions: g_A, g_B and z."""
     settings = subject.probe.metric
     pool = draw_pool(subject, index, "metric-directions", range(settings.completions))
     half = settings.completions // 2
@@ -89,7 +88,6 @@ def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tens
 
 
 def _scale(subject: Subject, halves_ND: Tensor) -> Tensor:
-    """Give D of the metric, (D,) or (1,)."""
     settings = subject.probe.metric
     if settings.kind == "curvature":
         return torch.ones(1, device=halves_ND.device, dtype=halves_ND.dtype)
@@ -114,7 +112,6 @@ def _own(left_PD: Tensor, right_PD: Tensor) -> Floats:
 
 
 def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
-    """Give the forms in the metric D, exactly."""
     scaled_PD = vectors.b_PD * scale_D
     halves_PP = _products(vectors.a_PD, scaled_PD)
     gradients_P = np.diag(halves_PP)
@@ -132,13 +129,9 @@ def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
 def _curved(
     vectors: Directions, place: int, signs_RP: Tensor, multiply: Callable[[Tensor], Tensor]
 ) -> tuple[Floats, ...]:
-    """Give the forms of all prompts in the curvature of one, each (P,).
+    """Give the forms of all prompts in the curvature of prompt `place`, each (P,).
 
-    Args:
-        vectors: The directions.
-        place: Which of the sample's prompts it is.
-        signs_RP: Random signs.
-        multiply: Multiplies vectors (K, D) by its M.
+    Its M is what `multiply` multiplies vectors (K, D) by.
     """
     a_PD, b_PD, z_PD = vectors
     signs_RP = signs_RP.to(a_PD)
@@ -171,9 +164,7 @@ def measure_metric(
 ) -> MetricPools:
     """Measure the forms of a sample of prompts in the probe's metric.
 
-    Args:
-        subject: What is measured.
-        show: Called with the prompts that are done, and with how many there are.
+    `show` is called with the prompts that are done, and with how many there are.
 
     Raises:
         InputError: As `refuse_metric`; or the optimiser's state does not fit the model, or

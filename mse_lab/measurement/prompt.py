@@ -123,7 +123,6 @@ def _score_block(
 def _score_pool(
     subject: Subject, index: int, pool: CompletionPool, reference: Reference
 ) -> list[Scores]:
-    """Score the pool, a block of the largest group size at a time."""
     size, blocks = subject.probe.largest_group, []
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
@@ -171,7 +170,6 @@ def _alternative_ratios(
 def _summarise(
     subject: Subject, index: int, pools: list[CompletionPool]
 ) -> CompletionSummary:
-    """Describe the completions of both pools together."""
     lines = [line for pool in pools for line in pool.lines(subject.prompts[index])]
     drawn = concatenate([pool.completions for pool in pools])
     return CompletionSummary(
@@ -261,9 +259,7 @@ class _Clock:
 def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """Draw, reward and score the completions of one prompt.
 
-    Args:
-        subject: What is measured.
-        index: Which of its prompts; the first is also scored alone and padded, as a check.
+    The first prompt is also scored alone and padded, as a check.
 
     Raises:
         InputError: The model gives NaN or the reward fails; the completion is named.

@@ -237,7 +237,6 @@ class Statistic:
         return Estimate(self.value, self.value + below, self.value + above)
 
     def _shifts(self, bootstrap: Bootstrap) -> Floats:
-        """Draw by how much the value moves, (B,)."""
         return bootstrap.shift_of_groups(self.groups) + sum(self.reference.values())
 
     def ratio_to(self, base: "Statistic", level: float) -> Estimate:

@@ -158,7 +158,6 @@ class Pools:
 
 
 def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
-    """See that arrays of these names, and no others, are there."""
     for name in arrays:
         if name not in names:
             raise InputError(f"{name}: no such array; {nearest(str(name), names)}")

@@ -37,10 +37,7 @@ class PromptSamples:
     def mean_products(self, apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
         """Average left_x <g(x), g(x')> right_x' over pairs x != x' of each sample, (S,).
 
-        Args:
-            apart_PP: The products, zero on the diagonal.
-            left_P: Factors.
-            right_P: Factors.
+        The products `apart_PP` are zero on the diagonal.
         """
         count, rows, columns = self.prompts, apart_PP @ right_P, left_P @ apart_PP
         total = left_P @ rows

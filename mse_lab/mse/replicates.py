@@ -71,14 +71,7 @@ def squared_errors(
     products_PRG: Floats,
     reference_product_P: Floats,
 ) -> Floats:
-    """Measure every group's squared error, (P, R), in squared units of the gradient.
-
-    Args:
-        weights_PRG: Weights w_i.
-        gram_PRGG: <W_i, W_j> of each group.
-        products_PRG: <W_i, rbar>.
-        reference_product_P: <r_A, r_B>.
-    """
+    """Measure every group's squared error, (P, R), in squared units of the gradient."""
     size = weights_PRG.shape[-1]
     # (w' K) w as a batched product: einsum over three operands is many times slower.
     pulled_PRG = (weights_PRG[:, :, None, :] @ gram_PRGG)[:, :, 0]

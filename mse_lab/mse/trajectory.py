@@ -23,12 +23,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.budget import (
-    Constants,
-    Population,
-    falling,
-    mse_times_budget,
-)
+from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
 
 # Group sizes among which one is best.
@@ -54,9 +49,7 @@ def contributions(statistics: Sequence[Statistic]) -> Floats:
 def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
     """Test whether a figure of the same prompts is one and the same at all checkpoints.
 
-    Args:
-        statistics: The figure at two checkpoints or more, of `Population.statistic`.
-        most_degrees: Degrees of freedom at most: prompts that carry the figure.
+    Its degrees of freedom are at most the prompts that carry the figure.
 
     Returns:
         The test; its p-value is NaN where a figure is unknown, or the prompts are too few.
@@ -71,10 +64,7 @@ def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Mo
     covariance = np.atleast_2d(np.cov(moved)) / prompts
     rank = int(np.linalg.matrix_rank(covariance, rtol=_RANK, hermitian=True))
     inverse = np.linalg.pinv(covariance, rtol=_RANK, hermitian=True)
-    q, degrees = (
-        float(difference @ inverse @ difference),
-        min(prompts - 1, most_degrees),
-    )
+    q = float(difference @ inverse @ difference)
     rest = degrees - rank + 1
     if not rank or rest <= 0:
         return Movement(q, rank, np.nan if rank else 1.0)
@@ -153,7 +143,6 @@ def best_ratio(each: Sequence[Constants]) -> Floats:
 
 
 def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
-    """N x MSE, summed over checkpoints."""
     return np.sum([mse_times_budget("grpo", constants, size) for constants in each], axis=0)
 
 

@@ -73,10 +73,7 @@ def _unwrap(model: Any, location: InMemory) -> Any:
 def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]:
     """Make a policy from a model inside the block; the model is restored after it.
 
-    Args:
-        config: The probe; its `model` section is not used here.
-        model: A causal language model of transformers, or PEFT's wrapper of one.
-        tokenizer: Its tokenizer.
+    It is one of transformers, or PEFT's wrapper of one; `config.model` is not used.
 
     Raises:
         InputError: The model cannot be measured.

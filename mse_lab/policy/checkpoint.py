@@ -46,7 +46,6 @@ def _loading_quietly(location: Location, what: str) -> Iterator[None]:
 
 
 def _read(location: Location, what: str, kind: Any) -> Any:
-    """Read a part of a checkpoint by `kind.from_pretrained`."""
     with _loading_quietly(location, what):
         return kind.from_pretrained(location.where, **location.options)
 

@@ -144,10 +144,8 @@ def select_parameters(
 ) -> dict[str, nn.Parameter]:
     """Select the parameters that the score covers, in the model's order, tied ones once.
 
-    Args:
-        model: The language model.
-        patterns: `all`, or regular expressions that are searched for in the names.
-        trained: The parameters to select from, such as an adapter's; None for all.
+    They are `all`, or those in whose names a pattern is found; of the `trained` ones, such
+    as an adapter's, if these are given.
     """
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
@@ -201,15 +199,9 @@ def make_policy(
     identity: Mapping[str, str],
     trained: Mapping[str, nn.Parameter] | None,
 ) -> Policy:
-    """Make a policy from a model in evaluation mode.
+    """Make a policy from a model in evaluation mode; `location` names it in messages.
 
-    Args:
-        config: The probe.
-        model: A causal language model.
-        tokenizer: Its tokenizer.
-        location: Names the model in messages.
-        identity: As in `Policy`.
-        trained: The parameters that `config.parameters` selects from; None for all.
+    The parameters that count are chosen from the `trained` ones; None for all.
     """
     policy = Policy(
         model=model,
@@ -252,13 +244,9 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts.
+    """Tokenize prompts, as the user's turn of a chat where there is one.
 
-    Args:
-        policy: The policy.
-        prompts: The prompts.
-        chat: Whether a text is the user's turn of a chat, in the tokenizer's template.
-        new_tokens: Tokens of a completion, which must fit in the context as well.
+    The new tokens of a completion must fit in the context as well.
 
     Raises:
         InputError: A prompt has no token, or is too long.

@@ -67,7 +67,6 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
 
 
 def _find(model: str, file: str, root: Path) -> Path | None:
-    """Look into a checkpoint's folder, or into the Hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
     if folder := local_path(model, root):
@@ -106,7 +105,6 @@ def _from_folder(folder: Path, name: str) -> str:
 def _fill_in(
     model: str, prompts: str, out: Path, summary: PromptSummary, root: Path
 ) -> str:
-    """Write the text of a probe."""
     chat, steps = _has_chat_template(model, root), summary.reward == "gsm8k"
     return Template(read_text(TEXT)).substitute(
         file=out,
@@ -138,11 +136,7 @@ def _describe(out: Path, summary: PromptSummary) -> str:
 def write_new(model: str, prompts: str, out: Path | None, root: Path) -> str:
     """Write a probe; return a description and the next commands.
 
-    Args:
-        model: A checkpoint's folder, or a Hub name.
-        prompts: As `prompts.source`.
-        out: The file; by default the model's name and `.yaml`, in the working folder.
-        root: The project's folder.
+    By default its file is the model's name and `.yaml`, in the working folder.
 
     Raises:
         InputError: There is no such model, the prompts cannot be read, or the file exists

@@ -68,12 +68,7 @@ def _refuse_unwritable(value: Any) -> None:
 
 
 def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        raw: Its text, bytes in UTF-8.
-        where: Where it stands, for messages.
-    """
+    """Read a JSON object, of text or UTF-8; `where` is for messages."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
         values = json.loads(text)

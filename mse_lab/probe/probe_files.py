@@ -38,7 +38,6 @@ def _folders(root: Path) -> tuple[Path, Path]:
 
 
 def _is_probe(path: Path) -> bool:
-    """Whether a YAML file is a probe."""
     try:
         values = parse_yaml(read_text(path), str(path)) if path.is_file() else None
     except InputError:
@@ -129,11 +128,7 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
 def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Sections:
     """Validate the values of a YAML file and fill in the defaults.
 
-    Args:
-        kind: The schema.
-        values: The values.
-        source: The file's name, for messages.
-        example: A valid file, for messages.
+    Its name `source` and a valid file, `example`, are for messages.
     """
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: not a mapping of keys to values; see {example}")

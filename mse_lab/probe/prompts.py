@@ -111,7 +111,6 @@ def read_records(config: Prompts, root: Path) -> list[Record]:
 
 
 def _file_of_split(path: Path, split: str) -> Path:
-    """Find the file in the same folder whose name begins with another split's."""
     with reading(path.parent):
         files = [file for file in path.parent.iterdir() if file.suffix == path.suffix]
     matching = [file for file in files if file.name.startswith(split)]
@@ -169,9 +168,7 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
 def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
     """Read the prompts of a probe, in the order of their source.
 
-    Args:
-        config: The section `prompts`.
-        root: The project's folder; relative paths start from the working folder or here.
+    Relative paths start from the working folder or the project's, `root`.
     """
     template = load_template(config.template, root)
     if config.shots.count and not template.shot:
@@ -199,12 +196,9 @@ def _render(
 
 
 def take_prompts(given: Iterable[Any], template: str, *, answered: bool) -> list[Prompt]:
-    """Make prompts from texts or mappings in memory.
+    """Make prompts from texts, which are problems, or mappings in memory.
 
-    Args:
-        given: The rows of a prompt set; a text is a problem.
-        template: As in a probe.
-        answered: Whether each row must have an `answer`, for a built-in reward.
+    Each must have an `answer` where it is `answered`, for a built-in reward.
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     rows = list(given) if is_list else []

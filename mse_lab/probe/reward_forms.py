@@ -17,10 +17,7 @@ FORMS = "write (text, row) -> float, or as for TRL (completions, **columns) -> l
 def call_once(function: Callable[..., Any], columns: Mapping[str, Any], **more: Any) -> Any:
     """Call a function of TRL's form for one completion.
 
-    Args:
-        function: The user's function.
-        columns: Given as lists of length 1, as far as the function takes them.
-        more: Given as they are.
+    Columns are given as lists of length 1, and `more` as it is, as far as it takes them.
     """
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
@@ -35,10 +32,7 @@ def call_once(function: Callable[..., Any], columns: Mapping[str, Any], **more: 
 def as_reward(function: Callable[..., Any], what: str, chat: bool) -> Callable[..., Any]:
     """Convert a function of either form to one that takes a completion's text and its row.
 
-    Args:
-        function: The user's function.
-        what: Its name in messages.
-        chat: Whether a function of TRL's form gets messages instead of texts.
+    In a `chat` one of TRL's form gets messages instead of texts.
 
     Raises:
         InputError: It has neither form.

@@ -129,12 +129,7 @@ REWARDS: dict[str, Reward] = {
 
 
 def load_reward(name: str, *, chat: bool = False) -> Reward:
-    """Look up a reward by name, or import `package.module:function`.
-
-    Args:
-        name: As in a probe.
-        chat: Whether a function of TRL's form gets messages instead of texts.
-    """
+    """Look up a reward by name, or import `module:function`; `chat` as in `as_reward`."""
     if ":" in name:
         return guard_reward(*load_function(name, "reward"), chat=chat)
     if name not in REWARDS:
@@ -159,10 +154,7 @@ def fault_of_reward(value: float) -> str:
 def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
     """Turn errors and unusable values of a user's function into one line each.
 
-    Args:
-        function: In our form or TRL's.
-        what: Its name in messages.
-        chat: Whether a function of TRL's form gets messages instead of texts.
+    `what` names it; `chat` is as in `as_reward`.
     """
     reward_of = as_reward(function, what, chat)
     if chat and reward_of is not function:

@@ -114,13 +114,18 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
         if (where / "dataset_dict.json").is_file() or (where / "state.json").is_file():
             source.refuse_keys(("subset",), "a saved data set without subsets")
             saved = datasets.load_from_disk(str(where))
-            return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
-        folder = str(where.absolute())
+            if not isinstance(saved, datasets.DatasetDict):
+                source.refuse_keys(("split",), "a single saved split")
+                return saved
+            if split not in saved:
+                raise ValueError(f"it holds the splits {', '.join(saved)}")
+            return saved[split]
+        folder = os.path.normpath(where.absolute())
         _refuse_outside_files(folder, datasets.load_dataset_builder(folder, source.subset))
         return datasets.load_dataset(folder, source.subset, split=split)
     except InputError:
         raise
-    except (LookupError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         # The first sentences name the splits and subsets; the rest repeats the folder.
         reason = str(error).partition("Example of usage")[0].strip()
         raise InputError(
@@ -141,7 +146,6 @@ def _refuse_outside_files(folder: str, builder: Any) -> None:
 
 
 def _plain(value: Any) -> str:
-    """Convert dates, times and decimals to text."""
     if isinstance(value, date | time | timedelta | Decimal):
         return str(value)
     raise TypeError(type(value).__name__)

@@ -62,12 +62,9 @@ def _chat_text(tokenizer: Any, messages: Any, where: str, options: Any) -> str:
 def as_prompt_set(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, options: Any = None
 ) -> list[dict[str, Any]]:
-    """Make rows of a prompt set of a trainer's.
+    """Make rows of a prompt set of a trainer's, of texts or chats.
 
-    Args:
-        rows: Place -> row, with texts or chats, as from `choose_rows`.
-        tokenizer: Renders chats.
-        options: For its chat template, as TRL's `chat_template_kwargs`.
+    Chats are rendered by the tokenizer, with TRL's `chat_template_kwargs` as `options`.
 
     Raises:
         InputError: A chat cannot be rendered.
@@ -88,9 +85,7 @@ def _ignore(*_: Any) -> None:
 def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
     """Make `(text, row) -> float` of a reward, for rows of `as_prompt_set`.
 
-    Args:
-        reward: `(text, row) -> float`, or as for TRL `(completions, **columns) -> list`.
-        state: The trainer's, which TRL hands to a reward, too.
+    One of TRL's form gets the trainer's `state`, too.
     """
     more = {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
     is_of_trainer = "completions" in inspect.signature(reward).parameters

@@ -10,9 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from transformers.integrations.integration_utils import (
-    get_reporting_integration_callbacks,
-)
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 OF_THE_RUN = ("wandb", "trackio")
 

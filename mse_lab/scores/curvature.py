@@ -69,13 +69,7 @@ def weighted_hessian_products(
 ) -> Tensor:
     """Compute sum_i a_i (W_i W_i' + d2 log pi_i) v for vectors v, (K, D).
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: N completions of it.
-        weights_N: a, their weights.
-        vectors_KD: The vectors v.
-        max_batch: The most completions in one pass; None for no limit.
+    A pass has `max_batch` completions at most; None for no limit.
     """
     distinct, place_N = completions.distinct()
     weights = torch.from_numpy(np.bincount(place_N, weights_N))

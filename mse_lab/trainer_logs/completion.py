@@ -197,14 +197,7 @@ _READERS: dict[str, Callable[[Record, str, Place], Any]] = {
 def read_completion(
     record: Record, where: Place, keys: Mapping[str, str], **known: Any
 ) -> Completion:
-    """Make a completion of a record.
-
-    Args:
-        record: The record.
-        where: Where it stands, for messages.
-        keys: Field of a completion -> the key of the record that has it.
-        known: Other fields.
-    """
+    """Make a completion of a record: of `keys`, field -> key, and of fields that are known."""
     read = {name: _READERS[name](record, key, where) for name, key in keys.items()}
     return Completion(**{**read, **known})
 
@@ -219,13 +212,7 @@ def cut_out(
 ) -> Completion:
     """Make a completion of a sequence of which a mask, not all 0, says what was drawn.
 
-    Args:
-        record: The record.
-        where: Where it stands, for messages.
-        keys: Field with a number for each token -> the key of the record that has it.
-        tokens: Of the prompt and the completion.
-        mask: For each of them whether it was drawn.
-        known: Other fields.
+    `keys` are those of fields with a number for each token.
     """
     part = drawn_part(mask)
     read: dict[str, Any] = {

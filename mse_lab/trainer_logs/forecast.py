@@ -73,21 +73,13 @@ def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
     if largest < 2:
         return []
     sizes = sorted({*SIZES, largest, 2 * largest, 4 * largest})
-    known = [
-        Forecast(
-            size,
-            share_of_groups(
-                groups.zero_variance_shares(size),
-                groups,
-                level,
-                np.random.default_rng(seed),
-            ),
-            False,
-        )
-        for size in sizes
-        if size <= largest
-    ]
-    beyond = [size for size in sizes if largest < size <= 4 * largest]
+    known = []
+    for size in (size for size in sizes if size <= largest):
+        shares_K = groups.zero_variance_shares(size)
+        rng = np.random.default_rng(seed)
+        share = share_of_groups(shares_K, groups, level, rng)
+        known.append(Forecast(size, share, model=False))
     if not groups.binary or groups.range[0] == groups.range[1]:
         return known
+    beyond = [size for size in sizes if largest < size <= 4 * largest]
     return [*known, *_by_model(groups, beyond, level, np.random.default_rng(seed))]

@@ -54,7 +54,6 @@ class Groups:
         return int(len(counts) - 1 - np.argmax(counts[::-1]))
 
     def _first(self, values_N: Ints) -> Ints:
-        """Take the value of a group's first completion."""
         _, first = np.unique(self.group_N, return_index=True)
         return values_N[first]
 
@@ -208,7 +207,6 @@ def total_rewards(rewards: Mapping[str, Floats]) -> Floats:
 
 
 def _keep(columns: Columns, kept_N: Flags) -> Columns:
-    """Leave completions out."""
     arrays: dict[str, Any] = {
         name: value[kept_N]
         for name, value in vars(columns).items()
@@ -219,11 +217,7 @@ def _keep(columns: Columns, kept_N: Flags) -> Columns:
 
 
 def make_groups(columns: Columns, group_size: int | None = None) -> Groups:
-    """Put completions into groups.
-
-    Args:
-        columns: The completions.
-        group_size: The group size G, by default the commonest.
+    """Put completions into groups, by default of the commonest size where none are named.
 
     Raises:
         InputError: No completion has a reward.

@@ -141,7 +141,6 @@ def _find(paths: Sequence[Path]) -> tuple[dict[Path, Form], list[Path]]:
 
 
 def _as_form(paths: Sequence[Path], form: Form) -> tuple[dict[Path, Form], list[Path]]:
-    """Find the files of a log that are all of one form."""
     files = dict.fromkeys(_files(paths, (".jsonl", ".parquet", ".csv")), form)
     if not files:
         raise InputError(f"{paths[0]}: no .jsonl, .parquet or .csv file; name one")
@@ -205,11 +204,7 @@ def _read_frame(frame: pd.DataFrame, form: Form | None) -> Log:
 def read_log(
     given: Sequence[Path] | pd.DataFrame, columns: own_columns.Columns | None = None
 ) -> Log:
-    """Read a log.
-
-    Args:
-        given: Folders and files, or a data frame.
-        columns: Names of the columns of one's own form.
+    """Read a log: folders and files, or a data frame, perhaps with columns of one's own.
 
     Raises:
         InputError: There is nothing to read, or a record cannot be read.

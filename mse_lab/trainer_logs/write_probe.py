@@ -45,7 +45,6 @@ def _sum_of(completion: Completion) -> float:
 
 
 def _of_step(source: Source, step: int | None) -> Iterable[Completion]:
-    """Read the completions of a step that have a reward."""
     for path, form in source.forms.items():
         try:
             for _, completion in completions_of(form, records_of(path)):
@@ -63,13 +62,9 @@ def _id(prompt: str, number: int) -> str:
 def choose(
     source: Source, groups: Groups, step: int | None, *, texts: bool
 ) -> tuple[list[Prompted], int | None, int]:
-    """Choose the completions of a step, as many of each prompt.
+    """Choose the completions of a step, by default the first, as many of each prompt.
 
-    Args:
-        source: The log.
-        groups: Its groups, the commonest of which says how many.
-        step: The step; None for the first.
-        texts: Whether texts will do where there are no token ids.
+    Where there are no token ids, texts will do if `texts`.
 
     Returns:
         The prompts with their completions, the step, and how many prompts were left out.
@@ -199,13 +194,7 @@ def write_probe(
 ) -> Path:
     """Write a probe of completions, and its prompts beside it.
 
-    Args:
-        path: The YAML file.
-        completions: The file of the completions.
-        prompts: What is in it.
-        model: The checkpoint that drew them.
-        max_tokens: The limit on their length.
-        decode: Makes a text of a prompt's tokens.
+    The text of a prompt that is known by its tokens alone is decoded.
 
     Returns:
         The file of the prompts.

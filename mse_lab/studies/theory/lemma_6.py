@@ -85,7 +85,6 @@ def box_constants(limit: Limit, rule: Rule, half_width: float) -> Constants:
 
 
 def _curve(gaps_TR: Floats, bound_T: Floats) -> pd.DataFrame:
-    """Tabulate E Delta_n and its bound."""
     means = [mean_of(gaps_R) for gaps_R in gaps_TR]
     table = pd.DataFrame(means, columns=["gap", "low", "high"])
     return table.assign(steps=range(len(table)), bound=bound_T)

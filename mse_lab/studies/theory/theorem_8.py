@@ -87,7 +87,6 @@ def _judge_mean(limit: Limit, rule: Rule, scaled_R: Floats) -> list[Finding]:
 
 
 def _curve(rule: Rule, limit: Limit, scaled_R: Floats, steps: int) -> pd.DataFrame:
-    """Tabulate the runs' distribution function and the limit's."""
     shares = (np.arange(POINTS) + 0.5) / POINTS
     points = np.quantile(scaled_R, shares)
     law = cdf(points, limit.weights(rule))

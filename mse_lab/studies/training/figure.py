@@ -15,12 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mse_lab.report.drawing import (
-    Style,
-    colours_of,
-    draw_line,
-    name_sizes,
-)
+from mse_lab.report.drawing import Style, colours_of, draw_line, name_sizes
 from mse_lab.studies.training.best_sizes import Curve, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import MAIN, Study, arms_that_differ_in

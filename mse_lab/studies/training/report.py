@@ -30,13 +30,9 @@ HEADS = ["step", "best", "set", "loss", "verdict"]
 def study_lines(
     study: Study, prompts: int, tokens: int, seconds: Sequence[float] = ()
 ) -> Iterator[str]:
-    """Say what a study will cost.
+    """Say what a study will cost, and the `seconds` that its finished runs took.
 
-    Args:
-        study: The study.
-        prompts: The number of its prompts.
-        tokens: The most tokens that a completion may have.
-        seconds: The times that its finished runs took.
+    `tokens` are the most that a completion may have.
     """
     rows, trained, evaluated = [], 0, 0
     for arm in arms_of(study):
@@ -74,7 +70,6 @@ def study_lines(
 
 
 def _legend(study: Study) -> Iterator[str]:
-    """Explain the columns."""
     loss = f"{study.tolerance:g}"
     yield "set      group sizes that are not significantly worse than another"
     yield "loss     of J, at the size nearest the predicted size (vanilla: nearest 1)"
