@@ -27,31 +27,18 @@ COPIES_OF_LOGITS = 5
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes, of one completion of the longest prompt where nothing else is said.
+    """Bytes, of one completion of the longest prompt where nothing else is said."""
 
-    Attributes:
-        weights: The model's weights, whole.
-        gradient: One reference vector in the parameters that count, whole.
-        kept: What a scoring pass keeps for the way back, up to the output head.
-        head: Logits over a completion's tokens, their copies and gradients.
-        inputs: The inputs of all decoder layers; 0 where layers cannot be recomputed.
-        layer: What a decoder layer keeps, the most of any.
-        factors: Inputs and output gradients of a layer's modules, the most of any.
-        reference: What a reference pass keeps, the prompt's part shared.
-        drawing: Keys, values and the logits of a step while drawing.
-        sliceable: Whether the head can be run in slices of the vocabulary.
-    """
-
-    weights: int
-    gradient: int
-    kept: int
-    head: int
-    inputs: int
-    layer: int
-    factors: int
-    reference: int
-    drawing: int
-    sliceable: bool
+    weights: int  # The model's weights, whole.
+    gradient: int  # One reference vector in the parameters that count, whole.
+    kept: int  # What a scoring pass keeps for the way back, up to the output head.
+    head: int  # Logits over a completion's tokens, their copies and gradients.
+    inputs: int  # The inputs of all decoder layers; 0 where layers cannot be recomputed.
+    layer: int  # What a decoder layer keeps, the most of any.
+    factors: int  # Inputs and output gradients of a layer's modules, the most of any.
+    reference: int  # What a reference pass keeps, the prompt's part shared.
+    drawing: int  # Keys, values and the logits of a step while drawing.
+    sliceable: bool  # Whether the head can be run in slices of the vocabulary.
 
 
 class _Meter:

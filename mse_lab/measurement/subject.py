@@ -19,36 +19,25 @@ from mse_lab.scores.reference import Gradient
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What is measured, without the model.
+    """What is measured, without the model."""
 
-    Attributes:
-        probe: The settings: sampling, pool sizes, group sizes, seed.
-        reward: The reward, tried on every prompt.
-        estimators: What will be evaluated; rewards that one cannot take are refused.
-        supplied: The completions that are read instead of drawn, if any.
-    """
-
-    probe: Probe
+    probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
     prompts: Sequence[Prompt]
-    reward: Reward
+    reward: Reward  # The reward, tried on every prompt.
+    # What will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
+    # The completions that are read instead of drawn, if any.
     supplied: Supplied | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject(Inputs):
-    """Prompts of a policy and their reward, ready to be measured.
-
-    Attributes:
-        tokens: The token ids of each prompt.
-        keep_vectors: Whether reference vectors are kept whole, not as sketches.
-        memory: How much is done at once.
-    """
+    """Prompts of a policy and their reward, ready to be measured."""
 
     policy: Policy
-    tokens: list[list[int]]
-    keep_vectors: bool
-    memory: Memory
+    tokens: list[list[int]]  # The token ids of each prompt.
+    keep_vectors: bool  # Whether reference vectors are kept whole, not as sketches.
+    memory: Memory  # How much is done at once.
 
     def keeper(self) -> sketches.Keeper:
         """Make what keeps a gradient of a prompt: whole, or as a sketch."""

@@ -93,17 +93,11 @@ def vanilla_law(moments: Moments) -> tuple[Floats, Floats]:
 
 
 class Rule(NamedTuple):
-    """How a budget is allocated, and the estimator that it is for.
+    """How a budget is allocated, and the estimator that it is for."""
 
-    Attributes:
-        plan: The T and zeta of a law that it takes for the truth.
-        law: The estimator's own.
-        least: The least G_x.
-    """
-
-    plan: Law
-    law: Law = grpo_law
-    least: int = 2
+    plan: Law  # The T and zeta of a law that it takes for the truth.
+    law: Law = grpo_law  # The estimator's own.
+    least: int = 2  # The least G_x.
 
     def sizes(self, moments: Moments, budget: int) -> Sizes:
         """Allocate a budget."""

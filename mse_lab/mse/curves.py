@@ -31,19 +31,13 @@ POSITIVE = ("mse", "variance", "scale_free_mse")
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve's point: the aggregate's figures, and what they are made of.
+    """A curve's point: the aggregate's figures, and what they are made of."""
 
-    Attributes:
-        point: The estimates.
-        noise: The same in every draw of the reference's noise, arrays (B,).
-        source: What the curves of its run share.
-        errors_PR: Makes the error of each group, whose means over groups and prompts are
-            the MSE, up to a constant.
-    """
-
-    point: Decomposition
-    noise: Decomposition
-    source: "Curves"
+    point: Decomposition  # The estimates.
+    noise: Decomposition  # The same in every draw of the reference's noise, arrays (B,).
+    source: "Curves"  # What the curves of its run share.
+    # Makes the error of each group, whose means over groups and prompts are the MSE, up to
+    # a constant.
     errors_PR: Callable[[], Floats]
 
     def statistic(self, part: str = "mse") -> Statistic:
@@ -127,18 +121,12 @@ class _Inputs:
 
 @dataclass(frozen=True)
 class Curves:
-    """What the curves of one run share.
+    """What the curves of one run share."""
 
-    Attributes:
-        pools: Its pools.
-        noise: Draws of the reference's noise.
-        run: Its name; runs of other names are independent of it.
-        bootstrap: What intervals are drawn by; None for the closed form.
-    """
-
-    pools: Pools
-    noise: ReferenceNoise
-    run: str = ""
+    pools: Pools  # Its pools.
+    noise: ReferenceNoise  # Draws of the reference's noise.
+    run: str = ""  # Its name; runs of other names are independent of it.
+    # What intervals are drawn by; None for the closed form.
     bootstrap: Bootstrap | None = None
 
     @cached_property

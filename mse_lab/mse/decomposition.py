@@ -70,19 +70,12 @@ def without_diagonal(matrix_PP: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Between:
-    """Products between the references of different prompts, with their noise.
+    """Products between the references of different prompts, with their noise."""
 
-    Attributes:
-        products_PP: Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
-        halves_PP: <r_A(x) - r_B(x), rbar(x')>.
-        noise_BP: rbar(x) varies by half of r_A(x) - r_B(x) times this.
-        scale_BP: By what rbar(x) is scaled besides.
-    """
-
-    products_PP: Floats
-    halves_PP: Floats
-    noise_BP: Floats | None = None
-    scale_BP: Floats | float = 1.0
+    products_PP: Floats  # Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
+    halves_PP: Floats  # <r_A(x) - r_B(x), rbar(x')>.
+    noise_BP: Floats | None = None  # rbar(x) varies by half of r_A(x) - r_B(x) times this.
+    scale_BP: Floats | float = 1.0  # By what rbar(x) is scaled besides.
 
     def form(self, left: Floats, right: Floats) -> Floats:
         """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""

@@ -22,20 +22,14 @@ from mse_lab.mse.prompt_samples import raise_to_zero
 
 
 class Direction(NamedTuple):
-    """Where an estimator points over random prompts; arrays over samples of prompts.
+    """Where an estimator points over random prompts; arrays over samples of prompts."""
 
-    Attributes:
-        mean_norm2: ||hbar||^2.
-        cosine2: Squared cosine of hbar with E g(X).
-        between: E||h(X) - hbar||^2, what only more prompts reduce; never negative,
-            as `Constants.nonnegative_c1`.
-        within: E[tr Var(g_hat | X)] of one group.
-    """
-
-    mean_norm2: Floats
-    cosine2: Floats
+    mean_norm2: Floats  # ||hbar||^2.
+    cosine2: Floats  # Squared cosine of hbar with E g(X).
+    # E||h(X) - hbar||^2, what only more prompts reduce; never negative, as
+    # `Constants.nonnegative_c1`.
     between: Floats
-    within: Floats
+    within: Floats  # E[tr Var(g_hat | X)] of one group.
 
     @property
     def noise(self) -> Floats:

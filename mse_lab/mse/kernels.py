@@ -32,21 +32,13 @@ from mse_lab.mse.one_pool import LEAST_COMPLETIONS, PromptSample
 
 
 class Stack(NamedTuple):
-    """Q samples of one shape: N completions, K of them differentiated.
+    """Q samples of one shape: N completions, K of them differentiated."""
 
-    Attributes:
-        rewards_QN: Rewards of all.
-        rewards_QK: Rewards of those that were differentiated.
-        alike_QK: How many of these have the same reward, k_z.
-        drawn_QK: How many of all have it, n_z.
-        gram_QKK: <W_i, W_j>.
-    """
-
-    rewards_QN: Floats
-    rewards_QK: Floats
-    alike_QK: NDArray[np.int64]
-    drawn_QK: NDArray[np.int64]
-    gram_QKK: Floats
+    rewards_QN: Floats  # Rewards of all.
+    rewards_QK: Floats  # Rewards of those that were differentiated.
+    alike_QK: NDArray[np.int64]  # How many of these have the same reward, k_z.
+    drawn_QK: NDArray[np.int64]  # How many of all have it, n_z.
+    gram_QKK: Floats  # <W_i, W_j>.
 
     @classmethod
     def of(cls, samples: Sequence[PromptSample]) -> Self:

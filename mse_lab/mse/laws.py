@@ -59,17 +59,12 @@ LAWS: dict[str, Callable[[Moments, int], Floats]] = {
 
 
 class Law(NamedTuple):
-    """The law of an estimator whose mean is slope(x) g(x), for each prompt.
+    """The law of an estimator whose mean is slope(x) g(x), for each prompt."""
 
-    Attributes:
-        second: E||g_hat||^2.
-        slope: <E g_hat, g> / ||g||^2, without bias times rbar; 1 for an unbiased estimator.
-        own_slope: The same, without bias times <r_A, r_B>, so for a prompt by itself.
-    """
-
-    second: Floats
+    second: Floats  # E||g_hat||^2.
+    # <E g_hat, g> / ||g||^2, without bias times rbar; 1 for an unbiased estimator.
     slope: Floats
-    own_slope: Floats
+    own_slope: Floats  # The same, without bias times <r_A, r_B>, so for a prompt by itself.
 
 
 class _Sums(NamedTuple):

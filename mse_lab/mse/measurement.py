@@ -23,10 +23,6 @@ class PromptArrays:
 
     Those not named here are as in `Pools`, without the axis of prompts. The two vectors'
     products with other prompts' make `Pools.between_PP` and `Pools.halves_PP`.
-
-    Attributes:
-        mean_D: rbar over all D parameters, or a sketch of it.
-        difference_D: r_A - r_B, or a sketch of it.
     """
 
     rewards_N: Floats
@@ -38,35 +34,23 @@ class PromptArrays:
     reference_distance2: float
     kind_norms2_NM: Floats
     kind_products_M: Floats
-    mean_D: NDArray[np.float32]
-    difference_D: NDArray[np.float32]
+    mean_D: NDArray[np.float32]  # rbar over all D parameters, or a sketch of it.
+    difference_D: NDArray[np.float32]  # r_A - r_B, or a sketch of it.
 
 
 @dataclass(frozen=True)
 class CompletionSummary:
-    """What a prompt's completions are like, both pools together.
+    """What a prompt's completions are like, both pools together."""
 
-    Attributes:
-        lines: The completions as lines of JSON.
-        mean_length: Mean tokens per completion.
-        truncated: Share of completions cut at the token limit.
-        empty: Share of completions whose first token ends them.
-        distinct: Distinct completions over all.
-        commonest: Share of the commonest completion.
-        end_ids: End tokens that occurred.
-        end_counts: How many completions each of them ended.
-        given_up: Completions whose comparison with the answer timed out.
-    """
-
-    lines: str
-    mean_length: float
-    truncated: float
-    empty: float
-    distinct: float
-    commonest: float
-    end_ids: NDArray[np.int64]
-    end_counts: NDArray[np.int64]
-    given_up: int
+    lines: str  # The completions as lines of JSON.
+    mean_length: float  # Mean tokens per completion.
+    truncated: float  # Share of completions cut at the token limit.
+    empty: float  # Share of completions whose first token ends them.
+    distinct: float  # Distinct completions over all.
+    commonest: float  # Share of the commonest completion.
+    end_ids: NDArray[np.int64]  # End tokens that occurred.
+    end_counts: NDArray[np.int64]  # How many completions each of them ended.
+    given_up: int  # Completions whose comparison with the answer timed out.
 
 
 @dataclass(frozen=True)
@@ -89,19 +73,12 @@ class PromptChecks:
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a prompt was measured.
+    """How a prompt was measured."""
 
-    Attributes:
-        seconds_S: Time spent in each of `STAGES`.
-        process: Rank of the process that measured it.
-        threads: Threads that the process had.
-        retreated: Whether a pass had run out of memory by then.
-    """
-
-    seconds_S: Floats
-    process: int = 0
-    threads: int = 1
-    retreated: bool = False
+    seconds_S: Floats  # Time spent in each of `STAGES`.
+    process: int = 0  # Rank of the process that measured it.
+    threads: int = 1  # Threads that the process had.
+    retreated: bool = False  # Whether a pass had run out of memory by then.
 
     @property
     def seconds(self) -> float:

@@ -84,23 +84,14 @@ def curvature_gram(gram_NN: Floats, rewards_N: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Forms:
-    """Forms of P prompts' directions in the curvature of K = P prompts, or in K = 1 metric.
+    """Forms of P prompts' directions in the curvature of K = P prompts, or in a metric."""
 
-    Attributes:
-        gradients_KP: g_A(x)' M_k g_B(x).
-        noises_KP: g_B(x)' M_k g_B(x) less that.
-        pairs_KP: z(x)' M_k z(x).
-        rows_KP: The sum of g_A(x)' M_k g_B(y) over prompts y other than k and x.
-        columns_KP: The sum of g_A(y)' M_k g_B(x) over the same.
-        meetings_KP: g_A(x)' M_k g_B(k).
-    """
-
-    gradients_KP: Floats
-    noises_KP: Floats
-    pairs_KP: Floats
-    rows_KP: Floats
-    columns_KP: Floats
-    meetings_KP: Floats
+    gradients_KP: Floats  # g_A(x)' M_k g_B(x).
+    noises_KP: Floats  # g_B(x)' M_k g_B(x) less that.
+    pairs_KP: Floats  # z(x)' M_k z(x).
+    rows_KP: Floats  # The sum of g_A(x)' M_k g_B(y) over prompts y other than k and x.
+    columns_KP: Floats  # The sum of g_A(y)' M_k g_B(x) over the same.
+    meetings_KP: Floats  # g_A(x)' M_k g_B(k).
 
 
 class _Means(NamedTuple):

@@ -19,34 +19,23 @@ from mse_lab.mse.pools import Pools
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of each prompt; arrays of one shape, the last axis P.
+    """Moments of each prompt; arrays of one shape, the last axis P."""
 
-    Attributes:
-        norm2: S = E||W||^2.
-        reward_norm2: B = E[Z ||W||^2].
-        reward2_norm2: A = E[Z^2 ||W||^2].
-        value: V.
-        variance: Var(Z).
-        gradient2: gamma = ||g||^2.
-        value_variance: Variance of V's own estimate, 0 where V is known: V^2 is too large
-            by so much on average.
-        value_trials: Completions that V, of rewards 0 and 1, is the mean of; 0 where V is
-            known.
-        learning: By how much the least E[(Z-b)^2 ||W||^2] of these moments falls short of
-            that of b*, 0 where the moments are known.
-        given_baseline: b*, where it is not that of these moments.
-    """
-
-    norm2: Floats
-    reward_norm2: Floats
-    reward2_norm2: Floats
-    value: Floats
-    variance: Floats
-    gradient2: Floats
+    norm2: Floats  # S = E||W||^2.
+    reward_norm2: Floats  # B = E[Z ||W||^2].
+    reward2_norm2: Floats  # A = E[Z^2 ||W||^2].
+    value: Floats  # V.
+    variance: Floats  # Var(Z).
+    gradient2: Floats  # gamma = ||g||^2.
+    # Variance of V's own estimate, 0 where V is known: V^2 is too large by so much on
+    # average.
     value_variance: Floats | float = 0.0
+    # Completions that V, of rewards 0 and 1, is the mean of; 0 where V is known.
     value_trials: Floats | float = 0
+    # By how much the least E[(Z-b)^2 ||W||^2] of these moments falls short of that of b*, 0
+    # where the moments are known.
     learning: Floats | float = 0.0
-    given_baseline: Floats | None = None
+    given_baseline: Floats | None = None  # b*, where it is not that of these moments.
 
     @cached_property
     def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
@@ -101,16 +90,11 @@ class OnePoolMoments(Moments):
     """Moments where V and the score norms come from the same completions.
 
     The product of two estimates is biased then, so it is given.
-
-    Attributes:
-        value_by_reward_norm2: V B.
-        value2_by_norm2: V^2 S.
-        variance_by_norm2: Var(Z) S.
     """
 
-    value_by_reward_norm2: Floats
-    value2_by_norm2: Floats
-    variance_by_norm2: Floats
+    value_by_reward_norm2: Floats  # V B.
+    value2_by_norm2: Floats  # V^2 S.
+    variance_by_norm2: Floats  # Var(Z) S.
 
     @property
     def value_reward_norm2(self) -> Floats:

@@ -25,23 +25,15 @@ LEAST_COMPLETIONS, LEAST_OF_A_REWARD = 4, 2
 
 @dataclass(frozen=True)
 class PromptSample:
-    """Completions of one prompt: one pool, no reference.
+    """Completions of one prompt: one pool, no reference."""
 
-    Attributes:
-        rewards_N: Rewards Z of all N completions drawn.
-        scored_K: Indices of the K that were differentiated, ascending.
-        gram_KK: <W_i, W_j> of those, float64.
-        gradient_D: Unbiased for g, by `gradient_weights`: the whole vector, or a sketch.
-        lengths_N: Tokens of each completion, end token included.
-        seconds: What it took, drawing included.
-    """
-
-    rewards_N: Floats
-    scored_K: NDArray[np.int64]
-    gram_KK: Floats
+    rewards_N: Floats  # Rewards Z of all N completions drawn.
+    scored_K: NDArray[np.int64]  # Indices of the K that were differentiated, ascending.
+    gram_KK: Floats  # <W_i, W_j> of those, float64.
+    # Unbiased for g, by `gradient_weights`: the whole vector, or a sketch.
     gradient_D: NDArray[np.float32]
-    lengths_N: NDArray[np.int64]
-    seconds: float
+    lengths_N: NDArray[np.int64]  # Tokens of each completion, end token included.
+    seconds: float  # What it took, drawing included.
 
     @property
     def completions(self) -> int:

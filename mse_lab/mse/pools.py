@@ -38,35 +38,23 @@ KINDS = ("kind_norms2_PNM", "kind_products_PM")
 
 @dataclass(frozen=True)
 class Pools:
-    """Pools of P prompts; N replicate completions each, in K blocks of the largest G.
+    """Pools of P prompts; N replicate completions each, in K blocks of the largest G."""
 
-    Attributes:
-        rewards_PN: Rewards Z of the replicate pool.
-        lengths_PN: Tokens of each completion, end token included.
-        gram_PKGG: <W_i, W_j> inside each block; NaN between completions that were not
-            scored together, for want of memory.
-        products_PN: <W_i, rbar>.
-        reference_rewards_PN: Rewards of the reference pool, half A then half B.
-        reference_product_P: <r_A, r_B>, unbiased for ||g||^2.
-        reference_distance2_P: ||r_A - r_B||^2.
-        between_PP: <rbar(x), rbar(x')>, exact or from sketches; the diagonal is
-            ||rbar||^2 and is no estimate of ||g||^2.
-        halves_PP: <r_A(x) - r_B(x), rbar(x')>, the noise of those products.
-        kind_norms2_PNM: ||W_i||^2 in each of M kinds of module.
-        kind_products_PM: <r_A, r_B> in each kind of module.
-    """
-
-    rewards_PN: Floats
-    lengths_PN: NDArray[np.int64]
+    rewards_PN: Floats  # Rewards Z of the replicate pool.
+    lengths_PN: NDArray[np.int64]  # Tokens of each completion, end token included.
+    # <W_i, W_j> inside each block; NaN between completions that were not scored together,
+    # for want of memory.
     gram_PKGG: Floats
-    products_PN: Floats
-    reference_rewards_PN: Floats
-    reference_product_P: Floats
-    reference_distance2_P: Floats
+    products_PN: Floats  # <W_i, rbar>.
+    reference_rewards_PN: Floats  # Rewards of the reference pool, half A then half B.
+    reference_product_P: Floats  # <r_A, r_B>, unbiased for ||g||^2.
+    reference_distance2_P: Floats  # ||r_A - r_B||^2.
+    # <rbar(x), rbar(x')>, exact or from sketches; the diagonal is ||rbar||^2 and is no
+    # estimate of ||g||^2.
     between_PP: Floats
-    halves_PP: Floats
-    kind_norms2_PNM: Floats
-    kind_products_PM: Floats
+    halves_PP: Floats  # <r_A(x) - r_B(x), rbar(x')>, the noise of those products.
+    kind_norms2_PNM: Floats  # ||W_i||^2 in each of M kinds of module.
+    kind_products_PM: Floats  # <r_A, r_B> in each kind of module.
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:

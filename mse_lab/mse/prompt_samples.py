@@ -14,13 +14,9 @@ from mse_lab.arrays import Floats, divide
 
 @dataclass(frozen=True)
 class PromptSamples:
-    """S = 1 + P + B samples of P prompts.
+    """S = 1 + P + B samples of P prompts."""
 
-    Attributes:
-        counts_BP: How often each prompt is in each draw of the bootstrap.
-    """
-
-    counts_BP: Floats
+    counts_BP: Floats  # How often each prompt is in each draw of the bootstrap.
 
     @property
     def prompts(self) -> int:

@@ -32,38 +32,23 @@ from mse_lab.mse.pools import Pools
 
 
 class RewardNoise(NamedTuple):
-    """What the noise of the reference's rewards does in every draw, (B, P).
+    """What the noise of the reference's rewards does in every draw, (B, P)."""
 
-    Attributes:
-        value: Shift of V.
-        variance: Shift of Var(Z).
-        product: Factor of <r_A, r_B>, of mean one.
-        mean: Factor of rbar, of mean one.
-    """
-
-    value: Floats
-    variance: Floats
-    product: Floats
-    mean: Floats
+    value: Floats  # Shift of V.
+    variance: Floats  # Shift of Var(Z).
+    product: Floats  # Factor of <r_A, r_B>, of mean one.
+    mean: Floats  # Factor of rbar, of mean one.
 
 
 @dataclass(frozen=True)
 class ReferenceNoise:
-    """Draws of the reference's noise, which all numbers of a run share.
+    """Draws of the reference's noise, which all numbers of a run share."""
 
-    Attributes:
-        error_shift_BP: Shift of a prompt's squared errors.
-        gradient_shift_BP: Shift of a prompt's <r_A, r_B>, at the same rewards.
-        normals_BP: By what rbar(x) varies along r_A(x) - r_B(x), at the same rewards.
-        rewards: What the rewards do besides.
-        degrees: Degrees of freedom with which the size of the errors' shift is known.
-    """
-
-    error_shift_BP: Floats
-    gradient_shift_BP: Floats
-    normals_BP: Floats
-    rewards: RewardNoise
-    degrees: float
+    error_shift_BP: Floats  # Shift of a prompt's squared errors.
+    gradient_shift_BP: Floats  # Shift of a prompt's <r_A, r_B>, at the same rewards.
+    normals_BP: Floats  # By what rbar(x) varies along r_A(x) - r_B(x), at the same rewards.
+    rewards: RewardNoise  # What the rewards do besides.
+    degrees: float  # Degrees of freedom with which the size of the errors' shift is known.
 
     def of_rewards(self) -> "ReferenceNoise":
         """Leave what the rewards do, and take off what laws are linear in."""

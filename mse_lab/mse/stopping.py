@@ -121,21 +121,14 @@ def completions_wanted(samples: Samples, found: float, width: float = WIDTH) -> 
 
 
 class Decision(NamedTuple):
-    """What a look says.
+    """What a look says."""
 
-    Attributes:
-        stop: Why to stop; None to go on.
-        choice: The recommended size, and what is known of its regret and of others'.
-        width: Half-width of the interval of log(G*-1).
-        wanted: Completions in all that the wanted width takes; None if not in sight.
-        best: G* with its interval.
-    """
-
-    stop: Literal["regret", "width"] | None
-    choice: Choice
-    width: float
+    stop: Literal["regret", "width"] | None  # Why to stop; None to go on.
+    choice: Choice  # The recommended size, and what is known of its regret and of others'.
+    width: float  # Half-width of the interval of log(G*-1).
+    # Completions in all that the wanted width takes; None if not in sight.
     wanted: int | None
-    best: Estimate
+    best: Estimate  # G* with its interval.
 
     @property
     def words(self) -> str:

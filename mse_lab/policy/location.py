@@ -12,15 +12,10 @@ from mse_lab.probe.plain_text import STARTS, local_path, reading
 
 @dataclass(frozen=True)
 class Location(Repository):
-    """A checkpoint or adapter, in a local folder or in a repository of the Hub.
+    """A checkpoint or adapter, in a local folder or in a repository of the Hub."""
 
-    Attributes:
-        local: The folder; None for a repository of the Hub.
-        online: Whether missing files may be fetched from the Hub.
-    """
-
-    local: Path | None = None
-    online: bool = False
+    local: Path | None = None  # The folder; None for a repository of the Hub.
+    online: bool = False  # Whether missing files may be fetched from the Hub.
 
     @property
     def where(self) -> str:

@@ -40,23 +40,15 @@ _SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """A loaded policy: the model in evaluation mode, and the settings that define it.
+    """A loaded policy: the model in evaluation mode, and the settings that define it."""
 
-    Attributes:
-        model: A causal language model of transformers.
-        tokenizer: Its tokenizer.
-        end_tokens: Token ids, each of which ends a completion.
-        temperature: Divides the logits.
-        parameters: Those that the score covers, by name; tied parameters once.
-        identity: `model`, and `adapter` if there is one -> the Hub commit or a hash of the
-            folder.
-    """
-
-    model: Any
-    tokenizer: Any
-    end_tokens: tuple[int, ...]
-    temperature: float
+    model: Any  # A causal language model of transformers.
+    tokenizer: Any  # Its tokenizer.
+    end_tokens: tuple[int, ...]  # Token ids, each of which ends a completion.
+    temperature: float  # Divides the logits.
+    # Those that the score covers, by name; tied parameters once.
     parameters: dict[str, nn.Parameter]
+    # `model`, and `adapter` if there is one -> the Hub commit or a hash of the folder.
     identity: Mapping[str, str] = field(default_factory=dict)
 
     @property

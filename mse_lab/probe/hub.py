@@ -21,19 +21,12 @@ from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the Hub.
+    """A repository of the Hub."""
 
-    Attributes:
-        key: The probe's key that names it, such as `model.path`.
-        name: Its name, as the probe has it.
-        revision: A branch, tag or commit; None for the default branch.
-        kind: What it holds.
-    """
-
-    key: str
-    name: str
-    revision: str | None = None
-    kind: Literal["model", "dataset"] = "model"
+    key: str  # The probe's key that names it, such as `model.path`.
+    name: str  # Its name, as the probe has it.
+    revision: str | None = None  # A branch, tag or commit; None for the default branch.
+    kind: Literal["model", "dataset"] = "model"  # What it holds.
 
     @property
     def download(self) -> str:

@@ -81,7 +81,7 @@ def _end(process: Any) -> None:
 def _process() -> Any:
     """Start the other process, which ends when its input is closed."""
     # A process group of its own does not receive Ctrl-C.
-    process = subprocess.Popen(
+    process: Any = subprocess.Popen(
         [sys.executable, "-P", "-c", _START],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, encoding="utf-8", process_group=0,

@@ -17,19 +17,13 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt.
+    """One prompt."""
 
-    Attributes:
-        id: Unique in its set; names the prompt's random streams and its row in tables.
-        text: The text for the model, before any chat template.
-        category: For tables; may be empty.
-        record: The whole row of the prompt set, for the reward, with `id`, `problem`,
-            `answer` and `category` under these names.
-    """
-
-    id: str
-    text: str
-    category: str
+    id: str  # Unique in its set; names the prompt's random streams and its row in tables.
+    text: str  # The text for the model, before any chat template.
+    category: str  # For tables; may be empty.
+    # The whole row of the prompt set, for the reward, with `id`, `problem`, `answer` and
+    # `category` under these names.
     record: Mapping[str, Any]
 
 

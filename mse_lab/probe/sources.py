@@ -40,17 +40,11 @@ def is_hub_name(name: str) -> bool:
 
 
 class Row(NamedTuple):
-    """A row of a source.
+    """A row of a source."""
 
-    Attributes:
-        where: Names it in messages.
-        number: Counted from 0.
-        values: Its fields.
-    """
-
-    where: str
-    number: int
-    values: dict[str, Any]
+    where: str  # Names it in messages.
+    number: int  # Counted from 0.
+    values: dict[str, Any]  # Its fields.
 
 
 class Source(NamedTuple):

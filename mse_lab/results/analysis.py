@@ -27,27 +27,19 @@ from mse_lab.results.warnings import (
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What pools have to say of estimators at group sizes.
+    """What pools have to say of estimators at group sizes."""
 
-    Attributes:
-        name: The run's name; runs of other names are independent of it.
-        entries: The estimators, as in a probe.
-        level: Coverage of intervals; tests are at one less it.
-        resamples: Draws of the reference's noise, and of the bootstrap.
-        method: How intervals are computed, `closed-form` or `bootstrap`.
-        described: Of each prompt what pools do not know: `prompt`, `category`,
-            `mean_length`, `truncated`.
-    """
-
-    name: str
+    name: str  # The run's name; runs of other names are independent of it.
     pools: Pools
-    entries: tuple[EstimatorEntry, ...]
+    entries: tuple[EstimatorEntry, ...]  # The estimators, as in a probe.
     group_sizes: tuple[int, ...]
-    level: float
-    resamples: int
+    level: float  # Coverage of intervals; tests are at one less it.
+    resamples: int  # Draws of the reference's noise, and of the bootstrap.
     seed: int
+    # Of each prompt what pools do not know: `prompt`, `category`, `mean_length`,
+    # `truncated`.
     described: pd.DataFrame
-    method: IntervalMethod
+    method: IntervalMethod  # How intervals are computed, `closed-form` or `bootstrap`.
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields; what follows from them is computed again."""

@@ -24,40 +24,26 @@ class EndToken:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the completions of a run are like.
-
-    Attributes:
-        completions: How many of each prompt, both pools.
-        mean_reward: Mean of V over the prompts.
-        accuracy: The same where all rewards are 0 or 1, else None.
-        never_right: Share of prompts with V = 0; None unless all rewards are 0 or 1.
-        always_right: The same with V = 1.
-        one_reward: Share of prompts whose reference completions have all the same reward.
-        truncated: Share of completions cut at the token limit.
-        mean_length: Mean tokens of a completion, the end token included.
-        empty: Share of completions whose first token ends them.
-        distinct: Distinct completions of a prompt over all of its, mean over prompts.
-        commonest: Share of a prompt's commonest completion, mean over prompts.
-        gradient_norm2: The aggregate's ||g||^2, unbiased.
-        gradient_norm2_error: Its standard error where g is zero.
-        given_up: Completions whose comparison with the answer was given up: reward 0.
-    """
+    """What the completions of a run are like."""
 
     prompts: int
-    completions: int
-    mean_reward: float
-    accuracy: float | None
+    completions: int  # How many of each prompt, both pools.
+    mean_reward: float  # Mean of V over the prompts.
+    accuracy: float | None  # The same where all rewards are 0 or 1, else None.
+    # Share of prompts with V = 0; None unless all rewards are 0 or 1.
     never_right: float | None
-    always_right: float | None
+    always_right: float | None  # The same with V = 1.
+    # Share of prompts whose reference completions have all the same reward.
     one_reward: float
-    truncated: float
-    mean_length: float
-    empty: float
-    distinct: float
-    commonest: float
+    truncated: float  # Share of completions cut at the token limit.
+    mean_length: float  # Mean tokens of a completion, the end token included.
+    empty: float  # Share of completions whose first token ends them.
+    distinct: float  # Distinct completions of a prompt over all of its, mean over prompts.
+    commonest: float  # Share of a prompt's commonest completion, mean over prompts.
     end_tokens: tuple[EndToken, ...]
-    gradient_norm2: float
-    gradient_norm2_error: float
+    gradient_norm2: float  # The aggregate's ||g||^2, unbiased.
+    gradient_norm2_error: float  # Its standard error where g is zero.
+    # Completions whose comparison with the answer was given up: reward 0.
     given_up: int = 0
 
     def as_dict(self) -> dict[str, Any]:

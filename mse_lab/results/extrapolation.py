@@ -91,36 +91,24 @@ def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run of a probe will take.
-
-    Attributes:
-        completions: Drawn in all.
-        seconds: Of every stage, in order.
-        tokens: Drawn in all.
-        disk_bytes: On the disk until it is finished.
-        peak_memory_bytes: Held at most by the prompts measured.
-        budget_bytes: Of memory that the run may take.
-        block: Completions of a block that are scored at once, and all of a block.
-        factor: The time is right within this factor, with 95% confidence.
-        half_widths: See `expect_widths`; at the `level`.
-        wanted_width: `interval.width`.
-    """
+    """What a run of a probe will take."""
 
     probe: str
     prompts: int
-    completions: int
-    tokens: float
-    seconds: Mapping[str, float]
-    disk_bytes: float
-    peak_memory_bytes: float
-    budget_bytes: int
+    completions: int  # Drawn in all.
+    tokens: float  # Drawn in all.
+    seconds: Mapping[str, float]  # Of every stage, in order.
+    disk_bytes: float  # On the disk until it is finished.
+    peak_memory_bytes: float  # Held at most by the prompts measured.
+    budget_bytes: int  # Of memory that the run may take.
+    # Completions of a block that are scored at once, and all of a block.
     block: tuple[int, int]
-    factor: float
+    factor: float  # The time is right within this factor, with 95% confidence.
     prompts_measured: int
     seconds_measured: float
-    half_widths: Mapping[Key, float]
+    half_widths: Mapping[Key, float]  # See `expect_widths`; at the `level`.
     level: float
-    wanted_width: float
+    wanted_width: float  # `interval.width`.
 
     @property
     def range(self) -> tuple[float, float]:

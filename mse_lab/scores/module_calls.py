@@ -35,17 +35,11 @@ def _lead(tensor: Tensor) -> int:
 
 
 class Batch(NamedTuple):
-    """How the completions of a pass lie in its tensors.
+    """How the completions of a pass lie in its tensors."""
 
-    Attributes:
-        rows: N, the completions.
-        tokens: T, the tokens of each that the model reads.
-        shared: The first of them, those of the prompt, which are the same for all.
-    """
-
-    rows: int
-    tokens: int
-    shared: int = 0
+    rows: int  # N, the completions.
+    tokens: int  # T, the tokens of each that the model reads.
+    shared: int = 0  # The first of them, those of the prompt, which are the same for all.
 
     def split(self, tensor: Tensor) -> Tensor | None:
         """View a tensor as (N, tokens, ...); None where its rows are not completions'."""

@@ -43,23 +43,15 @@ PASS_TOKENS = 1024
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference of one prompt.
+    """The reference of one prompt."""
 
-    Attributes:
-        mean: Parameter name -> rbar; parameters without influence are left out.
-        kept_mean: rbar, or a sketch of it.
-        kept_difference: r_A - r_B, or a sketch of it.
-        products: Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
-        distance2: ||r_A - r_B||^2.
-        log_probs_N: log pi of the reference's completions, recomputed.
-    """
-
-    mean: Gradient
-    kept_mean: NDArray[np.float32]
-    kept_difference: NDArray[np.float32]
+    mean: Gradient  # Parameter name -> rbar; parameters without influence are left out.
+    kept_mean: NDArray[np.float32]  # rbar, or a sketch of it.
+    kept_difference: NDArray[np.float32]  # r_A - r_B, or a sketch of it.
+    # Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
     products: dict[str, float]
-    distance2: float
-    log_probs_N: NDArray[np.float64]
+    distance2: float  # ||r_A - r_B||^2.
+    log_probs_N: NDArray[np.float64]  # log pi of the reference's completions, recomputed.
 
 
 @contextmanager

@@ -27,41 +27,24 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Columns:
-    """N completions, an array for each of their numbers.
+    """N completions, an array for each of their numbers."""
 
-    Attributes:
-        prompts: A label of each prompt.
-        named: Whether the log tells groups of a prompt apart.
-        prompt_N: Number of its prompt.
-        group_N: Number of its group: those of one prompt, step and group of the trainer.
-        step_N: Training step.
-        rewards: By reward function, (N,).
-        content_N: Hash of its text or tokens; 0 where there is none.
-        length_N: Tokens that the policy drew.
-        characters_N: Characters of its text.
-        truncated_N: 1 where the limit cut it, else 0.
-        last_token_N: Its last token.
-        advantage_N: The trainer's advantage.
-        tokens_N: Tokens with both log-probabilities.
-        log_ratio_N: Sum over them of log p(trainer) - log p(sampler).
-        kl_N: Sum over them of r - 1 - log r, r the ratio of the probabilities.
-    """
-
-    prompts: Sequence[str]
-    named: bool
-    prompt_N: Ints
+    prompts: Sequence[str]  # A label of each prompt.
+    named: bool  # Whether the log tells groups of a prompt apart.
+    prompt_N: Ints  # Number of its prompt.
+    # Number of its group: those of one prompt, step and group of the trainer.
     group_N: Ints
-    step_N: Ints
-    rewards: dict[str, Floats]
-    content_N: Ints
-    length_N: Ints
-    characters_N: Ints
-    truncated_N: Ints
-    last_token_N: Ints
-    advantage_N: Floats
-    tokens_N: Ints
-    log_ratio_N: Floats
-    kl_N: Floats
+    step_N: Ints  # Training step.
+    rewards: dict[str, Floats]  # By reward function, (N,).
+    content_N: Ints  # Hash of its text or tokens; 0 where there is none.
+    length_N: Ints  # Tokens that the policy drew.
+    characters_N: Ints  # Characters of its text.
+    truncated_N: Ints  # 1 where the limit cut it, else 0.
+    last_token_N: Ints  # Its last token.
+    advantage_N: Floats  # The trainer's advantage.
+    tokens_N: Ints  # Tokens with both log-probabilities.
+    log_ratio_N: Floats  # Sum over them of log p(trainer) - log p(sampler).
+    kl_N: Floats  # Sum over them of r - 1 - log r, r the ratio of the probabilities.
 
 
 def log_ratio(completion: Completion, where: Place) -> tuple[int, float, float]:

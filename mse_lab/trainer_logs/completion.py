@@ -26,39 +26,25 @@ class Place(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A completion, with what its log says of it; None where it says nothing.
+    """A completion, with what its log says of it; None where it says nothing."""
 
-    Attributes:
-        prompt: Tells prompts apart: an id, or the text or tokens of the prompt.
-        rewards: By reward function; NaN where there is none.
-        step: The training step.
-        group: Tells groups of one prompt at one step apart.
-        shown: The prompt as a text or messages.
-        prompt_tokens: The token ids of the prompt.
-        text: The completion's text.
-        tokens: Its token ids, and those of tools and environments among them.
-        mask: For each token whether the policy drew it; None if it drew all.
-        log_probs: Of each token, where it was drawn.
-        trainer_log_probs: The same by the trainer's own forward pass.
-        length: Tokens that the policy drew.
-        truncated: Whether the limit on its length cut it.
-        advantage: What the trainer made of the rewards.
-    """
-
-    prompt: str
-    rewards: Mapping[str, float]
-    step: int | None = None
-    group: str | None = None
-    shown: Any = None
-    prompt_tokens: Sequence[int] | None = None
-    text: str | None = None
+    prompt: str  # Tells prompts apart: an id, or the text or tokens of the prompt.
+    rewards: Mapping[str, float]  # By reward function; NaN where there is none.
+    step: int | None = None  # The training step.
+    group: str | None = None  # Tells groups of one prompt at one step apart.
+    shown: Any = None  # The prompt as a text or messages.
+    prompt_tokens: Sequence[int] | None = None  # The token ids of the prompt.
+    text: str | None = None  # The completion's text.
+    # Its token ids, and those of tools and environments among them.
     tokens: Sequence[int] | None = None
+    # For each token whether the policy drew it; None if it drew all.
     mask: Sequence[int] | None = None
-    log_probs: Sequence[float] | None = None
+    log_probs: Sequence[float] | None = None  # Of each token, where it was drawn.
+    # The same by the trainer's own forward pass.
     trainer_log_probs: Sequence[float] | None = None
-    length: int | None = None
-    truncated: bool | None = None
-    advantage: float | None = None
+    length: int | None = None  # Tokens that the policy drew.
+    truncated: bool | None = None  # Whether the limit on its length cut it.
+    advantage: float | None = None  # What the trainer made of the rewards.
 
 
 def drawn_part(mask: Sequence[float]) -> slice:
@@ -73,22 +59,14 @@ def drawn_part(mask: Sequence[float]) -> slice:
 
 @dataclass(frozen=True)
 class Form:
-    """How a trainer writes its rollouts.
+    """How a trainer writes its rollouts."""
 
-    Attributes:
-        name: What it is called.
-        needs: Keys of its records, by which it is recognised.
-        read: The completions of a record.
-        batch_keys: The trainer's settings of a step, with `{prompts}`, `{size}` and
-            `{completions}`.
-        note: What it does not say.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    read: Callable[[Record, Place], Iterator[Completion]]
+    name: str  # What it is called.
+    needs: tuple[str, ...]  # Keys of its records, by which it is recognised.
+    read: Callable[[Record, Place], Iterator[Completion]]  # The completions of a record.
+    # The trainer's settings of a step, with `{prompts}`, `{size}` and `{completions}`.
     batch_keys: str = ""
-    note: str = ""
+    note: str = ""  # What it does not say.
 
 
 def field(record: Record, key: str, where: Place) -> Any:
@@ -197,7 +175,7 @@ _READERS: dict[str, Callable[[Record, str, Place], Any]] = {
 def read_completion(
     record: Record, where: Place, keys: Mapping[str, str], **known: Any
 ) -> Completion:
-    """Make a completion of a record: of `keys`, field -> key, and of fields that are known."""
+    """Make a completion of a record: of `keys`, field -> key, and of known fields."""
     read = {name: _READERS[name](record, key, where) for name, key in keys.items()}
     return Completion(**{**read, **known})
 

@@ -26,21 +26,13 @@ IN_ORDER = 0.9
 
 @dataclass(frozen=True)
 class Groups:
-    """N completions with a reward, in K groups.
+    """N completions with a reward, in K groups."""
 
-    Attributes:
-        columns: The completions.
-        reward_N: Their rewards, summed over reward functions.
-        group_N: Numbers of their groups, 0 to K - 1.
-        unscored: Completions without a reward, which are left out.
-        drawn_twice: Groups that others of their prompt and step were cut from.
-    """
-
-    columns: Columns
-    reward_N: Floats
-    group_N: Ints
-    unscored: int
-    drawn_twice: int
+    columns: Columns  # The completions.
+    reward_N: Floats  # Their rewards, summed over reward functions.
+    group_N: Ints  # Numbers of their groups, 0 to K - 1.
+    unscored: int  # Completions without a reward, which are left out.
+    drawn_twice: int  # Groups that others of their prompt and step were cut from.
 
     @cached_property
     def size_K(self) -> Ints:

@@ -27,23 +27,15 @@ from mse_lab.trainer_logs.records import (
 
 @dataclass
 class Source:
-    """What was read.
+    """What was read."""
 
-    Attributes:
-        name: The folder or file.
-        form: How the trainer writes.
-        forms: The files that were read, and the form of each.
-        unknown: Files of no known form.
-        cut_lines: Last lines that were not whole.
-        copies: Files that repeat the one before.
-    """
-
-    name: str
-    form: Form
+    name: str  # The folder or file.
+    form: Form  # How the trainer writes.
+    # The files that were read, and the form of each.
     forms: dict[Path, Form] = field(default_factory=dict)
-    unknown: list[Path] = field(default_factory=list)
-    cut_lines: int = 0
-    copies: int = 0
+    unknown: list[Path] = field(default_factory=list)  # Files of no known form.
+    cut_lines: int = 0  # Last lines that were not whole.
+    copies: int = 0  # Files that repeat the one before.
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,12 @@ from mse_lab.trainer_logs.groups import Groups
 
 
 class RewardFunction(NamedTuple):
-    """A reward function of a log.
+    """A reward function of a log."""
 
-    Attributes:
-        name: Its column.
-        mean: Its mean reward.
-        varies: Share of groups in which it varies.
-        share: Its part of the variance of the total within groups.
-    """
-
-    name: str
-    mean: float
-    varies: float
-    share: float
+    name: str  # Its column.
+    mean: float  # Its mean reward.
+    varies: float  # Share of groups in which it varies.
+    share: float  # Its part of the variance of the total within groups.
 
 
 def _within(values_N: Floats, groups: Groups) -> Floats:

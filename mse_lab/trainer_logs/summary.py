@@ -27,20 +27,13 @@ FEW = 20
 
 @dataclass(frozen=True)
 class Summary:
-    """What a log says.
+    """What a log says."""
 
-    Attributes:
-        log: The log.
-        groups: Its completions in groups.
-        level: Coverage of intervals.
-        max_tokens: The limit on a completion's length, where it is given.
-        seconds_per_completion: Device's seconds that one costs, where it is given.
-    """
-
-    log: Log
-    groups: Groups
-    level: float = 0.95
-    max_tokens: int | None = None
+    log: Log  # The log.
+    groups: Groups  # Its completions in groups.
+    level: float = 0.95  # Coverage of intervals.
+    max_tokens: int | None = None  # The limit on a completion's length, where it is given.
+    # Device's seconds that one costs, where it is given.
     seconds_per_completion: float | None = None
 
     def _share_of_groups(self, flags_K: Flags) -> Estimate:

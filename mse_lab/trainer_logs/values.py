@@ -20,17 +20,11 @@ FEWEST_STEPS = 4
 
 
 class Spread(NamedTuple):
-    """How far values of groups lie apart, as standard deviations.
+    """How far values of groups lie apart, as standard deviations."""
 
-    Attributes:
-        seen: Of the groups' mean rewards.
-        luck: What the draws alone make of it, were all values equal to their groups'.
-        between: What is left: of the values themselves.
-    """
-
-    seen: float
-    luck: float
-    between: Estimate
+    seen: float  # Of the groups' mean rewards.
+    luck: float  # What the draws alone make of it, were all values equal to their groups'.
+    between: Estimate  # What is left: of the values themselves.
 
 
 def prompts_table(groups: Groups) -> pd.DataFrame:

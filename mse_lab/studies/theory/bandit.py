@@ -40,17 +40,11 @@ MIDST, FAVOUR = 0.7, 1.5
 
 @dataclass(frozen=True)
 class Bandit:
-    """A log-linear policy and its rewards.
+    """A log-linear policy and its rewards."""
 
-    Attributes:
-        features_PKD: f(x, y).
-        offsets_PK: a(x, y).
-        rewards_PK: Z.
-    """
-
-    features_PKD: Floats
-    offsets_PK: Floats
-    rewards_PK: Floats
+    features_PKD: Floats  # f(x, y).
+    offsets_PK: Floats  # a(x, y).
+    rewards_PK: Floats  # Z.
 
     def at(self, theta_D: Floats) -> Point:
         """Enumerate the completions at parameters (D,), or at those of R runs, (D, R)."""
@@ -90,15 +84,10 @@ class Bandit:
 
 @dataclass(frozen=True)
 class Point:
-    """A bandit at parameters, every completion enumerated; runs, if any, are the last axis.
+    """A bandit at parameters, completions enumerated; runs, if any, are the last axis."""
 
-    Attributes:
-        bandit: The bandit.
-        probabilities_PK: pi(y|x), (P, K) or (P, K, R).
-    """
-
-    bandit: Bandit
-    probabilities_PK: Floats
+    bandit: Bandit  # The bandit.
+    probabilities_PK: Floats  # pi(y|x), (P, K) or (P, K, R).
 
     def mean(self, values_PK: Floats) -> Floats:
         """Mean over the completions of each prompt, (P,) or (P, R)."""

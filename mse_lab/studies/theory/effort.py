@@ -16,17 +16,11 @@ DELAY = 200
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is simulated.
+    """How much is simulated."""
 
-    Attributes:
-        seed: Of all draws.
-        runs: R, alike and independent.
-        steps: Two lengths n of a run.
-    """
-
-    seed: int = 0
-    runs: int = 3000
-    steps: tuple[int, int] = (500, 4000)
+    seed: int = 0  # Of all draws.
+    runs: int = 3000  # R, alike and independent.
+    steps: tuple[int, int] = (500, 4000)  # Two lengths n of a run.
 
     def ascents(
         self, bandit: Bandit, rule: Rule, steps: Steps, kept: Sequence[int],
