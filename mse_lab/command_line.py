@@ -17,8 +17,7 @@ ROOT, RESULTS = PROJECT, Path("results")
 # Bounds of arguments: values above them are mistakes in typing.
 LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
 MOST_PROCESSES = 256
-# Digits of a number that is read: Python refuses thousands.
-DIGITS = 18
+DIGITS = 18  # Digits of a number that is read: Python refuses thousands.
 
 
 def find_run(name: str) -> Path:

@@ -41,11 +41,8 @@ NAME = Path(COMMAND_PREFIX.split()[-1]).name
 
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
-# Seconds that a stopped or unread screen has to take the last line.
-SCREEN_TIMEOUT = 0.5
-
-# What clears the line of a terminal that the cursor is in.
-CLEAR = "\r\x1b[K"
+SCREEN_TIMEOUT = 0.5  # Seconds that a stopped or unread screen has to take the last line.
+CLEAR = "\r\x1b[K"  # What clears the line of a terminal that the cursor is in.
 
 # Packages that the commands import, and the remedy where one is missing.
 REQUIRED = {

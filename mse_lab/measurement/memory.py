@@ -28,8 +28,7 @@ Size = TypeVar("Size")
 # Of a device's memory; the host's serves other programs and the run's arrays, too.
 SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
 
-# What slices of gradients and logits take, several at a time.
-WORKSPACE = 8 * SLICE_BYTES
+WORKSPACE = 8 * SLICE_BYTES  # What slices of gradients and logits take, several at a time.
 
 
 def parse_bytes(text: str | int) -> int:

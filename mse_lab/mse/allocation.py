@@ -39,8 +39,7 @@ Law = Callable[[Moments], tuple[Floats, Floats]]
 # The rule that all others are compared with, and the one for accuracies.
 UNIFORM, FILTERED = "uniform", "accuracy filter"
 
-# Least and largest value of a prompt that an accuracy filter keeps.
-FILTER = (0.2, 0.8)
+FILTER = (0.2, 0.8)  # Least and largest value of a prompt that an accuracy filter keeps.
 
 
 def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Sizes:

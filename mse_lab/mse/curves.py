@@ -25,8 +25,7 @@ from mse_lab.mse.replicates import Key, measure_mean
 
 LARGEST_LAW = 1024
 
-# Figures that are positive by nature.
-POSITIVE = ("mse", "variance", "scale_free_mse")
+POSITIVE = ("mse", "variance", "scale_free_mse")  # Figures that are positive by nature.
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,7 @@ from scipy import stats
 from mse_lab.arrays import Floats
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
 
-# exp of more is not a number.
-LARGEST_LOG = 700.0
+LARGEST_LOG = 700.0  # exp of more is not a number.
 
 
 class Estimate(NamedTuple):

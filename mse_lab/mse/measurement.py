@@ -13,8 +13,7 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.one_pool import PromptSample
 from mse_lab.mse.pools import Pools, inner_products
 
-# What the time of a prompt is spent on.
-STAGES = ("draw", "reference", "score", "rest")
+STAGES = ("draw", "reference", "score", "rest")  # What the time of a prompt is spent on.
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ WIDTH = 0.35
 # Prompts that must carry what is known: the spread of fewer tells little of the next one.
 LEAST_CARRIERS = 10
 
-# r of the sequence, with which it is narrowest near 50 prompts.
-RATE = 0.18
+RATE = 0.18  # r of the sequence, with which it is narrowest near 50 prompts.
 
 
 def sequence_radius(count: int, level: float, rate: float = RATE) -> float:

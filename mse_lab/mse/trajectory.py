@@ -26,11 +26,8 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
 
-# Group sizes among which one is best.
-LEAST, LARGEST = 2, 1024
-
-# Singular values of S below this share of the largest are none.
-_RANK = 1e-9
+LEAST, LARGEST = 2, 1024  # Group sizes among which one is best.
+_RANK = 1e-9  # Singular values of S below this share of the largest are none.
 
 
 class Movement(NamedTuple):

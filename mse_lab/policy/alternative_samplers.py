@@ -36,8 +36,7 @@ TEMPERATURES = (0.5, 0.7, 0.9, 1.1, 1.4, 2.0)
 RARE = (1e-2, 1e-3, 1e-4)
 # How often rare tokens, or end tokens, are drawn relative to the policy.
 FACTORS = (0.25, 0.67, 1.5, 4.0)
-# Shares of completions that repeat an earlier one.
-REPEATS = (0.01, 0.3)
+REPEATS = (0.01, 0.3)  # Shares of completions that repeat an earlier one.
 
 _OFTEN = [f"{factor} times as often" for factor in FACTORS]
 ALTERNATIVES = (
@@ -49,8 +48,7 @@ ALTERNATIVES = (
 
 # Tokens per prompt for which the tilted laws are evaluated: they cost a forward pass.
 EXAMINED = 2**12
-# Logits in memory at once.
-LOGITS = 2**24
+LOGITS = 2**24  # Logits in memory at once.
 
 
 def _temperatures(log_probs_NTV: Tensor, drawn_NT: Tensor) -> list[Tensor]:

@@ -18,8 +18,7 @@ from typing import Any
 from mse_lab.probe.foreign_code import is_installed
 from mse_lab.project import PROJECT
 
-# Start of an identity that cannot be determined; the reason follows.
-UNKNOWN = "unknown: "
+UNKNOWN = "unknown: "  # Start of an identity that cannot be determined; the reason follows.
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

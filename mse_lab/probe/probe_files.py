@@ -15,8 +15,7 @@ from mse_lab.probe.sources import is_one_file
 
 SUFFIXES = (".yaml", ".yml")
 
-# The folder below `probes/` with the settings of training studies.
-STUDIES = "studies"
+STUDIES = "studies"  # The folder below `probes/` with the settings of training studies.
 
 Sections = TypeVar("Sections", bound=BaseModel)
 

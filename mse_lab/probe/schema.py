@@ -44,8 +44,7 @@ Scale = Annotated[
     float, BeforeValidator(_no_boolean), Field(gt=0, strict=False, allow_inf_nan=False)
 ]
 
-# The most completions per prompt: all are in memory at once.
-MOST_COMPLETIONS = 10**6
+MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory at once.
 
 
 class FreshAdapter(Section):

@@ -21,8 +21,7 @@ from mse_lab.errors import InputError, shorten
 from mse_lab.probe.foreign_code import guard, load_extra
 from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, reading
 
-# Suffixes of files other than lines of JSON.
-_TABLES = (".parquet", ".csv", ".arrow")
+_TABLES = (".parquet", ".csv", ".arrow")  # Suffixes of files other than lines of JSON.
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_SUFFIXES = (".jsonl", ".json", *_TABLES)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
 
-# Adam's usual eps.
-EPS = 1e-8
+EPS = 1e-8  # Adam's usual eps.
 
 FILE = "optimizer.pt"
 

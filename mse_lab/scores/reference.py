@@ -34,11 +34,8 @@ from mse_lab.policy.shared_prefix import SharedPrefix
 
 Gradient = dict[str, Tensor]
 
-# Numbers turned into float64 at a time.
-CHUNK = 2**24
-
-# What a pass costs whatever is in it, in tokens.
-PASS_TOKENS = 1024
+CHUNK = 2**24  # Numbers turned into float64 at a time.
+PASS_TOKENS = 1024  # What a pass costs whatever is in it, in tokens.
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from mse_lab.trainer_logs.completion import Completion, Place, shorten_prompt
 
 UNKNOWN = -1
 
-# No token that was drawn has a log-probability of -1e9.
-MOST_NATS = 1e9
+MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
 
 Ints = NDArray[np.int64]
 

@@ -10,8 +10,7 @@ from mse_lab.errors import InputError, one_line, shorten, shown
 
 Record = Mapping[str, Any]
 
-# Types of the entries of a list of numbers.
-_NUMBERS = {int, float, bool, type(None)}
+_NUMBERS = {int, float, bool, type(None)}  # Types of the entries of a list of numbers.
 
 
 class Place(NamedTuple):

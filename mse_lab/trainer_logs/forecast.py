@@ -18,8 +18,7 @@ from mse_lab.trainer_logs.groups import Groups
 # Group sizes that are forecast, with that of the log and twice and four times that.
 SIZES = (2, 4, 8, 16, 32, 64)
 
-# Draws of prompts for the interval of the model.
-DRAWS = 100
+DRAWS = 100  # Draws of prompts for the interval of the model.
 
 
 class Forecast(NamedTuple):

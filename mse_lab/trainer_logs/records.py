@@ -18,8 +18,7 @@ from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.plain_text import reading
 from mse_lab.trainer_logs.completion import Place
 
-# Rows in memory at once.
-ROWS = 2048
+ROWS = 2048  # Rows in memory at once.
 
 PICKLES = (".pkl", ".pickle", ".joblib")
 SUFFIXES = (".jsonl", ".parquet", ".csv", ".pt")

@@ -21,8 +21,7 @@ from mse_lab.trainer_logs.read_logs import Log
 # Of the draws that intervals are made of: a log has the same summary every time.
 SEED = 0
 
-# Fewer prompts than this are said to be few.
-FEW = 20
+FEW = 20  # Fewer prompts than this are said to be few.
 
 
 @dataclass(frozen=True)

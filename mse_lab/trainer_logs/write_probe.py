@@ -26,8 +26,7 @@ from mse_lab.trainer_logs.records import CutLine, records_of
 # Fewer completions of a prompt have no reference in two halves and two groups of two.
 FEWEST = 8
 
-# A longer text is no id.
-LONGEST_ID = 100
+LONGEST_ID = 100  # A longer text is no id.
 
 Decode = Callable[[Sequence[int]], str]
 

@@ -33,8 +33,7 @@ BUDGET, SIZES, SHOWN, OFFSET = 12, (2, 3, 4, 6, 12), 4, 0.05
 
 TWO_ACTIONS = 1 + 2**0.5
 
-# Largest error of log(G* - 1) that counts as none: a factor of 1.3.
-MARGIN = 0.26
+MARGIN = 0.26  # Largest error of log(G* - 1) that counts as none: a factor of 1.3.
 
 
 def fit_best_size(means_G: Floats, errors_G: Floats) -> Estimate:

@@ -22,8 +22,7 @@ from mse_lab.studies.theory.noise import noise_of
 
 SIZES = tuple(range(2, 17))
 
-# Sizes of which all groups are listed: up to 6^4 of them per prompt.
-LISTED = (2, 3, 4)
+LISTED = (2, 3, 4)  # Sizes of which all groups are listed: up to 6^4 of them per prompt.
 
 
 def enumerated_within(point: Point, estimator: str, size: int) -> Floats:

@@ -10,8 +10,7 @@ from mse_lab.probe.streams import stream
 from mse_lab.studies.theory.ascent import Rule, Steps, ascend
 from mse_lab.studies.theory.bandit import Bandit
 
-# i0 of the steps beta / (i + i0), which keeps the first ones small.
-DELAY = 200
+DELAY = 200  # i0 of the steps beta / (i + i0), which keeps the first ones small.
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from mse_lab.studies.theory.study import Study
 _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": RC["font.size"] - 1.5}
 _DASHES = (0, (4, 1.5))
 
-# None is an estimator's.
-_DARK, _MIDDLE, _LIGHT = colours_of(3)
+_DARK, _MIDDLE, _LIGHT = colours_of(3)  # None is an estimator's.
 
 # Corollary 9's curves: bandit, whether the sum -> colour, width, dashes, label.
 _WEIGHTS: dict[tuple[str, bool], tuple[str, float, Any, str]] = {

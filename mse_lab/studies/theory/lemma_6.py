@@ -30,11 +30,8 @@ from mse_lab.studies.theory.findings import SHARE, Control, Finding, at_most, me
 from mse_lab.studies.theory.limit import Limit
 from mse_lab.studies.theory.noise import noise_of
 
-# Points of a grid; an even number leaves out the maximum, where mu is 0/0.
-GRID = 2000
-
-# Beyond it, along any axis, curvature only falls.
-EVERYWHERE = 12.0
+GRID = 2000  # Points of a grid; an even number leaves out the maximum, where mu is 0/0.
+EVERYWHERE = 12.0  # Beyond it, along any axis, curvature only falls.
 
 # Steps of a run; where it begins; the box for either kind of steps.
 LENGTH, OFFSET, WIDE, NARROW = 400, 0.1, 1.0, 0.8

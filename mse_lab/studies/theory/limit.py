@@ -21,8 +21,7 @@ from mse_lab.studies.theory.ascent import Rule
 from mse_lab.studies.theory.bandit import Bandit
 from mse_lab.studies.theory.noise import noise_of
 
-# Of the largest eigenvalue: less is zero.
-FLAT = 1e-9
+FLAT = 1e-9  # Of the largest eigenvalue: less is zero.
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,9 @@ from mse_lab.studies.theory.theorem_8 import BATCH, OFFSET, SIZE
 
 CONSTANTS, SHORT = (0.5, 1.0, 2.0, 4.0, 8.0), 1.0
 
-# Relaxation times before, and snapshots a relaxation time apart.
-SETTLE, SNAPSHOTS = 8, 12
-
-# Half-width of the box that first steps may leave.
-BOX = 2.0
-
-# Lengths and number of runs that growth is measured by.
-LENGTHS, FEW = (1000, 4000), 500
+SETTLE, SNAPSHOTS = 8, 12  # Relaxation times before, and snapshots a relaxation time apart.
+BOX = 2.0  # Half-width of the box that first steps may leave.
+LENGTHS, FEW = (1000, 4000), 500  # Lengths and number of runs that growth is measured by.
 
 # Prompts and completions of a first step, and beta in units of 1/lambda: Theorem 8's of its
 # runs, the least beta that it permits, and both with 1,024 completions.

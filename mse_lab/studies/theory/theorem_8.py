@@ -29,8 +29,7 @@ from mse_lab.studies.theory.findings import (
 from mse_lab.studies.theory.limit import Limit
 from mse_lab.studies.theory.noise import ESTIMATORS
 
-# Largest distance of distribution functions that counts as none.
-APART = 0.06
+APART = 0.06  # Largest distance of distribution functions that counts as none.
 
 # Prompts, more of them for noise that is strong, and completions of a step; where runs
 # begin; points of a curve.

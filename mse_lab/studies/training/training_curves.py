@@ -29,8 +29,7 @@ from mse_lab.studies.training.settings import (
 )
 from mse_lab.studies.training.verdict import FEWEST, PROMPTS, curve_of, mean_interval
 
-# Of the sets of prompts that J is measured over.
-SHOWN = "held-out"
+SHOWN = "held-out"  # Of the sets of prompts that J is measured over.
 
 
 class Panel(NamedTuple):
