@@ -11,11 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -30,19 +27,11 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not a boolean")
-    return value
-
-
 # Positive numbers may be texts such as 1e-3: YAML reads them as texts.
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Names = Annotated[list[Text], Field(min_length=1)]
-Scale = Annotated[
-    float, BeforeValidator(_no_boolean), Field(gt=0, strict=False, allow_inf_nan=False)
-]
+Scale = Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
 
 MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory at once.
 
@@ -53,20 +42,7 @@ class FreshAdapter(Section):
     rank: Positive = 8  # Rows of A.
     alpha: Scale = 16.0  # alpha / rank scales the update.
     # Every linear layer but the head, or names of modules.
-    target: Literal["all-linear"] | Annotated[list[Text], Field(min_length=1)] = (
-        "all-linear"
-    )
-
-
-def _kind_of_adapter(value: Any) -> str:
-    return "dict" if isinstance(value, Mapping | FreshAdapter) else "str-or-null"
-
-
-# A discriminator, so that an error message is about the alternative that was meant.
-AdapterEntry = Annotated[
-    Annotated[Text | None, Tag("str-or-null")] | Annotated[FreshAdapter, Tag("dict")],
-    Discriminator(_kind_of_adapter),
-]
+    target: Literal["all-linear"] | Names = "all-linear"
 
 
 class Model(Section):
@@ -75,7 +51,7 @@ class Model(Section):
     path: Text  # A local checkpoint folder or a Hub name.
     revision: Text | None = None  # The Hub revision; None for the default branch.
     # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
-    adapter: AdapterEntry = None
+    adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")

@@ -149,15 +149,10 @@ def measure_reference(
     *,
     max_batch: int | None = None,
 ) -> Reference:
-    """Measure the reference gradient of a prompt.
+    """Measure the reference gradient, A of the first half of completions, B of the other.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: An even number of them; the first half is A, the second B.
-        rewards_N: Their rewards.
-        keep: What is kept of a gradient beyond this prompt: itself, or a sketch.
-        max_batch: The most completions in one pass; None for no limit.
+    `keep` says what is kept of a gradient beyond this prompt: itself, or a sketch. A pass
+    has `max_batch` completions at most; None for no limit.
     """
     n = len(completions) // 2
     (half_a, log_probs_a), (half_b, log_probs_b) = (
