@@ -73,7 +73,7 @@ DRAWERS = {"report", "studies.theory", "studies.training"}
 # What a test file of a folder may be about, other than one module.
 OF_A_FOLDER = {"architectures", "devices", "plain_forward", "precision", "permissions",
                "identities", "few_prompts", "random_prompts", "spoilt_adapters", "units",
-               "masked_tokens", "plain", "slime", "trl"}  # fmt: skip
+               "masked_tokens", "plain", "slime", "trl_logs"}  # fmt: skip
 
 # Lines up to which a module needs no test file of its own.
 SMALL = 45
