@@ -55,9 +55,9 @@ def test_the_project_s_runs_are_found_from_anywhere(project):
     """After those of the working folder."""
     there, here = project / "results/tiny/base", Path("results/tiny/base")
     make_folders(there, run=True)
-    assert parse(["advise", "tiny/base"]).run == there
+    assert parse(["claims", "tiny/base"]).runs == [there]
     make_folders(here, run=True)
-    assert parse(["advise", "tiny/base"]).run == here
+    assert parse(["claims", "tiny/base"]).runs == [here]
 
 
 def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
