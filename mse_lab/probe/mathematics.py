@@ -71,6 +71,10 @@ _READY, _START = "ready", f"from {__name__} import serve; serve()"
 _lock = threading.Lock()
 
 
+def _read(process: Any) -> str:
+    return str(process.stdout.readline().strip())
+
+
 def _end(process: Any) -> None:
     process.kill()
     with suppress(BrokenPipeError):
@@ -81,13 +85,13 @@ def _end(process: Any) -> None:
 def _process() -> Any:
     """Start the other process, which ends when its input is closed."""
     # A process group of its own does not receive Ctrl-C.
-    process: Any = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, encoding="utf-8", process_group=0,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    if process.stdout.readline().strip() != _READY:
+    if _read(process) != _READY:
         _end(process)
         raise InputError("reward = math: math-verify does not start; reinstall it")
     atexit.register(_end, process)
@@ -105,7 +109,7 @@ def are_equal(text: str, answer: str) -> bool | None:
         try:
             with suppress(BrokenPipeError):
                 print(json.dumps([SECONDS, text, answer]), file=process.stdin, flush=True)
-            line = process.stdout.readline().strip()
+            line = _read(process)
         finally:
             # Also after Ctrl-C: a late answer must not be read for the next comparison.
             if not line:
