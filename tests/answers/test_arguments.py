@@ -3,7 +3,7 @@
 import numpy as np
 
 from claimed_runs import draw
-from mse_lab.answers.arguments import ARGUMENTS, NOT_MEASURED, judge_arguments
+from mse_lab.answers.arguments import ARGUMENTS, NOT_MEASURED, SIZES, judge_arguments
 
 
 def test_the_limit_s_covariance_has_beta_squared():
@@ -35,6 +35,16 @@ def test_the_gradient_of_k3():
     expected = score * (1 - other[y] / softmax(theta)[y])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert not np.allclose(found, score * (1 - softmax(theta)[y] / other[y]), rtol=0.1)
+
+
+def test_how_many_answers_would_tell_the_best_of_table_2_from_the_next():
+    best_and_next = [(0.7817, 0.7753), (0.7819, 0.7793), (0.7757, 0.7713)]
+    needed = [
+        1.96**2 * (p * (1 - p) + q * (1 - q)) / (p - q) ** 2 for p, q in best_and_next
+    ]
+    np.testing.assert_allclose(needed, [32_000, 195_000, 70_000], rtol=0.02)
+    said = ARGUMENTS[SIZES][1]
+    assert all(f"{count:,}" in said for count in (32_000, 195_000, 70_000))
 
 
 def test_no_argument_is_taken_for_a_measurement():

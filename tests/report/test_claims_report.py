@@ -41,7 +41,7 @@ def test_one_run_on_one_screen():
     assert len(lines) <= 23
     whole = [claim for claim in claims if claim.group_size is None]
     assert len(lines) == len(whole) - len(ARGUMENTS) + 4
-    assert "by no run, in claims.csv: Thm. 8, Ass. 5, App. A" in lines[-1]
+    assert "by no run, in claims.csv: Thm. 8, Ass. 5, Table 2, App. A" in lines[-1]
     assert lines.pop(0).startswith("quiet-1: ")
     middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
     assert lines[0].startswith("Evidence")

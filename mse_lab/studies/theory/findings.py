@@ -18,7 +18,7 @@ from scipy import stats
 
 from mse_lab.answers.judgement import Verdict, decide
 from mse_lab.arrays import Floats
-from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.intervals import Estimate
 
 # Of the intervals and of the tests, and how many errors an interval reaches.
 LEVEL = 0.99
@@ -125,11 +125,6 @@ def identity(statement: str, protocol: str, value: float, control: Control) -> F
     """Judge by the relative distance of two quantities that should be equal."""
     verdict = at_most(exactly(value), ROUNDING)
     return Finding(statement, protocol, exactly(value), 0.0, verdict, control)
-
-
-def not_tested(statement: str, why: str) -> Finding:
-    """Say that a statement was not tested."""
-    return Finding(statement, f"not tested: {why}", UNKNOWN, math.nan, "undecided")
 
 
 def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:

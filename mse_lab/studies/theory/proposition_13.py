@@ -23,7 +23,6 @@ from mse_lab.studies.theory.findings import (
     exactly,
     identity,
     near,
-    not_tested,
 )
 
 # Of a central difference, whose own error is its square or, by rounding, 1e-16 over it.
@@ -130,5 +129,4 @@ def judge_proposition_13(bandit: Bandit, theta_D: Floats) -> list[Finding]:
         _judge_groups(bandit, theta_D, slope_D),
         _judge_rare(),
         _judge_pull(bandit, theta_D),
-        not_tested("Theorem 12", "minibatches, token ratios and KL are not enumerated"),
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mse_lab.studies.theory import best_group_size, step_sizes
+from mse_lab.studies.theory.assumption_9 import judge_assumption_9
 from mse_lab.studies.theory.bandit import crossed, opposed, surrounded, worded
 from mse_lab.studies.theory.best_group_size import judge_best_size, judge_two_actions
 from mse_lab.studies.theory.corollary_9 import judge_corollary_9
@@ -13,17 +14,21 @@ from mse_lab.studies.theory.corollary_10 import judge_corollary_10
 from mse_lab.studies.theory.effort import Effort
 from mse_lab.studies.theory.epochs import judge_epochs
 from mse_lab.studies.theory.findings import Finding
+from mse_lab.studies.theory.kl_gradients import judge_kl
 from mse_lab.studies.theory.lemma_6 import judge_lemma_6
+from mse_lab.studies.theory.lemma_11 import judge_lemma_11
 from mse_lab.studies.theory.limit import Limit
 from mse_lab.studies.theory.proposition_13 import judge_proposition_13
+from mse_lab.studies.theory.sequences import Sequences, counted
 from mse_lab.studies.theory.step_sizes import (
     judge_constant_step,
     judge_first_steps,
     judge_tabular,
 )
 from mse_lab.studies.theory.theorem_8 import judge_crossed_noise, judge_theorem_8
+from mse_lab.studies.theory.theorem_12 import judge_theorem_12
 
-# Proposition 13 is tested this far from the maximum, in every parameter.
+# Appendix A is tested this far from the maximum, in every parameter.
 AWAY = 0.8
 
 
@@ -70,6 +75,11 @@ def many_prompts() -> Limit:
     return Limit(surrounded(48, 6, 3, 5))
 
 
+def tokens(length: int) -> Sequences:
+    """Completions of so many of three tokens, in six directions."""
+    return counted(3, length, 6)
+
+
 def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study:
     """Test every statement on its bandits; `show` is called with the name of each part."""
     two, six, word = two_actions(), six_actions(), unseen_word()
@@ -80,9 +90,15 @@ def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study
     best, budget = judge_best_size(six, effort)
     show("Lemma 6")
     lemma_6, bounds = judge_lemma_6(one_direction(), effort)
+    show("Appendix A")
+    away_D = six.bandit.maximum_D + AWAY
+    lemma_11, biases = judge_lemma_11(six.bandit, away_D)
+    theorem_12, rates = judge_theorem_12(tokens(3), effort)
+    kl, slopes = judge_kl(tokens(3), tokens(1))
     show("step sizes")
     findings = [
         judge_tabular(two, effort),
+        judge_assumption_9(two),
         *lemma_6,
         *judge_constant_step(two, effort),
         step_sizes.judge_unseen_word(word, effort),
@@ -96,12 +112,18 @@ def study(effort: Effort, show: Callable[[str], None] = lambda _: None) -> Study
         *best,
         best_group_size.judge_unseen_word(word),
         *judge_epochs(many_prompts(), effort),
-        *judge_proposition_13(six.bandit, six.bandit.maximum_D + AWAY),
+        *lemma_11,
+        *theorem_12,
+        *judge_proposition_13(six.bandit, away_D),
+        *kl,
     ]
     tables = {
         "theorem_8": law,
         "corollary_9": weights,
         "best_size": budget,
         "lemma_6": bounds,
+        **biases,
+        **rates,
+        **slopes,
     }
     return Study(findings, tables)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.studies.theory.findings import (
     LEVEL,
     Control,
@@ -20,7 +20,6 @@ from mse_lab.studies.theory.findings import (
     limiting,
     mean_of,
     near,
-    not_tested,
 )
 
 
@@ -77,7 +76,7 @@ def test_distance_is_relative_to_the_second():
 def test_the_table_has_the_columns_of_the_page():
     found = [
         Finding("A", "how", around(1.0, 0.1), 1.0, "holds", Control("no", False)),
-        not_tested("B", "why"),
+        Finding("B", "how", UNKNOWN, 1.0, "undecided"),
     ]
     table = findings_table(found)
     columns = [
@@ -93,4 +92,4 @@ def test_the_table_has_the_columns_of_the_page():
     assert list(table) == columns
     assert list(table["verdict"]) == ["undecided", "undecided"]
     assert list(table["control"]) == ["NOT CAUGHT: no", ""]
-    assert table["protocol"][1] == "not tested: why"
+    assert list(table["protocol"]) == ["how", "how"]

@@ -19,8 +19,17 @@ def test_every_statement_once():
     told = []
     found = study(Effort(0, 20, (5, 10)), told.append)
     names = [one.statement for one in found.findings]
-    assert len(set(names)) == len(names) == 40
-    for part in ("Lemma 6(a)", "Lemma 6(b)", "Corollary 9", "Corollary 10", "Theorem 12"):
+    assert len(set(names)) == len(names) == 54
+    parts = (
+        "Lemma 6(a)",
+        "Lemma 6(b)",
+        "Corollary 9",
+        "Corollary 10",
+        "Lemma 11",
+        "Theorem 12",
+    )
+    for part in parts:
         assert any(name.startswith(part) for name in names), part
-    assert set(found.tables) == {"theorem_8", "corollary_9", "best_size", "lemma_6"}
-    assert told == ["Theorem 8", "best group size", "Lemma 6", "step sizes"]
+    first = {"theorem_8", "corollary_9", "best_size", "lemma_6"}
+    assert set(found.tables) == first | {"standardised", "theorem_12", "clip", "kl"}
+    assert told == ["Theorem 8", "best group size", "Lemma 6", "Appendix A", "step sizes"]
