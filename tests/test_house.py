@@ -85,7 +85,6 @@ ABSENT = {
     "report/rollouts_page",
     "answers/evidence",
     "commands/rollouts",
-    "report/curves_section",
     "report/probe_list",
     "results/analysis",
     "results/folder",

@@ -60,17 +60,12 @@ class Unranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The estimators of one run at one group size; `left_out` has a reason each.
-
-    In the share `share_without` of the draws the aggregate's ||g||^2 is not positive, and
-    nothing is ranked.
-    """
+    """The estimators of one run at one group size; `left_out` has a reason each."""
 
     group_size: int
     ranked: tuple[Ranked, ...]
     unranked: tuple[Unranked, ...]
     left_out: tuple[str, ...]
-    share_without: float
 
 
 def nearest_size(run: MeasuredRun, wanted: float = MIDDLE) -> int:
@@ -174,12 +169,9 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             without.append(estimator)
         else:
             left_out.append(f"{estimator.name}: no law, and there are no replicates")
-    ranked = rank_curves(curves, run.level)
-    [oracle] = [row.curve for row in ranked if row.estimator.name == ORACLE]
     return Ranking(
         group_size=size,
-        ranked=ranked,
+        ranked=rank_curves(curves, run.level),
         unranked=compare_prompts(without, run, size, errors),
         left_out=tuple(left_out),
-        share_without=float(np.mean(np.isnan(oracle.noise.scale_free_mse))),
     )

@@ -1,25 +1,27 @@
 """Page: the sections in order, in one HTML file that needs no other file."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from mse_lab.answers.advice import Advice
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.ranking import MIDDLE, nearest_size
 from mse_lab.errors import InputError
+from mse_lab.mse.regime import oracle_gain
 from mse_lab.report.advice_report import advise_source, headline
 from mse_lab.report.advice_section import show_advice
 from mse_lab.report.claims_report import show_claims
-from mse_lab.report.curves_section import compare_pairs, draw_curves
-from mse_lab.report.layout import lay_out
-from mse_lab.report.prompt_scatter import draw_prompts
+from mse_lab.report.figure_4 import compose, scales_of
+from mse_lab.report.layout import Image, draw_image, draw_panel, lay_out
+from mse_lab.report.phase_diagram import as_dots, draw_runs
 from mse_lab.report.ranking_section import show_ranking
 from mse_lab.report.run_facts import show_environment, show_overview
 from mse_lab.results.files import write_text
+from mse_lab.results.finished_run import read_tables
 
 
 class Section(NamedTuple):
@@ -31,43 +33,61 @@ class Section(NamedTuple):
     folded: bool = False
 
 
-def _sections(
-    sources: Sequence[FinishedRun], advices: Sequence[Advice | str]
-) -> list[Section]:
-    """List the sections, in the order of a reader's questions."""
-    claims = judge_runs(sources)
+def _draw_curves(sources: Sequence[FinishedRun]) -> list[tuple[str, Image]]:
+    """Draw each run's Figure 4 by itself, for a phone, on common scales."""
+    runs = [read_tables(source.folder) for source in sources]
+    draw = partial(compose, scales=scales_of(runs))
+    return [
+        (run.name, draw_image(partial(draw, [run]), f"MSE against group size, {run.name}"))
+        for run in runs
+    ]
+
+
+def draw_prompts(source: FinishedRun) -> tuple[str, Image]:
+    """Draw a run's phase diagram; say on how many prompts a baseline near V helps."""
+    dots = as_dots(source.name, source.prompts, source.moments)
+    gains = oracle_gain(source.moments)
+    caption = (
+        f"{source.name}: {dots.describe()}. The best baseline is nearer to V than to 0 at "
+        f"{(gains > 0).sum()} of {(gains != 0).sum()} prompts."
+    )
+    draw = partial(draw_runs, runs=[dots], labels=["the run"])
+    return caption, draw_panel(draw, caption, (4.0, 3.6))
+
+
+def compose_page(sources: Sequence[FinishedRun]) -> str:
+    """Compose the page of finished runs, in the order of a reader's questions."""
+    advices = [advise_source(source) for source in sources]
     sizes = [
         nearest_size(source, MIDDLE if isinstance(advice, str) else advice.recommended)
         for source, advice in zip(sources, advices, strict=True)
     ]
-    return [
+    claims = show_claims(judge_runs(sources), sources)
+    sections = [
         Section("advice", "Which group size", show_advice(sources, advices)),
         Section("overview", "Signal and checks", show_overview(sources, advices)),
-        Section("figure4", "Figure 4: MSE and group size", draw_curves(sources)),
-        Section("ratios", "The ratios in numbers", compare_pairs(sources), folded=True),
+        Section(
+            "figure4", "Figure 4: MSE and group size", {"images": _draw_curves(sources)}
+        ),
         Section("estimators", "Estimators, ranked", show_ranking(sources, sizes)),
-        Section("prompts", "Prompt by prompt", draw_prompts(sources, sizes)),
-        Section("claims", "The paper's statements", show_claims(claims, sources), True),
+        Section("prompts", "Prompt by prompt", {"images": map(draw_prompts, sources)}),
+        Section("claims", "The paper's statements", claims, folded=True),
         Section("environment", "Environment", show_environment(sources), folded=True),
         Section("notation", "Notation", folded=True),
     ]
-
-
-def compose_page(sources: Sequence[FinishedRun]) -> str:
-    """Compose the page of finished runs."""
-    advices = [advise_source(source) for source in sources]
-    sections = [
-        (one, Markup(lay_out(f"{one.key}.html", sources=sources, **one.context)))
-        for one in _sections(sources, advices)
-    ]
-    dates = {str(source.environment.get("date", "")) for source in sources} - {""}
-    levels = {f"{source.level:.0%}" for source in sources}
-    answers = [
-        f"No advice: {advice}" if isinstance(advice, str) else headline(advice)
-        for advice in advices
-    ]
-    facts = {"dates": sorted(dates), "levels": sorted(levels), "answers": answers}
-    return lay_out("page.html", sources=sources, sections=sections, **facts)
+    return lay_out(
+        "page.html",
+        sources=sources,
+        sections=[
+            (one, Markup(lay_out(f"{one.key}.html", **one.context))) for one in sections
+        ],
+        dates=sorted({str(one.environment.get("date", "")) for one in sources} - {""}),
+        levels=sorted({f"{source.level:.0%}" for source in sources}),
+        answers=[
+            f"No advice: {advice}" if isinstance(advice, str) else headline(advice)
+            for advice in advices
+        ],
+    )
 
 
 def write_report(folders: Sequence[Path], output: Path) -> None:

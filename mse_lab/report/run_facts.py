@@ -9,8 +9,6 @@ from mse_lab.answers.advice import Advice
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.formatting import (
     NONE,
-    byte_size,
-    duration,
     number,
     percent,
     typeset,
@@ -25,10 +23,9 @@ def _signal(advice: Advice | str) -> dict[str, str]:
     """Say how strong the signal of a step is at the recommended group size."""
     if isinstance(advice, str):
         return {}
-    size = advice.recommended
-    share = next(row.zero_variance for row in advice.rows if row.group_size == size)
+    share = advice.row(advice.recommended).zero_variance
     return {
-        "Group size": f"{size}",
+        "Group size": f"{advice.recommended}",
         f"MSE / ‖g‖² at {advice.budget:,} completions": with_interval(
             advice.relative_error
         ),
@@ -97,30 +94,17 @@ def show_overview(
     }
 
 
-def _written(key: str, value: Any) -> str:
-    if value is None:
-        return NONE
-    if key == "seconds":
-        return duration(value)
-    if key.endswith("_bytes"):
-        return byte_size(value)
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _in_words(values: Mapping[str, Any]) -> dict[str, str]:
-    """Write named values in words; units belong to the values."""
-    names = {"seconds": "time"}
-    return {
-        names.get(key, key).removesuffix("_bytes").replace("_", " "): _written(key, value)
-        for key, value in flatten(values).items()
-    }
-
-
 def show_environment(sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show where every run was made, `environments`, and its `settings`."""
-    settings = [_in_words(source.probe.model_dump(mode="json")) for source in sources]
-    places = [_in_words(source.environment) for source in sources]
+
+    def side_by_side(values: Sequence[Mapping[str, Any]]) -> Table:
+        columns = [
+            {key: NONE if one is None else str(one) for key, one in flatten(run).items()}
+            for run in values
+        ]
+        return _side_by_side(sources, columns)
+
     return {
-        "environments": _side_by_side(sources, places),
-        "settings": _side_by_side(sources, settings),
+        "environments": side_by_side([source.environment for source in sources]),
+        "settings": side_by_side([one.probe.model_dump(mode="json") for one in sources]),
     }

@@ -1,14 +1,11 @@
 """The ranking: all built-in estimators on the run's own groups."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from mse_lab.answers.ranking import _place, nearest_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.reference_noise import gradient_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import analysed, make_design
 
@@ -121,19 +118,3 @@ def test_a_place_is_behind_those_alone_that_are_shown_to_be_better():
 def test_places_are_told_at_the_runs_level(ranking):
     """Some estimator is shown to be behind another."""
     assert max(row.rank.low for row in ranking.ranked) > 1
-
-
-def test_the_share_of_draws_without_a_gradient_is_that_of_the_noise():
-    """Where the gradient is as small as its noise, some draws leave none."""
-    pools = simulate(3)
-    nothing = np.zeros((3, 3))
-    weak = replace(
-        pools,
-        reference_product_P=gradient_noise(pools),
-        between_PP=nothing,
-        halves_PP=nothing,
-    )
-    found = rank_estimators(analysed(weak, SIZES, resamples=200), 16)
-    [oracle] = [row.curve for row in found.ranked if row.estimator.name == "oracle"]
-    assert 0 < found.share_without < 1
-    assert found.share_without == np.mean(np.isnan(oracle.noise.scale_free_mse))

@@ -11,21 +11,20 @@ import pytest
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.mse.replicates import Key
-from mse_lab.report.page import write_report
+from mse_lab.report.page import draw_prompts, write_report
 from written_runs import EVIL, simulate, write_run
 
 SECTIONS = [
     "advice",
     "overview",
     "figure4",
-    "ratios",
     "estimators",
     "prompts",
     "claims",
     "environment",
     "notation",
 ]
-EACH_RUN = ["ratios", "ranking", "advice", "prompts"]
+EACH_RUN = ["ranking", "advice"]
 VOID = {"meta", "img"}
 
 
@@ -83,8 +82,8 @@ def test_every_section_for_every_run(page):
     ids = read(page).ids
     assert [one for one in ids if one in SECTIONS] == SECTIONS
     assert {f"{part}-run{run}" for part in EACH_RUN for run in (1, 2)} <= set(ids)
-    # The advice, Figure 4, the ranking, and two pictures of the prompts.
-    assert page.count('<img src="data:image/svg+xml;base64,') == 2 * 5
+    # The advice, Figure 4, the ranking, and the prompts.
+    assert page.count('<img src="data:image/svg+xml;base64,') == 2 * 4
 
 
 def test_the_answer_stands_before_everything_else(page):
@@ -93,7 +92,7 @@ def test_the_answer_stands_before_everything_else(page):
     assert head.count('<p class="headline">') == 2
     assert head.count("Set num_generations to ") == 2
     folded = re.findall(r'<section id="(\w+)">\s*<details>', page)
-    assert folded == ["ratios", "claims", "environment", "notation"]
+    assert folded == ["claims", "environment", "notation"]
     # On paper, too: unfolded they are 19 sheets, folded 5.
     assert "beforeprint" not in page
     assert "details-content" not in page
@@ -104,6 +103,14 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
     assert len(set(reader.ids)) == len(reader.ids)
     links = {link for link in reader.links if link.startswith("#")}
     assert {link.removeprefix("#") for link in links} <= set(reader.ids)
+
+
+def test_the_phase_diagram_counts_by_the_nearer_baseline(folders):
+    source = read_run(folders[0], "run1")
+    caption, _ = draw_prompts(source)
+    best, value = source.moments.best_baseline, source.moments.value
+    nearer = (abs(best - value) < best).sum()
+    assert caption.endswith(f"nearer to V than to 0 at {nearer} of {len(value)} prompts.")
 
 
 def test_nothing_comes_from_outside(page):
