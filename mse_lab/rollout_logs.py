@@ -44,9 +44,10 @@ class Rollouts(Summary):
 
     def plot(self) -> "Figure":
         """Draw the figure of the log: a notebook shows it, `savefig` writes it."""
-        from mse_lab.report.rollouts_figure import plot_rollouts
+        from mse_lab.report.drawing import show_figure
+        from mse_lab.report.rollouts_figure import compose_rollouts
 
-        return plot_rollouts(self)
+        return show_figure(lambda: compose_rollouts(self))
 
     def __str__(self) -> str:
         from mse_lab.report.rollouts_report import rollouts_text

@@ -42,14 +42,15 @@ def add_arguments(parser: Parser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Draw the figure; with Figure 4 its companion where there are further estimators."""
-    from mse_lab.report.figure_4 import companion_of, draw_companion, draw_figure
-    from mse_lab.report.phase_diagram import draw_phase
-    from mse_lab.report.regimes_figure import draw_regimes
+    """Draw the figure."""
+    from mse_lab.report.drawing import save_figure
+    from mse_lab.report.figure_4 import compose
+    from mse_lab.report.phase_diagram import compose_phase, read_dots
+    from mse_lab.report.regimes_figure import compose_regimes
+    from mse_lab.results.finished_run import read_tables
 
     if arguments.training:
         return draw_training(arguments)
-    draw = {"figure4": draw_figure, "phase": draw_phase, "regimes": draw_regimes}
     kind, folders = arguments.kind, arguments.runs
     if not folders:
         names = (*FIGURE_4, *LENIENT) if kind == "regimes" else FIGURE_4
@@ -57,11 +58,16 @@ def execute(arguments: Namespace) -> int:
     # Figures of a user's runs lie beside the first of them.
     place = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
     default = [place / f"{kind}{suffix}" for suffix in (".png", ".pdf")]
+    runs = [read_tables(folder) for folder in folders]
+    dots = [] if kind == "figure4" else read_dots(folders)
+    draw = {
+        "figure4": lambda: compose(runs),
+        "phase": lambda: compose_phase(dots),
+        "regimes": lambda: compose_regimes(runs, dots),
+    }
     for output in [arguments.out] if arguments.out else default:
-        draw[kind](folders, output)
+        save_figure(draw[kind], output)
         print(f"{output} written")
-        if kind == "figure4" and draw_companion(folders, companion_of(output)):
-            print(f"{companion_of(output)} written")
     return 0
 
 

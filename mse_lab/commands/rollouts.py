@@ -121,9 +121,10 @@ def execute(arguments: Namespace) -> int:
 def _write(found: Rollouts, arguments: Namespace) -> None:
     """Write the page and the figure that are asked for."""
     if arguments.figure:
-        from mse_lab.report.rollouts_figure import draw_rollouts
+        from mse_lab.report.drawing import save_figure
+        from mse_lab.report.rollouts_figure import compose_rollouts
 
-        draw_rollouts(found, arguments.figure)
+        save_figure(lambda: compose_rollouts(found), arguments.figure)
     if arguments.html:
         from mse_lab.report.rollouts_page import write_rollouts_page
 

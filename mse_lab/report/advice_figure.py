@@ -6,7 +6,6 @@ confidence.
 """
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from mse_lab.report.drawing import (
     label_plainly,
     legend_above,
     name_sizes,
-    save_figure,
 )
 
 # Of the group-size axis, as a factor on either side.
@@ -104,12 +102,3 @@ def compose_advice(advice: Advice) -> Figure:
     if not advice.held:
         figure.suptitle("A CHECK FAILED")
     return figure
-
-
-def draw_advice(advice: Advice, output: Path) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
-    save_figure(lambda: compose_advice(advice), output)

@@ -13,8 +13,9 @@ from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
 from mse_lab.mse.regret import SIZES
-from mse_lab.report.advice_figure import draw_advice
+from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
+from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json, write_table
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.tables import columns_of
@@ -92,7 +93,7 @@ def write_advice(folder: Path, advice: Advice) -> list[str]:
     write_table(results.file("advice.csv"), advice_table(advice))
     drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
     for name in drawings:
-        draw_advice(advice, results.file(name))
+        save_figure(lambda: compose_advice(advice), results.file(name))
     return ["advice.csv", *drawings]
 
 

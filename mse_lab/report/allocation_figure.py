@@ -4,7 +4,6 @@ Beside it the rules that people use, which know its value at most. Completions t
 go round leave prompts of one kind one apart; the filter's curve is the mean of its kind.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from mse_lab.report.drawing import (
     STYLES,
     label_plainly,
     legend_above,
-    save_figure,
 )
 
 _DOT: dict[str, Any] = {"ms": 4.5, "mec": "white", "mew": 0.4, "alpha": 0.8}
@@ -70,12 +68,3 @@ def compose_allocation(allocation: Allocation) -> Figure:
     title = f"{allocation.budget:,} completions for {len(allocation.prompts):,} prompts"
     legend_above(figure, 2, title=title, fontsize=8.5, title_fontsize=9)
     return figure
-
-
-def draw_allocation(allocation: Allocation, output: Path) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
-    save_figure(lambda: compose_allocation(allocation), output)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ from mse_lab.report.drawing import (
     draw_line,
     label_plainly,
     reach,
-    save_figure,
 )
 
 # A figure of the run itself, and what it is set against.
@@ -135,8 +133,3 @@ def compose_along(table: pd.DataFrame, best: Estimate) -> Figure:
         axes.title.set_fontsize(8.5)
     figure.supxlabel("Training step", fontsize=9)
     return figure
-
-
-def draw_along(table: pd.DataFrame, best: Estimate, output: Path) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file."""
-    save_figure(lambda: compose_along(table, best), output)

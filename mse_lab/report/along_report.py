@@ -7,8 +7,9 @@ from pathlib import Path
 from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
 from mse_lab.formatting import number, share, table, times, with_interval, wrap
-from mse_lab.report.along_figure import draw_along
+from mse_lab.report.along_figure import compose_along
 from mse_lab.report.claims_report import SHOWN, WIDTH
+from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table, write_text
 
 
@@ -71,7 +72,8 @@ def write_along(along: Along, folder: Path) -> str:
     write_table(folder / "claims.csv", claims_table(along.claims))
     write_text(folder / "along.txt", text)
     for suffix in (".png", ".pdf"):
-        draw_along(along.table, along.best, folder / f"along{suffix}")
+        output = folder / f"along{suffix}"
+        save_figure(lambda: compose_along(along.table, along.best), output)
     return (
         f"{text}Written to {folder}:\n  along.csv, claims.csv, along.txt, along.png, .pdf"
     )

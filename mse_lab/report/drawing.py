@@ -119,28 +119,19 @@ def label_plainly(axis: Axis, like: Axis | None = None) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def collect_handles(panels: Sequence[Axes]) -> dict[str, Any]:
-    """Collect the entries of a legend for all panels: label -> handle."""
+def legend_above(
+    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
+) -> None:
+    """Name above all panels what is drawn in them, and what further handles stand for."""
     handles: dict[str, Any] = {}
-    for axes in panels:
+    for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             # The marks of replicates stand for a law's line, too.
             if label not in handles or isinstance(handles[label], Line2D):
                 handles[label] = handle
-    return handles
-
-
-def legend(figure: Figure, further: Mapping[str, Any] | None = None, **look: Any) -> None:
-    """Name what is drawn in all panels, and what further handles stand for."""
-    named = collect_handles(figure.axes) | dict(further or {})
-    figure.legend(list(named.values()), list(named), frameon=False, **look)
-
-
-def legend_above(
-    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
-) -> None:
-    """Put the legend of all panels above them."""
-    legend(figure, further, loc="outside upper center", ncols=ncols, **look)
+    named = handles | dict(further or {})
+    look |= {"loc": "outside upper center", "frameon": False}
+    figure.legend(list(named.values()), list(named), ncols=ncols, **look)
 
 
 def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
@@ -154,6 +145,15 @@ def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> b
     with mpl.rc_context(RC | settings):
         compose().savefig(buffer, format=kind, dpi=300, metadata=dated)
     return buffer.getvalue()
+
+
+def show_figure(compose: Callable[[], Figure]) -> Figure:
+    """Compose a figure in the house style, for somebody who looks at it in Python."""
+    with mpl.rc_context(RC):
+        figure = compose()
+        # Marks of an axis take their style when they are first drawn.
+        figure.draw_without_rendering()
+    return figure
 
 
 def save_figure(compose: Callable[[], Figure], output: Path) -> None:

@@ -32,7 +32,6 @@ from mse_lab.report.drawing import (
     MOST_DOTS,
     colours_of,
     legend_above,
-    save_figure,
 )
 from mse_lab.report.figure_4 import TITLES
 from mse_lab.results.finished_run import Tables, read_probe, read_tables
@@ -212,13 +211,3 @@ def compose_phase(runs: Sequence[Dots]) -> Figure:
     figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
     legend_above(figure, 1, fontsize=8, title="MSE of a run", title_fontsize=8)
     return figure
-
-
-def draw_phase(folders: Sequence[Path], output: Path) -> None:
-    """Draw the diagram of finished runs into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: A run has no tables, or the suffix or the place cannot be used.
-    """
-    runs = read_dots(folders)
-    save_figure(lambda: compose_phase(runs), output)

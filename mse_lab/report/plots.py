@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import advise
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, nearest
 from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.drawing import RC
+from mse_lab.report.drawing import show_figure
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.phase_diagram import as_dots, compose_phase
 from mse_lab.results.checks import Check, none_failed
@@ -30,8 +29,4 @@ def plot_result(run: MeasuredRun, checks: Sequence[Check], kind: str) -> Figure:
     }
     if kind not in composers:
         raise InputError(f"plot({kind!r}): no such figure; {nearest(kind, [*composers])}")
-    with mpl.rc_context(RC):
-        figure = composers[kind]()
-        # Marks of an axis take their style when they are first drawn.
-        figure.draw_without_rendering()
-    return figure
+    return show_figure(composers[kind])

@@ -6,24 +6,21 @@ their prompts. A run's cross in the diagram stands in its panel, too.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.lines import Line2D
 
-from mse_lab.report.drawing import RC, colours_of, legend_above, save_figure, styles_of
+from mse_lab.report.drawing import RC, colours_of, legend_above, styles_of
 from mse_lab.report.figure_4 import (
-    MSE,
+    LAW,
     ROWS,
-    choose_curves,
     draw_curves,
     find_curves,
     scale_row,
     title_of,
 )
-from mse_lab.report.phase_diagram import Dots, draw_cross, draw_runs, read_dots
-from mse_lab.results.finished_run import Tables, read_tables
+from mse_lab.report.phase_diagram import Dots, draw_cross, draw_runs
+from mse_lab.results.finished_run import Tables
 
 # What a row says of its runs, by whether vanilla's MSE is the larger one.
 SIDES = {
@@ -69,14 +66,14 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
     part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
     panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
     for axes, panel in zip(panels, drawn, strict=False):
-        curves = choose_curves(find_curves(panel.run, MSE), MSE)
+        curves = find_curves(panel.run)
         names = dict.fromkeys(curves.index.get_level_values(0))
         draw_curves(axes, curves, ROWS[0], styles_of(names))
         axes.set_title(title_of(panel.run), fontsize=8)
         draw_cross(axes, (0.9, 0.88), panel.colour, transform=axes.transAxes)
     for axes in panels[len(drawn) :]:
         axes.set_axis_off()
-    scale_row(panels[: len(drawn)], MSE.label, None)
+    scale_row(panels[: len(drawn)], ROWS[0].label, None)
 
 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
@@ -95,18 +92,7 @@ def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     for part, (side, some) in zip(parts, there.items(), strict=True):
         _draw_row(part, some, columns, SIDES[side])
     rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
-    law = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
-    legend_above(figure, 4, law)
+    legend_above(figure, 4, LAW)
     draw_runs(diagram.subplots(), dots, [dot.label for dot in dots], dots_size=DOTS)
     diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
     return figure
-
-
-def draw_regimes(folders: Sequence[Path], output: Path) -> None:
-    """Draw both regimes of finished runs into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: A run has no tables, or the suffix or the place cannot be used.
-    """
-    runs, dots = [read_tables(folder) for folder in folders], read_dots(folders)
-    save_figure(lambda: compose_regimes(runs, dots), output)

@@ -6,10 +6,8 @@ size in use marked; lengths by reward; the mean reward along the steps.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -18,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mse_lab.arrays import Floats
-from mse_lab.report.drawing import RC, STYLES, draw_line, name_sizes, save_figure
+from mse_lab.report.drawing import STYLES, draw_line, name_sizes
 from mse_lab.trainer_logs.summary import Summary
 
 COLOUR = STYLES["grpo"].colour
@@ -156,21 +154,3 @@ def compose_rollouts(summary: Summary) -> Figure:
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     return figure
-
-
-def plot_rollouts(summary: Summary) -> Figure:
-    """Compose the figure in the house style, for somebody who looks at it in Python."""
-    with mpl.rc_context(RC):
-        figure = compose_rollouts(summary)
-        # Marks of an axis take their style when they are first drawn.
-        figure.draw_without_rendering()
-    return figure
-
-
-def draw_rollouts(summary: Summary, output: Path) -> None:
-    """Draw the figure into a `.png`, `.pdf` or `.svg` file.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
-    save_figure(lambda: compose_rollouts(summary), output)

@@ -137,7 +137,6 @@ FILES = {
     **dict.fromkeys(("claims.csv", "claims.md"), File("result")),
     **dict.fromkeys(("advice.png", "advice.pdf", "report.html"), File("result")),
     **dict.fromkeys(("figure4.png", "figure4.pdf"), File("result")),
-    **dict.fromkeys(("figure4-scale-free.png", "figure4-scale-free.pdf"), File("result")),
     **dict.fromkeys(("phase.png", "phase.pdf"), File("result")),
     **dict.fromkeys(("allocation.csv", "allocation.png", "allocation.pdf"), File("result")),
     **dict.fromkeys(("regimes.png", "regimes.pdf"), File("result")),

@@ -8,7 +8,8 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Estimate
-from mse_lab.report.advice_figure import ROOM, compose_advice, draw_advice
+from mse_lab.report.advice_figure import ROOM, compose_advice
+from mse_lab.report.drawing import save_figure
 from populations import advise_on, sample, with_gradient
 
 
@@ -16,7 +17,7 @@ from populations import advise_on, sample, with_gradient
 def test_figure(tmp_path, known, suffix):
     paths = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
     for path in paths:
-        draw_advice(known[2], path)
+        save_figure(lambda: compose_advice(known[2]), path)
     assert paths[0].stat().st_size > 5000
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -26,7 +27,7 @@ def test_figure_without_upper_bound_or_relative_scale(tmp_path, alike):
     found = advise_on(sample(with_gradient(alike, 0.0), rng))
     assert found.unbounded
     assert math.isinf(found.noise_scale.high)
-    draw_advice(found, tmp_path / "one.png")
+    save_figure(lambda: compose_advice(found), tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 5000
 
 
@@ -42,4 +43,4 @@ def test_a_band_without_an_end_leaves_the_panel_to_the_curves(known):
 
 def test_figure_refuses_other_suffixes(tmp_path, known):
     with pytest.raises(InputError, match=r"one\.gif: the suffix must be"):
-        draw_advice(known[2], tmp_path / "one.gif")
+        save_figure(lambda: compose_advice(known[2]), tmp_path / "one.gif")

@@ -14,7 +14,9 @@ from mse_lab.report.along_report import along_text, write_along
 
 def test_the_screen_and_the_files(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(along_report, "draw_along", lambda *one: drawn.append(one[-1].name))
+    monkeypatch.setattr(
+        along_report, "save_figure", lambda *one: drawn.append(one[-1].name)
+    )
     found = along(with_right(1.0, 0.6, 0.3))
     monkeypatch.chdir(tmp_path)
     said = write_along(found, Path("along"))

@@ -8,14 +8,15 @@ from matplotlib.image import imread
 import run_mse
 from mse_lab.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4
-from mse_lab.report.figure_4 import SCALE_FREE, compose, draw_figure, find_curves, scales_of
+from mse_lab.report.drawing import save_figure
+from mse_lab.report.figure_4 import compose, find_curves, scales_of
 from mse_lab.results.files import write_table
-from mse_lab.results.finished_run import Tables
+from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.folder import ResultsFolder
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "centred"]
-QUANTITIES = ["mse", "law", "ratio", "scale_free_mse", "scale_free_ratio"]
+QUANTITIES = ["mse", "law", "ratio"]
 
 
 def make_tables(point=(2, 1, 3), estimators=ESTIMATORS, sizes=SIZES, **columns):
@@ -47,37 +48,29 @@ def draw(tmp_path, capsys):
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""
-        return output.read_text(), (tmp_path / "f-scale-free.svg").read_text()
+        return output.read_text()
 
     return drawn
 
 
 @pytest.mark.parametrize("point", [(1, 2, 3), (3, 1, 2)])
 def test_odd_intervals_are_drawn(draw, point):
-    for picture in draw(make_tables(point)):
-        assert "nothing to draw" not in picture
+    assert "nothing to draw" not in draw(make_tables(point))
 
 
 @pytest.mark.parametrize("point", [(0, 0, 0), (-1, -2, 0), (np.nan,) * 3])
 def test_nothing_positive_is_said_in_a_sentence(draw, point):
     """No warning of a library; beside a run with errors, and alone."""
     nothing = make_tables(point)
-    for picture in draw(nothing, make_tables()):
-        assert picture.count("<!-- so nothing to draw.") == 1
-    for picture in draw(nothing):
-        assert picture.count("<!-- so nothing to draw.") == 1
+    for runs in ((nothing, make_tables()), (nothing,)):
+        assert draw(*runs).count("<!-- so nothing to draw.") == 1
 
 
 def test_the_ratio_of_laws_is_worked_out_by_size():
     """Laws of 6 and 8 over the oracle's 2 and 4 are 3 and 2."""
     run = make_tables(estimators=["grpo", "oracle"], sizes=[4, 8], law=[6, 8, 2, 4])
-    curves = find_curves(run, SCALE_FREE._replace(law="law"))
-    assert curves.xs("grpo")["law_ratio"].tolist() == [3, 2]
-    assert (
-        find_curves(make_tables(law=0), SCALE_FREE._replace(law="law"))["law_ratio"]
-        .isna()
-        .all()
-    )
+    assert find_curves(run).xs("grpo")["law_ratio"].tolist() == [3, 2]
+    assert find_curves(make_tables(law=0))["law_ratio"].isna().all()
 
 
 def test_rows_share_their_scale_and_columns_their_sizes():
@@ -100,29 +93,17 @@ def test_without_the_oracle_there_is_no_row_of_ratios():
     assert texts(figure) == ["Nothing to set in\nproportion to the oracle."]
 
 
-def test_the_companion_has_all_estimators_and_paired_ratios():
-    figure = compose([make_tables()], SCALE_FREE)
-    assert [len(axes.containers) for axes in figure.axes] == [4, 3]
-    # The one without a law has its points joined.
-    dotted = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
-    assert len(dotted) == 1
-    assert "exact law" in [one.get_text() for one in figure.legends[0].get_texts()]
-
-
-@pytest.mark.parametrize(
-    ("lost", "rows"), [("scale_free_ratio", 1), ("scale_free_mse", 2)], ids=str
-)
-def test_tables_of_earlier_versions_lack_columns(lost, rows):
-    run = make_tables()
-    lost = [lost, f"{lost}_low", f"{lost}_high"]
-    old = run._replace(mse=run.mse.drop(columns=lost), laws=run.laws.drop(columns=lost))
-    assert len(compose([old], SCALE_FREE).axes) == rows
+def test_points_without_a_law_are_joined():
+    none = dict.fromkeys(["law", "law_low", "law_high"], np.nan)
+    figure = compose([make_tables(estimators=["centred"], **none)])
+    assert [line.get_linestyle() for line in figure.axes[0].lines].count(":") == 1
 
 
 def test_the_committed_figure_is_that_of_the_committed_tables(tmp_path):
     """Pixel by pixel, so that nobody finds a changed file after `make figure4`."""
     folders = [ROOT / "results" / name for name in FIGURE_4]
-    draw_figure(folders, tmp_path / "f.png")
+    runs = [read_tables(folder) for folder in folders]
+    save_figure(lambda: compose(runs), tmp_path / "f.png")
     both = (tmp_path / "f.png", ROOT / "figures/figure4.png")
     drawn, committed = (imread(path) for path in both)
     np.testing.assert_allclose(drawn, committed, atol=0.01)
@@ -132,11 +113,6 @@ def test_figures_of_one_s_own_lie_beside_the_first_run(tmp_path, capsys, draw):
     draw(make_tables())
     assert run_mse.main(["figure", str(tmp_path / "run0")]) == 0
     told = capsys.readouterr().out.splitlines()
-    names = [
-        "figure4.png",
-        "figure4-scale-free.png",
-        "figure4.pdf",
-        "figure4-scale-free.pdf",
-    ]
+    names = ["figure4.png", "figure4.pdf"]
     assert told == [f"{tmp_path / 'run0' / name} written" for name in names]
     assert all((tmp_path / "run0" / name).stat().st_size > 5000 for name in names)

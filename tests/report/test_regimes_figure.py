@@ -11,7 +11,7 @@ from mse_lab.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4, LENIENT
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.report.phase_diagram import read_dots
-from mse_lab.report.regimes_figure import SIDES, compose_regimes, draw_regimes
+from mse_lab.report.regimes_figure import SIDES, compose_regimes
 from mse_lab.results.finished_run import read_tables
 
 
@@ -86,7 +86,8 @@ def test_runs_of_one_title_are_told_apart():
 
 
 def test_the_committed_picture_is_that_of_the_committed_tables(tmp_path):
-    draw_regimes(committed((*FIGURE_4, *LENIENT)), tmp_path / "f.png")
+    output = tmp_path / "f.png"
+    assert run_mse.main(["figure", "--regimes", "--out", str(output)]) == 0
     both = (tmp_path / "f.png", ROOT / "figures/regimes.png")
     drawn, kept = (imread(path) for path in both)
     np.testing.assert_allclose(drawn, kept, atol=0.01)

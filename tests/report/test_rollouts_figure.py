@@ -5,7 +5,8 @@ import pytest
 
 from log_makers import draw_groups, groups_of, summarise
 from mse_lab.errors import InputError
-from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts, draw_rollouts
+from mse_lab.report.drawing import save_figure
+from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 
 
 def labels(figure):
@@ -55,7 +56,7 @@ def test_many_steps_are_averaged(tmp_path):
 
 def test_files(tmp_path):
     summary = summarise(tmp_path, groups_of([0, 1]))
-    draw_rollouts(summary, tmp_path / "a.pdf")
+    save_figure(lambda: compose_rollouts(summary), tmp_path / "a.pdf")
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(InputError, match="suffix"):
-        draw_rollouts(summary, tmp_path / "a.gif")
+        save_figure(lambda: compose_rollouts(summary), tmp_path / "a.gif")

@@ -88,13 +88,6 @@ def test_figure_from_finished_runs(smoke, carry_out, tmp_path):
         assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
 
 
-def test_companion_where_there_are_further_estimators(write_probe, carry_out, tmp_path):
-    path, out = write_probe(estimators=["grpo", "grpo-std"]), tmp_path / "out"
-    carry_out("run", path, "--out", out)
-    carry_out("figure", out / "small", "--out", tmp_path / "f.png")
-    assert (tmp_path / "f-scale-free.png").stat().st_size > 5000
-
-
 def test_list_says_what_stands(smoke, carry_out):
     out, _ = smoke
     listed = carry_out("list", "--out", out)
