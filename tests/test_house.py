@@ -83,7 +83,6 @@ ABSENT = {
     *(f"commands/{name}" for name in ("advise", "along", "figure", "plan", "run", "train")),
     *(f"trainer_logs/{name}" for name in ("collect", "prime_rl", "records", "summary")),
     "report/rollouts_page",
-    "answers/evidence",
     "commands/rollouts",
     "report/probe_list",
     "results/analysis",

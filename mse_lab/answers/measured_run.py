@@ -13,15 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mse_lab.answers.evidence import best_group_size_of, constants_of
 from mse_lab.answers.prompt_means import Kind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.budget import Population
+from mse_lab.mse.budget import Constants, Population
 from mse_lab.mse.curves import Point, measure_curves
-from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.laws import Law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
@@ -42,6 +41,18 @@ UNTESTED = "Without replicates nothing can tell the law from the truth."
 BY_LAW = "By the law alone, for there are no replicates."
 
 
+def constants_of(population: Population, level: float) -> dict[str, Estimate]:
+    """Give c1 to c3 and their like, by the names of `Constants`, with intervals."""
+    return {name: population.constant(name, level) for name in Constants._fields}
+
+
+def best_group_size_of(population: Population, level: float) -> Estimate:
+    """Give G*; unknown where no reward varies."""
+    if population.constants.c3.item() <= 0:
+        return UNKNOWN
+    return population.best_group_size(level)
+
+
 class MeasuredRun(Analysis):
     """The analysis of one run, or of anybody's pools, and what answers share of it."""
 
@@ -58,7 +69,6 @@ class MeasuredRun(Analysis):
     @property
     def metric(self) -> MetricPools | None:
         """What was measured in another metric than the plain one, if anything."""
-        return None
 
     @property
     def moments(self) -> Moments:

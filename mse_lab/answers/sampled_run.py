@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mse_lab.answers.evidence import best_group_size_of, constants_of
+from mse_lab.answers.measured_run import best_group_size_of, constants_of
 from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
