@@ -59,16 +59,16 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     rows = [
         {
             "statement": claim.statement,
-            "kind": claim.kind,
+            "kind": claim.about.kind,
             "run": ", ".join(claim.runs),
             "group_size": claim.group_size,
-            "says": claim.says,
+            "says": claim.about.says,
             "measured": claim.measured,
             **claim.estimate._asdict(),
             "p_value": claim.p_value,
             "verdict": claim.verdict,
             "reason": claim.reason,
-            "would_fail": claim.would_fail,
+            "would_fail": claim.about.would_fail,
         }
         for claim in claims
     ]

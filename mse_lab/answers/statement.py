@@ -69,31 +69,20 @@ FEW_PROMPTS = "too few prompts", "The spread between prompts needs three prompts
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One row of `claims.csv`.
+class Statement:
+    """What the paper says.
 
     Attributes:
-        runs: Names of the runs it was put to; more than one where runs are compared.
-        measured: What was measured, with its interval, in words.
-        reason: Why, in one sentence, from the moments.
-        group_size: G; None for the verdict on the statement as a whole.
-        estimate: The number that decides.
-        p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
+        name: Its number in the paper.
+        says: What it says, in a sentence.
         would_fail: What would make an identity fail; empty for evidence.
-        argued: Whether it is an argument, which no run measures.
-        short: The statement in a few words.
-        number: What `estimate` is, in a word.
+        argued: Whether it is an argument on paper, which no run measures.
+        short: What it says in 34 columns, so that three runs have room beside it.
+        number: What the number is that decides, in a word.
     """
 
-    statement: str
-    runs: tuple[str, ...]
+    name: str
     says: str
-    measured: str
-    verdict: Verdict
-    reason: str
-    group_size: int | None = None
-    estimate: Estimate = UNKNOWN
-    p_value: float | None = None
     would_fail: str = ""
     argued: bool = False
     short: str = ""
@@ -101,10 +90,45 @@ class Claim:
 
     @property
     def kind(self) -> Kind:
-        """Whether data have decided, and could have decided otherwise."""
+        """Whether data decide, and could decide otherwise."""
         if self.argued:
             return "argument"
         return "identity" if self.would_fail else "evidence"
+
+    def about(self, *runs: MeasuredRun) -> "Case":
+        """Put it to runs."""
+        level = max(run.level for run in runs)
+        untested = UNTESTED if any(run.law_only for run in runs) else ""
+        return Case(self, tuple(run.name for run in runs), level, untested)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of `claims.csv`.
+
+    Attributes:
+        about: The statement.
+        runs: Names of the runs it was put to; more than one where runs are compared.
+        measured: What was measured, with its interval, in words.
+        reason: Why, in one sentence, from the moments.
+        group_size: G; None for the verdict on the statement as a whole.
+        estimate: The number that decides.
+        p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
+    """
+
+    about: Statement
+    runs: tuple[str, ...]
+    measured: str
+    verdict: Verdict
+    reason: str
+    group_size: int | None = None
+    estimate: Estimate = UNKNOWN
+    p_value: float | None = None
+
+    @property
+    def statement(self) -> str:
+        """The name of the statement."""
+        return self.about.name
 
 
 def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
@@ -141,33 +165,6 @@ def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
 
 
 @dataclass(frozen=True)
-class Statement:
-    """What the paper says.
-
-    Attributes:
-        name: Its number in the paper.
-        says: What it says, in a sentence.
-        would_fail: What would make an identity fail; empty for evidence.
-        argued: Whether it is an argument on paper, which no run measures.
-        short: What it says in 34 columns, so that three runs have room beside it.
-        number: What the number is that decides.
-    """
-
-    name: str
-    says: str
-    would_fail: str = ""
-    argued: bool = False
-    short: str = ""
-    number: str = ""
-
-    def about(self, *runs: MeasuredRun) -> "Case":
-        """Put it to runs."""
-        level = max(run.level for run in runs)
-        untested = UNTESTED if any(run.law_only for run in runs) else ""
-        return Case(self, tuple(run.name for run in runs), level, untested)
-
-
-@dataclass(frozen=True)
 class Case:
     """A statement put to runs by name, at the level of their intervals: makes the claims.
 
@@ -190,19 +187,7 @@ class Case:
     ) -> Claim:
         """Make a claim of the statement as a whole, or at one group size."""
         return Claim(
-            self.statement.name,
-            self.runs,
-            self.statement.says,
-            measured,
-            verdict,
-            reason,
-            size,
-            estimate,
-            p_value,
-            self.statement.would_fail,
-            self.statement.argued,
-            self.statement.short,
-            self.statement.number,
+            self.statement, self.runs, measured, verdict, reason, size, estimate, p_value
         )
 
     def undecided(self, measured: str, why: str) -> list[Claim]:

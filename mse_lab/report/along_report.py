@@ -56,7 +56,7 @@ def along_text(along: Along) -> str:
     lines = [wrap(about, WIDTH), "", _table(along), ""]
     lines += [wrap(sentence, WIDTH) for sentence in _say(along)]
     for claim in along.claims:
-        lines.append(f"{SHOWN[claim.verdict]:<10}{claim.says}")
+        lines.append(f"{SHOWN[claim.verdict]:<10}{claim.about.says}")
         lines.append(wrap(f"{indent}{claim.measured}", WIDTH, len(indent)))
     return "".join(f"{line}\n" for line in lines)
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
-from mse_lab.answers.statement import Claim
+from mse_lab.answers.statement import Claim, Statement
 from mse_lab.formatting import NONE, number, table, typeset, with_interval, wrap
 from mse_lab.report.layout import TEMPLATES, Table
 from mse_lab.results.files import write_table
@@ -43,100 +43,85 @@ WIDTH, COLUMN, PLACE = 80, 11, 9
 SHORT, TOGETHER = 34, 3
 
 
-class Statement(NamedTuple):
-    """All claims about a statement: as a whole, by group size, and verdicts by run."""
+class Judged(NamedTuple):
+    """All claims about a statement: as a whole, and by group size."""
 
-    about: Claim
+    about: Statement
     whole: list[Claim]
     by_size: list[Claim]
-    verdicts: dict[str, Verdict]
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict of each run by itself."""
+        return {one.runs[0]: one.verdict for one in self.whole if len(one.runs) == 1}
 
     @property
     def place(self) -> str:
-        """Where it is in the paper, abbreviated."""
-        name, _, rest = self.about.statement.partition(" (")[0].partition(" ")
+        """Where the statement is in the paper, abbreviated."""
+        name, _, rest = self.about.name.partition(" (")[0].partition(" ")
         return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
 
-    @property
-    def short(self) -> str:
-        """What it says in a few words."""
-        return self.about.short or self.about.says
 
-
-def _statements(claims: Sequence[Claim]) -> list[Statement]:
-    statements = []
-    for name in dict.fromkeys(claim.statement for claim in claims):
-        same = [claim for claim in claims if claim.statement == name]
+def _by_statement(claims: Sequence[Claim]) -> list[Judged]:
+    judged = []
+    for about in dict.fromkeys(claim.about for claim in claims):
+        same = [claim for claim in claims if claim.about == about]
         whole = [claim for claim in same if claim.group_size is None]
         by_size = [claim for claim in same if claim.group_size is not None]
-        verdicts = {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
-        statements.append(Statement(same[0], whole, by_size, verdicts))
-    return statements
+        judged.append(Judged(about, whole, by_size))
+    return judged
 
 
-def _line(statement: Statement, claim: Claim) -> str:
+def _of_kind(judged: Sequence[Judged], kind: str) -> list[Judged]:
+    return [one for one in judged if one.about.kind == kind]
+
+
+def _line(judged: Judged, claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
-    reason = f"{claim.number} {with_interval(claim.estimate)}" if decided else claim.reason
-    start = f"{SHOWN[claim.verdict]:<{COLUMN}}{statement.place:<{PLACE}}"
+    number = f"{claim.about.number} {with_interval(claim.estimate)}"
+    start = f"{SHOWN[claim.verdict]:<{COLUMN}}{judged.place:<{PLACE}}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
-    return wrap(f"{start}{statement.short}{runs}: {reason}", WIDTH, len(start))
+    said = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
+    return wrap(f"{start}{said}", WIDTH, len(start))
 
 
-def _of_kind(statements: Sequence[Statement], kind: str) -> list[Statement]:
-    return [statement for statement in statements if statement.about.kind == kind]
-
-
-def _of_one_run(statements: Sequence[Statement]) -> Iterator[str]:
-    for kind, title in KINDS.items():
-        yield title
-        for statement in _of_kind(statements, kind):
-            yield from (_line(statement, claim) for claim in statement.whole)
-
-
-def _of_several(statements: Sequence[Statement], runs: Sequence[str]) -> Iterator[str]:
+def _of_several(judged: Sequence[Judged], runs: Sequence[str]) -> Iterator[str]:
     """Give the verdicts of some runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
-    shown = [
-        statement
-        for kind in KINDS
-        for statement in _of_kind(statements, kind)
-        if statement.verdicts
-    ]
+    shown = [one for kind in KINDS for one in _of_kind(judged, kind) if one.verdicts]
     rows = [
         [
-            statement.place,
-            statement.short,
-            *(SHOWN.get(statement.verdicts.get(run), "") for run in runs),
+            one.place,
+            one.about.short,
+            *(SHOWN.get(one.verdicts.get(run), "") for run in runs),
         ]
-        for statement in shown
+        for one in shown
     ]
     head, *lines = table(rows, heads, "<" * len(heads)).splitlines()
     yield head
     for kind, title in KINDS.items():
         yield title
         pairs = zip(shown, lines, strict=True)
-        yield from (line for statement, line in pairs if statement.about.kind == kind)
+        yield from (line for one, line in pairs if one.about.kind == kind)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
-    statements = _statements(claims)
-    runs = list(
-        dict.fromkeys(run for statement in statements for run in statement.verdicts)
-    )
+    judged = _by_statement(claims)
+    runs = list(dict.fromkeys(run for one in judged for run in one.verdicts))
     lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients", WIDTH)]
     if len(runs) == 1:
-        lines += _of_one_run(statements)
+        for kind, title in KINDS.items():
+            pairs = [(one, claim) for one in _of_kind(judged, kind) for claim in one.whole]
+            lines += [title, *(_line(*pair) for pair in pairs)]
     else:
         for start in range(0, len(runs), TOGETHER):
-            lines += _of_several(statements, runs[start : start + TOGETHER])
-        for statement in statements:
-            lines += [
-                _line(statement, claim) for claim in statement.whole if len(claim.runs) > 1
-            ]
-    places = ", ".join(one.place for one in _of_kind(statements, "argument"))
+            lines += _of_several(judged, runs[start : start + TOGETHER])
+        pairs = [(one, claim) for one in judged for claim in one.whole]
+        lines += [_line(one, claim) for one, claim in pairs if len(claim.runs) > 1]
+    places = ", ".join(one.place for one in _of_kind(judged, "argument"))
     lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}", WIDTH))
     untested = [", ".join(one.runs) for one in claims if UNTESTED in one.reason]
     if untested:
@@ -159,26 +144,21 @@ def _verdict_cell(verdict: Verdict | None) -> str:
     return Markup(macros.verdict(verdict))
 
 
-def _verdict_table(statements: Sequence[Statement], names: Sequence[str]) -> Table:
-    """Give the verdicts of each run on each statement."""
+def _verdict_table(judged: Sequence[Judged], names: Sequence[str]) -> Table:
     cell = Markup("{}<small>{}: {}</small>")
-    rows = []
-    for statement in statements:
-        if statement.verdicts:
-            claim = statement.about
-            about = cell.format(
-                typeset(statement.short), claim.statement, typeset(claim.says)
-            )
-            rows.append(
-                [about, *(_verdict_cell(statement.verdicts.get(name)) for name in names)]
-            )
+    rows = [
+        [
+            cell.format(typeset(one.about.short), one.about.name, typeset(one.about.says)),
+            *(_verdict_cell(one.verdicts.get(name)) for name in names),
+        ]
+        for one in judged
+        if one.verdicts
+    ]
     return Table(["Statement", *names], rows)
 
 
 def _p_value(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return NONE
-    return "< 0.0001" if value < 1e-4 else number(value, 2)
+    return "< 0.0001" if value is not None and value < 1e-4 else number(value, 2)
 
 
 def _size_table(claims: Sequence[Claim]) -> Table:
@@ -197,19 +177,11 @@ def _size_table(claims: Sequence[Claim]) -> Table:
 
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, by `kinds`, and what they rest on, by `statements`."""
-    statements, names = _statements(claims), [source.name for source in sources]
-    kinds = [
-        (title, _verdict_table(_of_kind(statements, kind), names))
-        for kind, title in KINDS.items()
-    ]
-    details = [
-        {
-            "short": statement.short,
-            "name": statement.about.statement,
-            "says": statement.about.says,
-            "whole": statement.whole,
-            "sizes": _size_table(statement.by_size),
-        }
-        for statement in statements
-    ]
-    return {"kinds": kinds, "statements": details}
+    judged, names = _by_statement(claims), [source.name for source in sources]
+    return {
+        "kinds": [
+            (title, _verdict_table(_of_kind(judged, kind), names))
+            for kind, title in KINDS.items()
+        ],
+        "statements": [(one, _size_table(one.by_size)) for one in judged],
+    }

@@ -53,10 +53,10 @@ def test_other_pairs_are_shown_than_those_judged():
 
 def test_evidence_is_what_nothing_makes_fail():
     identity = Case(Statement("S", "says", "other weights"), ("run",), 0.95)
-    assert CASE.claim("m", "holds", "why").kind == "evidence"
-    assert identity.claim("m", "holds", "why").kind == "identity"
+    assert CASE.claim("m", "holds", "why").about.kind == "evidence"
+    assert identity.claim("m", "holds", "why").about.kind == "identity"
     argued = replace(CASE, statement=replace(CASE.statement, argued=True))
-    assert argued.claim("m", "fails", "why").kind == "argument"
+    assert argued.claim("m", "fails", "why").about.kind == "argument"
 
 
 def test_runs_are_judged_together_at_the_stricter_of_their_levels():

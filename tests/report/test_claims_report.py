@@ -45,10 +45,10 @@ def test_one_run_on_one_screen():
     assert lines.pop(0).startswith("quiet-1: ")
     middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
     assert lines[0].startswith("Evidence")
-    assert sum(claim.kind == "evidence" for claim in whole) == middle - 1
+    assert sum(claim.about.kind == "evidence" for claim in whole) == middle - 1
     [line] = [line for line in lines if "score norm" in line]
     [claim] = [claim for claim in whole if claim.statement == "Assumption 2"]
-    assert line.startswith(f"FAILS      Ass. 2   {claim.short}: r -")
+    assert line.startswith(f"FAILS      Ass. 2   {claim.about.short}: r -")
     assert line.endswith(with_interval(claim.estimate))
     unsure = replace(claim, verdict="undecided", reason="Because of this.")
     assert "uncorrelated: Because of this." in claims_screen([unsure])
@@ -84,5 +84,5 @@ def test_every_statement_is_said_in_few_words():
     """They leave room for three runs beside them, and the number has a name."""
     two = [draw("quiet", sizes=(4, 8, 32, 64)), draw("fair", sizes=(4, 8, 32, 64))]
     for claim in judge_runs(two):
-        assert 0 < len(claim.short) <= SHORT, claim.statement
-        assert claim.number or claim.kind == "argument", claim.statement
+        assert 0 < len(claim.about.short) <= SHORT, claim.statement
+        assert claim.about.number or claim.about.kind == "argument", claim.statement
