@@ -58,7 +58,7 @@ class ResultsFolder:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return integrity.is_there(self.file(name))
+        return self.file(name).exists()
 
     def read(self, name: str, default: Any = ...) -> Any:
         """Read a file as the inventory says; the default stands for an absent one.

@@ -1,13 +1,11 @@
 """Integrity: the one way in which the files of a result are read.
 
-A file that cannot be read, does not fit its schema, or differs from the checksum that the
-run wrote in `manifest.json`, is refused in one line that names it. An absent file counts as
-no damage, nor does an absent manifest: tables are committed without the arrays that they
-come from, and earlier versions wrote no manifest.
+A file that cannot be read, or differs from the checksum that the run wrote in
+`manifest.json`, is refused in one line that names it. An absent file counts as no damage,
+nor does an absent manifest: tables are committed without the arrays that they come from.
 """
 
 import hashlib
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,23 +21,6 @@ REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
-def is_there(path: Path) -> bool:
-    """Whether there is such a file.
-
-    Raises:
-        InputError: A folder on the way may not be entered.
-    """
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}; allow it, or name another folder"
-        ) from None
-    return True
-
-
 @contextmanager
 def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """Open a file to parse it, in the body of a `with` that may raise any error.
@@ -51,26 +32,19 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
         InputError: It is damaged; the message names it and says in what way.
     """
     if not remedy:
-        repairable = path.name in FROM_POOLS and is_there(path.with_name("pools.npz"))
+        repairable = path.name in FROM_POOLS and path.with_name("pools.npz").exists()
         remedy = REPAIR if repairable else REMEDY
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
-        if path.exists() and not path.is_file():
-            # Opening a pipe would wait for another process to write into it.
-            raise ValueError("it is no file")
-        with warnings.catch_warnings(), path.open("rb") as file:
-            # What parsers warn of is content that no run writes.
-            for category in (UserWarning, RuntimeWarning):
-                warnings.simplefilter("error", category)
-            expected = digests.get(path.name)
-            if expected is not None and _digest(file) != expected:
+        with path.open("rb") as file:
+            if digests.get(path.name, found := _digest(file)) != found:
                 raise ValueError(f"its checksum is not the one in {MANIFEST}")
             file.seek(0)
             yield file
     except FileNotFoundError:
         raise InputError(f"{path}: missing; {remedy}") from None
-    except PermissionError:
-        raise InputError(f"{path}: may not be read; allow it, or {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {remedy}") from None
     except ImportError:  # A package is missing; the file may be sound.
         raise
     # Parsers of zip, arrays, CSV, JSON and YAML raise many kinds of errors on a damaged
@@ -86,25 +60,21 @@ def _digest(file: BinaryIO) -> str:
 def read_manifest(folder: Path) -> dict[str, str]:
     """Read the checksums of a result, by file name; none if there is no manifest."""
     path = folder / MANIFEST
-    return dict(read(path)) if is_there(path) else {}
+    return dict(read(path)) if path.exists() else {}
 
 
 def write_manifest(folder: Path) -> None:
     """Write the checksums of the files of a result that a repetition gives again."""
     digests = {}
     for path in (folder / name for name in REPEATABLE):
-        if is_there(path):
+        if path.exists():
             with path.open("rb") as file:
                 digests[path.name] = _digest(file)
     write_json(folder / MANIFEST, digests)
 
 
 def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
-    """Read all arrays of an `.npz`.
-
-    Raises:
-        InputError: It is missing or damaged.
-    """
+    """Read all arrays of an `.npz`, or refuse the file as `open_intact` does."""
     from mse_lab.results.table_readers import read_npz
 
     with open_intact(path, remedy) as file:
@@ -112,23 +82,15 @@ def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
 
 
 def read(path: Path) -> Any:
-    """Read a file of a result as its name in the inventory says.
-
-    Raises:
-        InputError: It is missing or damaged.
-    """
+    """Read a file of a result as its name in the inventory says, or refuse it."""
     with open_intact(path) as file:
         return FILES[path.name].read(file)
 
 
 def validate(folder: Path, names: Sequence[str]) -> None:
-    """Check that none of these files is damaged; any may be absent.
-
-    Raises:
-        InputError: One is damaged; the message names it.
-    """
+    """Refuse these files where one is damaged; any may be absent."""
     digests = read_manifest(folder)
-    for path in (folder / name for name in names if is_there(folder / name)):
+    for path in (folder / name for name in names if (folder / name).exists()):
         if path.name in digests:
             with open_intact(path):  # which compares the checksum
                 pass

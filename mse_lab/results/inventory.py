@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from mse_lab.arrays import LARGEST
 from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
 from mse_lab.results.files import read_text
@@ -22,26 +21,10 @@ Reader = Callable[[BinaryIO], Any]
 
 MANIFEST = "manifest.json"
 
-# Numbers in environment.json, which may be missing.
-AMOUNTS = ("seconds", "peak_memory_bytes", "peak_device_memory_bytes")
-
 
 def read_json(file: BinaryIO, schema: Any) -> Any:
     """Read JSON of this schema."""
-    try:
-        return TypeAdapter(schema).validate_json(file.read())
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(" ".join([*map(str, first["loc"]), first["msg"]])) from None
-
-
-def _environment(file: BinaryIO) -> dict[str, Any]:
-    values: dict[str, Any] = read_json(file, dict[str, Any])
-    for name in AMOUNTS:
-        value = values.get(name, 0)
-        if value is not None and not abs(float(value)) <= LARGEST:
-            raise ValueError(f"{name} is no such number")
-    return values
+    return TypeAdapter(schema).validate_json(file.read())
 
 
 def _configuration(file: BinaryIO) -> dict[str, Any]:
@@ -117,6 +100,17 @@ _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 
+# What other commands make of a finished run.
+MADE = (
+    *("advice.json", "advice.csv", "claims.csv", "allocation.csv", "report.html"),
+    *("advice.md", "claims.md"),  # of earlier versions
+    *(
+        f"{name}{suffix}"
+        for name in ("advice", "figure4", "phase", "allocation", "regimes")
+        for suffix in (".png", ".pdf")
+    ),
+)
+
 FILES = {
     "mse.csv": File("pools", table(*_MSE), needed=True),
     "laws.csv": File("pools", table(*_POINT, *_LAW, rows=0)),
@@ -128,24 +122,19 @@ FILES = {
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),
-    "environment.json": File("model", _environment),
+    "environment.json": File("model", partial(read_json, schema=dict[str, Any])),
     "diagnostics.json": File("model", _diagnostics),
     "completions.jsonl": File("model", _completions),
     # After the checks only the manifest is written.
     "checks.json": File("model", partial(read_json, schema=Checks), needed=True),
-    **dict.fromkeys(("advice.json", "advice.csv", "advice.md"), File("result")),
-    **dict.fromkeys(("claims.csv", "claims.md"), File("result")),
-    **dict.fromkeys(("advice.png", "advice.pdf", "report.html"), File("result")),
-    **dict.fromkeys(("figure4.png", "figure4.pdf"), File("result")),
-    **dict.fromkeys(("phase.png", "phase.pdf"), File("result")),
-    **dict.fromkeys(("allocation.csv", "allocation.png", "allocation.pdf"), File("result")),
-    **dict.fromkeys(("regimes.png", "regimes.pdf"), File("result")),
+    **dict.fromkeys(MADE, File("result")),
     MANIFEST: File("result", _NAMES),
 }
 
-FROM_POOLS = tuple(name for name, file in FILES.items() if file.made_from == "pools")
-FROM_MODEL = tuple(name for name, file in FILES.items() if file.made_from == "model")
-FROM_RESULT = tuple(name for name, file in FILES.items() if file.made_from == "result")
+FROM_POOLS, FROM_MODEL, FROM_RESULT = (
+    tuple(name for name, file in FILES.items() if file.made_from == source)
+    for source in ("pools", "model", "result")
+)
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
 # What the same run gives again, so that a repetition changes nothing in a repository: all

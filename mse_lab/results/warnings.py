@@ -6,7 +6,7 @@ of estimators that it compares are those of a measurement nobody wants.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mse_lab.formatting import share
 from mse_lab.mse.budget import count_carriers
@@ -35,83 +35,68 @@ STANDARD_ERRORS = 2.0
 # What helps texts that fill the token limit.
 GIVE_TOKENS = "give tokens, for texts that are tokenised anew may fill it without being cut"
 
-# Of each subject the first that applies is said: when, and what.
-_OF_COMPLETIONS: tuple[tuple[tuple[Callable[[Diagnostics], bool], str], ...], ...] = (
-    (
-        (
-            lambda one: one.never_right == 1,
+
+def _warn_of_rewards(found: Diagnostics) -> str:
+    if found.never_right == 1:
+        return (
             "no completion in any prompt's reference was right: the true gradient "
             "cannot be distinguished from zero; look at some of completions.jsonl, then at "
-            "the template, the reward and sampling.max_new_tokens",
-        ),
-        (
-            lambda one: one.always_right == 1,
+            "the template, the reward and sampling.max_new_tokens"
+        )
+    if found.always_right == 1:
+        return (
             "every completion in every prompt's reference was right: there is nothing "
-            "left to learn from these prompts; take harder ones",
-        ),
-        (
-            lambda one: one.one_reward == 1,
+            "left to learn from these prompts; take harder ones"
+        )
+    if found.one_reward == 1:
+        return (
             "every prompt's reference completions have one reward: the true gradient "
             "cannot be distinguished from zero; look at completions.jsonl, then at the "
-            "reward",
-        ),
-        (
-            lambda one: one.one_reward > MOST,
-            "{told} on {one_reward} of the prompts: the aggregate is carried by the other "
-            "{rest} of {prompts}; take prompts that the model gets right now and then, or "
-            "more completions in pool.reference",
-        ),
-    ),
-    (
-        (
-            lambda one: one.given_up > 0,
-            "{given_up} comparisons with the answer took too long and were given up: "
-            "these completions have reward 0, which another machine may see otherwise",
-        ),
-    ),
-    (
-        (
-            lambda one: not any(end.share for end in one.end_tokens),
-            "no completion ever drew an end token (known: {known}): they all were cut at "
-            "sampling.max_new_tokens; {raise_it}, or look at prompts.template and "
-            "prompts.chat: after this prompt the model may not know where to stop",
-        ),
-        (
-            lambda one: one.truncated > MOST,
-            "{truncated} of the completions were cut at sampling.max_new_tokens: rewards "
-            "and gradient are those of the cut policy; {raise_it}",
-        ),
-    ),
-    (
-        (
-            lambda one: one.empty > MOST,
-            "{empty} of the completions are empty, ended by their first token: the prompt "
-            "seems to end the turn; look at prompts.template and prompts.chat",
-        ),
-        (
-            lambda one: one.commonest > NEARLY_ALL,
-            "a prompt's completions are nearly all the same, {commonest} of them on "
-            "average: groups rarely differ in reward, so errors rest on a few rare "
-            "completions; raise sampling.temperature or take harder prompts",
-        ),
-    ),
-)
-
-_SHARES = ("one_reward", "truncated", "empty", "commonest")
+            "reward"
+        )
+    if found.one_reward <= MOST:
+        return ""
+    told = "all rewards are the same" if found.accuracy is None else "V = 0 or 1"
+    rest = round((1 - found.one_reward) * found.prompts)
+    return (
+        f"{told} on {share(found.one_reward, 3)} of the prompts: the aggregate is carried "
+        f"by the other {rest} of {found.prompts}; take prompts that the model gets right "
+        "now and then, or more completions in pool.reference"
+    )
 
 
-def _in_words(found: Diagnostics, *, retokenised: bool) -> dict[str, object]:
-    """What the sentences name, shares in percent."""
-    ends = ", ".join(f"{end_token.text} ({end_token.id})" for end_token in found.end_tokens)
-    graded = found.accuracy is None
-    return {
-        **vars(found),
-        **{name: share(getattr(found, name), 3) for name in _SHARES},
-        "told": "all rewards are the same" if graded else "V = 0 or 1",
-        "rest": round((1 - found.one_reward) * found.prompts),
-        "known": ends or "none",
-        "raise_it": GIVE_TOKENS if retokenised else "raise it",
-    }
+def _warn_of_ends(found: Diagnostics, raise_it: str) -> str:
+    if not any(end.share for end in found.end_tokens):
+        known = ", ".join(f"{end.text} ({end.id})" for end in found.end_tokens)
+        return (
+            f"no completion ever drew an end token (known: {known or 'none'}): they all "
+            f"were cut at sampling.max_new_tokens; {raise_it}, or look at prompts.template "
+            "and prompts.chat: after this prompt the model may not know where to stop"
+        )
+    if found.truncated <= MOST:
+        return ""
+    return (
+        f"{share(found.truncated, 3)} of the completions were cut at "
+        "sampling.max_new_tokens: rewards and gradient are those of the cut policy; "
+        f"{raise_it}"
+    )
+
+
+def _warn_of_texts(found: Diagnostics) -> str:
+    if found.empty > MOST:
+        return (
+            f"{share(found.empty, 3)} of the completions are empty, ended by their first "
+            "token: the prompt seems to end the turn; look at prompts.template and "
+            "prompts.chat"
+        )
+    if found.commonest <= NEARLY_ALL:
+        return ""
+    return (
+        "a prompt's completions are nearly all the same, "
+        f"{share(found.commonest, 3)} of them on average: groups rarely differ in reward, "
+        "so errors rest on a few rare completions; raise sampling.temperature or take "
+        "harder prompts"
+    )
 
 
 def warn_of_completions(found: Diagnostics, *, retokenised: bool = False) -> list[str]:
@@ -119,12 +104,17 @@ def warn_of_completions(found: Diagnostics, *, retokenised: bool = False) -> lis
 
     Texts that were `retokenised` may have become longer than what was drawn.
     """
-    first = (
-        next((sentence for applies, sentence in subject if applies(found)), "")
-        for subject in _OF_COMPLETIONS
+    given_up = (
+        f"{found.given_up} comparisons with the answer took too long and were given up: "
+        "these completions have reward 0, which another machine may see otherwise"
     )
-    words = _in_words(found, retokenised=retokenised)
-    return [sentence.format_map(words) for sentence in first if sentence]
+    said = [
+        _warn_of_rewards(found),
+        given_up if found.given_up else "",
+        _warn_of_ends(found, GIVE_TOKENS if retokenised else "raise it"),
+        _warn_of_texts(found),
+    ]
+    return [sentence for sentence in said if sentence]
 
 
 def warn_of_unmade(checks: Sequence[Check]) -> list[str]:

@@ -9,7 +9,7 @@ from mse_lab.results.integrity import read
 JSON = {
     "checks.json": [[], {"ok": True}, {"ok": True, "checks": [{"name": 1}]}],
     "diagnostics.json": [1, "text"],
-    "environment.json": [[], {"seconds": "many"}, {"seconds": 10**400}, {"seconds": []}],
+    "environment.json": [[], 1],
     "config.yaml": [["text"], "text"],
     "checkpoint.json": [[], {"model": 1}],
     "manifest.json": [[], {"mse.csv": None}],

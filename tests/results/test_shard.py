@@ -1,7 +1,5 @@
 """Shards: what was measured of a prompt is what is read back, or it is measured again."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -107,10 +105,3 @@ def test_another_origin_is_refused(tmp_path):
     save_shard(make_measurement(), path, "origin")
     with pytest.raises(InputError, match=r"damaged \(changed since, or of another run"):
         load_shard(path, "another origin")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-    path = tmp_path / "one.npz"
-    os.mkfifo(path)
-    with pytest.raises(InputError, match=r"damaged \(it is no file"):
-        load_shard(path, "origin")

@@ -1,6 +1,5 @@
 """Tables of a result hold what a run writes, or are refused; names stay texts."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -31,23 +30,10 @@ def test_a_runs_name_stays_what_it_is(copy, name, capsys):
     assert copy.read("mse.csv")["probe"].unique().tolist() == [name]
 
 
-def cell(column, value):
-    """Put a value at the top of a column of `mse.csv`."""
-
-    def change(table):
-        return table.assign(**{column: [value, *table[column][1:]]})
-
-    return change
-
-
 TABLES = {
     "no column law_low": lambda table: table.drop(columns="law_low"),
     "no rows": lambda table: table[:0],
-    "column mse holds what is no such number": cell("mse", "many"),
-    "column group_size holds what is no such number": cell("group_size", 2.5),
-    "column replicates holds what is no such number": cell("replicates", -1),
-    "column law holds inf": cell("law", np.inf),
-    "column mse_low holds 1e\\+300": cell("mse_low", 1e300),
+    "could not convert .* 'many'.*": lambda table: table.assign(mse="many"),
 }
 
 
