@@ -61,7 +61,6 @@ def places_without(run: MeasuredRun) -> Places:
 
 
 def _known(value: Floats) -> Floats:
-    """Leave out what is not positive, or without bound."""
     return np.where(np.isfinite(value) & (value > 0), value, math.nan)
 
 
@@ -75,7 +74,6 @@ def _rho_line(_: Constants, places: Places) -> Floats:
 
 
 def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:
-    """Set the law of an estimator's MSE against the oracle's, for the run's prompts."""
     return run.law_of(name, size) / run.law_of("oracle", size)
 
 
@@ -245,7 +243,6 @@ class Along:
         return measured, law
 
     def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
-        """Estimate the columns of one checkpoint."""
         population, level, size = run.population, self.level, self.group_size
         place = [places_without(run)] if self.binary else []
 
@@ -267,7 +264,6 @@ class Along:
         }
 
     def _changes(self, place: int) -> dict[str, Estimate]:
-        """Set one checkpoint against the first."""
         tracks = {"best": self.log_bests, "vanilla": self.log_vanillas}
         if self.binary:
             tracks["rho"] = self.log_rhos

@@ -73,7 +73,6 @@ def decide_by_either(judged: Sequence[Judged]) -> tuple[Judged, str]:
 
 
 def _decide_limit(judged: Sequence[Judged]) -> tuple[Judged, str]:
-    """Judge what one G says of the limit."""
     measured, law = judged[0], judged[-1]
     if measured.verdict == "holds":
         return measured, "Within the margin by the replicates."
@@ -132,6 +131,5 @@ def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
 
 
 def _first_equal(rows: Sequence[Claim]) -> str:
-    """Name the size from which on equivalence is established."""
     equal = list(takewhile(lambda row: row.verdict == "holds", reversed(rows)))
     return f"; equivalent from G = {equal[-1].group_size} on" if equal else ""

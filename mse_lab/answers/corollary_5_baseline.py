@@ -110,10 +110,6 @@ def explain_vanilla(run: MeasuredRun) -> str:
 
 
 def _count_beyond(run: MeasuredRun) -> str:
-    """Say on how many prompts the value is the better baseline.
-
-    Prompts on which both have one MSE count as neither.
-    """
     gain_P = oracle_gain(run.moments)
     line = "rho > (1-V)/(2-V), " if is_binary(run.pools.rewards_PN) else ""
     return (

@@ -86,7 +86,6 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
 
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
-    """Find the built-in estimators and the probe's own variants; say which do not apply."""
     applicable, left_out, built_in = [], [], list(ESTIMATORS)
     for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
         try:

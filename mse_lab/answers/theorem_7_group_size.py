@@ -52,7 +52,6 @@ def _best_measured(run: MeasuredRun, total: int) -> int:
 
 
 def _best_by_law(run: MeasuredRun) -> int:
-    """Name the run's group size that is best by the law."""
     sizes = np.array(run.sizes)
     cost = mse_times_budget("grpo", run.population.constants, sizes)
     return int(sizes[np.argmin(cost)])
@@ -88,7 +87,6 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 
 
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
-    """Set every other size against the best by the law."""
     least, pairs, shown = _measured(run, best), [], []
     for size in (one for one in run.sizes if one != best):
         other, label = (

@@ -134,7 +134,6 @@ def _write(found: Rollouts, arguments: Namespace) -> None:
 
 
 def _write_scored(found: Rollouts, arguments: Namespace) -> None:
-    """Write completions, and a probe that measures their scores."""
     from mse_lab.trainer_logs.write_probe import choose, write_completions, write_probe
 
     probe, limit = arguments.probe, arguments.max_tokens
@@ -166,8 +165,6 @@ def _write_scored(found: Rollouts, arguments: Namespace) -> None:
 
 
 def _decoder(model: str) -> Callable[[Sequence[int]], str]:
-    """Make texts of prompts' tokens by a model's tokenizer, loaded when one is needed."""
-
     def decode(tokens: Sequence[int]) -> str:
         from mse_lab.probe.foreign_code import load_extra
 
@@ -180,7 +177,6 @@ def _decoder(model: str) -> Callable[[Sequence[int]], str]:
 
 
 def _exceeds(summary: Mapping[str, Any], key: str, limit: float) -> bool:
-    """Whether a share is above its limit, which is said; refused where it is unknown."""
     given = summary.get(LIMITS[key])
     value = given["value"] if isinstance(given, Mapping) else given
     if value is None:

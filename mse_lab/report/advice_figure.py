@@ -60,7 +60,6 @@ def _keep_to_curves(axes: Axes, advice: Advice) -> None:
 
 
 def _mark_best(axes: Axes, advice: Advice) -> None:
-    """Mark G* and the sizes near it, and write its interval above the panel."""
     best, (first, last) = advice.best, axes.get_xlim()
     low, high = advice.near_best
     axes.axvspan(low, high, color="0.5", alpha=0.18, linewidth=0, zorder=0)
@@ -73,7 +72,6 @@ def _mark_best(axes: Axes, advice: Advice) -> None:
 
 
 def _add_relative_scale(axes: Axes, gradient2: float) -> None:
-    """Give the MSE relative to ||g||^2 on the right."""
     both_ways = (
         lambda mse: np.divide(mse, gradient2),
         lambda error: np.multiply(error, gradient2),

@@ -53,7 +53,6 @@ def json_values(advice: Advice) -> dict[str, Any]:
 
 
 def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
-    """Work the advice out; without pools read what was worked out when they were there."""
     results = ResultsFolder(folder)
     if results.has("pools.npz") or not results.has("advice.json"):
         return _advise(read_run(folder), sizes or SIZES, budget)

@@ -24,7 +24,6 @@ from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
 
 
 def _cost_table(advice: Advice, sizes: Container[int], *, others: bool) -> Table:
-    """Say what group sizes, and other estimators if asked for, need for the same error."""
     size, rows = advice.recommended, []
     for row in advice.rows:
         if row.group_size in sizes:
@@ -43,7 +42,6 @@ def _cost_table(advice: Advice, sizes: Container[int], *, others: bool) -> Table
 
 
 def _basis(advice: Advice) -> dict[str, str]:
-    """Give the constants that the advice rests on, by name."""
     constants = {
         "G* = 1 + sqrt(c3/c1) =": advice.best,
         "c1, gradients differ between prompts": advice.c1,
@@ -57,7 +55,6 @@ def _basis(advice: Advice) -> dict[str, str]:
 
 
 def _noise_table(advice: Advice) -> Table:
-    """Say which share of the noise each kind of module has."""
     heads = ["Module", "c₂, completions", "‖W‖², scores", "c₃, baseline"]
     return Table(heads, [[kind.name, *map(share_cell, kind[1:])] for kind in advice.kinds])
 

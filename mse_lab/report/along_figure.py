@@ -33,7 +33,6 @@ def interval_of(table: pd.DataFrame, name: str) -> Floats:
 
 
 def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
-    """Draw a column over the steps, its band, and a mark a checkpoint."""
     steps, intervals = table["step"].to_numpy(), interval_of(table, name)
     draw_line(axes, steps, intervals, style)
     axes.plot(steps, intervals[:, 0], style.mark, color=style.colour, ms=3.5, mec="white",
@@ -111,7 +110,6 @@ PANELS: Sequence[Panel] = (
 
 
 def _mark_best(axes: Axes, best: Estimate) -> None:
-    """Shade the best size for all of the run, where its interval has an end."""
     if math.isfinite(best.high):
         axes.axhspan(best.low, best.high, color="tab:red", alpha=0.15, lw=0)
         label = f"for all of it, {best.value:.1f}"

@@ -14,7 +14,6 @@ from mse_lab.results.files import write_table, write_text
 
 
 def _say(along: Along) -> Iterator[str]:
-    """Say which group size was best for all of the run, and what another one costs."""
     best, whole, level = along.best, along.trajectory, along.level
     if math.isnan(best.value):
         yield "No best group size: no reward varies."
@@ -34,7 +33,6 @@ def _say(along: Along) -> Iterator[str]:
 
 
 def _table(along: Along) -> str:
-    """Give each checkpoint a row."""
     level = f"G* ({100 * along.level:g}% interval)"
     heads = ["step", "reward", level, "vanilla", "GRPO", "rho", "zero-var."]
     rows = []

@@ -34,7 +34,6 @@ class Section(NamedTuple):
 
 
 def _draw_curves(sources: Sequence[FinishedRun]) -> list[tuple[str, Image]]:
-    """Draw each run's Figure 4 by itself, for a phone, on common scales."""
     runs = [read_tables(source.folder) for source in sources]
     draw = partial(compose, scales=scales_of(runs))
     return [

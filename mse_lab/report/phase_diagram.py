@@ -144,7 +144,6 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
 
 
 def _draw_lines(axes: Axes, ends: Floats) -> None:
-    """Draw where vanilla and the oracle have one MSE, and where V is the best baseline."""
     axes.plot(ends, ends, color="0.45", lw=0.8, ls=(0, (4, 2)), zorder=1)
     axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
 

@@ -32,7 +32,6 @@ def _standing(probe: Probe, results: ResultsFolder) -> str:
 
 
 def _needs(probe: Probe) -> str:
-    """Name the model, and its prompts times the completions of each."""
     prompts, pool = probe.prompts, probe.pool
     rows = " ".join(
         str(part)
@@ -43,7 +42,6 @@ def _needs(probe: Probe) -> str:
 
 
 def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
-    """Describe a probe: name, result, needs, or what is wrong with it."""
     trouble = "unusable"
     try:
         probe = load_probe(path)

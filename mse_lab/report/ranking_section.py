@@ -62,7 +62,6 @@ def _rank_cell(rank: Estimate) -> str:
 
 
 def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
-    """Draw a dot with its interval for each estimator, the best on top."""
     for place, row in enumerate(reversed(rows)):
         value, low, high = row.ratio
         name = row.estimator.name
@@ -83,7 +82,6 @@ def _image(title: str, rows: Sequence[Ranked]) -> Image:
 
 
 def _leaders(rows: Sequence[Ranked]) -> str:
-    """Say which usable estimators are best, and what that costs over the oracle."""
     usable = [row for row in rows if row.estimator.name not in _UNREAL]
     if not usable:
         return ""

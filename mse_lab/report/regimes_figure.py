@@ -62,7 +62,6 @@ def _name_row(drawn: Sequence[Drawn], side: str) -> str:
 
 
 def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) -> None:
-    """Draw the runs of a side: the upper row of Figure 4, with each one's cross."""
     part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
     panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
     for axes, panel in zip(panels, drawn, strict=False):

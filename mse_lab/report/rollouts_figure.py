@@ -29,7 +29,6 @@ Panel = Callable[[Axes], None]
 
 
 def _legend_above(axes: Axes) -> None:
-    """Put a panel's legend above it, without frame and title."""
     handles: Any
     handles, labels = axes.get_legend_handles_labels()
     found = axes.get_legend()
@@ -50,7 +49,6 @@ def _edges(lengths_N: Floats) -> Floats:
 
 
 def _draw_values(axes: Axes, summary: Summary) -> None:
-    """The values of prompts: those never and always right stand out."""
     least, most = summary.groups.range
     edges = np.linspace(least, most if most > least else least + 1, BINS + 1)
     sns.histplot(
@@ -62,7 +60,6 @@ def _draw_values(axes: Axes, summary: Summary) -> None:
 
 
 def _draw_forecast(axes: Axes, summary: Summary) -> None:
-    """Zero-variance groups against the group size."""
     rows = summary.forecasts
     sizes = np.array([one.group_size for one in rows])
     curve = np.array([one.zero_variance for one in rows])
@@ -87,7 +84,6 @@ def _draw_forecast(axes: Axes, summary: Summary) -> None:
 
 
 def _draw_lengths(axes: Axes, summary: Summary) -> None:
-    """Lengths by reward."""
     if summary.lengths is None:
         return
     unit, lengths_N = summary.lengths
@@ -108,13 +104,11 @@ def _draw_lengths(axes: Axes, summary: Summary) -> None:
 
 
 def _binned(steps: pd.DataFrame) -> pd.DataFrame:
-    """Average neighbouring steps until there are few enough to draw."""
     width = -(-len(steps) // MOST_STEPS)
     return steps.groupby(np.arange(len(steps)) // width).mean()
 
 
 def _draw_drift(axes: Axes, summary: Summary) -> None:
-    """The mean reward, and the share of zero-variance groups, along the steps."""
     steps = _binned(summary.steps)
     shown = {
         "mean reward": ("mean_reward", STYLES["oracle"]),

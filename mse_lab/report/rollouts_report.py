@@ -54,7 +54,6 @@ class Part(NamedTuple):
 
 
 def _sized(summary: Summary) -> str:
-    """Say how much was read, and how a step is made up."""
     groups, steps = summary.groups, len(summary.steps)
     size = f", commonly of {groups.commonest_size}" if summary.grouped else ""
     text = (
@@ -68,7 +67,6 @@ def _sized(summary: Summary) -> str:
 
 
 def _batch(summary: Summary) -> str:
-    """Say what the trainer's settings of a step are, in its own words."""
     prompts, size = summary.groups_per_step, summary.groups.commonest_size
     if prompts is None:
         return ""
@@ -109,7 +107,6 @@ def _used(summary: Summary) -> str:
 
 
 def _right(summary: Summary) -> list[str]:
-    """Say what is right, and V, where two rewards are not 0 and 1."""
     least, most = summary.groups.range
     if not summary.groups.binary or least == most or (least, most) == (0, 1):
         return []
@@ -120,7 +117,6 @@ def _right(summary: Summary) -> list[str]:
 
 
 def _values(summary: Summary) -> Part:
-    """The values of prompts."""
     prompts, binary = len(summary.prompts), summary.groups.binary
     never, always = ("never right", "always right") if binary else EXTREMES
     scale = "with V" if binary else "in the range's"
@@ -145,7 +141,6 @@ def _values(summary: Summary) -> Part:
 
 
 def _forecast(summary: Summary) -> Part | None:
-    """Zero-variance groups at other group sizes."""
     if not summary.forecasts:
         return None
     size, prompts = summary.groups.commonest_size, summary.groups_per_step
@@ -198,7 +193,6 @@ def _completions(summary: Summary) -> Part | None:
 
 
 def _functions(summary: Summary) -> Part | None:
-    """Several reward functions."""
     functions = summary.reward_functions
     if not functions:
         return None
@@ -215,7 +209,6 @@ def _functions(summary: Summary) -> Part | None:
 
 
 def _ratios(summary: Summary) -> Part | None:
-    """The trainer's probabilities against the sampler's."""
     ratios = summary.log_ratios
     if ratios is None:
         return None
@@ -230,7 +223,6 @@ def _ratios(summary: Summary) -> Part | None:
 
 
 def _beyond(summary: Summary) -> Part:
-    """What logs cannot tell, and what can."""
     drawn = FIRST_PROMPTS * FIRST_COMPLETIONS
     said = [
         CANNOT_TELL,

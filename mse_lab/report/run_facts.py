@@ -20,7 +20,6 @@ from mse_lab.results.checks import Check
 
 
 def _signal(advice: Advice | str) -> dict[str, str]:
-    """Say how strong the signal of a step is at the recommended group size."""
     if isinstance(advice, str):
         return {}
     share = advice.row(advice.recommended).zero_variance
@@ -52,7 +51,6 @@ def _facts(source: FinishedRun, advice: Advice | str) -> dict[str, str]:
 def _side_by_side(
     sources: Sequence[FinishedRun], columns: Sequence[Mapping[str, str]]
 ) -> Table:
-    """Lay out facts by name, a column for each run; one that a run has not is empty."""
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
     return Table(["", *(source.name for source in sources)], rows)
@@ -66,7 +64,6 @@ def _outcome(ok: bool | None) -> str:
 
 
 def _describe_check(check: Check) -> str:
-    """Write whether a check holds, and its figure with its bound."""
     outcome = _outcome(check.ok)
     if check.ok is None:
         return outcome

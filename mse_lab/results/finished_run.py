@@ -142,7 +142,6 @@ def repair(
 def _describe(
     probe: Probe, prompts: Sequence[Prompt], completions: pd.DataFrame
 ) -> pd.DataFrame:
-    """Describe the prompts whose completions are all there."""
     groups = completions.groupby("prompt")[["length", "truncated"]]
     size, counts = probe.pool.reference + probe.pool.replicate, groups.size()
     complete = [prompt for prompt in prompts if counts.get(prompt.id) == size]

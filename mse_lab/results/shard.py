@@ -44,7 +44,6 @@ PARTS: dict[str, type] = {
 
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
-    """Hash what a shard holds, and what was measured."""
     held = [
         [name, one.dtype.str, one.shape, hashlib.sha256(one.tobytes()).hexdigest()]
         for name, one in sorted(arrays.items())

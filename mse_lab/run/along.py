@@ -38,7 +38,6 @@ class Stage(NamedTuple):
 
 
 def _model_at(probe: Probe, checkpoint: Path) -> Model:
-    """Replace the probe's model, or its adapter, by a checkpoint."""
     adapter = checkpoint / SAVED
     changes = (
         {"adapter": str(checkpoint), "adapter_revision": None}
@@ -85,7 +84,6 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
 
 
 def _refuse_together(runs: Sequence[RunSpec]) -> None:
-    """Refuse checkpoints whose differences would mean nothing."""
     if len(runs[0].prompts) < LEAST_PROMPTS:
         raise InputError(
             f"{len(runs[0].prompts)} prompts: differences between checkpoints need "

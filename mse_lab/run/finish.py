@@ -114,7 +114,6 @@ def _describe(
     devices: list[str],
     peak_memory: int,
 ) -> dict[str, Any]:
-    """Describe where and how a run was made, for `environment.json`."""
     spec, subject = context.spec, context.subject
     policy = subject.policy
     provenances = [prompt.provenance for prompt in prompts]

@@ -55,7 +55,6 @@ class Measured(NamedTuple):
 
 
 def _name(reward: Any) -> str:
-    """Name a function as a probe would."""
     named = reward if hasattr(reward, "__qualname__") else type(reward)
     return f"{named.__module__}:{named.__qualname__}"
 
@@ -65,7 +64,6 @@ def _path(model: Any) -> str:
 
 
 def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
-    """Describe what is measured as a probe, as far as a probe can."""
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
     values = {
         "model": {
@@ -88,7 +86,6 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
 
 
 def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
-    """Measure every prompt of a subject, and keep nothing on the disk."""
     prompts: list[PromptMeasurement] = []
     with progress(name, len(subject.prompts), 0, hidden=not shown) as show:
         for index in range(len(subject.prompts)):

@@ -37,7 +37,6 @@ UNCHANGED: dict[str, tuple[Any, ...]] = {
 
 
 def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
-    """Refuse a version of TRL in which something has another name."""
     gone = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
     gone += [name for name in GIVEN if given.get(name) is None]
     if gone:
@@ -48,7 +47,6 @@ def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
 
 
 def _refuse_model(args: Any, model: Any) -> None:
-    """Refuse a model that is in parts, or compiled."""
     parts = any(
         hasattr(one, "ds_id") or hasattr(one, "full_tensor") for one in model.parameters()
     )
@@ -65,7 +63,6 @@ def _refuse_model(args: Any, model: Any) -> None:
 
 
 def _sampling(args: Any) -> dict[str, Any]:
-    """Give the policy's settings; refuse completions that are of another distribution."""
     for name, values in UNCHANGED.items():
         if getattr(args, name) not in values:
             raise InputError(

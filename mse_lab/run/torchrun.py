@@ -183,7 +183,6 @@ class TorchrunProcesses(Processes):
                 raise SystemExit(self._await_said())
 
     def _await_said(self) -> int:
-        """Wait until the other has printed its error; return its exit status."""
         said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
         return int(self._store.get("said")) if said else INPUT_ERROR
 
