@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.judgement import holm
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.registry import ESTIMATORS
 from mse_lab.mse.curves import Curve, measure_curves
-from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 
 # Where no group size is recommended: large enough for every estimator, small enough to be
@@ -33,16 +32,14 @@ SMALL_REFERENCE = "its mean is known without bias from completions in pool.refer
 
 
 class Ranked(NamedTuple):
-    """An estimator with figures for the aggregate, least scale-free MSE first.
+    """An estimator with figures for the aggregate.
 
-    `ratio` is that over the oracle's, paired; `rank` its place from 1, with an interval by
-    paired tests, Holm-corrected.
+    `ratio` is its scale-free MSE over the oracle's, paired.
     """
 
     estimator: Estimator
     curve: Curve
     ratio: Estimate
-    rank: Estimate
 
 
 class Unranked(NamedTuple):
@@ -100,32 +97,24 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
     return applicable, left_out
 
 
-def _place(statistic: Statistic, others: Sequence[Statistic], alpha: float) -> Estimate:
-    """Rank a number among others: behind those shown to be less than it."""
-    less = [other.value < statistic.value for other in others]
-    p_values = holm([statistic.exceeding(other).p_not_zero() for other in others])
-    shown = [below for below, p in zip(less, p_values, strict=True) if p < alpha]
-    behind = sum(shown)
-    return Estimate(1 + sum(less), 1 + behind, 1 + len(others) - len(shown) + behind)
-
-
 def rank_curves(
     curves: Sequence[tuple[Estimator, Curve]], level: float
 ) -> tuple[Ranked, ...]:
-    """Rank by the scale-free MSE; paired tests give each place its interval."""
-    numbers = {
-        estimator.name: curve.statistic("scale_free_mse") for estimator, curve in curves
-    }
-    rows = []
-    for estimator, curve in curves:
-        number = numbers[estimator.name]
-        ratio = (number / numbers[ORACLE]).interval(level, positive=True)
-        others = [other for other in numbers.values() if other is not number]
-        place = (
-            _place(number, others, 1 - level) if math.isfinite(number.value) else UNKNOWN
+    """Rank by the scale-free MSE; what is not known comes last."""
+    numbers = [curve.statistic("scale_free_mse") for _, curve in curves]
+    [oracle] = [
+        number
+        for number, (one, _) in zip(numbers, curves, strict=True)
+        if one.name == ORACLE
+    ]
+    rows = [
+        (
+            np.nan_to_num(number.value, nan=math.inf),
+            Ranked(*curve, (number / oracle).interval(level, positive=True)),
         )
-        rows.append(Ranked(estimator, curve, ratio, place))
-    return tuple(sorted(rows, key=lambda row: row.rank.value))
+        for number, curve in zip(numbers, curves, strict=True)
+    ]
+    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
 
 
 def compare_prompts(

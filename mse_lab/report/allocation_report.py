@@ -1,4 +1,4 @@
-"""The allocation of a run in its folder: a screen, a table of prompts, a picture."""
+"""The allocation of a run in its folder: a screen, a table of prompts."""
 
 import json
 import math
@@ -15,8 +15,6 @@ from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError, shorten
 from mse_lab.formatting import number, table, with_interval
 from mse_lab.mse.allocation import FILTER, FILTERED
-from mse_lab.report.allocation_figure import compose_allocation
-from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
@@ -114,7 +112,5 @@ def allocate_run(
         numbers = {name: as_data(getattr(allocation, name)) for name in names}
         return json.dumps(numbers | {"prompts": table.to_dict("records")}, indent=2)
     write_table(results.file("allocation.csv"), table)
-    for name in ("allocation.png", "allocation.pdf"):
-        save_figure(lambda: compose_allocation(allocation), results.file(name))
-    written = "allocation.csv (G of every prompt), allocation.png, allocation.pdf"
+    written = "allocation.csv (G of every prompt)"
     return f"{allocation_text(allocation)}Written to {results.path}:\n  {written}"

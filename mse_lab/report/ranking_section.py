@@ -5,14 +5,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.ranking import Ranked, Ranking, rank_estimators
 from mse_lab.estimators import Estimator
 from mse_lab.formatting import number, with_interval
-from mse_lab.mse.intervals import Estimate
 from mse_lab.report.drawing import STYLES
 from mse_lab.report.layout import Image, Table, draw_panel, estimate_cell
 
@@ -53,14 +51,6 @@ def _figures(row: Ranked, level: float) -> list[str]:
     return list((cells | _EXACT if row.estimator.unbiased else cells).values())
 
 
-def _rank_cell(rank: Estimate) -> str:
-    """Write a rank above the whole numbers around its interval."""
-    if math.isnan(rank.low):
-        return number(rank.value)
-    ends = f"({math.floor(rank.low)} to {math.ceil(rank.high)})"
-    return Markup("{:.0f}<small>{}</small>").format(rank.value, ends)
-
-
 def _draw(axes: Axes, rows: Sequence[Ranked]) -> None:
     for place, row in enumerate(reversed(rows)):
         value, low, high = row.ratio
@@ -81,17 +71,13 @@ def _image(title: str, rows: Sequence[Ranked]) -> Image:
     return draw_panel(partial(_draw, rows=rows), alt, (3.7, 0.75 + 0.215 * len(rows)))
 
 
-def _leaders(rows: Sequence[Ranked]) -> str:
+def _leader(rows: Sequence[Ranked]) -> str:
     usable = [row for row in rows if row.estimator.name not in _UNREAL]
     if not usable:
         return ""
-    best, *others = usable
-    last = math.ceil(best.rank.high)
-    tied = ", ".join(row.estimator.name for row in others if row.rank.low <= last)
-    also = f", not significantly different from {tied}" if tied else ""
     return (
-        f"Of those that training could use, {best.estimator.name} comes first at "
-        f"{with_interval(best.ratio)} of the oracle's scale-free MSE{also}."
+        f"Of those that training could use, {usable[0].estimator.name} comes first at "
+        f"{with_interval(usable[0].ratio)} of the oracle's scale-free MSE."
     )
 
 
@@ -99,13 +85,12 @@ def _ranked_table(ranking: Ranking, level: float) -> Table:
     rows = [
         [
             _marked(row.estimator),
-            _rank_cell(row.rank),
             estimate_cell(row.ratio),
             *_figures(row, level),
         ]
         for row in ranking.ranked
     ]
-    return Table(["Estimator", "Rank", "Ratio to the oracle", *_FIGURES.values()], rows)
+    return Table(["Estimator", "Ratio to the oracle", *_FIGURES.values()], rows)
 
 
 def _unranked_table(ranking: Ranking, prompts: int) -> Table:
@@ -124,7 +109,7 @@ def _stand(source: FinishedRun, size: int) -> dict[str, Any]:
         "source": source,
         "title": title,
         "warnings": [_NORMS_ONLY] * source.law_only + [_NO_RANKING] * (not known),
-        "leaders": _leaders(known),
+        "leader": _leader(known),
         "image": _image(title, known) if known else None,
         "caption": f"{title}: ratio to the oracle with its {100 * source.level:.0f}% "
         "interval; left of the line is better. Open: biased.",

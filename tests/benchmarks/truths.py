@@ -14,7 +14,7 @@ import numpy as np
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import TRAINERS_DEFAULT
-from mse_lab.answers.ranking import nearest_size, rank_curves, rank_estimators
+from mse_lab.answers.ranking import nearest_size, rank_estimators
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator
@@ -229,30 +229,15 @@ def of_allocation(result, truth: Truth, each: int = 16) -> Iterator[Told]:
         yield Told("allocation", name, ratio, float(exact[name] / exact[UNIFORM]))
 
 
-def _place(estimator: Estimator, exact: dict[Estimator, float], near: float) -> float:
-    """The true rank; of those that are equal the place next to the one that is told."""
-    own, others = exact[estimator], [exact[one] for one in exact if one != estimator]
-    first = 1 + sum(other < own * (1 - 1e-9) for other in others)
-    last = 1 + sum(other <= own * (1 + 1e-9) for other in others)
-    return float(np.clip(near, first, last))
-
-
 def of_ranking(result, truth: Truth) -> Iterator[Told]:
-    """Ranks, ratios and the parts of biased estimators' MSE, of those that have a law."""
+    """The parts of biased estimators' MSE, of those that have a law."""
     ranking, level = rank_estimators(result, nearest_size(result)), result.level
-    size, exact = ranking.group_size, {}
-    for row in ranking.ranked:
-        if find_law(row.estimator, size, binary=truth.binary):
-            exact[row.estimator] = truth.decomposed(row.estimator, size)
-    errors = {one: float(found.scale_free_mse) for one, found in exact.items()}
-    known = [(row.estimator, row.curve) for row in ranking.ranked if row.estimator in exact]
-    for estimator, curve, _, rank in rank_curves(known, level):
-        # Below and above the interval are beyond it, whichever is nearer.
-        near = min(max(rank.low, 1), rank.high)
-        yield Told("rank", estimator.name, rank, _place(estimator, errors, near))
-        if not estimator.unbiased:
+    for estimator, curve, _ in ranking.ranked:
+        law = find_law(estimator, ranking.group_size, binary=truth.binary)
+        if law and not estimator.unbiased:
+            exact = truth.decomposed(estimator, ranking.group_size)
             for part in ("slope", "bias2", "variance"):
-                true = float(getattr(exact[estimator], part))
+                true = float(getattr(exact, part))
                 yield Told(part, estimator.name, curve.interval(part, level), true)
 
 

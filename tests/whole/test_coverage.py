@@ -8,7 +8,7 @@ KINDS = {
     "G*", "MSE at a budget", "allocation", "b* of the run", "beats vanilla from", "bias2",
     "c1", "c2", "c3", "constant baselines", "cost of a size",
     "cost of an alternative", "kinds of modules", "law", "mse", "noise scale",
-    "numbers of claims", "rank", "ratio", "regime's side", "rho of a prompt",
+    "numbers of claims", "ratio", "regime's side", "rho of a prompt",
     "rho of the run", "scale_free_mse", "scale_free_ratio", "slope", "true statements",
     "variance", "zero-variance groups", "||g||^2",
 }  # fmt: skip
