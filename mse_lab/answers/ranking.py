@@ -28,6 +28,9 @@ MIDDLE = 16
 
 ORACLE = "oracle"
 
+# Why an estimator is left out.
+NO_LAW = "biased, and no law gives the bias of the aggregate"
+NOTHING = "no law, and there are no replicates"
 SMALL_REFERENCE = "its mean is known without bias from completions in pool.reference of"
 
 
@@ -61,7 +64,6 @@ class Ranking:
 
     group_size: int
     ranked: tuple[Ranked, ...]
-    unranked: tuple[Unranked, ...]
     left_out: tuple[str, ...]
 
 
@@ -145,7 +147,7 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
     estimators, left_out = _applicable(run, size)
     errors = measure_errors(run.pools, estimators, [size])
     points = measure_curves(run.curves, estimators, errors)
-    curves, without = [], []
+    curves = []
     for estimator in estimators:
         key = Key(estimator.name, size)
         measured, law = points[key]
@@ -153,13 +155,10 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             left_out.append(f"{key.estimator}: {SMALL_REFERENCE} {size + 3} or more")
         elif curve := measured or law:
             curves.append((estimator, curve))
-        elif errors[key].size:
-            without.append(estimator)
         else:
-            left_out.append(f"{estimator.name}: no law, and there are no replicates")
+            left_out.append(f"{estimator.name}: {NO_LAW if errors[key].size else NOTHING}")
     return Ranking(
         group_size=size,
         ranked=rank_curves(curves, run.level),
-        unranked=compare_prompts(without, run, size, errors),
         left_out=tuple(left_out),
     )

@@ -1,6 +1,6 @@
 """The advice on the page: for each run the answer, its figure, and what it rests on."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ from mse_lab.formatting import with_interval
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import (
     HOLDS,
-    SHOWN,
     best_size,
     called,
     error_name,
@@ -23,14 +22,13 @@ from mse_lab.report.advice_report import (
 from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
 
 
-def _cost_table(advice: Advice, sizes: Container[int], *, others: bool) -> Table:
+def _cost_table(advice: Advice) -> Table:
     size, rows = advice.recommended, []
     for row in advice.rows:
-        if row.group_size in sizes:
-            mark = " ◂ use" if row.group_size == size else ""
-            name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
-            rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
-    for alternative in advice.alternatives if others else ():
+        mark = " ◂ use" if row.group_size == size else ""
+        name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
+        rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
+    for alternative in advice.alternatives:
         name = f"{called(alternative.estimator)}, G\u00a0=\u00a0{alternative.group_size}"
         rows.append([name, estimate_cell(alternative.cost), share_cell(None)])
     heads = [
@@ -62,7 +60,6 @@ def _noise_table(advice: Advice) -> Table:
 def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
     if isinstance(advice, str):
         return {"source": source, "warnings": source.warnings, "why_none": advice}
-    sizes = [row.group_size for row in advice.rows]
     alt = (
         f"MSE against group size at {advice.budget} completions, {source.name}; "
         f"G* {best_size(advice)}"
@@ -73,9 +70,8 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         "why_none": "",
         "advice": advice,
         "image": draw_image(partial(compose_advice, advice), alt),
-        "costs": _cost_table(advice, {*SHOWN, advice.recommended}, others=True),
+        "costs": _cost_table(advice),
         "sentences": [*sentences(advice), say_regime(advice), say_prompts(advice)],
-        "all_costs": _cost_table(advice, sizes, others=False),
         "basis": _basis(advice),
         "noise": _noise_table(advice),
         "trainers": TRAINER_SETTINGS,

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mse_lab.formatting import NONE, Interval, parts, percent_parts, typeset
-from mse_lab.report.drawing import figure_bytes, legend_above
+from mse_lab.report.drawing import figure_bytes
 
 TEMPLATES = Environment(
     loader=PackageLoader("mse_lab.report"),
@@ -68,22 +67,3 @@ def draw_image(compose: Callable[[], Figure], alt: str) -> Image:
         raise ValueError("a drawing without a width")
     source = f"data:image/svg+xml;base64,{b64encode(drawing).decode()}"
     return Image(source, round(float(points[1]) * 96 / 72 * _ZOOM), alt)
-
-
-def draw_panel(
-    draw: Callable[[Axes], None],
-    alt: str,
-    size: tuple[float, float] = (3.3, 2.9),
-    **legend: Any,
-) -> Image:
-    """Draw one panel, of a size in inches, for the page."""
-
-    def compose() -> Figure:
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.add_subplot()
-        draw(axes)
-        if axes.get_legend_handles_labels()[1]:
-            legend_above(figure, 3, **legend)
-        return figure
-
-    return draw_image(compose, alt)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
@@ -16,7 +17,7 @@ from mse_lab.report.advice_report import advise_source, headline
 from mse_lab.report.advice_section import show_advice
 from mse_lab.report.claims_report import show_claims
 from mse_lab.report.figure_4 import compose, scales_of
-from mse_lab.report.layout import Image, draw_image, draw_panel, lay_out
+from mse_lab.report.layout import Image, draw_image, lay_out
 from mse_lab.report.phase_diagram import as_dots, draw_runs
 from mse_lab.report.ranking_section import show_ranking
 from mse_lab.report.run_facts import show_environment, show_overview
@@ -50,8 +51,13 @@ def draw_prompts(source: FinishedRun) -> tuple[str, Image]:
         f"{source.name}: {dots.describe()}. The best baseline is nearer to V than to 0 at "
         f"{(gains > 0).sum()} of {(gains != 0).sum()} prompts."
     )
-    draw = partial(draw_runs, runs=[dots], labels=["the run"])
-    return caption, draw_panel(draw, caption, (4.0, 3.6))
+
+    def compose_prompts() -> Figure:
+        figure = Figure(figsize=(4.0, 3.6), layout="constrained")
+        draw_runs(figure.subplots(), [dots], ["the run"])
+        return figure
+
+    return caption, draw_image(compose_prompts, caption)
 
 
 def compose_page(sources: Sequence[FinishedRun]) -> str:

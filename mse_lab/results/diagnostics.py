@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,6 @@ class Diagnostics:
     gradient_norm2_error: float  # Its standard error where g is zero.
     # Completions whose comparison with the answer was given up: reward 0.
     given_up: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give the content of `diagnostics.json`."""
-        return asdict(self)
 
 
 def restore(values: Mapping[str, Any]) -> Diagnostics | None:

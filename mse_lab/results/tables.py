@@ -45,14 +45,10 @@ def mse_table(
 ) -> pd.DataFrame:
     """Make `mse.csv`: one row for each estimator and group size, of the aggregate.
 
-    Columns: `mse` with its interval, (1/P^2) sum_x tr Var + ||mean bias||^2; `mse_plain`
-    the same against the finite reference; `law` the exact law at the pool's moments, from
-    the same draws; `relative_mse` is MSE / ||g||^2; `ratio` the paired ratio to the
-    oracle's MSE; then the parts of `decomposition.Decomposition`. A number that cannot be
-    had is left empty: all but the name and the law where there are no replicates, or a
-    biased estimator's weights depend on lengths, norms or other prompts; what divides by
-    ||g||^2 where that is not positive. Where there are estimators beyond those of Figure 4,
-    `scale_free_ratio` is the paired ratio to the oracle's scale-free MSE.
+    A number that cannot be had is left empty: all but the name and the law where there are
+    no replicates, or a biased estimator's weights depend on lengths, norms or other
+    prompts; what divides by ||g||^2 where that is not positive. `scale_free_ratio` is there
+    where there are estimators beyond those of Figure 4.
     """
     excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     norm2 = pools.aggregate_norm2

@@ -1,17 +1,18 @@
 """Finish a run: the measurements of all prompts -> the files of its result. No model."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.mse.pools import Pools
 from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
+    RIVALS,
     Check,
     check_alternative_samplers,
     check_drawn_law,
@@ -31,29 +32,22 @@ from mse_lab.scores import sketches
 def _run_checks(
     subject: Subject, pools: Pools, prompts: Sequence[PromptMeasurement]
 ) -> list[Check]:
-    dtype = subject.probe.model.dtype
-    gaps = [
-        prompt.checks.law_gap for prompt in prompts if not np.isnan(prompt.checks.law_gap)
-    ]
-    ratios = _alternative_ratios(prompts) if subject.supplied else None
-    alternatives = [] if ratios is None else [check_alternative_samplers(ratios)]
-    return [
-        check_drawn_law(gaps, dtype),
-        check_mean_score(pools),
-        *alternatives,
-        check_invariance(prompts[0].checks.invariance, dtype),
-    ]
+    dtype, found = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
+    gaps = [one.law_gap for one in found if not np.isnan(one.law_gap)]
+    checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
+    if subject.supplied:
+        ratios_PR = np.stack([one.alternative_ratios_R for one in found])
+        checks.append(check_alternative_samplers(ratios_PR))
+    return [*checks, check_invariance(found[0].invariance, dtype)]
 
 
-def _alternative_ratios(prompts: Sequence[PromptMeasurement]) -> Floats:
-    return np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
-
-
-def _warn_of_supplied(subject: Subject, prompts: Sequence[PromptMeasurement]) -> list[str]:
+def _warn_of_supplied(
+    subject: Subject, prompts: Sequence[PromptMeasurement], checks: Sequence[Check]
+) -> list[str]:
     if subject.supplied is None:
         return []
-    ratios_PR = _alternative_ratios(prompts)
-    agree = check_alternative_samplers(ratios_PR).ok
+    agree = all(check.ok for check in checks if check.name == RIVALS)
+    ratios_PR = np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
     mismatch = [] if agree else [describe_mismatch(ratios_PR)]
     return subject.supplied.warnings() + mismatch
 
@@ -89,7 +83,7 @@ def conclude(
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=retokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
-        *_warn_of_supplied(subject, prompts),
+        *_warn_of_supplied(subject, prompts, checks),
     ]
     return Conclusions(result, checks, warnings, diagnostics)
 
@@ -103,7 +97,7 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     results.write_completions(prompt.completions.lines for prompt in prompts)
     results.write_pools(result.pools)
     results.write_tables(result)
-    write_json(results.file("diagnostics.json"), diagnostics.as_dict())
+    write_json(results.file("diagnostics.json"), asdict(diagnostics))
     results.write_checks(checks, warnings)
     return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
 

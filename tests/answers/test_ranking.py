@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.answers.ranking import nearest_size, rank_estimators
+from mse_lab.answers.ranking import NO_LAW, compare_prompts, nearest_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import analysed, make_design
@@ -23,10 +23,11 @@ def ranking():
 
 
 def test_every_built_in_estimator_is_accounted_for(ranking):
-    named = [row.estimator.name for row in (*ranking.ranked, *ranking.unranked)]
+    named = [row.estimator.name for row in ranking.ranked]
+    left_out = dict(one.split(": ", 1) for one in ranking.left_out)
     assert ranking.group_size == 16
-    assert sorted(named) == sorted(ESTIMATORS)
-    assert not ranking.left_out
+    assert sorted([*named, *left_out]) == sorted(ESTIMATORS)
+    assert set(left_out.values()) == {NO_LAW}
 
 
 def test_ranked_by_scale_free_mse(ranking):
@@ -68,20 +69,20 @@ def test_what_does_not_apply_is_left_out_with_a_reason():
     entries = ["grpo", {"name": "grpo-std", "eps": 1.0}]
     run = analysed(simulate(1), SIZES, estimators=entries, resamples=50)
     ranking = rank_estimators(run, 16)
-    named = {row.estimator.name for row in (*ranking.ranked, *ranking.unranked)}
+    named = {row.estimator.name for row in ranking.ranked}
     assert "grpo-std(eps=1.0)" in named
     left_out = dict(one.split(": ", 1) for one in ranking.left_out)
     assert not named & set(left_out)
     assert named | set(left_out) == {*ESTIMATORS, "grpo-std(eps=1.0)"}
-    assert set(left_out.values()) == {"needs 2 prompts or more"}
+    assert set(left_out.values()) == {"needs 2 prompts or more", NO_LAW}
 
 
 def test_a_median_over_prompts_by_hand():
     """Ratios to the oracle, of prompts where both are known and the oracle's positive."""
     run = analysed(simulate(), SIZES, resamples=200)
-    row = rank_estimators(run, 16).unranked[0]
-    both = [ESTIMATORS["oracle"], row.estimator]
+    both = [ESTIMATORS["oracle"], ESTIMATORS["opo"]]
     errors = measure_errors(run.pools, both, [16])
+    [row] = compare_prompts(both[1:], run, 16, errors)
     oracle, own = (
         run.curves.of_prompts(one, 16, errors[Key(one.name, 16)]).scale_free_mse
         for one in both

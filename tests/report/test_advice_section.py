@@ -16,13 +16,10 @@ def advice():
 
 def test_costs_of_sizes_and_of_other_estimators(advice):
     """The recommended size is marked; no share is known of groups larger than pools."""
-    sizes = [row.group_size for row in advice.rows]
-    alone = _cost_table(advice, sizes, others=False)
-    assert [row[1] for row in alone.rows] == [
-        estimate_cell(one.cost) for one in advice.rows
-    ]
-    marked = [row[0] for row in alone.rows if row[0].endswith("◂ use")]
+    rows = _cost_table(advice).rows
+    alone = rows[: len(advice.rows)]
+    assert [row[1] for row in alone] == [estimate_cell(one.cost) for one in advice.rows]
+    marked = [row[0] for row in alone if row[0].endswith("◂ use")]
     assert marked == [f"GRPO-type (RLOO), G\u00a0=\u00a0{advice.recommended} ◂ use"]
-    assert alone.rows[-1][2] == "–"
-    both = _cost_table(advice, sizes, others=True)
-    assert len(both.rows) == len(alone.rows) + len(advice.alternatives)
+    assert alone[-1][2] == "–"
+    assert len(rows) == len(alone) + len(advice.alternatives)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -89,11 +89,11 @@ def test_graded_rewards_have_no_accuracy():
 
 
 def test_the_file_holds_all():
-    assert restore(json.loads(json.dumps(HEALTHY.as_dict()))) == HEALTHY
+    assert restore(json.loads(json.dumps(asdict(HEALTHY)))) == HEALTHY
 
 
 def test_a_file_of_another_version_is_not_read():
-    assert restore({**HEALTHY.as_dict(), "more": 1}) is None
+    assert restore({**asdict(HEALTHY), "more": 1}) is None
 
 
 def test_given_up_comparisons_are_counted_over_prompts():
@@ -101,7 +101,7 @@ def test_given_up_comparisons_are_counted_over_prompts():
     pools = design.draw(np.random.default_rng(4), 256, 4, 8)
     found = diagnose(pools, make_summaries(5, given_up=2), {2: "<end>"})
     assert found.given_up == 10
-    without = {key: one for key, one in found.as_dict().items() if key != "given_up"}
+    without = {key: one for key, one in asdict(found).items() if key != "given_up"}
     assert restore(without) == replace(found, given_up=0)
 
 
