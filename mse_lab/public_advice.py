@@ -66,7 +66,7 @@ def advise(
             which.
     """
     load_model_libraries("advise")
-    from mse_lab.run.in_memory import sample_model
+    from mse_lab.run.in_memory import Lent, sample_model
 
     if not 0 < regret <= 1:
         raise InputError(f"regret = {shown(regret)}: give a share such as 0.05")
@@ -75,18 +75,10 @@ def advise(
         sections, parameters=parameters, template=template, chat=chat, seed=seed
     )
     level = (interval or {}).get("level", 0.95)
-    spec, ended = sample_model(
-        model,
-        tokenizer,
-        as_rows(prompts),
-        reward,
-        settings,
-        partial(decide, level=level, regret=regret),
-        budget=budget,
-        name=name,
-        folder=None if out is None else Path(out),
-        shown=progress,
-    )
+    folder = None if out is None else Path(out)
+    lent = Lent(model, tokenizer, as_rows(prompts), reward, settings, name, folder)
+    look = partial(decide, level=level, regret=regret)
+    spec, ended = sample_model(lent, look, budget, shown=progress)
     held = none_failed(ended.checks)
     run = as_run(spec.name, spec.probe, ended.prompts, ended.stopped, regret, held=held)
     return Advice(**vars(advise_run(run, ended.decision)))

@@ -85,7 +85,7 @@ def measure(
         InputError: Something of these is not usable; the message names it.
     """
     load_model_libraries("measure")
-    from mse_lab.run.in_memory import measure_model
+    from mse_lab.run.in_memory import Lent, measure_model
 
     settings = probe_settings(
         {"sampling": sampling, "pool": pool, "interval": interval},
@@ -98,16 +98,9 @@ def measure(
         settings["group_sizes"] = read_sizes(group_sizes)
     if estimators is not None:
         settings["estimators"] = _entries(estimators)
-    analysis, checks, noted = measure_model(
-        model,
-        tokenizer,
-        as_rows(prompts),
-        reward,
-        settings,
-        name=name,
-        folder=None if out is None else Path(out),
-        shown=progress,
-    )
+    folder = None if out is None else Path(out)
+    lent = Lent(model, tokenizer, as_rows(prompts), reward, settings, name, folder)
+    analysis, checks, noted = measure_model(lent, shown=progress)
     given = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
     return Result(**given, checks=tuple(checks), noted=tuple(noted))
 

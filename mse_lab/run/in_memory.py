@@ -54,6 +54,22 @@ class Measured(NamedTuple):
     warnings: list[str]
 
 
+class Lent(NamedTuple):
+    """A model in memory with what it is to be measured on.
+
+    `settings` are keys of a probe. Where there is a folder the results go there, and a
+    later call goes on from it.
+    """
+
+    model: Any
+    tokenizer: Any
+    prompts: Any
+    reward: Any
+    settings: Mapping[str, Any]
+    name: str | None = None
+    folder: Path | None = None
+
+
 def _name(reward: Any) -> str:
     named = reward if hasattr(reward, "__qualname__") else type(reward)
     return f"{named.__module__}:{named.__qualname__}"
@@ -96,19 +112,8 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
 
 
 @contextmanager
-def borrowing(
-    model: Any,
-    tokenizer: Any,
-    prompts: Any,
-    reward: Any,
-    settings: Mapping[str, Any],
-    *,
-    name: str | None,
-    folder: Path | None,
-) -> Iterator[tuple[RunSpec, Policy]]:
+def borrowing(lent: Lent) -> Iterator[tuple[RunSpec, Policy]]:
     """Borrow a model inside the block; it is given back as it was.
-
-    The `settings` are keys of a probe. Where there is a folder the results go there.
 
     Yields:
         What is measured, as a run of a probe has it, and the policy.
@@ -116,17 +121,17 @@ def borrowing(
     Raises:
         InputError: Something of the user's is at fault.
     """
+    model, tokenizer, prompts, reward, settings, name, folder = lent
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
-    function = _load_reward(reward, probe)
-    rows = take_prompts(prompts, probe.prompts.template, answered=isinstance(reward, str))
+    function, named = _load_reward(reward, probe), isinstance(reward, str)
+    rows = take_prompts(prompts, probe.prompts.template, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with borrow_policy(probe, model, tokenizer) as policy:
         known = ""
         if folder is not None:
-            named = isinstance(reward, str)
             known = identify_reward(function, reward) if named else identify(reward)
         spec = RunSpec(
             name=name or Path(_path(model)).name,
@@ -142,27 +147,10 @@ def borrowing(
         yield spec, policy
 
 
-def measure_model(
-    model: Any,
-    tokenizer: Any,
-    prompts: Any,
-    reward: Any,
-    settings: Mapping[str, Any],
-    *,
-    name: str | None,
-    folder: Path | None,
-    shown: bool,
-) -> Measured:
-    """Measure a model in memory, see `borrowing`.
-
-    A later call goes on from the folder; a progress bar may be `shown`.
-
-    Raises:
-        InputError: Something of the user's is at fault.
-    """
-    given = model, tokenizer, prompts, reward, settings
-    with borrowing(*given, name=name, folder=folder) as (spec, policy):
-        if folder is None:
+def measure_model(lent: Lent, *, shown: bool) -> Measured:
+    """Measure a model in memory; a progress bar may be `shown`."""
+    with borrowing(lent) as (spec, policy):
+        if lent.folder is None:
             subject = make_subject(spec, policy)
             return _measure_unwritten(spec.name, subject, shown=shown)
         done = execute(
@@ -171,36 +159,26 @@ def measure_model(
             identity=policy.identity,
             shown=shown,
         )
-    return Measured(read_result(folder), done.checks, done.warnings)
+    return Measured(read_result(lent.folder), done.checks, done.warnings)
 
 
 def sample_model(
-    model: Any,
-    tokenizer: Any,
-    prompts: Any,
-    reward: Any,
-    settings: Mapping[str, Any],
+    lent: Lent,
     decide: Callable[[Sequence[Blocks]], D],
-    *,
     budget: int | None,
-    name: str | None,
-    folder: Path | None,
+    *,
     shown: bool,
 ) -> tuple[RunSpec, Sampling[D]]:
     """Sample a model in memory until its answer is known, see `sample_probe`.
 
     Returns:
         What was measured, and how it ended.
-
-    Raises:
-        InputError: Something of the user's is at fault.
     """
-    given, place = (model, tokenizer, prompts, reward, settings), folder
-    if folder is not None:
-        place = folder / ADVICE
-    with borrowing(*given, name=name, folder=place) as (spec, policy):
+    if lent.folder is not None:
+        lent = lent._replace(folder=lent.folder / ADVICE)
+    with borrowing(lent) as (spec, policy):
         refuse_few(len(spec.prompts), budget)
-        if place is not None:
+        if lent.folder is not None:
             context = attach_model(spec, policy, AT_ONCE)
             return spec, sample_context(context, decide, budget, shown=shown)
         samples = Samples(make_subject(spec, policy, AT_ONCE))

@@ -16,7 +16,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.mse.samples import Blocks
 from mse_lab.results.checks import none_failed
 from mse_lab.run.advise import D, Sampling
-from mse_lab.run.in_memory import sample_model
+from mse_lab.run.in_memory import Lent, sample_model
 from mse_lab.run.prepare import RunSpec
 
 WRITTEN_FOR = "1.16"
@@ -127,14 +127,9 @@ def sample_live(
     model, tokenizer = (given[name] for name in GIVEN)
     prompts = {"source": "memory", "template": "none"}
     settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
+    lent = Lent(model, tokenizer, rows, reward, settings, "the live model")
     with _own_forward(model):
-        spec, ended = sample_model(
-            *(model, tokenizer, rows, reward, settings, decide),
-            budget=budget,
-            name="the live model",
-            folder=None,
-            shown=False,
-        )
+        spec, ended = sample_model(lent, decide, budget, shown=False)
     if not none_failed(ended.checks):
         failed = ", ".join(check.name for check in ended.checks if check.ok is False)
         raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")

@@ -1,12 +1,10 @@
 """Progress: how far the measurement is, its mean reward and share of cut completions."""
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 from tqdm import auto, std
@@ -49,19 +47,6 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
     Tally(prompts=2, reward=0.75, truncated=0.25)
     """
     return Tally(*(sum(column) for column in zip(*tallies, strict=True)))
-
-
-@cache
-def note_load() -> None:
-    """Note, once per command, that other programs are using the processor, if so."""
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if load > cores:
-        show_status()
-        print(
-            f"note: this machine's load is {load:.1f}, and it has {cores} cores: times are "
-            "longer than alone, numbers the same; end what else is running, or wait for it",
-            file=sys.stderr,
-        )
 
 
 class Lines(std.tqdm):  # type: ignore[misc]
@@ -108,7 +93,6 @@ def progress(
     if hidden:
         yield lambda _: None
         return
-    note_load()
     show_status()
     options = {"total": prompts, "initial": done, "desc": name, "file": sys.stderr}
     with _make_bar(**options, smoothing=0) as bar:

@@ -8,9 +8,8 @@ from mse_lab.run.narrowing import narrowing
 
 
 @pytest.fixture
-def screen(monkeypatch, capsys):
+def screen(capsys):
     """What is read off the screen."""
-    monkeypatch.setattr(shown, "note_load", lambda: None)
     return lambda: capsys.readouterr().err
 
 

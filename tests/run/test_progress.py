@@ -11,18 +11,9 @@ from contextlib import suppress
 import pytest
 
 from mse_lab.run import progress as shown_progress
-from mse_lab.run.progress import Tally, note_load, progress
+from mse_lab.run.progress import Tally, progress
 
 LONGEST = Tally(57, 28.5, 14.25)
-
-
-@pytest.fixture(autouse=True)
-def _quiet_machine(monkeypatch):
-    """What else this machine does is no business of these tests."""
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    note_load.cache_clear()
-    yield
-    note_load.cache_clear()
 
 
 @pytest.fixture
@@ -117,15 +108,3 @@ def test_another_process_shows_nothing(capsys):
     with progress("small", 5, 2, hidden=True) as show:
         show(Tally(1, 0.5, 0.25))
     assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("load", "told"), [(0.5, 0), (1.5, 1)])
-def test_a_machine_that_others_use(load, told, monkeypatch, capsys):
-    """Said once a command, before its first prompt."""
-    cores = os.cpu_count()
-    monkeypatch.setattr(os, "getloadavg", lambda: (load * cores, 0.0, 0.0))
-    for name in ("one", "two"):
-        with progress(name, 1, 0, hidden=False) as show:
-            show(Tally(1))
-    said = capsys.readouterr().err
-    assert said.count(f"load is {load * cores:.1f}, and it has {cores} cores") == told
