@@ -11,7 +11,9 @@ import pandas as pd
 from mse_lab.answers import advice
 from mse_lab.answers.claims import claims_table, judge_run
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.results.checks import Check
+from mse_lab.errors import InputError, nearest
+from mse_lab.results.checks import Check, none_failed
+from mse_lab.results.finished_run import Tables
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
@@ -107,6 +109,21 @@ class Result(MeasuredRun):
         Raises:
             InputError: There is no such figure, or nothing to advise on.
         """
-        from mse_lab.report.plots import plot_result
+        from mse_lab.report.advice_figure import compose_advice
+        from mse_lab.report.drawing import show_figure
+        from mse_lab.report.figure_4 import compose
+        from mse_lab.report.phase_diagram import as_dots, compose_phase
 
-        return plot_result(self, self.checks, kind)
+        held = none_failed(self.checks)
+        tables = Tables(self.name, self.mse, self.laws, self.prompts, held)
+        composers = {
+            "figure4": lambda: compose([tables]),
+            "advice": lambda: compose_advice(advice.advise(self)),
+            "phase": lambda: compose_phase(
+                [as_dots(self.name, self.prompts, self.moments)]
+            ),
+        }
+        if kind not in composers:
+            known = nearest(kind, [*composers])
+            raise InputError(f"plot({kind!r}): no such figure; {known}")
+        return show_figure(composers[kind])

@@ -95,7 +95,7 @@ def allocate_run(
     Args:
         folder: The run's.
         budget: Completions in all; None for the recommended G for each prompt.
-        place: Where the files are written, by default the folder of the run.
+        place: Where the table is written, by default the folder of the run.
         as_json: Give the numbers for programs, and write nothing.
 
     Raises:

@@ -42,7 +42,6 @@ def read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFram
 
 
 def read_completions(file: BinaryIO) -> pd.DataFrame:
-    """Read `completions.jsonl`: prompt, length, and whether it was cut, where known."""
-    return pd.read_json(file, lines=True, dtype={"prompt": str}).reindex(
-        columns=["prompt", "length", "truncated"]
-    )
+    """Read `completions.jsonl`: prompt, length, and whether it was cut."""
+    lines = pd.read_json(file, lines=True, dtype={"prompt": str})
+    return lines[["prompt", "length", "truncated"]]
