@@ -11,7 +11,7 @@ from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
 from mse_lab.answers.statement import Claim, Statement
-from mse_lab.formatting import NONE, number, table, typeset, with_interval, wrap
+from mse_lab.formatting import NONE, table, typeset, with_interval, wrap
 from mse_lab.report.layout import TEMPLATES, Table
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import read_tables
@@ -44,11 +44,10 @@ SHORT, TOGETHER = 34, 3
 
 
 class Judged(NamedTuple):
-    """All claims about a statement: as a whole, and by group size."""
+    """A statement, and the claims about it as a whole."""
 
     about: Statement
     whole: list[Claim]
-    by_size: list[Claim]
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -63,13 +62,12 @@ class Judged(NamedTuple):
 
 
 def _by_statement(claims: Sequence[Claim]) -> list[Judged]:
-    judged = []
-    for about in dict.fromkeys(claim.about for claim in claims):
-        same = [claim for claim in claims if claim.about == about]
-        whole = [claim for claim in same if claim.group_size is None]
-        by_size = [claim for claim in same if claim.group_size is not None]
-        judged.append(Judged(about, whole, by_size))
-    return judged
+    wholes = [claim for claim in claims if claim.group_size is None]
+    statements = dict.fromkeys(claim.about for claim in wholes)
+    return [
+        Judged(about, [claim for claim in wholes if claim.about == about])
+        for about in statements
+    ]
 
 
 def _of_kind(judged: Sequence[Judged], kind: str) -> list[Judged]:
@@ -157,24 +155,6 @@ def _verdict_table(judged: Sequence[Judged], names: Sequence[str]) -> Table:
     return Table(["Statement", *names], rows)
 
 
-def _p_value(value: float | None) -> str:
-    return "< 0.0001" if value is not None and value < 1e-4 else number(value, 2)
-
-
-def _size_table(claims: Sequence[Claim]) -> Table:
-    rows = [
-        [
-            " → ".join(claim.runs),
-            str(claim.group_size),
-            _verdict_cell(claim.verdict),
-            _p_value(claim.p_value),
-            typeset(claim.measured),
-        ]
-        for claim in claims
-    ]
-    return Table(["Run", "G", "Verdict", "p", "Measured"], rows)
-
-
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, by `kinds`, and what they rest on, by `statements`."""
     judged, names = _by_statement(claims), [source.name for source in sources]
@@ -183,5 +163,5 @@ def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict
             (title, _verdict_table(_of_kind(judged, kind), names))
             for kind, title in KINDS.items()
         ],
-        "statements": [(one, _size_table(one.by_size)) for one in judged],
+        "statements": judged,
     }
