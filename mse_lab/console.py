@@ -227,11 +227,7 @@ def ending(error: BaseException) -> Ending:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an error of the system while a file or folder is written into one line.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Turn an error of the system while a file or folder is written into one line."""
     try:
         yield
     except OSError as error:

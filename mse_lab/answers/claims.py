@@ -22,11 +22,7 @@ def _import_statements() -> None:
 
 
 def judge_run(run: MeasuredRun) -> list[Claim]:
-    """Put every statement about one run to it, in the order of the paper.
-
-    Raises:
-        InputError: It has no group size of two or more.
-    """
+    """Put every statement about one run to it, in the order of the paper."""
     if not run.sizes:
         sizes = list(run.group_sizes)
         raise InputError(

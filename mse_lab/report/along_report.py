@@ -60,11 +60,7 @@ def along_text(along: Along) -> str:
 
 
 def write_along(along: Along, folder: Path) -> str:
-    """Write tables, screen and figure into a folder; return the screen.
-
-    Raises:
-        InputError: The folder cannot be written.
-    """
+    """Write tables, screen and figure into a folder; return the screen."""
     text = along_text(along)
     write_table(folder / "along.csv", along.table)
     write_table(folder / "claims.csv", claims_table(along.claims))

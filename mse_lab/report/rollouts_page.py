@@ -36,9 +36,5 @@ def compose_rollouts_page(summary: Summary) -> str:
 
 
 def write_rollouts_page(summary: Summary, output: Path) -> None:
-    """Write the page.
-
-    Raises:
-        InputError: The place cannot be used.
-    """
+    """Write the page."""
     write_text(output, compose_rollouts_page(summary))

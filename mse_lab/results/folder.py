@@ -80,11 +80,7 @@ class ResultsFolder:
                 ) from None
 
     def clear(self) -> None:
-        """Remove what an earlier run left, and nothing else in the folder.
-
-        Raises:
-            InputError: Some of it cannot be removed.
-        """
+        """Remove what an earlier run left, and nothing else in the folder."""
         self.drop_shards()
         if self.finished_prompts():
             raise InputError(
@@ -97,9 +93,6 @@ class ResultsFolder:
 
         What commands made here of the project's run of this name is theirs; a page may be
         anybody's.
-
-        Raises:
-            InputError: There is one.
         """
         if self.has_tables() or any(map(self.has, MARKS)):
             return
@@ -119,9 +112,6 @@ class ResultsFolder:
             prompts_digest: Hash of its prompts.
             identity: Which checkpoint it is, and which code of the user's own, by part;
                 parts that are not known yet are left out.
-
-        Raises:
-            InputError: It is of another; the message says what differs.
         """
         if not self.is_begun():
             return
@@ -140,11 +130,7 @@ class ResultsFolder:
             )
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:
-        """Refuse parts of an identity that are not as the folder has them.
-
-        Raises:
-            InputError: One has changed since, or cannot be compared.
-        """
+        """Refuse parts of an identity that are not as the folder has them."""
         written = self.read("checkpoint.json", {})
         both = {part: now for part, now in identity.items() if now and written.get(part)}
         for part, now in both.items():
@@ -219,11 +205,7 @@ class ResultsFolder:
         return len(list(self.file("shards").glob("*.npz")))
 
     def drop_shard(self, index: int) -> None:
-        """Remove the file of one prompt.
-
-        Raises:
-            InputError: It cannot be removed.
-        """
+        """Remove the file of one prompt."""
         self._remove(str(self.shard(index).relative_to(self.path)))
 
     def drop_shards(self) -> None:

@@ -77,9 +77,6 @@ def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
         prompt: The measurement.
         path: Its file.
         origin: A digest of what was measured.
-
-    Raises:
-        InputError: The folder cannot be written.
     """
     values = {k: v for part in PARTS for k, v in vars(getattr(prompt, part)).items()}
     values["lines"] = np.frombuffer(prompt.completions.lines.encode(), np.uint8)
@@ -87,11 +84,7 @@ def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
 
 
 def load_shard(path: Path, origin: str) -> PromptMeasurement:
-    """Read a prompt's measurement.
-
-    Raises:
-        InputError: It is missing, damaged, or of another origin or version.
-    """
+    """Read a prompt's measurement."""
     with _reading_sealed(path, origin) as arrays:
         arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
         values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
@@ -109,11 +102,7 @@ def save_sample(prompt: SampledPrompt, path: Path, origin: str) -> None:
 
 
 def load_sample(path: Path, origin: str) -> SampledPrompt:
-    """Read a prompt's sample.
-
-    Raises:
-        InputError: It is missing, damaged, or of another origin or version.
-    """
+    """Read a prompt's sample."""
     with _reading_sealed(path, origin) as arrays:
         values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
         names = [field.name for field in fields(PromptSample)]

@@ -117,9 +117,6 @@ def borrowing(lent: Lent) -> Iterator[tuple[RunSpec, Policy]]:
 
     Yields:
         What is measured, as a run of a probe has it, and the policy.
-
-    Raises:
-        InputError: Something of the user's is at fault.
     """
     model, tokenizer, prompts, reward, settings, name, folder = lent
     if not hasattr(tokenizer, "decode"):

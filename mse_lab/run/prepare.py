@@ -81,11 +81,7 @@ def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> st
 def prepare(
     name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
 ) -> RunSpec:
-    """Read everything that a run needs besides the model; the results go to `folder`.
-
-    Raises:
-        InputError: The user's input is at fault.
-    """
+    """Read everything that a run needs besides the model; the results go to `folder`."""
     prompts = load_prompts(probe.prompts, root)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
@@ -115,21 +111,13 @@ def prepare(
 
 
 def load(spec: RunSpec, scored: int | None = None) -> RunContext:
-    """Load the model, and check that prompts and completions fit it.
-
-    Raises:
-        InputError: They do not, or the model cannot be loaded or measured.
-    """
+    """Load the model, and check that prompts and completions fit it."""
     policy = load_policy(spec.processes.place(spec.probe), spec.root)
     return attach_model(spec, policy, scored)
 
 
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
-    """Check that prompts and completions fit a policy; `scored` is as in `make_subject`.
-
-    Raises:
-        InputError: They do not, or the policy cannot be measured.
-    """
+    """Check that prompts and completions fit a policy; `scored` is as in `make_subject`."""
     subject, supplied = make_subject(spec, policy, scored), spec.supplied
     if supplied is not None:
         spec.processes.agree(lambda: supplied.validate(policy, spec.probe))

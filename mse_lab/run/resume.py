@@ -120,11 +120,7 @@ def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
 
 
 def read_shards(context: RunContext) -> list[PromptMeasurement]:
-    """Read the shards of all prompts, once this machine sees them.
-
-    Raises:
-        InputError: One is gone or damaged.
-    """
+    """Read the shards of all prompts, once this machine sees them."""
     results, indices = context.spec.results, range(len(context.spec.prompts))
     paths = [results.shard(index) for index in indices]
     if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):

@@ -44,11 +44,7 @@ def next_rounds(rounds: int, found: float, wanted: float) -> int:
 
 
 def with_rounds(probe: Probe, rounds: int) -> Probe:
-    """Give a probe so many rounds of replicates.
-
-    Raises:
-        InputError: These are more than a pool may have.
-    """
+    """Give a probe so many rounds of replicates."""
     replicate = probe.pool.replicate * rounds
     if replicate > MOST_COMPLETIONS:
         raise InputError(
