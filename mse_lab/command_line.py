@@ -82,6 +82,19 @@ def group_sizes(text: str) -> list[int]:
     return sizes
 
 
+def share_of(text: str) -> float:
+    """Read a share, such as 0.05 or 5%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no share from 0 to 1; give one such as 0.05"
+        )
+    return value
+
+
 def whole_number(what: str, low: int, high: int, remedy: str) -> Callable[[str], int]:
     """Make a reader of a whole number of something, from `low` to `high`."""
 

@@ -25,6 +25,7 @@ from mse_lab.command_line import (
     group_sizes,
     load_probes,
     output_folder,
+    share_of,
 )
 from mse_lab.commands.run import share
 from mse_lab.console import show_status
@@ -42,17 +43,6 @@ SOURCES = ("pools.npz", "advice.json")
 MOST_EPOCHS = 1e6
 
 NAMES = ("adamw", "sgd")
-
-
-def share_of(text: str) -> float:
-    """Read a share, such as 0.05 or 5%."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise ArgumentTypeError(f"{text!r} is no share from 0 to 1; give one such as 0.05")
-    return value
 
 
 def times_over(text: str) -> float:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import RESULTS, ROOT, Parser, add_fresh, add_probes, load_probes
+from mse_lab.command_line import (
+    RESULTS,
+    ROOT,
+    Parser,
+    add_fresh,
+    add_probes,
+    load_probes,
+    share_of,
+)
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 from mse_lab.errors import InputError
 
@@ -24,18 +31,7 @@ def add_arguments(parser: Parser) -> None:
     add_probes(parser)
     add_fresh(parser)
     help = "add replicates until each MSE's interval is that narrow, such as 10%%"
-    parser.add_argument("--until", type=share_of_mse, metavar="WIDTH", help=help)
-
-
-def share_of_mse(text: str) -> float:
-    """Read a share between 0 and 1, such as 10% or 0.1."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = math.nan
-    if not 0.001 <= share < 1:
-        raise ArgumentTypeError(f"{text!r} is no width from 0.1% to 99%; give 10%, say")
-    return share
+    parser.add_argument("--until", type=share_of, metavar="WIDTH", help=help)
 
 
 def execute(arguments: Namespace) -> int:

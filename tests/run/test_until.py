@@ -107,4 +107,4 @@ def test_several_processes_are_refused(monkeypatch, capsys):
 @pytest.mark.parametrize("width", ["0", "120%", "wide", "nan"])
 def test_a_width_that_is_none(width, capsys):
     assert run_mse.main(["run", "tiny/base", "--until", width]) == 2
-    assert "is no width from 0.1% to 99%" in capsys.readouterr().err
+    assert "is no share from 0 to 1" in capsys.readouterr().err
