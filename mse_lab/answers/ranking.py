@@ -99,26 +99,6 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
     return applicable, left_out
 
 
-def rank_curves(
-    curves: Sequence[tuple[Estimator, Curve]], level: float
-) -> tuple[Ranked, ...]:
-    """Rank by the scale-free MSE; what is not known comes last."""
-    numbers = [curve.statistic("scale_free_mse") for _, curve in curves]
-    [oracle] = [
-        number
-        for number, (one, _) in zip(numbers, curves, strict=True)
-        if one.name == ORACLE
-    ]
-    rows = [
-        (
-            np.nan_to_num(number.value, nan=math.inf),
-            Ranked(*curve, (number / oracle).interval(level, positive=True)),
-        )
-        for number, curve in zip(numbers, curves, strict=True)
-    ]
-    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
-
-
 def compare_prompts(
     estimators: Sequence[Estimator],
     run: MeasuredRun,
@@ -157,8 +137,12 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             curves.append((estimator, curve))
         else:
             left_out.append(f"{estimator.name}: {NO_LAW if errors[key].size else NOTHING}")
-    return Ranking(
-        group_size=size,
-        ranked=rank_curves(curves, run.level),
-        left_out=tuple(left_out),
-    )
+    [oracle] = [curve for one, curve in curves if one.name == ORACLE]
+    base = oracle.statistic("scale_free_mse")
+    rows = []
+    for estimator, curve in curves:
+        ratio = curve.statistic("scale_free_mse") / base
+        rows.append(Ranked(estimator, curve, ratio.interval(run.level, positive=True)))
+    # What is not known comes last.
+    rows.sort(key=lambda row: np.nan_to_num(row.curve.point.scale_free_mse, nan=math.inf))
+    return Ranking(size, tuple(rows), tuple(left_out))
