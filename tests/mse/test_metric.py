@@ -131,6 +131,10 @@ def test_pools_are_read_back_and_refused_where_damaged():
     back = MetricPools.from_arrays(arrays)
     assert back.felt.constants == pools.felt.constants
     assert back.first_order.constants == pools.first_order.constants
+    few = MetricPools("{}", np.arange(3), 3, HALF, pools.curved, pools.first).as_arrays()
+    for damaged in (few, arrays | {"half": np.array(1)}):
+        with pytest.raises(ValueError, match="fewer than four"):
+            MetricPools.from_arrays(damaged)
     with pytest.raises(ValueError, match="curved_pairs_KP"):
         MetricPools.from_arrays(arrays | {"curved_pairs_KP": np.ones((4, 3))})
     infinite = replace(pools.first, pairs_KP=np.full((1, 4), np.inf))
