@@ -5,14 +5,20 @@ the diagonal. Where P D numbers fit, every rbar is kept as it is. Else each is k
 count-sketch (Charikar, Chen and Farach-Colton 2002): every number is added, with a sign, to
 one of k buckets, the same hash for all prompts.
 
-A parameter is cut into rows of k numbers, each number has a random sign of its own, each
-row a random shift o_c: number a of row c goes to bucket a + o_c (mod k). Two numbers of a
-row never meet, two of different rows with probability 1/k, their signs independent:
-products of sketches are unbiased, with a standard error of at most sqrt(2/k) of the
-product of the norms, as with a hash of single numbers.
+A parameter is cut into rows of k numbers. Row c has a random sign u_c and a random shift
+o_c, place a of every row a random sign v_a: number a of row c goes to bucket a + o_c with
+the sign u_c v_a, so that a row takes one pass over its numbers. With rows x_c and y_c of
+two vectors a product of sketches is their product and, places counted modulo k,
+
+    sum_{c != c'} u_c u_c' B_cc',  B_cc' = sum_a v_a v_{a+d} x_{c,a} y_{c',a+d},
+
+d = o_c - o_c'. By the u its mean is zero, and its variance at most twice the mean of
+sum B_cc'^2. By the v and with k odd the square is the sum of the squares, or, for one d in
+k, d = 0, the square of the sum. Each, summed over d, is at most ||x_c||^2 ||y_c'||^2. So
+the standard error is at most sqrt(4/k) of the product of the norms; of vectors whose rows
+have nothing in common it is sqrt((1 + cos^2)/k) by the cosine between the two.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -24,13 +30,11 @@ from torch import Tensor
 from mse_lab.arrays import Floats
 from mse_lab.probe.streams import stream
 
-BUCKETS = 2**14
+# Odd: else two places half of them apart would meet in two ways.
+BUCKETS = 2**15 - 1
 
 # All prompts' vectors together, on disk and, at the end, in memory.
 EXACT_BYTES = 2**28
-
-# Rows of a parameter whose signs are drawn at a time.
-_ROWS = 2**8
 
 
 def vectors_fit(prompts: int, parameters: int) -> bool:
@@ -66,38 +70,38 @@ class Whole:
             at += len(numbers)
 
 
-def _signs(rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
-    bits = np.frombuffer(rng.bytes(math.ceil(count / 8)), np.uint8)
-    return np.unpackbits(bits, count=count).view(np.bool_)
-
-
-def _cut(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """Cut numbers that come in parts into chunks of one size, the last one shorter."""
-    rest: list[Tensor] = []
+def _rows(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """Cut numbers that come in parts into rows of one size, zeros at the last one's end."""
+    rest = torch.zeros(0)
     for part in parts:
         flat = part.detach().flatten()
-        *whole, last = (torch.cat([*rest, flat]) if rest else flat).split(size)
-        yield from whole
-        rest = [last]
-        if len(last) == size:
-            yield rest.pop()
-    yield from rest
+        if len(rest):
+            missing = size - len(rest)
+            rest, flat = torch.cat([rest, flat[:missing]]), flat[missing:]
+            if len(rest) < size:
+                continue
+            yield rest
+        whole = len(flat) // size * size
+        yield from flat[:whole].view(-1, size).unbind()
+        rest = flat[whole:]
+    if len(rest):
+        yield torch.nn.functional.pad(rest, (0, size - len(rest)))
+
+
+def _signs(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    return 1 - 2 * rng.integers(2, size=count)
 
 
 def _fold(parts: Iterable[Tensor], rng: np.random.Generator, buckets: int) -> Floats:
     """Add the rows of a parameter up, each with its signs and shifted around, (k,)."""
-    folded = torch.zeros(buckets, dtype=torch.float64)
-    for chunk in _cut(parts, _ROWS * buckets):
-        folded = folded.to(chunk.device)
-        negative = torch.from_numpy(_signs(rng, len(chunk))).to(chunk.device)
-        # Row by row: what is made of a row stays in the processor's cache.
-        for plain, signs in zip(chunk.split(buckets), negative.split(buckets), strict=True):
-            row = torch.where(signs, -plain, plain)
-            shift = int(rng.integers(buckets))
-            ahead, around = row[: buckets - shift], row[buckets - shift :]
-            folded[shift : shift + len(ahead)] += ahead
-            folded[: len(around)] += around
-    return np.asarray(folded.cpu())
+    signs, folded = torch.from_numpy(_signs(rng, buckets)), torch.zeros(2 * buckets)
+    for count, row in enumerate(_rows(parts, buckets)):
+        if not count:
+            signs, folded = signs.to(row), folded.to(row)
+        shift, negative = divmod(int(rng.integers(2 * buckets)), 2)
+        # What goes beyond the last bucket is put around in the end.
+        folded[shift : shift + buckets].addcmul_(row, signs, value=1 - 2 * negative)
+    return np.asarray(folded.view(2, buckets).double().sum(0).cpu())
 
 
 class Sketch:
@@ -134,7 +138,7 @@ def describe(exact: bool) -> str:
     """Say how the products between prompts were had, and how exact they are."""
     if exact:
         return "exact"
-    low, high = BUCKETS**-0.5, (2 / BUCKETS) ** 0.5
+    low, high = BUCKETS**-0.5, (4 / BUCKETS) ** 0.5
     return (
         f"count-sketch of {BUCKETS} buckets: standard error of a product "
         f"{low:.4f} to {high:.4f} of the product of the norms"

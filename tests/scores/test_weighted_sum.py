@@ -166,8 +166,7 @@ def test_every_kind_of_factor(monkeypatch, kind, slice_bytes):
     torch.testing.assert_close(found, expected)
 
 
-def test_parts_of_any_size_have_one_sketch(monkeypatch):
-    monkeypatch.setattr(sketches, "_ROWS", 3)
+def test_parts_of_any_size_have_one_sketch():
     numbers, kept = normal(1000), Sketch(0, 16)
     kept.add("a", numbers.split([1, 0, 46, 48, 205, 700]))
     np.testing.assert_array_equal(kept.vector, sketches.sketch({"a": numbers}, 0, 16))
