@@ -20,6 +20,7 @@ def plan_values(plan: Plan) -> dict[str, object]:
     return {
         **asdict(plan),
         "half_widths": widths,
+        "advising": plan.advising and plan.advising._asdict(),
         "seconds_low": low,
         "seconds_high": high,
     }
@@ -78,6 +79,18 @@ def _widths(plan: Plan) -> Iterator[str]:
         )
 
 
+def _advising(plan: Plan) -> Iterator[str]:
+    if found := plan.advising:
+        first, most = (
+            f"{count:,} completions, {duration(count * found.seconds_each)}"
+            for count in (found.first, found.most)
+        )
+        yield (
+            f"advise instead: {first}, for the first look; {most}, for the last; by one "
+            "prompt, on one process"
+        )
+
+
 def finished_text(name: str, folder: Path, repaired: Sequence[str]) -> str:
     """Say that nothing is to be measured, and which lost tables a run makes again."""
     lines = [f"{lost} is made again from pools.npz" for lost in repaired]
@@ -90,5 +103,5 @@ def plan_text(plan: Plan) -> str:
         f"{plan.probe}: {plan.prompts} prompts, {plan.completions:,} completions, "
         f"{round(plan.tokens):,} tokens"
     )
-    lines = [heading, *_time(plan), *_memory(plan), *_widths(plan)]
+    lines = [heading, *_time(plan), *_memory(plan), *_widths(plan), *_advising(plan)]
     return "\n".join(wrap(line, indent=2) for line in lines)

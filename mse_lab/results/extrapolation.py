@@ -89,6 +89,14 @@ def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
     return widths
 
 
+class Advising(NamedTuple):
+    """What `advise` draws at its first look and at most, and seconds a completion."""
+
+    first: int
+    most: int
+    seconds_each: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run of a probe will take."""
@@ -109,6 +117,9 @@ class Plan:
     half_widths: Mapping[Key, float]  # See `expect_widths`; at the `level`.
     level: float
     wanted_width: float  # `interval.width`.
+    # What `advise` takes instead; None where it needs more prompts or memory, or where
+    # completions are read.
+    advising: Advising | None = None
 
     @property
     def range(self) -> tuple[float, float]:

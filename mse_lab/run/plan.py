@@ -5,19 +5,28 @@ kept in its folder: the run that follows continues from there.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from mse_lab.measurement.metric import price_metric
+from mse_lab.measurement.rounds import EACH, SCORED, looks
+from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
-from mse_lab.results.extrapolation import Plan, costs_of, expect_widths, extrapolate
+from mse_lab.results.extrapolation import (
+    Advising,
+    Plan,
+    costs_of,
+    expect_widths,
+    extrapolate,
+)
 from mse_lab.results.tables import describe_prompts
+from mse_lab.run.advise import LEAST_PROMPTS
 from mse_lab.run.environment import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, load, prepare
 from mse_lab.run.resume import Outcome, find_finished, read_shard, take_folder
@@ -82,6 +91,23 @@ def _metric_seconds(context: RunContext) -> dict[str, float]:
     return {"what training feels": price_metric(context.subject)}
 
 
+def _middle(lengths_P: Sequence[int], prompts: Iterable[int]) -> int:
+    """Choose the prompt whose length is next to the median."""
+    median = np.median(lengths_P)
+    return min(prompts, key=lambda index: abs(lengths_P[index] - median))
+
+
+def _advising(context: RunContext, index: int) -> Advising | None:
+    """Sample a prompt as an advice does; None where there is none to be had."""
+    subject, prompts = context.subject, len(context.subject.prompts)
+    fits = subject.memory.scoring.current.block == subject.probe.largest_group
+    if prompts < LEAST_PROMPTS or subject.supplied is not None or not fits:
+        return None
+    first, *_, last = looks(prompts)
+    sampled = sample_prompt(subject, index, range(EACH), SCORED).sample
+    return Advising(first.drawn, last.drawn, sampled.seconds / EACH)
+
+
 def _extrapolate(
     context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
 ) -> Plan:
@@ -114,6 +140,7 @@ def _extrapolate(
         half_widths=expect_widths(analysis, len(lengths)),
         level=analysis.level,
         wanted_width=probe.interval.width,
+        advising=_advising(context, _middle(lengths, prompts)),
     )
 
 

@@ -6,7 +6,7 @@ import math
 
 from mse_lab.mse.replicates import Key
 from mse_lab.report.plan_screen import plan_text, plan_values
-from mse_lab.results.extrapolation import Plan
+from mse_lab.results.extrapolation import Advising, Plan
 
 WIDTHS = {Key("grpo", 4): 0.05, Key("grpo", 8): 0.2, Key("oracle", 8): math.nan}
 PLAN = Plan(
@@ -51,6 +51,14 @@ def test_wide_enough_is_not_warned_of():
 def test_norms_only_are_said_to_be():
     plan = dataclasses.replace(PLAN, block=(4, 8))
     assert "norms only: a block of 8 does not fit, only 4 at a time" in said(plan)
+
+
+def test_what_an_advice_takes():
+    assert "advise" not in said(PLAN)
+    plan = dataclasses.replace(PLAN, advising=Advising(384, 16_260, 0.05))
+    assert "advise instead: 384 completions, 19 s, for the first look" in said(plan)
+    assert "16,260 completions, 13 min 33 s, for the last" in said(plan)
+    assert plan_values(plan)["advising"]["most"] == 16_260
 
 
 def test_json():
