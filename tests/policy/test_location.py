@@ -1,7 +1,5 @@
 """Where a checkpoint lies: the cache, a Hub that refuses, and no network at all."""
 
-import time
-
 import huggingface_hub
 import pytest
 
@@ -34,7 +32,7 @@ def test_what_is_neither_a_folder_nor_a_hub_name(hub, tmp_path):
 def test_without_network_and_cache_the_line_says_how_to_fetch_it(
     hub, monkeypatch, tmp_path, obstacle
 ):
-    """And at once: the Hub client's own retries take 23 seconds, twice."""
+    """The Hub client's own retries, 23 seconds of them, are not made."""
     expected = "the Hub cannot be reached"
     if obstacle == "unreachable":
         hub.move(NOWHERE)
@@ -44,10 +42,9 @@ def test_without_network_and_cache_the_line_says_how_to_fetch_it(
     else:
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
         expected = "does not answer within 0.2 s (HF_HUB_ETAG_TIMEOUT)"
-    began = time.monotonic()
     with pytest.raises(InputError, match=r"not in the local cache") as refused:
         load_policy(probe(path="slow/model", revision="v1"), tmp_path)
-    assert time.monotonic() - began < 1.5
+    assert len(hub.asked) <= 1
     assert expected in str(refused.value)
     assert str(refused.value).endswith("hf download slow/model --revision v1")
 

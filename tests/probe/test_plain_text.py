@@ -1,6 +1,5 @@
 """Plain values: what a user's YAML and JSON may hold, and what is refused in one line."""
 
-import time
 
 import pytest
 
@@ -48,12 +47,10 @@ JSON = {
 @pytest.mark.parametrize("case", YAML)
 def test_yaml_that_is_refused(case):
     text, message = YAML[case]
-    began = time.monotonic()
     with pytest.raises(InputError) as caught:
         parse_yaml(text, "mine.yaml")
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine.yaml: ")
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("case", JSON)
