@@ -25,6 +25,7 @@ from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_al
 from mse_lab.answers.epochs import Epochs, Training, deal_out
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
+from mse_lab.answers.mismatch import Mismatch, judge_mismatch
 from mse_lab.answers.plain_data import as_data
 from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime
@@ -104,6 +105,7 @@ class Advice:
         felt: What training feels, where a metric was measured.
         epochs: The best sizes of a training in epochs, where they were asked for.
         optimizer: What the training takes its steps with.
+        mismatch: What corrections of an engine's mismatch do, where one drew.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Advice:
     felt: Felt | None = None
     epochs: Epochs | None = None
     optimizer: Optimizer = "adamw"
+    mismatch: Mismatch | None = None
 
     @property
     def decisive(self) -> Felt | None:
@@ -192,7 +195,8 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         without = {"curves", "optimizer", *(_SAMPLED if self.stopped is None else ())}
-        without |= {name for name in ("felt", "epochs") if getattr(self, name) is None}
+        told = "felt", "epochs", "mismatch"
+        without |= {name for name in told if getattr(self, name) is None}
         names = [entry.name for entry in fields(self) if entry.name not in without]
         return {name: as_data(getattr(self, name)) for name in names}
 
@@ -329,4 +333,5 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
         epochs=None,
         optimizer="adamw",
+        mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

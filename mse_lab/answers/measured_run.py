@@ -19,6 +19,7 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.corrections import CorrectionPools
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.laws import Law
@@ -69,6 +70,11 @@ class MeasuredRun(Analysis):
     @property
     def metric(self) -> MetricPools | None:
         """What was measured in another metric than the plain one, if anything."""
+
+    @property
+    def corrections(self) -> CorrectionPools | None:
+        """What is known of an engine's corrections, if one drew the completions."""
+        return None
 
     @property
     def moments(self) -> Moments:
@@ -239,6 +245,11 @@ class FinishedRun(MeasuredRun):
     def metric(self) -> MetricPools | None:
         """What was measured in another metric than the plain one, if anything."""
         return ResultsFolder(self.folder).read("metric.npz", None)
+
+    @cached_property
+    def corrections(self) -> CorrectionPools | None:
+        """What is known of an engine's corrections, if one drew the completions."""
+        return ResultsFolder(self.folder).read("corrections.npz", None)
 
     def _record_with(self, name: str) -> ResultsFolder:
         results = ResultsFolder(self.folder)

@@ -59,6 +59,7 @@ class SampledRun:
     law_only: ClassVar[bool] = True
     kinds: ClassVar[tuple[Kind, ...]] = ()
     metric: ClassVar[None] = None
+    corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
 
     @property

@@ -36,7 +36,7 @@ def _score(
         together = how._replace(block=len(scored))
         tokens = subject.tokens[index]
         scores = score_block(
-            subject.policy, tokens, scored, None, how=together, weighted=weighted
+            subject.policy, tokens, scored, None, how=together, weighted=[weighted]
         )
         return scores, weighted.keeper.vector
 

@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import LARGEST, Floats, divide
+from mse_lab.arrays import Floats, divide
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import LARGEST_LOG, Estimate, Statistic, half_width
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import PromptSamples, raise_to_zero
+from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
 from mse_lab.mse.reference_noise import gradient_noise
 from mse_lab.mse.samples import Samples
 
@@ -184,13 +184,7 @@ class Population:
             figure: A function of the constants and the others, element by element.
             *others: What else it is a function of, arrays (S,), as the constants.
         """
-        samples = self._evaluate(figure, others)
-        differences_P = (self.pools.prompts - 1) * (
-            samples[0] - samples[1 : 1 + self.pools.prompts]
-        )
-        # A ratio's may be larger than an error's; their fourth powers are to be numbers.
-        bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
-        return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
+        return jackknife(self._evaluate(figure, others), self.pools.prompts)
 
     def estimate(self, figure: Figure, level: float, *others: Any) -> Estimate:
         """Give a function of the constants its interval, symmetric about it.

@@ -20,10 +20,16 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
+from mse_lab.mse.prompt_samples import jackknife
 
 # Sizes to choose from, and by how much more than the least a chosen one may cost.
 SIZES = tuple(2**power for power in range(1, 9))
 TOLERANCE = 0.05
+
+
+def _statistic(values: Floats) -> Statistic:
+    """Give a constant what every prompt contributes (the jackknife)."""
+    return jackknife(values, len(values) - 1)
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,6 @@ class MetricPopulation:
         c1, c2, c3 = (float(column[0]) for column in self._both)
         return c1, c2, c3
 
-    def _statistic(self, values: Floats) -> Statistic:
-        """Give a constant what every prompt contributes (the jackknife)."""
-        parts_P = (len(values) - 2) * (values[0] - values[1:])
-        return Statistic(float(values[0]), {"prompts": parts_P[None]}, {})
-
     @cached_property
     def effective_prompts(self) -> float:
         """How many prompts carry c1 and c3, by their noise and by their curvature."""
@@ -69,11 +70,11 @@ class MetricPopulation:
         """N tr(M Cov g_hat) of GRPO-type at group size G > 1; c1 is 0 where negative."""
         one = self._both
         raised = one.c1 - min(one.c1[0], 0.0)
-        return self._statistic(raised * size + one.c2 + one.c3 / (size - 1))
+        return _statistic(raised * size + one.c2 + one.c3 / (size - 1))
 
     def constant(self, name: str, level: float) -> Estimate:
         """Give one of the constants its interval."""
-        found = self._statistic(getattr(self._both, name))
+        found = _statistic(getattr(self._both, name))
         return found.interval(level, most_degrees=self.effective_prompts)
 
     def best_group_size(self, level: float) -> Estimate:
@@ -99,7 +100,7 @@ class MetricPopulation:
         below zero where there is none.
         """
         both = self._both
-        one, three = self._statistic(both.c1), self._statistic(both.c3)
+        one, three = _statistic(both.c1), _statistic(both.c3)
         degrees = min(one.degrees, three.degrees, self.effective_prompts)
         reach2 = float(stats.t.ppf((1 + level) / 2, degrees)) ** 2 / len(both.c1[1:])
         parts = [part.groups["prompts"][0] for part in (one, three)]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import LARGEST, Floats, divide
+from mse_lab.mse.intervals import Statistic
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class PromptSamples:
         """Take off a ratio (S,) what the jackknife finds it too large by."""
         left_out = ratio[1 : 1 + self.prompts]
         return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
+
+
+def jackknife(samples: Floats, prompts: int) -> Statistic:
+    """Give a figure of samples of prompts, (S,), what each prompt contributes."""
+    differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
+    # A ratio's may be larger than an error's; their fourth powers are to be numbers.
+    bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
+    return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
 
 def raise_to_zero(square: Floats) -> Floats:

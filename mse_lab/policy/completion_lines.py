@@ -10,6 +10,8 @@
 |           | an environment wrote it; an end token may end each turn of the policy    |
 | log_probs | optional: log-probability of each token, or (also `log_prob`) their sum; |
 |           | those of masked tokens do not count                                      |
+| engine_log_probs | optional, with tokens: log-probability of each under the engine   |
+|           | that drew it, where that is not the policy; log_probs are the policy's   |
 | pool      | optional: reference or replicate                                         |
 | reward    | read if the probe says `reward: supplied`                                |
 
@@ -48,12 +50,13 @@ Own = Annotated[int, BeforeValidator(_as_number), Field(ge=0, le=1)]
 
 
 class Form(NamedTuple):
-    """Whether the lines have `pool`, `tokens` (not `text`), log-probabilities, a `mask`."""
+    """Whether the lines have `pool`, `tokens` (not `text`), and each optional key."""
 
     pool: bool
     tokens: bool
     log_probs: bool
     mask: bool
+    engine_log_probs: bool
 
 
 class Line(BaseModel):
@@ -69,6 +72,7 @@ class Line(BaseModel):
     log_probs: LogProb | list[LogProb] | None = Field(
         None, validation_alias=AliasChoices("log_probs", "log_prob")
     )
+    engine_log_probs: list[LogProb] | None = None
     pool: Literal["reference", "replicate"] | None = None
     reward: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
 
@@ -80,6 +84,7 @@ class Line(BaseModel):
             tokens=self.tokens is not None,
             log_probs=self.log_probs is not None,
             mask=self.mask is not None,
+            engine_log_probs=self.engine_log_probs is not None,
         )
 
 
@@ -131,6 +136,19 @@ def read_log_prob(
             "token, the end token included"
         )
     return float(np.sum(given, where=True if mask is None else mask))
+
+
+def read_engine_log_probs(line: Line, where: str, positions: int) -> NDArray[np.float64]:
+    """Read the engine's log-probability of each token, zeros after the last, (T,)."""
+    given, tokens = line.engine_log_probs or [], line.tokens
+    if tokens is None:
+        raise InputError(f"{where}: engine_log_probs: given with a text; give tokens, too")
+    if len(given) != len(tokens):
+        raise InputError(
+            f"{where}: {len(given)} engine_log_probs for {len(tokens)} tokens; give one "
+            "for each token, the end token included"
+        )
+    return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
 
 
 def read_reward(line: Line, where: str) -> float:

@@ -29,6 +29,7 @@ class Completions:
         log_probs_N: Summed log-probability that the tokens were drawn with.
         ended_N: Whether an end token, or the environment, ended it; others were truncated.
         mask_NT: Whether a token is the policy's own; None where all up to the length are.
+        weights_NT: What each token's log-probability counts, float64; None for one each.
     """
 
     tokens_NT: NDArray[np.int64]
@@ -36,6 +37,7 @@ class Completions:
     log_probs_N: NDArray[np.float64]
     ended_N: NDArray[np.bool_]
     mask_NT: NDArray[np.bool_] | None = None
+    weights_NT: NDArray[np.float64] | None = None
 
     @classmethod
     def ending(
@@ -113,12 +115,13 @@ class Completions:
 
     @property
     def keys(self) -> list[bytes]:
-        """Tell completions apart: equal tokens of which the same are the policy's own."""
+        """Tell completions apart: equal tokens, of which the same count as much."""
         keys = [tokens.tobytes() for tokens in self.unpadded]
-        if self.mask_NT is None:
-            return keys
-        rows = zip(keys, self.mask_NT, self.lengths_N, strict=True)
-        return [key + mask[:length].tobytes() for key, mask, length in rows]
+        for each_NT in (self.mask_NT, self.weights_NT):
+            if each_NT is not None:
+                rows = zip(keys, each_NT, self.lengths_N, strict=True)
+                keys = [key + each[:length].tobytes() for key, each, length in rows]
+        return keys
 
     def distinct(self) -> tuple["Completions", NDArray[np.int64]]:
         """Leave out repetitions: equal completions have equal scores.

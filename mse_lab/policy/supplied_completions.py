@@ -21,6 +21,7 @@ from mse_lab.policy.completion_lines import (
     Form,
     Line,
     parse_line,
+    read_engine_log_probs,
     read_log_prob,
     read_mask,
     read_reward,
@@ -84,11 +85,23 @@ class Supplied:
         lines = self._lines(prompt_id, pool)
         return np.array([read_reward(line, where) for where, line in lines])
 
+    def engine_log_probs(
+        self, prompt_id: str, pool: str, positions: int
+    ) -> NDArray[np.float64]:
+        """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
+        lines = self._lines(prompt_id, pool)
+        return np.stack(
+            [read_engine_log_probs(line, where, positions) for where, line in lines]
+        )
+
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""
+        positions = probe.sampling.max_new_tokens
         for prompt_id, pools in self.offsets.items():
             for pool in pools:
-                self.read(prompt_id, pool, policy, probe.sampling.max_new_tokens)
+                self.read(prompt_id, pool, policy, positions)
+                if self.form.engine_log_probs:
+                    self.engine_log_probs(prompt_id, pool, positions)
                 if probe.reward == "supplied":
                     self.rewards(prompt_id, pool)
 

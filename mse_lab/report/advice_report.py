@@ -25,6 +25,7 @@ from mse_lab.formatting import (
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
+from mse_lab.report.mismatch_report import mismatch_lines
 from mse_lab.report.sampled_words import say_stopped
 
 BOUNDS_ONLY = (
@@ -246,11 +247,13 @@ def _size_tables(advice: Advice) -> Iterator[str]:
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
     """Say the advice on one screen, with the costs of these group sizes, or of SHOWN.
 
-    Where a built-in check failed, nothing but that.
+    Where a built-in check failed, nothing but that and corrections of an engine's mismatch.
     """
+    mismatch = [*mismatch_lines(advice.mismatch, advice.level, width)]
     if not advice.held:
         warnings = [f"warning: {warning}" for warning in advice.warnings]
-        return "".join(f"{wrap(text, width)}\n" for text in (headline(advice), *warnings))
+        said = [wrap(text, width) for text in (headline(advice), *warnings)]
+        return "".join(f"{line}\n" for line in (*said, *mismatch))
     size = advice.num_generations
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
     about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
@@ -260,6 +263,7 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
         *(wrap(text, width, 4) for text in _size_tables(advice)),
         *(wrap(text, width, 4) for text in _cost_table(advice, sizes or SHOWN)),
         *(wrap(text, width) for text in about if text),
+        *mismatch,
         "GRPO-type as measured, up to a factor:",
         *(
             wrap(f"  {text.trainer:<9} {text.line(size)}", width, SETTING)

@@ -218,6 +218,7 @@ def _ratios(summary: Summary) -> Part | None:
         ["sd of a completion's log ratio", number(ratios.sd, 2)],
         ["effective sample size", share(ratios.effective, 3)],
         [f"masked by TRL's sequence_mask ({CLIP:g})", share(ratios.masked)],
+        ["probability that it keeps, the gradient's mass", share(ratios.kept)],
     ]
     return Part("The trainer's probabilities and the sampler's", (), rows)
 

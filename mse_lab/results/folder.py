@@ -29,6 +29,7 @@ from mse_lab.results.inventory import (
 
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
+    from mse_lab.mse.corrections import CorrectionPools
     from mse_lab.mse.metric import MetricPools
     from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
@@ -244,6 +245,12 @@ class ResultsFolder:
         self._remove("advice.json")
         write_arrays(self.file("metric.npz"), pools.as_arrays())
         write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write_manifest()
+
+    def write_corrections(self, pools: "CorrectionPools") -> None:
+        """Write what is known of an engine's corrections, as `write_metric` does."""
+        self._remove("advice.json")
+        write_arrays(self.file("corrections.npz"), vars(pools))
         self.write_manifest()
 
     def write_completions(self, lines: Iterable[str]) -> None:

@@ -69,6 +69,12 @@ def _metric(file: BinaryIO) -> Any:
     return MetricPools.from_arrays(_arrays(file))
 
 
+def _corrections(file: BinaryIO) -> Any:
+    from mse_lab.mse.corrections import CorrectionPools
+
+    return CorrectionPools.from_arrays(_arrays(file))
+
+
 def _diagnostics(file: BinaryIO) -> Any:
     from mse_lab.results.diagnostics import restore
 
@@ -119,6 +125,7 @@ FILES = {
     "errors.npz": File("pools", _arrays, needed=True),
     "pools.npz": File("model", _pools, needed=True),
     "metric.npz": File("model", _metric),
+    "corrections.npz": File("model", _corrections),
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),

@@ -1,6 +1,10 @@
-"""A run's metric: measured once everything else is, and written beside it."""
+"""What is measured once everything else is, and written beside it.
+
+That is the probe's metric, and corrections of the mismatch where an engine drew.
+"""
 
 from mse_lab.console import show_status
+from mse_lab.measurement.corrections import measure_corrections
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.probe.schema import Metric
 from mse_lab.results.folder import ResultsFolder
@@ -14,18 +18,39 @@ def _metric_of(results: ResultsFolder) -> Metric:
     return Metric.model_validate_json(results.read("metric.npz").settings)
 
 
-def lacks_metric(spec: RunSpec) -> bool:
+def _lacks_metric(spec: RunSpec) -> bool:
     """Whether the probe asks for a metric that its results do not have."""
     wanted = spec.probe.metric
     return wanted.kind != "plain" and _metric_of(spec.results) != wanted
 
 
-def add_metric(context: RunContext, *, shown: bool = True) -> None:
-    """Measure the probe's metric and add it to a finished result.
+def _lacks_corrections(spec: RunSpec) -> bool:
+    """Whether an engine drew the completions, and its corrections are not measured."""
+    engine = spec.supplied is not None and spec.supplied.form.engine_log_probs
+    return engine and not spec.results.has("corrections.npz")
+
+
+def lacks_more(spec: RunSpec) -> bool:
+    """Whether a finished result lacks the probe's metric, or corrections."""
+    return _lacks_metric(spec) or _lacks_corrections(spec)
+
+
+def add_more(context: RunContext, *, shown: bool = True) -> None:
+    """Measure what a finished result lacks.
 
     Raises:
         InputError: It cannot be measured; the result stays as it is.
     """
+    if _lacks_metric(context.spec):
+        _add_metric(context, shown=shown)
+    if _lacks_corrections(context.spec):
+        if shown:
+            show_status(f"{context.spec.name}: corrections of the engine's mismatch")
+        context.spec.results.write_corrections(measure_corrections(context.subject))
+        show_status()
+
+
+def _add_metric(context: RunContext, *, shown: bool) -> None:
     name = context.spec.name
 
     def show(done: int, prompts: int) -> None:

@@ -7,7 +7,7 @@ from mse_lab.measurement.metric import refuse_metric
 from mse_lab.probe.schema import Probe
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
-from mse_lab.run.metric import add_metric, lacks_metric
+from mse_lab.run.metric import add_more, lacks_more
 from mse_lab.run.prepare import RunContext, RunSpec, load, prepare
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, progress
@@ -73,10 +73,10 @@ def execute(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
     )
     if outcome:
-        if processes.agree(lambda: lacks_metric(spec)):
+        if processes.agree(lambda: lacks_more(spec)):
             context = load(spec)
             with processes.hold(folder):
-                processes.agree(lambda: add_metric(context, shown=shown))
+                processes.agree(lambda: add_more(context, shown=shown))
         return outcome
     context = load(spec)
     refuse_metric(context.subject)
@@ -89,6 +89,6 @@ def execute(
         devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
         outcome = processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
-        if processes.agree(lambda: lacks_metric(spec)):
-            processes.agree(lambda: add_metric(context, shown=shown))
+        if processes.agree(lambda: lacks_more(spec)):
+            processes.agree(lambda: add_more(context, shown=shown))
         return outcome

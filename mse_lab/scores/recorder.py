@@ -56,7 +56,7 @@ class Recorder(ModuleHooks):
         count: int,
         reference: Mapping[str, Tensor] | None,
         shared: int = 0,
-        weighted: Weighted | None = None,
+        weighted: Sequence[Weighted] = (),
     ) -> None:
         super().__init__(policy.model, count, shared)
         self.gram = torch.zeros(count, count, dtype=torch.float64)
@@ -164,10 +164,9 @@ class Recorder(ModuleHooks):
             # Zero where no completion of the reference used it.
             reference = self._reference.get(name, torch.zeros_like(parameter))
         reduced = reduce_factors(factors, reference, parameter.shape)
-        if self._weighted is not None:
-            weights_N = torch.from_numpy(self._weighted.weights_N).to(parameter.device)
-            parts = weighted_sum(factors, weights_N, parameter.shape)
-            self._weighted.keeper.add(name, parts)
+        for weights, keeper in self._weighted:
+            weights_N = torch.from_numpy(weights).to(parameter.device)
+            keeper.add(name, weighted_sum(factors, weights_N, parameter.shape))
         gram_NN = reduced.gram_NN.cpu()
         self.gram += gram_NN
         self.products += reduced.products_N.cpu()

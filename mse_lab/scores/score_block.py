@@ -8,7 +8,7 @@ the backward pass has met all uses of the parameter. No score is ever stored, an
 parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ def _score_together(
     reference: Mapping[str, Tensor] | None,
     padding: int,
     how: Scoring,
-    weighted: Weighted | None,
+    weighted: Sequence[Weighted],
 ) -> Scores:
     recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
     head = SlicedHead(policy) if how.sliced else None
@@ -90,15 +90,15 @@ def _score_together(
 
 
 def _shares(
-    place_N: NDArray[np.intp], distinct: int, block: int, weighted: Weighted | None
-) -> Iterator[tuple[slice, Weighted | None]]:
+    place_N: NDArray[np.intp], distinct: int, block: int, weighted: Sequence[Weighted]
+) -> Iterator[tuple[slice, list[Weighted]]]:
     """Cut distinct completions into blocks; those that are equal add their weights up."""
-    parts = [slice(at, at + block) for at in range(0, distinct, block)]
-    if weighted is None:
-        yield from ((part, None) for part in parts)
-        return
-    weights = np.bincount(place_N, weighted.weights_N, distinct).astype(np.float64)
-    yield from ((part, Weighted(weights[part], weighted.keeper)) for part in parts)
+    totals = [
+        (np.bincount(place_N, one.weights_N, distinct).astype(np.float64), one.keeper)
+        for one in weighted
+    ]
+    for part in (slice(at, at + block) for at in range(0, distinct, block)):
+        yield part, [Weighted(weights[part], keeper) for weights, keeper in totals]
 
 
 def score_block(
@@ -108,7 +108,7 @@ def score_block(
     reference: Mapping[str, Tensor] | None,
     padding: int = 0,
     how: Scoring | None = None,
-    weighted: Weighted | None = None,
+    weighted: Sequence[Weighted] = (),
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
@@ -120,7 +120,7 @@ def score_block(
             policy's log-probability depends on; None where no products are wanted.
         padding: Tokens of padding beyond the longest completion; changes nothing.
         how: What is kept in memory; None for everything, the fastest.
-        weighted: A weighted sum of the scores, out of the same pass.
+        weighted: Weighted sums of the scores, out of the same pass.
 
     Raises:
         InputError: A module with such a parameter has no exact rule; it is named.

@@ -3,7 +3,9 @@
 Of a completion the log ratio is the sum over its tokens of log p(trainer) - log p(sampler).
 A weight exp(log ratio) corrects for the difference; the effective sample size says how many
 unweighted completions the weighted are worth. TRL's default `sequence_mask` masks the
-completions whose weight is above 3.
+completions whose weight is above 3: the mean of the other weights is the share of the
+trainer's probability, and so of a gradient that does not depend on it, that is kept. It is
+of the trainer's law, under which large weights are commoner than among the completions.
 """
 
 import math
@@ -26,6 +28,7 @@ class LogRatios(NamedTuple):
         sd: Standard deviation of a completion's log ratio.
         effective: Effective sample size over completions.
         masked: Share of completions that TRL's `sequence_mask` leaves out.
+        kept: Share of the trainer's probability that it keeps.
     """
 
     completions: int
@@ -33,6 +36,7 @@ class LogRatios(NamedTuple):
     sd: float
     effective: float
     masked: float
+    kept: float
 
 
 def log_ratios(columns: Columns) -> LogRatios | None:
@@ -49,4 +53,5 @@ def log_ratios(columns: Columns) -> LogRatios | None:
         float(ratio_N.std()),
         effective,
         float((ratio_N > math.log(CLIP)).mean()),
+        float(np.exp(ratio_N[ratio_N <= math.log(CLIP)]).sum() / len(ratio_N)),
     )

@@ -114,13 +114,18 @@ def _line(prompt: Prompted, completion: Completion, keys: set[str]) -> dict[str,
     line["tokens"] = [*tokens]
     if "mask" in keys:
         line["mask"] = [1] * len(tokens) if mask is None else [int(bool(m)) for m in mask]
+    both = "engine_log_probs" in keys
     if "log_probs" in keys:
-        line["log_probs"] = [*(completion.log_probs or ())]
+        own = completion.trainer_log_probs if both else completion.log_probs
+        line["log_probs"] = [*(own or ())]
+    if both:
+        line["engine_log_probs"] = [*(completion.log_probs or ())]
     return line
 
 
-def _has_log_probs(completion: Completion) -> bool:
-    tokens, given = completion.tokens, completion.log_probs
+def _of_each_token(completion: Completion, given: Sequence[float] | None) -> bool:
+    """Whether there is a log-probability of each token."""
+    tokens = completion.tokens
     if tokens is None or given is None or len(given) != len(tokens):
         return False
     return all(isinstance(one, int | float) and abs(one) < 1e9 for one in given)
@@ -129,10 +134,14 @@ def _has_log_probs(completion: Completion) -> bool:
 def _keys(completions: Sequence[Completion]) -> set[str]:
     """What all lines give."""
     masks = [one.mask for one in completions if one.mask is not None]
+    drawn = all(_of_each_token(one, one.log_probs) for one in completions)
+    both = all(_of_each_token(one, one.trainer_log_probs) for one in completions)
     given = {
         "tokens": all(one.tokens for one in completions),
         "mask": not all(map(all, masks)),
-        "log_probs": all(map(_has_log_probs, completions)),
+        "log_probs": drawn,
+        # Where the trainer's are known, too, those that were drawn with are an engine's.
+        "engine_log_probs": drawn and both,
     }
     return {key for key, is_given in given.items() if is_given}
 

@@ -162,7 +162,7 @@ class Scored:
         loaded, tokens = self.loaded, self.loaded.tokens[self.index]
         keeper = Sketch(0) if sketched else Whole(loaded.policy.parameters)
         weighted = Weighted(self._weights, keeper)
-        score_block(loaded.policy, tokens, self.completions, None, weighted=weighted)
+        score_block(loaded.policy, tokens, self.completions, None, weighted=[weighted])
         return keeper.vector
 
     def two_passes(self) -> np.ndarray:

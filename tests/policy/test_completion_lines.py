@@ -9,6 +9,7 @@ from models import random_policy
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.completion_lines import (
     parse_line,
+    read_engine_log_probs,
     read_log_prob,
     read_mask,
     read_reward,
@@ -171,3 +172,30 @@ def test_log_probabilities_that_are_none(given):
 def test_rewards_that_are_none(given):
     with pytest.raises(InputError, match=r"here: (reward: Input|no reward)"):
         read_reward(line_of(text="", reward=given), "here")
+
+
+def test_an_engines_log_probabilities_are_of_each_token():
+    line = line_of(tokens=[3, 1], engine_log_probs=[-0.5, -1])
+    assert line.form.engine_log_probs
+    np.testing.assert_array_equal(read_engine_log_probs(line, "here", 4), [-0.5, -1, 0, 0])
+
+
+ENGINE = {
+    "too few": ({"tokens": [3, 1], "engine_log_probs": [-1]}, "1 engine_log_probs for 2"),
+    "of a text": (
+        {"text": "1", "engine_log_probs": [-1]},
+        "given with a text; give tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENGINE)
+def test_others_of_an_engine_are_refused(case):
+    keys, message = ENGINE[case]
+    with pytest.raises(InputError, match=message):
+        read_engine_log_probs(line_of(**keys), "here", 4)
+
+
+def test_their_sum_is_refused():
+    with pytest.raises(InputError, match="engine_log_probs: Input should be a valid"):
+        line_of(tokens=[3, 1], engine_log_probs=-1.5)

@@ -12,7 +12,9 @@ from mse_lab.results.integrity import read, read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What a run in the plain metric has.
-OF_A_RUN = {*FROM_POOLS, *FROM_MODEL, MANIFEST} - {"metric.npz"}
+# What is measured beside a run, of some.
+ADDED = {"metric.npz", "corrections.npz"}
+OF_A_RUN = {*FROM_POOLS, *FROM_MODEL, MANIFEST} - ADDED
 
 
 def cut(content):
@@ -59,7 +61,7 @@ def test_the_manifest_knows_every_file_and_what_is_absent_is_no_damage(copy):
     """All but what no repetition gives again."""
     written = {path.name for path in copy.path.iterdir()}
     known = set(json.loads(copy.file(MANIFEST).read_text()))
-    assert known == set(REPEATABLE) - {"metric.npz"}
+    assert known == set(REPEATABLE) - ADDED
     assert known == written - {MANIFEST, "environment.json"}
     for name in ("pools.npz", "errors.npz", "completions.jsonl"):
         copy.file(name).unlink()

@@ -5,6 +5,13 @@ import json
 import pytest
 
 import run_mse
+from mse_lab.mse.corrections import NAMES
+from mse_lab.policy.log_probabilities import token_log_probs
+from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.streams import uniforms
 from mse_lab.results.integrity import read_manifest
 
 SETTINGS = (
@@ -101,3 +108,43 @@ def test_what_is_damaged_or_impossible_is_refused(measured, refused):
     path = folder / "metric.npz"
     path.write_bytes(path.read_bytes()[:-20])
     assert "metric.npz: damaged" in refused("advise", folder)
+
+
+def lines_of_an_engine(probe, folder):
+    """Completions of the policy, said to be of an engine that is a little off."""
+    policy, positions = load_policy(probe, folder), probe.sampling.max_new_tokens
+    for prompt in load_prompts(probe.prompts, folder):
+        [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=positions)
+        drawn = draw(policy, tokens, uniforms(1, prompt.id, "x", range(96), positions), "x")
+        log_probs_NT = token_log_probs(policy, tokens, drawn).numpy()
+        for own, log_probs_T in zip(drawn.unpadded, log_probs_NT, strict=True):
+            own_T = log_probs_T[: len(own)].tolist()
+            engine_T = [
+                one + 0.02 * (token - 1) for one, token in zip(own_T, own, strict=True)
+            ]
+            yield {"prompt": prompt.id, "tokens": own.tolist(), "log_probs": own_T,
+                   "engine_log_probs": engine_T}  # fmt: skip
+
+
+def test_where_an_engine_drew_corrections_are_added(write_probe, tmp_path, capsys):
+    pools = {"reference": 64, "replicate": 32}
+    lines = lines_of_an_engine(load_probe(write_probe(pool=pools)), tmp_path)
+    path = tmp_path / "drawn.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    probe = write_probe(pool=pools, completions=str(path))
+    words, folder = (
+        ["run", str(probe), "--out", str(tmp_path / "out")],
+        tmp_path / "out/small",
+    )
+    assert run_mse.main(words) == 0
+    assert "corrections.npz" in read_manifest(folder)
+    first = contents(folder)
+    assert run_mse.main(words) == 0
+    assert contents(folder) == first
+    capsys.readouterr()
+    assert run_mse.main(["advise", str(folder), "--json"]) == 0
+    mismatch = json.loads(capsys.readouterr().out)["mismatch"]
+    assert 0 < mismatch["kl_per_token"] < 0.001
+    assert [row["correction"] for row in mismatch["rows"]] == [*NAMES]
+    assert run_mse.main(["advise", str(folder)]) == 0
+    assert "The engine that drew these completions is" in capsys.readouterr().out

@@ -1,10 +1,14 @@
 """The two log-probabilities: KL, effective sample size, and what TRL would mask."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from log_makers import read, summarise
 from mse_lab.errors import InputError
+from mse_lab.trainer_logs.log_ratios import log_ratios
 
 
 def line(drawn, given, **more):
@@ -22,6 +26,38 @@ def test_by_hand(tmp_path):
     assert found.sd == pytest.approx(np.log(ratios).std())
     assert found.effective == pytest.approx(ratios.sum() ** 2 / (ratios @ ratios) / 4)
     assert found.masked == 0.25
+    assert found.kept == pytest.approx(2.5 / 4)
+
+
+def test_a_long_completion_loses_most_of_the_gradient_to_a_mask():
+    """16,000 tokens, KL 1e-4 a token: sd sqrt(2 T k), ESS exp(-2 T k), mass Phi(...).
+
+    Tokens of 40 contexts with 30 words each, whose logits the engine has with some noise;
+    20,000 completions, whose counts of words are multinomial. Seed fixed; within 0.02.
+    """
+    rng, tokens, completions = np.random.default_rng(0), 400, 20_000
+    log_ratio_N, nats = np.zeros(completions), 0.0
+    for _ in range(40):
+        logits = rng.normal(size=30)
+        engine = logits + 0.0145 * rng.normal(size=30)
+        own, drawn = (np.exp(one) / np.exp(one).sum() for one in (logits, engine))
+        log_ratio_N += rng.multinomial(tokens, drawn, completions) @ np.log(own / drawn)
+        nats += tokens * drawn @ np.log(drawn / own)
+    found = log_ratios(
+        SimpleNamespace(
+            tokens_N=np.full(completions, 40 * tokens),
+            log_ratio_N=log_ratio_N,
+            kl_N=np.full(completions, nats),
+        )
+    )
+    assert found.kl_per_token == pytest.approx(1e-4, rel=0.1)
+    spread = np.sqrt(2 * nats)
+    assert found.sd == pytest.approx(spread, rel=0.02)
+    assert found.effective == pytest.approx(np.exp(-(spread**2)), abs=0.02)
+    mass = stats.norm.cdf((np.log(3) - spread**2 / 2) / spread)
+    assert found.kept == pytest.approx(mass, abs=0.02)
+    assert 0.3 < mass < 0.5
+    assert found.masked < 0.15
 
 
 def test_a_tokens_divergence_is_estimated_without_bias():

@@ -166,3 +166,11 @@ def test_the_command_asks_for_the_model(tmp_path, refused):
     path = write_lines(tmp_path / "log.jsonl", open_instruct(0))
     line = refused("rollouts", path, "--probe", tmp_path / "mine.yaml")
     assert "--probe needs --model" in line
+
+
+def test_with_both_log_probabilities_those_drawn_with_are_an_engines(tmp_path):
+    both = {"log_probs": [-1.0, -2.0], "trainer_log_probs": [-1.5, -2.5]}
+    lines = [{"prompt": "a", "reward": n % 2, "tokens": [1, n], **both} for n in range(8)]
+    for line in written(tmp_path, lines):
+        assert line["log_probs"] == [-1.5, -2.5]
+        assert line["engine_log_probs"] == [-1.0, -2.0]

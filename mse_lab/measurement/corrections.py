@@ -1,0 +1,179 @@
+"""Measure corrections of an engine's mismatch on supplied completions.
+
+A block's completions are scored once as they are, and once more for each token correction,
+every token's log-probability weighted: U = sum_t c(rho_t) grad log pi(y_t). Sequence
+corrections are multiples of W and take no pass. Where a ratio exceeds no bound the token
+corrections weigh a completion alike, and one pass serves them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.measurement.memory import attempt
+from mse_lab.measurement.prompt import CompletionPool, draw_pool
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.corrections import (
+    CORRECTIONS,
+    CorrectedPrompt,
+    CorrectionPools,
+    PairMeans,
+    pair_means,
+)
+from mse_lab.policy.completion_lines import POOLS
+from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import token_log_probs
+from mse_lab.scores.recorder import Weighted
+from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.sketches import Keeper, Sketch, Whole, vectors_fit
+
+# Completions of a block, whose products with one another are formed.
+BLOCK = 16
+
+# The pass that each correction is had by: the first is of W itself.
+_OF_TOKENS = [one for one in CORRECTIONS if one.per_token]
+PASSES = [1 + _OF_TOKENS.index(one) if one.per_token else 0 for one in CORRECTIONS]
+
+
+class Block(NamedTuple):
+    """Completions of a block: their rewards, and log rho_t of each token, (N, T)."""
+
+    drawn: Completions
+    rewards_N: Floats
+    log_ratios_NT: Floats
+
+    def part(self, rows: slice) -> "Block":
+        """Take some of them."""
+        return Block(self.drawn[rows], self.rewards_N[rows], self.log_ratios_NT[rows])
+
+    @property
+    def own_NT(self) -> Floats:
+        """1 for tokens of the policy's own, else 0."""
+        return self.drawn.own_NT(self.log_ratios_NT.shape[1]).astype(float)
+
+    @property
+    def token_weights_FNT(self) -> Floats:
+        """What each correction weighs tokens with."""
+        whole_N1 = self.log_ratios_NT.sum(1, keepdims=True)
+        ones_NT, each = np.ones_like(self.log_ratios_NT), self.log_ratios_NT
+        return np.stack(
+            [
+                ones_NT * one.weigh(each if one.per_token else whole_N1)
+                for one in CORRECTIONS
+            ]
+        )
+
+
+def _read_block(subject: Subject, index: int, pools: Sequence[CompletionPool]) -> Block:
+    """Compare both log-probabilities of each token."""
+    supplied, name = subject.supplied, subject.prompts[index].id
+    assert supplied is not None  # or there is no engine
+    drawn = concatenate([pool.completions for pool in pools])
+    positions = drawn.tokens_NT.shape[1]
+    engine_NT = np.concatenate(
+        [supplied.engine_log_probs(name, pool.name, positions) for pool in pools]
+    )
+    policy_NT = attempt(
+        subject.memory.reference,
+        lambda most: _policy_log_probs(subject, index, drawn, most),
+    )
+    ratios_NT = np.where(drawn.own_NT(positions), policy_NT - engine_NT, 0.0)
+    return Block(drawn, np.concatenate([pool.rewards_N for pool in pools]), ratios_NT)
+
+
+def _policy_log_probs(
+    subject: Subject, index: int, drawn: Completions, most: int
+) -> Floats:
+    found_NT = np.zeros(drawn.tokens_NT.shape)
+    for part in (slice(at, at + most) for at in range(0, len(drawn), most)):
+        each = token_log_probs(subject.policy, subject.tokens[index], drawn[part])
+        found_NT[part, : each.shape[1]] = each.double().cpu().numpy()
+    return found_NT
+
+
+def _keeper(subject: Subject) -> Keeper:
+    count = len(CORRECTIONS) * len(subject.prompts)
+    if vectors_fit(count, subject.policy.size):
+        return Whole(subject.policy.parameters)
+    return Sketch(subject.probe.seed)
+
+
+def score_corrections(
+    subject: Subject, index: int, block: Block
+) -> tuple[Floats, list[Floats]]:
+    """Score a block by each correction.
+
+    Returns:
+        <U_i, U'_j> of each two corrections, (F, F, N, N), and each one's leave-one-out
+        gradient, (D,) or its sketch.
+    """
+    weights_FNT, count = block.token_weights_FNT, len(block.drawn)
+    passes = [np.ones_like(block.log_ratios_NT), *weights_FNT[np.array(PASSES) > 0]]
+    rows = concatenate([replace(block.drawn, weights_NT=each) for each in passes])
+    # Of a sequence all tokens weigh alike.
+    factors_FN = np.where(np.array(PASSES)[:, None], 1.0, weights_FNT[..., 0])
+    apart_N = (block.rewards_N - block.rewards_N.mean()) / (count - 1)
+    weights_FR = np.zeros((len(CORRECTIONS), len(passes), count))
+    weights_FR[range(len(CORRECTIONS)), PASSES] = factors_FN * apart_N
+
+    def act(how: Scoring) -> tuple[Floats, list[Floats]]:
+        # A pass that ran out of memory leaves parts of sums behind.
+        sums = [Weighted(each.ravel(), _keeper(subject)) for each in weights_FR]
+        together = how._replace(block=len(rows))
+        tokens = subject.tokens[index]
+        scores = score_block(
+            subject.policy, tokens, rows, None, how=together, weighted=sums
+        )
+        return scores.gram_NN, [one.keeper.vector.astype(float) for one in sums]
+
+    gram_RR, gradients = attempt(subject.memory.scoring, act)
+    gram = gram_RR.reshape(len(passes), count, len(passes), count).swapaxes(1, 2)
+    gram_FFNN = gram[np.ix_(PASSES, PASSES)] * factors_FN[:, None, :, None]
+    return gram_FFNN * factors_FN[:, None, :], gradients
+
+
+def correct(subject: Subject, index: int) -> CorrectedPrompt:
+    """Measure all corrections on the completions of a prompt, of both pools.
+
+    Raises:
+        InputError: A reward fails.
+    """
+    pool = subject.probe.pool
+    pools = [draw_pool(subject, index, name, range(getattr(pool, name))) for name in POOLS]
+    whole = _read_block(subject, index, pools)
+    parts = np.array_split(np.arange(len(whole.drawn)), -(-len(whole.drawn) // BLOCK))
+    blocks = [whole.part(slice(part[0], part[-1] + 1)) for part in parts]
+    scored = [score_corrections(subject, index, block) for block in blocks]
+    means = [
+        pair_means(gram, block.rewards_N)
+        for (gram, _), block in zip(scored, blocks, strict=True)
+    ]
+    return _join(whole, means, np.array([gradients for _, gradients in scored]))
+
+
+def _join(
+    whole: Block, means: Sequence[PairMeans], gradients_RFD: Floats
+) -> CorrectedPrompt:
+    """Average over blocks; products of two blocks are without bias, too."""
+    total_FD, count = gradients_RFD.sum(0), len(means)
+    own_FF = (gradients_RFD @ gradients_RFD.swapaxes(1, 2)).sum(0)
+    apart_FF = np.sum([one.apart for one in means], axis=0) + total_FD @ total_FD.T - own_FF
+    own_NT, ratios_NT = whole.own_NT, whole.log_ratios_NT
+    return CorrectedPrompt(
+        apart_FF=apart_FF / count**2,
+        linked_F=np.mean([one.linked.diagonal() for one in means], axis=0),
+        same_F=np.mean([one.same.diagonal() for one in means], axis=0),
+        mass_F=(whole.token_weights_FNT * own_NT).sum((1, 2)) / own_NT.sum(),
+        log_ratios_N=ratios_NT.sum(1),
+        divergences_N=(np.expm1(ratios_NT) - ratios_NT).sum(1),
+        lengths_N=own_NT.sum(1),
+        gradients_FD=total_FD / count,
+    )
+
+
+def measure_corrections(subject: Subject) -> CorrectionPools:
+    """Measure all corrections on every prompt."""
+    return CorrectionPools.of([correct(subject, at) for at in range(len(subject.prompts))])
