@@ -96,8 +96,8 @@ class _Bench(NamedTuple):
     def needed(self) -> bool:
         """Whether no correction's bias may be more than a small share of its MSE."""
         none = self.judged[NONE]
-        share = none.bias2 / (none.bias2 + none.noise)
-        return not self.population.estimate(share, self.level).high <= SMALL
+        excess = (1 - SMALL) * none.distance2 - SMALL * none.variance
+        return not self.population.estimate(excess, self.level).high <= 0
 
 
 def _effective(log_ratios_PN: np.ndarray) -> float:

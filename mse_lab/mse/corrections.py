@@ -241,10 +241,14 @@ class Judged:
     cosine2: Floats
 
     @property
+    def distance2(self) -> Floats:
+        """||E h(X) - g||^2."""
+        return self.mean_norm2 - 2 * self.inner + self.gradient2
+
+    @property
     def bias2(self) -> Floats:
-        """||E h(X) - g||^2 / ||g||^2."""
-        total = self.mean_norm2 - 2 * self.inner + self.gradient2
-        return divide(total, self.gradient2)
+        """The same over ||g||^2."""
+        return divide(self.distance2, self.gradient2)
 
     @property
     def kept(self) -> Floats:
