@@ -74,7 +74,6 @@ class MeasuredRun(Analysis):
     @property
     def corrections(self) -> CorrectionPools | None:
         """What is known of an engine's corrections, if one drew the completions."""
-        return None
 
     @property
     def moments(self) -> Moments:
