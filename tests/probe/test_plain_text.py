@@ -1,6 +1,5 @@
 """Plain values: what a user's YAML and JSON may hold, and what is refused in one line."""
 
-
 import pytest
 
 from mse_lab.errors import InputError
