@@ -5,6 +5,7 @@ completions are a pure function of the uniforms. Completions with the same begin
 a row of the batch until they differ, and finished completions leave the batch.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,8 @@ class _Beginnings:
     """The distinct beginnings of the unfinished completions, one row of the batch each."""
 
     def __init__(self, policy: Policy, prefix: SharedPrefix, positions: int) -> None:
-        self._cache = prefix.expand(1)
-        self._unread_RT = torch.tensor([prefix.unread], device=policy.device)
+        self._unread_RT = prefix.unread_PT.to(policy.device)
+        self._cache = prefix.expand(len(self._unread_RT))
         if self._cache is not None:
             longest = len(prefix.prompt) - 1 + positions
             self._cache.layers = [
@@ -132,15 +133,20 @@ def _refuse_nan(log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, where: st
 
 
 def _draw_batch(
-    policy: Policy, prefix: SharedPrefix, uniforms_NT: Tensor, first: int, prompt_id: str
+    policy: Policy,
+    prefix: SharedPrefix,
+    uniforms_NT: Tensor,
+    row: Tensor,
+    first: int,
+    prompt_id: str,
 ) -> Completions:
+    """Draw a batch; `row` is the prompt of each completion among those of the prefix."""
     count, positions = uniforms_NT.shape
     ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=policy.device)
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
-    # Indices of the unfinished completions, and the row of the batch of each.
+    # Indices of the unfinished completions; `row` is the row of the batch of each.
     active = torch.arange(count, device=policy.device)
-    row = torch.zeros_like(active)
     beginnings = _Beginnings(policy, prefix, positions)
     for position in range(positions):
         log_probs_RV = beginnings.read(policy)
@@ -180,6 +186,28 @@ def draw(
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
     most = max_batch or len(uniforms)
     batches = zip(range(0, len(uniforms), most), uniforms.split(most), strict=True)
+    rows = torch.zeros(most, dtype=torch.long, device=policy.device)
     return concatenate(
-        [_draw_batch(policy, prefix, batch, at, prompt_id) for at, batch in batches]
+        [
+            _draw_batch(policy, prefix, batch, rows[: len(batch)], at, prompt_id)
+            for at, batch in batches
+        ]
     )
+
+
+@torch.no_grad()
+def draw_together(
+    policy: Policy, prompts: Sequence[list[int]], uniforms_PNT: NDArray[np.float64]
+) -> list[Completions]:
+    """Draw N completions of each of several prompts of one length, in one pass.
+
+    Args:
+        policy: The policy.
+        prompts: The token ids of each.
+        uniforms_PNT: Entry (p, n, t) draws token t of completion n of prompt p.
+    """
+    each, prefix = uniforms_PNT.shape[1], SharedPrefix(policy, *prompts)
+    uniforms = torch.from_numpy(uniforms_PNT).to(policy.device).flatten(0, 1)
+    row = torch.arange(len(prompts), device=policy.device).repeat_interleave(each)
+    drawn = _draw_batch(policy, prefix, uniforms, row, 0, "of several")
+    return [drawn[at : at + each] for at in range(0, len(drawn), each)]

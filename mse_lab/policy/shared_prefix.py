@@ -18,6 +18,8 @@ from mse_lab.policy.policy import Policy
 class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
+    Several prompts of one length have a row each.
+
     The last prompt token is processed together with a completion's tokens, so that all of
     the completion's logits come from one forward pass.
 
@@ -27,16 +29,24 @@ class SharedPrefix:
         unread: The prompt tokens that are processed with each completion.
     """
 
-    def __init__(self, policy: Policy, prompt: list[int]) -> None:
-        self.prompt = prompt
+    def __init__(self, policy: Policy, prompt: list[int], *others: list[int]) -> None:
+        self.prompt, self._others = prompt, others
         self.cache = policy.empty_cache()
         if self.cache is not None and len(prompt) > 1:
-            tokens = torch.tensor([prompt[:-1]], device=policy.device)
+            tokens = torch.tensor(
+                [one[:-1] for one in (prompt, *others)], device=policy.device
+            )
             policy.logits(tokens, self.cache, kept=1)
             layers = [x for x in self.cache.layers if not isinstance(x, DummyLayer)]
             if not all(layer.get_seq_length() for layer in layers):
                 self.cache = None  # The model left it empty.
         self.unread = prompt if self.cache is None else prompt[-1:]
+
+    @property
+    def unread_PT(self) -> Tensor:
+        """What is processed with each completion, a row for each prompt."""
+        prompts = self.prompt, *self._others
+        return torch.tensor([one[-len(self.unread) :] for one in prompts])
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
         """Copy the cache and apply a function to its tensors."""

@@ -13,7 +13,7 @@ from enumerated import enumerate_policy
 from models import random_policy
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.sampling import draw, invert
+from mse_lab.policy.sampling import draw, draw_together, invert
 from mse_lab.probe.streams import uniforms
 
 PROMPT = [3, 4, 5, 6]
@@ -50,6 +50,19 @@ def test_batches_and_numbers_do_not_matter():
             np.testing.assert_array_equal(
                 one.tokens_NT[row, :length], other.tokens_NT[row, :length]
             )
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_prompts_that_are_drawn_together_have_the_completions_of_each_alone(length):
+    """Of a prompt of one token nothing is shared beforehand."""
+    policy, prompts = random_policy(), [PROMPT, [6, 3, 3, 5], [4, 4, 6, 3]]
+    prompts = [prompt[:length] for prompt in prompts]
+    each = np.stack([uniforms(0, name, "evaluation", range(20), 6) for name in "abc"])
+    together = draw_together(policy, prompts, each)
+    for prompt, numbers_NT, found in zip(prompts, each, together, strict=True):
+        alone = draw(policy, prompt, numbers_NT, "a")
+        np.testing.assert_array_equal(found.lengths_N, alone.lengths_N)
+        assert [t.tolist() for t in found.unpadded] == [t.tolist() for t in alone.unpadded]
 
 
 @pytest.mark.parametrize("held", [0, 3])

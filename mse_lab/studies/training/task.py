@@ -4,8 +4,9 @@ J is the mean reward over the prompts, of completions that are drawn on uniform 
 common to all runs, so that runs that differ little are compared closely.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
-from mse_lab.policy.sampling import draw
+from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import Reward, load_reward, reward_completions, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream, uniforms
 from mse_lab.studies.training.settings import Run
+
+# Completions that are drawn together, of several prompts.
+ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -68,18 +72,34 @@ class Task:
         self.policy.model.load_state_dict(model.state_dict())
         return self.policy
 
-    def mean_reward(self, completions: int) -> float:
-        """Estimate J of the policy, from this many completions of each prompt."""
-        means = []
-        for prompt, tokens in zip(self.prompts, self.tokens, strict=True):
-            positions = self.probe.sampling.max_new_tokens
-            numbers = uniforms(
-                self.probe.seed, prompt.id, "evaluation", range(completions), positions
+    def mean_reward(self, completions: int, most: int | None = None) -> float:
+        """Estimate J of the policy, from completions of each of at most so many prompts."""
+        means, positions = [], self.probe.sampling.max_new_tokens
+        for indices in self._batches(completions, most):
+            prompts, drawn = [self.prompts[index] for index in indices], range(completions)
+            numbers_PNT = np.stack(
+                [
+                    uniforms(self.probe.seed, one.id, "evaluation", drawn, positions)
+                    for one in prompts
+                ]
             )
-            drawn = draw(self.policy, tokens, numbers, prompt.id)
-            rewards = reward_completions(self.reward, drawn.texts(self.policy), prompt)
-            means.append(rewards.values_N.mean())
+            tokens = [self.tokens[index] for index in indices]
+            found = draw_together(self.policy, tokens, numbers_PNT)
+            for prompt, one in zip(prompts, found, strict=True):
+                rewards = reward_completions(self.reward, one.texts(self.policy), prompt)
+                means.append(rewards.values_N.mean())
         return float(np.mean(means))
+
+    def _batches(self, completions: int, most: int | None) -> Iterator[list[int]]:
+        """Yield prompts of one length, by index, so many as are drawn together."""
+        each = max((self.probe.model.batch or ROWS) // completions, 1)
+
+        def length(index: int) -> int:
+            return len(self.tokens[index])
+
+        for _, alike in groupby(sorted(range(len(self.tokens))[:most], key=length), length):
+            prompts = list(alike)
+            yield from (prompts[at : at + each] for at in range(0, len(prompts), each))
 
 
 def probe_of_prompts(probe: Probe, source: str) -> Probe:

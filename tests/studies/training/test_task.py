@@ -35,6 +35,16 @@ def test_j_is_drawn_on_the_same_uniforms_each_time(task):
     assert task.mean_reward(20) == task.mean_reward(20) != task.mean_reward(21)
 
 
+def test_j_is_over_so_many_of_the_first_prompts_however_they_are_drawn(task, monkeypatch):
+    """A prompt at a time, and all of one length together; some have other lengths."""
+    task.tokens[1].insert(0, task.tokens[1][0])
+    means = [task.mean_reward(400, most) for most in (1, 2, 3)]
+    assert len(set(means)) == 3
+    monkeypatch.setattr("mse_lab.studies.training.task.ROWS", 1)
+    assert means == [task.mean_reward(400, most) for most in (1, 2, 3)]
+    assert task.mean_reward(400) == task.mean_reward(400, len(task.prompts))
+
+
 def test_the_policy_follows_a_trained_model(task):
     model = copy.deepcopy(task.policy.model)
     for parameter in model.parameters():
