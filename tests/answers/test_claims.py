@@ -40,7 +40,7 @@ def degenerate(rewards, prompts=PROMPTS, sizes=(4, 8)):
 )
 def test_degenerate_runs_are_judged_without_a_warning(evidence):
     found = judge_run(evidence)
-    assert len(verdicts(found)) == 20
+    assert len(verdicts(found)) == 21
     assert claims_screen(found)
 
 

@@ -9,7 +9,7 @@ rate is that of `RATES` with the best J on held-out prompts at the last step of 
 group size, from a seed that is not used again: chosen for the default, not for the
 advice. Runs are pairs: the same seeds, and J on the same uniform numbers. The first run of
 the default keeps its completions and checkpoints, and is measured by the callback.
-`runs.csv` has J on held-out prompts of each run and step; what it holds already stays.
+`values.csv` has J on held-out prompts of each run and step; what it holds already stays.
 
 Written before the runs: the first question is J at the last step, the second its mean over
 the evaluated steps; each is the paired difference between the sizes over the seeds, with
@@ -170,11 +170,11 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="train nothing")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    file = given.folder / "runs.csv"
+    file = given.folder / "values.csv"
     if given.draw:
         table, callback, along = (
             pd.read_csv(given.folder / name)
-            for name in ("runs.csv", "callback.csv", "along.csv")
+            for name in ("values.csv", "callback.csv", "along.csv")
         )
         compare(table)
         save_figure(lambda: compose(table, callback, along), given.folder / "training.png")

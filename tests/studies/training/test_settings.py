@@ -104,7 +104,6 @@ def test_quick_is_the_main_grid_alone():
         ),
         ({"estimator": {"name": 1}}, "estimator = {'name': 1}: an entry with parameters"),
         ({"eta": 1e300}, "eta = 1e+300: should be less than or equal to 1000000"),
-        ({"eta": True}, "eta = True: must be a number, not a boolean"),
         ({"prediction": {"reference": 2 * 10**9}}, "should be less than or equal to 1000"),
         ({"micro_batch": 5}, "micro_batch = 5: must divide the budget, 128"),
         ({"evaluation": {"steps": [2, 3]}}, "must rise to the last step; end with 4"),
