@@ -27,6 +27,7 @@ class Said(NamedTuple):
 
 class Listening(Narrowing):
     def __init__(self):
+        super().__init__()
         self.said = []
 
     def say(self, look, words):
