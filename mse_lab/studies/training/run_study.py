@@ -10,6 +10,7 @@ from typing import Any
 from mse_lab.console import writing
 from mse_lab.results.files import write_text
 from mse_lab.run.processes import lock
+from mse_lab.studies.training.felt_sizes import felt_by_arm
 from mse_lab.studies.training.files import Evaluated, StudyFiles
 from mse_lab.studies.training.origin import origins_of
 from mse_lab.studies.training.pilots import pilots_of, run_pilot
@@ -25,13 +26,14 @@ Tell = Callable[[str], None]
 
 def make_evaluation(arm: Arm, task: Task, root: Path) -> Callable[[int], Evaluated]:
     """Return a function that measures J at a step, over both sets of prompts."""
-    source, completions = arm.evaluation.held_out, arm.evaluation.completions
+    source = arm.evaluation.held_out
+    effort = arm.evaluation.completions, arm.evaluation.prompts
     # Both share the policy.
     held_out = with_prompts(task, source, root) if source else None
 
     def evaluate(step: int) -> Evaluated:
-        other = held_out.mean_reward(completions) if held_out else math.nan
-        return Evaluated(step, task.mean_reward(completions), other)
+        other = held_out.mean_reward(*effort) if held_out else math.nan
+        return Evaluated(step, task.mean_reward(*effort), other)
 
     return evaluate
 
@@ -105,8 +107,15 @@ class StudyRun:
             self.files.read_prediction(arms[0])
 
     def predict(self) -> None:
-        """Run the main grid's pilots; write what they predict, and J before training."""
-        main, prediction = arms_of(self.study)[0], self.study.prediction
+        """Run the main grid's pilots; write what they predict, and J before training.
+
+        What is felt comes first: without a prediction nothing is trained.
+        """
+        arms, prediction = arms_of(self.study), self.study.prediction
+        main = arms[0]
+        if prediction.felt:
+            felt = felt_by_arm(arms, prediction.felt, self.study.level, self.root)
+            self.files.write_felt(felt)
         pilots = pilots_of(main, prediction)
         work = partial(run_pilot, prediction=prediction, root=self.root)
         self.complete(pilots, work, "pilots")

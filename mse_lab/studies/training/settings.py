@@ -36,6 +36,12 @@ EXAMPLE = "probes/studies/group-size.yaml"
 MAIN, PILOT = "main", "pilot"
 
 Sizes = Annotated[list[Positive], Field(min_length=1)]
+FewPrompts = Annotated[int, Field(ge=4, le=1024)]
+
+
+def _is_none(value: object) -> bool:
+    """Leave a later key out of what older digests are of."""
+    return value is None
 
 
 class Training(Section):
@@ -97,6 +103,8 @@ class Evaluation(Section):
 
     steps: Sizes = Field(default=[15, 30, 60, 100])
     completions: Positive = 256  # Of each prompt, on uniforms common to all runs.
+    # The first so many of either set; None for all.
+    prompts: Annotated[Positive | None, Field(exclude_if=_is_none)] = None
     # Another prompt set, in the template of the probe's: J at the end, beside the other.
     held_out: Text | None = None
 
@@ -110,6 +118,8 @@ class Prediction(Section):
     # Completions a prompt for c1 and c3, at step 0 and at those of the evaluation.
     reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 256
     replicate: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 64
+    # Prompts on which it is also measured which size each arm's optimiser feels to be best.
+    felt: Annotated[FewPrompts | None, Field(exclude_if=_is_none)] = None
 
 
 class Study(Training):
