@@ -24,6 +24,8 @@ PATTERNS = (
     *(f"probes/{run}/*.jinja" for run in RUNS),
     *(f"probes/{run}/model.safetensors" for run in RUNS),
     *("probes/prompts/arithmetic*.jsonl", "probes/worked/*.txt", "probes/phase/rewards.py"),
+    *("probes/wording/*.yaml", "probes/wording/*.jsonl", "probes/wording/*/*.json"),
+    "probes/wording/*/model.safetensors",
     *(f"results/{run}/{table}" for run in (*RUNS, "demo") for table in TABLES),
     *("results/demo/pools.npz", "results/demo/environment.json"),
 )

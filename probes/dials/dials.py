@@ -89,24 +89,26 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-def build_model(seed: int) -> Qwen2ForCausalLM:
+def build_model(seed: int, hidden: int) -> Qwen2ForCausalLM:
     """Build the untrained model, its matrices drawn from N(0, 1/hidden)."""
     ends = {f"{one}_token_id": sums.VOCABULARY.index(f"<{one}>") for one in ("eos", "pad")}
     config = Qwen2Config(
-        vocab_size=len(sums.VOCABULARY), hidden_size=HIDDEN, intermediate_size=3 * HIDDEN,
+        vocab_size=len(sums.VOCABULARY), hidden_size=hidden, intermediate_size=3 * hidden,
         num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4,
         max_position_embeddings=64, tie_word_embeddings=True, bos_token_id=None, **ends,
     )  # fmt: skip
     model, generator = Qwen2ForCausalLM(config), torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         if parameter.ndim == 2:
-            torch.nn.init.normal_(parameter, std=HIDDEN**-0.5, generator=generator)
+            torch.nn.init.normal_(parameter, std=hidden**-0.5, generator=generator)
     return model
 
 
-def train(corpus: Corpus, seed: int, updates: int) -> Iterator[Qwen2ForCausalLM]:
+def train(
+    corpus: Corpus, seed: int, updates: int, hidden: int
+) -> Iterator[Qwen2ForCausalLM]:
     """Train a model on the completions of a corpus, and show it after each update."""
-    model, rng = build_model(seed), np.random.default_rng(seed)
+    model, rng = build_model(seed, hidden), np.random.default_rng(seed)
     optimizer = torch.optim.AdamW(model.parameters(), PEAK, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=PEAK, total_steps=updates, pct_start=0.1, cycle_momentum=False
@@ -165,7 +167,7 @@ def measure_dials(settings: Sequence[Setting], seeds: int, effort: Effort) -> No
                if not one.file(seed, effort).exists()}  # fmt: skip
         updates = range(1, max(due.values(), default=0) + 1)
         length = max(len(updates), effort.updates)
-        for update, model in zip(updates, train(text, seed, length), strict=False):
+        for update, model in zip(updates, train(text, seed, length, HIDDEN), strict=False):
             for one in (one for one, last in due.items() if last == update):
                 measure(model, one, seed, effort)
 

@@ -56,6 +56,7 @@ class Corpus(NamedTuple):
         words: How many words stand around the answer.
         choices: Each is one of so many, at random; 1 for words that never change.
         torn: Whether the author is torn in some problems, of one step.
+        ahead: Whether all words stand before the working, not half of them.
     """
 
     steps: int = 1
@@ -64,6 +65,7 @@ class Corpus(NamedTuple):
     words: int = 0
     choices: int = 8
     torn: bool = False
+    ahead: bool = False
 
     @property
     def chances(self) -> Floats:
@@ -88,7 +90,8 @@ def draw(corpus: Corpus, count: int, rng: Generator) -> Tokens:
     words = np.arange(corpus.words) + np.zeros((count, 1), int)
     if corpus.choices > 1:
         words = rng.integers(corpus.choices, size=words.shape)
-    before, after = np.split(FIRST_WORD + words, [(corpus.words + 1) // 2], axis=1)
+    first = corpus.words if corpus.ahead else (corpus.words + 1) // 2
+    before, after = np.split(FIRST_WORD + words, [first], axis=1)
     equals, end = (np.full((count, 1), VOCABULARY.index(one)) for one in (EQUALS, END))
     return np.concatenate([operands, equals, before, sums, after, end], axis=1)
 
