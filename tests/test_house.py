@@ -58,6 +58,8 @@ MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("policy.fingerprint", "scores.score_block"),
     *("results.integrity", "results.folder", "results.table_readers"),
     *("run.prepare", "run.processes"),
+    # The public door measures no metric.
+    *("answers.felt", "answers.plain_data", "measurement.metric", "measurement.subject"),
 }
 MAY_IMPORT["studies"] = set()
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}

@@ -151,7 +151,8 @@ def compose_training(
         title += f", {level:.0%} intervals"
         named["not significantly worse"] = Line2D([], [], color="0.3", **RING)
     figure.legend(
-        list(named.values()), list(named), loc="outside upper center", ncols=min(len(named), 2 * columns),
-        title=title, frameon=False, fontsize=8.5, title_fontsize=8.5,
+        list(named.values()), list(named), loc="outside upper center",
+        ncols=min(len(named), 2 * columns), title=title, frameon=False, fontsize=8.5,
+        title_fontsize=8.5,
     )  # fmt: skip
     return figure
