@@ -21,7 +21,7 @@ def test_written_claims(tmp_path):
     written = pd.read_csv(table)
     assert set(written["run"]) == {"quiet", "quiet, small"}
     assert set(written["verdict"]) == {"holds", "fails", "premise fails", "undecided"}
-    assert written["group_size"].isna().sum() == 21
+    assert written["group_size"].isna().sum() == 22
     argued = written[written["kind"] == "argument"]
     assert set(argued["statement"]) == {one.name for one in ARGUMENTS}
     assert argued["p_value"].isna().all()
