@@ -59,7 +59,7 @@ class ResultsFolder:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return self.file(name).exists()
+        return integrity.is_there(self.file(name))
 
     def read(self, name: str, default: Any = ...) -> Any:
         """Read a file as the inventory says; the default stands for an absent one.

@@ -21,6 +21,20 @@ REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is such a file.
+
+    Raises:
+        InputError: A folder on the way may not be entered.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; allow it, or name another folder"
+        ) from None
+
+
 @contextmanager
 def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """Open a file to parse it, in the body of a `with` that may raise any error.
@@ -32,10 +46,13 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
         InputError: It is damaged; the message names it and says in what way.
     """
     if not remedy:
-        repairable = path.name in FROM_POOLS and path.with_name("pools.npz").exists()
+        repairable = path.name in FROM_POOLS and is_there(path.with_name("pools.npz"))
         remedy = REPAIR if repairable else REMEDY
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
+        if path.exists() and not path.is_file():
+            # Opening a pipe would wait for another process to write into it.
+            raise ValueError("it is no file")
         with path.open("rb") as file:
             if digests.get(path.name, found := _digest(file)) != found:
                 raise ValueError(f"its checksum is not the one in {MANIFEST}")
@@ -60,14 +77,14 @@ def _digest(file: BinaryIO) -> str:
 def read_manifest(folder: Path) -> dict[str, str]:
     """Read the checksums of a result, by file name; none if there is no manifest."""
     path = folder / MANIFEST
-    return dict(read(path)) if path.exists() else {}
+    return dict(read(path)) if is_there(path) else {}
 
 
 def write_manifest(folder: Path) -> None:
     """Write the checksums of the files of a result that a repetition gives again."""
     digests = {}
     for path in (folder / name for name in REPEATABLE):
-        if path.exists():
+        if is_there(path):
             with path.open("rb") as file:
                 digests[path.name] = _digest(file)
     write_json(folder / MANIFEST, digests)
@@ -90,7 +107,7 @@ def read(path: Path) -> Any:
 def validate(folder: Path, names: Sequence[str]) -> None:
     """Refuse these files where one is damaged; any may be absent."""
     digests = read_manifest(folder)
-    for path in (folder / name for name in names if (folder / name).exists()):
+    for path in (folder / name for name in names if is_there(folder / name)):
         if path.name in digests:
             with open_intact(path):  # which compares the checksum
                 pass

@@ -1,14 +1,16 @@
 """A damaged file of a result is named in one line, whoever reads it and whatever it is."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
-from mse_lab.results.files import write_arrays, write_table
-from mse_lab.results.integrity import read, read_arrays
+from mse_lab.results.files import write_arrays, write_json, write_table
+from mse_lab.results.integrity import is_there, read, read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What a run in the plain metric has.
@@ -151,6 +153,32 @@ def test_wide_rewards_are_refused_in_a_sentence(copy, capsys):
         assert said.count("\n") == 1
 
 
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """Root may read everything, so it is refused by hand."""
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    write_json(tmp_path / "checks.json", {})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"checks\.json: Permission denied; restore it"):
+        read(tmp_path / "checks.json")
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(
+        InputError, match=r"checks\.json: cannot be read: Permission denied"
+    ):
+        is_there(tmp_path / "checks.json")
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    """Opening one would wait for another process to write into it."""
+    os.mkfifo(tmp_path / "checks.json")
+    with pytest.raises(InputError, match=r"checks\.json: damaged \(.*it is no file"):
+        read(tmp_path / "checks.json")
+
+
 def test_a_missing_file_is_called_missing(copy):
+    assert not is_there(copy.path / "none")
+    assert not is_there(copy.file("mse.csv") / "none")
     with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
         read(copy.path / "none/laws.csv")
