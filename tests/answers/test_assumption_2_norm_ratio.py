@@ -68,6 +68,17 @@ def test_it_holds_where_all_intervals_are_narrow():
     assert judge(analysed(pools, SIZES, level=LEVEL)).verdict == "holds"
 
 
+def test_one_wide_interval_leaves_it_open():
+    """The first prompt keeps five of its right completions."""
+    pools = take(DESIGNS["fair"], 8).draw(np.random.default_rng(0), 64, 32, 32)
+    rewards_PN = pools.rewards_PN.copy()
+    rewards_PN[0] *= rewards_PN[0].cumsum() <= 5
+    run = analysed(replace(pools, rewards_PN=rewards_PN), SIZES, level=0.9999)
+    low, high = run.norm_ratios[:, 1:].T
+    assert ((low > 1 / 2) & (high < 2)).tolist() == [False] + 7 * [True]
+    assert judge(run).verdict == "undecided"
+
+
 def test_counted_by_hand():
     """With one wrong answer rho is ((1-V)/V)^2, and all completions of a kind are alike.
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from models import random_policy
 from mse_lab.measurement.prompt import law_gap
@@ -14,6 +15,7 @@ from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
+    FALSE_ALARM,
     check_alternative_samplers,
     check_drawn_law,
     check_mean_score,
@@ -128,6 +130,17 @@ def test_mean_score_false_alarms_are_rare():
     for _ in range(2000):
         w = rng.standard_normal((1, 4, 32, 1))
         assert check_mean_score(only_gram(w @ w.swapaxes(-1, -2))).ok
+
+
+def test_mean_score_by_hand():
+    """Two blocks of 4 scores of length 1 with products 1/2 and 1/4: q is 6/4 and 6/16."""
+    off_diagonal = np.array([1 / 2, 1 / 4])[:, None, None] * (1 - np.eye(4))
+    check = check_mean_score(only_gram((np.eye(4) + off_diagonal)[None]))
+    q = np.array([6 / 4, 6 / 16])
+    count = q.sum() ** 2 / (q**2).sum()
+    bound = (stats.chi2.isf(FALSE_ALARM, count) - count) / np.sqrt(2 * count)
+    np.testing.assert_allclose(check.figure, (3 + 3 / 2) / np.sqrt(q.sum()))
+    np.testing.assert_allclose(check.bound, bound)
 
 
 def blocks_of(scores_PKGD):
