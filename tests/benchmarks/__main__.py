@@ -17,7 +17,7 @@ from benchmarks.plan import FULL, QUICK, Plan
 
 RATIOS = "ratios of times: median (smallest to largest)"
 
-# results/README.md shows these; the log has all of them.
+# results/COST.md shows these; the log has all of them.
 SHOWN = ("runs", "scoring", "precision", "scaling", "needs")
 
 
@@ -85,7 +85,7 @@ def main() -> None:
         section = "\n\n".join([title, first, *parts.values()])
         add_section(ROOT / "results/LOG.md", section)
         shown = [parts[name] for name in SHOWN if name in parts]
-        replace_marked(ROOT / "results/README.md", "\n\n".join([title[3:] + ".", *shown]))
+        replace_marked(ROOT / "results/COST.md", "\n\n".join([title[3:] + ".", *shown]))
 
 
 if __name__ == "__main__":

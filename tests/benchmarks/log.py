@@ -1,4 +1,4 @@
-"""Where the tables go: a dated section of `results/LOG.md`, and of `results/README.md`."""
+"""Where the tables go: a dated section of `results/LOG.md`, and of `results/COST.md`."""
 
 import re
 from pathlib import Path

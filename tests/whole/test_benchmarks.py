@@ -137,8 +137,6 @@ def test_a_whole_run_is_measured(folder, monkeypatch):
     monkeypatch.setattr(whole_run, "SHORTEST", 0)
     found = whole_run.measure(CASE, 1, folder, rounds=1)
     assert all(one.median > 0 for one in found)
-    # Fresh completions and a forward pass for each estimator cost more than sharing them.
-    assert found.obvious.median > found.shared.median
 
 
 def test_precision_is_read_from_a_run(folder):

@@ -186,7 +186,7 @@ def test_the_committed_table_agrees_with_its_line():
 
 def test_the_page_tells_the_pair_of_working_and_words_as_the_table_does():
     table = pd.read_csv(ROOT / "results/dials/table.csv", dtype={"level": str})
-    page = " ".join((ROOT / "results/README.md").read_text("utf-8").split())
+    page = " ".join((ROOT / "results/dials/README.md").read_text("utf-8").split())
     pair = table[(table["dial"] == dials.PAIR) & table["series"].str.contains("4 steps")]
     ends = ["vanilla_to_oracle", "vanilla_to_oracle_low", "vanilla_to_oracle_high"]
     for level, rows in pair.groupby("level"):

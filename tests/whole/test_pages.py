@@ -40,6 +40,9 @@ PAGES = [
     ESTIMATORS_PAGE,
     page("mse_lab"),
     page("tests"),
+    page("results/dials"),
+    page("results/one-training"),
+    page("results/theory"),
 ]
 
 # A command as it is typed, at the beginning of an indented or fenced line.
