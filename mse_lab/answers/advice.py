@@ -202,11 +202,7 @@ class Advice:
 
 
 def restore_advice(path: Path) -> Advice:
-    """Read an `advice.json`.
-
-    Raises:
-        InputError: It is damaged, or of another version.
-    """
+    """Read an `advice.json`."""
     with open_intact(path) as file:
         return TypeAdapter(Advice).validate_json(file.read())
 
@@ -282,10 +278,6 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         run: Of three prompts or more, taken as drawn from a distribution.
         sizes: Group sizes of two or more to price.
         budget: Completions N that errors are stated for.
-
-    Raises:
-        InputError: Rewards differ within fewer prompts, or there is no group size of two
-            or more.
     """
     _refuse(run)
     choice, recommended = run.choice, run.choice.size

@@ -71,9 +71,6 @@ def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
     Args:
         run: Of two prompts or more.
         budget: N, completions in all; by default the recommended G for each prompt.
-
-    Raises:
-        InputError: The budget does not go round or is beyond use, or no reward varies.
     """
     pools, moments = run.pools, run.moments
     budget = advise(run).recommended * pools.prompts if budget is None else budget

@@ -38,9 +38,6 @@ def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
     Returns:
         Claims in the order of the paper for each run, then those that compare runs. Of a
         statement the verdict as a whole comes first, then its group sizes.
-
-    Raises:
-        InputError: Two have one name, or one has no group size of two or more.
     """
     names = [run.name for run in runs]
     for name in names:

@@ -285,9 +285,5 @@ class FinishedRun(MeasuredRun):
 
 
 def read_run(folder: Path, key: str = "") -> FinishedRun:
-    """Read a finished run.
-
-    Raises:
-        InputError: The folder holds tables only, or nothing, or a damaged file.
-    """
+    """Read a finished run."""
     return FinishedRun(**vars(read_result(folder)), folder=folder, key=key)

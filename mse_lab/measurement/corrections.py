@@ -136,11 +136,7 @@ def score_corrections(
 
 
 def correct(subject: Subject, index: int) -> CorrectedPrompt:
-    """Measure all corrections on the completions of a prompt, of both pools.
-
-    Raises:
-        InputError: A reward fails.
-    """
+    """Measure all corrections on the completions of a prompt, of both pools."""
     pool = subject.probe.pool
     pools = [draw_pool(subject, index, name, range(getattr(pool, name))) for name in POOLS]
     whole = _read_block(subject, index, pools)

@@ -201,9 +201,6 @@ def plan_memory(
 
     Blocks are of the largest group size; or of `scored` completions, whose products are all
     needed.
-
-    Raises:
-        InputError: The probe's own budget does not hold the smallest passes.
     """
     longest, wanted = max(tokens, key=len), probe.model.memory
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)

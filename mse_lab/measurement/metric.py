@@ -34,12 +34,7 @@ def sample_prompts(seed: int, prompts: int, most: int) -> NDArray[np.int64]:
 
 
 def refuse_metric(subject: Subject) -> None:
-    """Refuse a metric that cannot be measured, before anything is.
-
-    Raises:
-        InputError: There are too few prompts or completions of others, or the vectors do
-            not fit in memory.
-    """
+    """Refuse a metric that cannot be measured, before anything is."""
     if subject.probe.metric.kind == "plain":
         return
     count = min(subject.probe.metric.prompts, len(subject.prompts))
@@ -165,10 +160,6 @@ def measure_metric(
     """Measure the forms of a sample of prompts in the probe's metric.
 
     `show` is called with the prompts that are done, and with how many there are.
-
-    Raises:
-        InputError: As `refuse_metric`; or the optimiser's state does not fit the model, or
-            a second derivative is not finite.
     """
     settings = subject.probe.metric
     most = min(settings.prompts, len(subject.prompts))

@@ -260,9 +260,6 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """Draw, reward and score the completions of one prompt.
 
     The first prompt is also scored alone and padded, as a check.
-
-    Raises:
-        InputError: The model gives NaN or the reward fails; the completion is named.
     """
     clock, sizes = _Clock(), subject.probe.pool
     with clock.on("draw"):

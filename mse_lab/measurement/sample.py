@@ -81,9 +81,6 @@ def sample_prompt(
         completions: Which are drawn, by their numbers.
         most: As in `choose_scored`.
         checked: Whether the gradient is compared with that of plain autograd, too.
-
-    Raises:
-        InputError: The model gives NaN or the reward fails; the completion is named.
     """
     began = time.monotonic()
     pool = draw_pool(subject, index, POOL, completions)

@@ -59,9 +59,6 @@ def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> S
 
     Blocks are of the largest group size; or of `scored` completions, whose products are all
     needed.
-
-    Raises:
-        InputError: The prompts do not fit the policy, or the policy cannot be measured.
     """
     probe, prompts = inputs.probe, inputs.prompts
     new_tokens = probe.sampling.max_new_tokens

@@ -51,9 +51,6 @@ def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Size
         budget: N, completions in all.
         least: The least G_x; may be 1 where all zeta are 0.
 
-    Raises:
-        InputError: The budget does not go round.
-
     >>> best_sizes(np.array([1.0, 4.0]), np.zeros(2), 12).tolist()
     [4, 8]
     """
@@ -188,9 +185,6 @@ def judge_rules(
     Its independent groups are the prompts; ratios of two rules stay paired. Intervals hold
     what the two allocations of this run do; over runs, plans that miss what a prompt rarely
     does are too seldom seen.
-
-    Raises:
-        InputError: The budget does not go round.
     """
     halves = halve(pools)
     whole = pool_moments(pools)

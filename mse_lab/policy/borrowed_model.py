@@ -74,9 +74,6 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     """Make a policy from a model inside the block; the model is restored after it.
 
     It is one of transformers, or PEFT's wrapper of one; `config.model` is not used.
-
-    Raises:
-        InputError: The model cannot be measured.
     """
     location = InMemory("model", type(model).__name__)
     model = _unwrap(model, location)

@@ -8,11 +8,7 @@ from mse_lab.probe.prompts import Prompt
 
 
 def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
-    """Render each prompt as the user's turn of a chat.
-
-    Raises:
-        InputError: The tokenizer has no chat template, or it fails on a prompt.
-    """
+    """Render each prompt as the user's turn of a chat."""
     if not tokenizer.chat_template:
         raise InputError(
             "prompts.chat = true: the tokenizer has no chat template; use false"

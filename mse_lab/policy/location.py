@@ -75,12 +75,7 @@ def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
 def locate(
     key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
 ) -> Location:
-    """Find what a key names: a folder with that file, or a name that Hub or cache know.
-
-    Raises:
-        InputError: There is no such folder, and the Hub refuses the name, or cannot be
-            reached and the local cache does not hold it.
-    """
+    """Find what a key names: a folder with that file, or a name that Hub or cache know."""
     location = look_up(key, name, revision, root)
     if location.local is not None:
         if location.file(file) is not None:

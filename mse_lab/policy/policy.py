@@ -239,9 +239,6 @@ def encode_prompts(
     """Tokenize prompts, as the user's turn of a chat where there is one.
 
     The new tokens of a completion must fit in the context as well.
-
-    Raises:
-        InputError: A prompt has no token, or is too long.
     """
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts) if chat else plain

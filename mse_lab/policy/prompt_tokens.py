@@ -16,11 +16,7 @@ def _tokenizer(model: str) -> Any:
 
 
 def text_of_tokens(model: str, tokens: Sequence[int]) -> str:
-    """Decode a prompt, special tokens and all, into the text that has these tokens again.
-
-    Raises:
-        InputError: Its text has other tokens, so that another prompt would be measured.
-    """
+    """Decode a prompt, special tokens and all, into a text that has these tokens again."""
     tokenizer = _tokenizer(model)
     text = str(tokenizer.decode(tokens, skip_special_tokens=False))
     if list(tokenizer(text).input_ids) != list(tokens):

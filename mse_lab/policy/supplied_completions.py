@@ -173,9 +173,6 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
     """Index the file of completions that a probe names.
 
     Completions of a prompt beyond its pools are left out.
-
-    Raises:
-        InputError: There is no such file, or it has too few completions of a prompt.
     """
     key = f"completions = {probe.completions}"
     path = local_path(str(probe.completions), root)

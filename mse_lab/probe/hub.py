@@ -60,9 +60,6 @@ class Repository:
 
         Returns:
             Why nothing can be fetched from the Hub now; empty if it can.
-
-        Raises:
-            InputError: The Hub refuses the file, and it is not in the local cache.
         """
         if constants.HF_HUB_OFFLINE:
             return "HF_HUB_OFFLINE is set"

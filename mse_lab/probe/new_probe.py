@@ -137,10 +137,6 @@ def write_new(model: str, prompts: str, out: Path | None, root: Path) -> str:
     """Write a probe; return a description and the next commands.
 
     By default its file is the model's name and `.yaml`, in the working folder.
-
-    Raises:
-        InputError: There is no such model, the prompts cannot be read, or the file exists
-            or cannot be written.
     """
     _refuse_model(model, root)
     out = out or Path(f"{Path(model).absolute().name}.yaml")

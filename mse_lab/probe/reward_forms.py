@@ -33,9 +33,6 @@ def as_reward(function: Callable[..., Any], what: str, chat: bool) -> Callable[.
     """Convert a function of either form to one that takes a completion's text and its row.
 
     In a `chat` one of TRL's form gets messages instead of texts.
-
-    Raises:
-        InputError: It has neither form.
     """
     try:
         signature = inspect.signature(function)

@@ -39,9 +39,6 @@ def find_checkpoints(
 
     The step is the last number in a folder's name. With `from_start` the probe's model is
     step 0.
-
-    Raises:
-        InputError: A pattern matches no folder, or two are of one step.
     """
     paths: dict[Path, None] = {}
     for pattern in patterns:

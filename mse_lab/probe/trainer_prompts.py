@@ -19,11 +19,7 @@ OF_THE_TRAINER = ("completion", "completion_ids")
 
 
 def choose_rows(prompts: Any, count: int, seed: int) -> dict[int, Mapping[str, Any]]:
-    """Draw so many rows of a data set at random, by the seed alone: place -> row.
-
-    Raises:
-        InputError: It is no data set, or has no column `prompt`.
-    """
+    """Draw so many rows of a data set at random, by the seed alone: place -> row."""
     try:
         places = stream(seed, "trainer", "prompts").permutation(len(prompts))[:count]
         rows: dict[int, Mapping[str, Any]] = {
@@ -65,9 +61,6 @@ def as_prompt_set(
     """Make rows of a prompt set of a trainer's, of texts or chats.
 
     Chats are rendered by the tokenizer, with TRL's `chat_template_kwargs` as `options`.
-
-    Raises:
-        InputError: A chat cannot be rendered.
     """
     found = []
     for place, row in rows.items():

@@ -75,11 +75,7 @@ def _advise(run: FinishedRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET
 
 
 def keep_advice(folder: Path) -> Advice:
-    """Work out the advice of a run that is just made, and keep it as `advice.json`.
-
-    Raises:
-        InputError: There are too few prompts, or no reward varies.
-    """
+    """Work out the advice of a run that is just made, and keep it as `advice.json`."""
     advice, results = _advise(read_run(folder)), ResultsFolder(folder)
     write_json(results.file("advice.json"), advice.as_dict())
     results.write_manifest()
@@ -116,9 +112,6 @@ def advise_run(
         place: Where the files are written, by default the folder of the run.
         training: What is said of the training.
         as_json: Give the numbers for programs, and write nothing.
-
-    Raises:
-        InputError: The folder holds neither pools nor advice, or too little to advise from.
     """
     advice = _find_advice(folder, sizes, budget).for_training(training)
     if as_json:

@@ -97,9 +97,6 @@ def allocate_run(
         budget: Completions in all; None for the recommended G for each prompt.
         place: Where the table is written, by default the folder of the run.
         as_json: Give the numbers for programs, and write nothing.
-
-    Raises:
-        InputError: The folder holds no pools, or the budget cannot be shared out.
     """
     run = read_run(folder)
     try:

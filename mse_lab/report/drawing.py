@@ -157,11 +157,7 @@ def show_figure(compose: Callable[[], Figure]) -> Figure:
 
 
 def save_figure(compose: Callable[[], Figure], output: Path) -> None:
-    """Compose a figure and write it whole or not at all.
-
-    Raises:
-        InputError: The suffix or the place cannot be used.
-    """
+    """Compose a figure and write it whole or not at all."""
     kind = output.suffix.lower()
     if kind not in SUFFIXES:
         raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")

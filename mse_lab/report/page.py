@@ -96,12 +96,7 @@ def compose_page(sources: Sequence[FinishedRun]) -> str:
 
 
 def write_report(folders: Sequence[Path], output: Path) -> None:
-    """Write one page about finished runs, which are compared in this order.
-
-    Raises:
-        InputError: A folder holds tables only, or nothing; two runs have one name; or the
-            file cannot be written.
-    """
+    """Write one page about finished runs, which are compared in this order."""
     if not folders:
         raise InputError("no run to report on; name one")
     sources = [read_run(folder, f"run{n}") for n, folder in enumerate(folders, start=1)]

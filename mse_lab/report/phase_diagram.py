@@ -130,9 +130,6 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
     """Read the prompts of runs off their tables.
 
     Runs of one title are labelled by their names, runs of one name by their folders.
-
-    Raises:
-        InputError: A run has no tables, or they lack what the diagram needs.
     """
     runs = [read_tables(folder) for folder in folders]
     names = [run.name for run in runs]

@@ -57,9 +57,6 @@ def advise_run(
         run: The samples.
         decision: That of the last look; None where nothing could be decided.
         sizes: Group sizes to price instead of powers of two.
-
-    Raises:
-        InputError: There is nothing to advise on; with how many completions were drawn.
     """
     if decision is None:
         mean = sum(rewards.mean() for rewards in run.rewards) / run.prompt_count
@@ -119,9 +116,6 @@ def advise_samples(
         folder: Of the advice.
         training: What is said of the training.
         as_json: Give the numbers for programs.
-
-    Raises:
-        InputError: There is nothing to advise on.
     """
     advice = advise_run(run, decision, sizes)
     write_json(folder / "advice.json", advice.as_dict())

@@ -24,11 +24,7 @@ def read_text(file: BinaryIO) -> str:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; a link in its place is replaced, not followed.
-
-    Raises:
-        InputError: The folder cannot be written, or the disk is full.
-    """
+    """Write a file whole or not at all; a link in its place is replaced, not followed."""
     temporary = path.with_name(f".{path.name}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -60,11 +60,7 @@ class Tables(NamedTuple):
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the tables of a run, committed or just made.
-
-    Raises:
-        InputError: The folder holds none, or a damaged one.
-    """
+    """Read the tables of a run, committed or just made."""
     results = ResultsFolder(folder)
     if not results.has_tables():
         raise InputError(f"{folder}: no finished run; make it with mse-lab run PROBE")
@@ -81,12 +77,7 @@ def read_probe(folder: Path) -> Probe:
 
 
 def read_finished(folder: Path) -> Finished:
-    """Read a finished run.
-
-    Raises:
-        InputError: The folder holds tables only, or nothing, or what is damaged or of
-            several runs.
-    """
+    """Read a finished run."""
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
         raise InputError(
@@ -99,11 +90,7 @@ def read_finished(folder: Path) -> Finished:
 
 
 def read_result(folder: Path) -> Analysis:
-    """Read a finished run and analyse it, as it was analysed when it was made.
-
-    Raises:
-        InputError: As `read_finished`, or an own estimator has changed since.
-    """
+    """Read a finished run and analyse it, as it was analysed when it was made."""
     finished = read_finished(folder)
     estimators = []
     for entry in finished.probe.estimators:
@@ -121,9 +108,6 @@ def repair(
 
     Returns:
         The files that are made again; none where something else is damaged, too.
-
-    Raises:
-        InputError: `completions.jsonl` is needed and missing, or of another run.
     """
     lost = results.lost()
     if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):

@@ -62,11 +62,7 @@ class ResultsFolder:
         return integrity.is_there(self.file(name))
 
     def read(self, name: str, default: Any = ...) -> Any:
-        """Read a file as the inventory says; the default stands for an absent one.
-
-        Raises:
-            InputError: It is damaged, or absent without a default.
-        """
+        """Read a file as the inventory says; the default stands for an absent one."""
         if default is ... or self.has(name):
             return integrity.read(self.file(name))
         return default

@@ -22,11 +22,7 @@ REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file.
-
-    Raises:
-        InputError: A folder on the way may not be entered.
-    """
+    """Whether there is such a file."""
     try:
         return path.exists()
     except OSError as error:
@@ -41,9 +37,6 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
 
     Its checksum must be that of the manifest in its folder, if the manifest lists it. The
     remedy is what to do if it is damaged, by default what a run's files need.
-
-    Raises:
-        InputError: It is damaged; the message names it and says in what way.
     """
     if not remedy:
         repairable = path.name in FROM_POOLS and is_there(path.with_name("pools.npz"))

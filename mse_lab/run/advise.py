@@ -91,11 +91,7 @@ def _checks(prompts: Sequence[Sequence[SampledPrompt]], dtype: str) -> list[Chec
 
 
 def refuse_few(prompts: int, budget: int | None) -> None:
-    """Refuse too few prompts, or a budget below the first look.
-
-    Raises:
-        InputError: They are, or it is.
-    """
+    """Refuse too few prompts, or a budget below the first look."""
     if prompts < LEAST_PROMPTS:
         raise InputError(
             f"{prompts} prompts: advice needs three or more; raise prompts.limit"
@@ -233,9 +229,6 @@ def sample_probe(
         budget: The most completions that are drawn in all.
         fresh: Whether to drop the samples of an earlier start.
         processes: Those that share the prompts; each of them calls this.
-
-    Raises:
-        InputError: The user's input is at fault; no sample is lost.
     """
     spec = prepare(name, probe, folder / ADVICE, root, processes)
     if spec.supplied is not None:

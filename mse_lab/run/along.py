@@ -120,6 +120,8 @@ def measure_along(
 ) -> list[Stage]:
     """Measure a probe at every checkpoint, or go on where an earlier start stopped.
 
+    What can be checked before the weights are loaded is checked before any measurement.
+
     Args:
         name: The probe's name; that of a checkpoint's run has `/along/<folder>` added.
         probe: The configuration; a checkpoint takes the place of its model.
@@ -129,10 +131,6 @@ def measure_along(
         fresh: Whether to drop what there is of earlier runs.
         processes: Those that share the prompts; each of them calls this.
         tell: Called with each checkpoint's run when it is finished.
-
-    Raises:
-        InputError: The user's input is at fault; what can be checked before the weights
-            are loaded is checked before anything is measured.
     """
     spec = prepare(name, probe, folder, root, processes)
     runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]

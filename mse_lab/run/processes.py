@@ -46,9 +46,6 @@ def lock(folder: Path) -> Iterator[str]:
 
     Yields:
         The content of the lock file, different for every start.
-
-    Raises:
-        InputError: Another start is at work there, or the folder cannot be written.
     """
     path, mark = folder / LOCK, str(time.time_ns())
     held = FileLock(path, timeout=0)

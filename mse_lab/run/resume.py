@@ -44,9 +44,6 @@ def find_finished(
 
     The checkpoint's identity is by default that of its present files. With `fresh` no
     finished run counts.
-
-    Raises:
-        InputError: It is another's, damaged beyond repair, or holds files of no run.
     """
     spec.results.refuse_foreign()
     if fresh:

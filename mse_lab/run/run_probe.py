@@ -40,6 +40,8 @@ def run_probe(
 ) -> Outcome:
     """Measure one model configuration, or continue where an earlier start stopped.
 
+    An error of the user's input loses no measurement.
+
     Args:
         name: The probe's name, for tables and the progress bar.
         probe: The configuration.
@@ -47,9 +49,6 @@ def run_probe(
         root: The project's folder, which relative paths may start from.
         fresh: Whether to drop what the folder holds of an earlier run.
         processes: Those that share the prompts; each of them calls this.
-
-    Raises:
-        InputError: The user's input is at fault; no measurement is lost.
     """
     return execute(prepare(name, probe, folder, root, processes), load, fresh=fresh)
 

@@ -118,11 +118,7 @@ class KeptSamples(Samples):
         save_sample(prompt, path, self._origin(key))
 
     def read(self, look: Look) -> list[Blocks]:
-        """Read the blocks of each prompt of a look, once this machine sees them.
-
-        Raises:
-            InputError: One is gone or damaged.
-        """
+        """Read the blocks of each prompt of a look, once this machine sees them."""
         for key in self._keys(look):
             if not wait_until(lambda key=key: self.is_there(key), PATIENCE):  # type: ignore[misc]
                 self._read[key] = self._load(key)

@@ -66,11 +66,7 @@ class TorchrunProcesses(Processes):
         self._meetings = self._deals = 0
 
     def place(self, probe: Probe) -> Probe:
-        """Give the probe the GPU of this process, unless the probe names one.
-
-        Raises:
-            InputError: The machine has fewer GPUs than processes, or the model takes all.
-        """
+        """Give the probe the GPU of this process, unless the probe names one."""
         gpus = torch.cuda.device_count()
         if probe.model.device not in ("auto", "cuda") or not gpus:
             return probe

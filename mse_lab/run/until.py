@@ -88,9 +88,6 @@ def run_until(
         fresh: As for `run_probe`.
         width: The wanted half-width of every measured MSE, relative to it.
         tell: Called with a line after each round that was not enough.
-
-    Raises:
-        InputError: As `run_probe`, or no pool gives that width.
     """
     rounds, before = 1 if fresh else rounds_begun(probe, folder), math.inf
     while True:

@@ -68,11 +68,7 @@ def _preconditioner(policy: Policy, saved: Mapping[str, Any]) -> Tensor:
 
 
 def read_optimizer(policy: Policy, folder: str) -> Tensor:
-    """Read D from the `optimizer.pt` of a checkpoint that a trainer saved, (D,) float32.
-
-    Raises:
-        InputError: It is missing or damaged, or is not that of these parameters.
-    """
+    """Read D from the `optimizer.pt` of a checkpoint that a trainer saved, (D,) float32."""
     path = Path(folder) / FILE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)

@@ -74,11 +74,7 @@ class Recorder(ModuleHooks):
 
     @contextmanager
     def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
-        """Meet every module of the plan, but for one met elsewhere, inside the block.
-
-        Raises:
-            InputError: What the plan rests on does not hold; the module is named.
-        """
+        """Meet every module of the plan, but for one met elsewhere, inside the block."""
         owned = {
             owner: answer.own
             for owner, answer in self._plan.answers.items()

@@ -121,9 +121,6 @@ def score_block(
         padding: Tokens of padding beyond the longest completion; changes nothing.
         how: What is kept in memory; None for everything, the fastest.
         weighted: Weighted sums of the scores, out of the same pass.
-
-    Raises:
-        InputError: A module with such a parameter has no exact rule; it is named.
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()

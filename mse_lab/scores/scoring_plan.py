@@ -84,11 +84,7 @@ _PLANS: WeakKeyDictionary[Policy, ScoringPlan] = WeakKeyDictionary()
 
 
 def find_plan(policy: Policy) -> ScoringPlan:
-    """Return the plan of a policy, which is made once.
-
-    Raises:
-        InputError: A module with such a parameter has no exact rule; it is named.
-    """
+    """Return the plan of a policy, which is made once."""
     if policy not in _PLANS:
         _PLANS[policy] = _make_plan(policy)
     return _PLANS[policy]

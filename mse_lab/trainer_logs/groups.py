@@ -209,11 +209,7 @@ def _keep(columns: Columns, kept_N: Flags) -> Columns:
 
 
 def make_groups(columns: Columns, group_size: int | None = None) -> Groups:
-    """Put completions into groups, by default of the commonest size where none are named.
-
-    Raises:
-        InputError: No completion has a reward.
-    """
+    """Put completions into groups, of the commonest size where none are named."""
     reward_N = total_rewards(columns.rewards)
     known_N = ~np.isnan(reward_N)
     if not known_N.any():

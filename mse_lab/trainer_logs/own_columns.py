@@ -10,11 +10,7 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def check_columns(given: Mapping[str, str | Sequence[str]]) -> Columns:
-    """Check which columns are named, and under which of our names.
-
-    Raises:
-        InputError: One is not of ours, is named twice, or is missing.
-    """
+    """Check which columns are named, and under which of our names."""
     if not isinstance(given, Mapping):
         remedy = "give a mapping: {'prompt': ..., 'reward': ...}"
         raise InputError(f"columns {shown(given)}: {remedy}")

@@ -196,11 +196,7 @@ def _read_frame(frame: pd.DataFrame, form: Form | None) -> Log:
 def read_log(
     given: Sequence[Path] | pd.DataFrame, columns: own_columns.Columns | None = None
 ) -> Log:
-    """Read a log: folders and files, or a data frame, perhaps with columns of one's own.
-
-    Raises:
-        InputError: There is nothing to read, or a record cannot be read.
-    """
+    """Read a log: folders and files, or a data frame, perhaps with columns of one's own."""
     own = own_columns.form_of(columns) if columns else None
     if isinstance(given, pd.DataFrame):
         log = _read_frame(given, own)

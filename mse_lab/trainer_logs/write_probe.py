@@ -67,9 +67,6 @@ def choose(
 
     Returns:
         The prompts with their completions, the step, and how many prompts were left out.
-
-    Raises:
-        InputError: There are too few, or they have no token ids.
     """
     if not source.forms:
         raise InputError("completions of a data frame cannot be written; name files")
@@ -206,9 +203,6 @@ def write_probe(
 
     Returns:
         The file of the prompts.
-
-    Raises:
-        InputError: The text of a prompt is not known.
     """
     shown = [_problem(prompt, decode) for prompt in prompts]
     chats = {chat for _, chat in shown}
