@@ -29,29 +29,19 @@ from mse_lab.mse.regret import LARGEST
 
 @dataclass(frozen=True)
 class Allocation:
-    """A budget shared out among the prompts of a run by several rules.
+    """A budget shared out among the prompts of a run by several rules."""
 
-    Attributes:
-        name: The run's.
-        held: Whether its built-in checks hold.
-        prompts: Their ids.
-        values: V of each.
-        sizes: Rule -> G_x of each prompt.
-        ratios: Rule -> MSE over that of `uniform`, the interval over prompts.
-        outside: Prompts that an accuracy filter leaves out; it is for rewards 0 and 1.
-        bias: The squared bias that leaving them out brings, over the MSE of `uniform`.
-    """
-
-    name: str
-    held: bool
+    name: str  # The run's.
+    held: bool  # Whether its built-in checks hold.
     level: float
     budget: int
-    prompts: tuple[str, ...]
-    values: tuple[float, ...]
-    sizes: Mapping[str, Sizes]
+    prompts: tuple[str, ...]  # Their ids.
+    values: tuple[float, ...]  # V of each.
+    sizes: Mapping[str, Sizes]  # Rule -> G_x of each prompt.
+    # Rule -> MSE over that of `uniform`, the interval over prompts.
     ratios: Mapping[str, Estimate]
-    outside: int
-    bias: float
+    outside: int  # Prompts that an accuracy filter leaves out; it is for rewards 0 and 1.
+    bias: float  # The squared bias that leaving them out brings, over the MSE of `uniform`.
 
 
 def _see_budget(run: MeasuredRun, budget: int) -> None:

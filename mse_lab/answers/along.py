@@ -113,17 +113,11 @@ def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
 
 @dataclass(frozen=True)
 class Along:
-    """The runs of one probe at the checkpoints of a training run.
+    """The runs of one probe at the checkpoints of a training run."""
 
-    Attributes:
-        steps: After how many steps each was saved.
-        runs: Their runs, of the same prompts, three or more.
-        group_size: G that the policy was trained with.
-    """
-
-    steps: tuple[int, ...]
-    runs: tuple[MeasuredRun, ...]
-    group_size: int
+    steps: tuple[int, ...]  # After how many steps each was saved.
+    runs: tuple[MeasuredRun, ...]  # Their runs, of the same prompts, three or more.
+    group_size: int  # G that the policy was trained with.
 
     @property
     def level(self) -> float:

@@ -23,51 +23,34 @@ _LONG, _SHORT = 50.0, 1e-6
 
 
 class Training(NamedTuple):
-    """What a user says of the training.
+    """What a user says of the training."""
 
-    Attributes:
-        optimizer: What takes the steps.
-        prompts: That are dealt out in epochs; None where nothing is said of them.
-        epochs: How often each of them comes, at the recommended group size.
-    """
-
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer = "adamw"  # What takes the steps.
+    # That are dealt out in epochs; None where nothing is said of them.
     prompts: int | None = None
-    epochs: float = 1.0
+    epochs: float = 1.0  # How often each of them comes, at the recommended group size.
 
 
 NOT_SAID = Training()
 
 
 class InEpochs(NamedTuple):
-    """The best group size for steps of one length.
+    """The best group size for steps of one length."""
 
-    Attributes:
-        way: Share of the way to the maximum that the training goes: 1 where each step goes
-            all of it, 0 where all together go hardly any.
-        best: G*.
-        recommended: The smallest power of two that costs at most 5% more than the least.
-    """
-
+    # Share of the way to the maximum that the training goes: 1 where each step goes all of
+    # it, 0 where all together go hardly any.
     way: float
-    best: Estimate
-    recommended: int
+    best: Estimate  # G*.
+    recommended: int  # The smallest power of two that costs at most 5% more than the least.
 
 
 class Epochs(NamedTuple):
-    """The best group sizes of a training in epochs.
+    """The best group sizes of a training in epochs."""
 
-    Attributes:
-        prompts: P, those that are trained on.
-        epochs: How often each of them comes, at the size of the advice.
-        each: Completions of a prompt in all of the training, whatever the group size.
-        rows: From long steps to short ones.
-    """
-
-    prompts: int
-    epochs: float
-    each: float
-    rows: tuple[InEpochs, ...]
+    prompts: int  # P, those that are trained on.
+    epochs: float  # How often each of them comes, at the size of the advice.
+    each: float  # Completions of a prompt in all of the training, whatever the group size.
+    rows: tuple[InEpochs, ...]  # From long steps to short ones.
 
 
 def deal_out(

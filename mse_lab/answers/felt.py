@@ -15,41 +15,32 @@ Optimizer = Literal["adamw", "sgd"]
 
 
 class Felt(NamedTuple):
-    """What training feels of a gradient's noise, with intervals over prompts.
+    """What training feels of a gradient's noise, with intervals over prompts."""
 
-    Attributes:
-        metric: `curvature` (SGD), `adam`, or `optimizer` (Adam by a checkpoint's state).
-        prompts: How many were sampled.
-        trained: How many the probe has, for `best_in_training`.
-        c1, c2, c3: The constants in that metric, for prompts that are not trained on.
-        best: Their 1 + sqrt(c3/c1); 1 where c3 is not positive, infinite where c1 is not,
-            and unknown where neither is.
-        best_in_training: The same for the mean reward of the probe's own prompts.
-        best_first_order: G* for the error of the preconditioned gradient, without
-            curvature; the plain one for SGD.
-        recommended: The smallest power of two that costs at most 5% more than the least;
-            None where noise is estimated not to cost anything.
-        plain: The size that the plain advice recommends.
-        cost_of_plain: Completions that noise as harmful takes at that size, over those at
-            `recommended`; unknown where noise does not measurably cost.
-        helps: The share of the noise at `plain` that helps, by prompts; chance adds to it.
-        own: How much more a prompt's pairs (c3) cost itself than another prompt.
-    """
-
-    metric: str
-    prompts: int
-    trained: int
+    metric: str  # `curvature` (SGD), `adam`, or `optimizer` (Adam by a checkpoint's state).
+    prompts: int  # How many were sampled.
+    trained: int  # How many the probe has, for `best_in_training`.
+    # The constants in that metric, for prompts that are not trained on.
     c1: Estimate
     c2: Estimate
     c3: Estimate
+    # Their 1 + sqrt(c3/c1); 1 where c3 is not positive, infinite where c1 is not, and
+    # unknown where neither is.
     best: Estimate
-    best_in_training: Estimate
+    best_in_training: Estimate  # The same for the mean reward of the probe's own prompts.
+    # G* for the error of the preconditioned gradient, without curvature; the plain one for
+    # SGD.
     best_first_order: Estimate
+    # The smallest power of two that costs at most 5% more than the least; None where noise
+    # is estimated not to cost anything.
     recommended: int | None
-    plain: int
+    plain: int  # The size that the plain advice recommends.
+    # Completions that noise as harmful takes at that size, over those at `recommended`;
+    # unknown where noise does not measurably cost.
     cost_of_plain: Estimate
+    # The share of the noise at `plain` that helps, by prompts; chance adds to it.
     helps: float
-    own: float
+    own: float  # How much more a prompt's pairs (c3) cost itself than another prompt.
 
     @property
     def optimizer(self) -> Optimizer:

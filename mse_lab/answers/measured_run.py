@@ -220,15 +220,10 @@ class MeasuredRun(Analysis):
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun(MeasuredRun):
-    """A run that lies in a folder, with what else is known of it there.
+    """A run that lies in a folder, with what else is known of it there."""
 
-    Attributes:
-        folder: The folder.
-        key: Names the run in the ids of a page.
-    """
-
-    folder: Path
-    key: str
+    folder: Path  # The folder.
+    key: str  # Names the run in the ids of a page.
 
     @property
     def where(self) -> str:

@@ -20,50 +20,34 @@ SMALL = 0.05
 
 
 class Corrected(NamedTuple):
-    """GRPO-type with a correction, over random prompts at the budget.
+    """GRPO-type with a correction, over random prompts at the budget."""
 
-    Attributes:
-        correction: Its name.
-        setting: How the trainer is told; empty where it has none.
-        mass: Mean weight of a token.
-        kept: The share of the gradient that is kept, <E g_hat, g> / ||g||^2.
-        bias2, variance: Over ||g||^2.
-        scale_free_mse: The least MSE of a multiple of it, over ||g||^2.
-        difference: The same less that of no correction.
-    """
-
-    correction: str
-    setting: str
-    mass: float
-    kept: Estimate
+    correction: str  # Its name.
+    setting: str  # How the trainer is told; empty where it has none.
+    mass: float  # Mean weight of a token.
+    kept: Estimate  # The share of the gradient that is kept, <E g_hat, g> / ||g||^2.
+    # Over ||g||^2.
     bias2: Estimate
     variance: Estimate
-    scale_free_mse: Estimate
-    difference: Estimate
+    scale_free_mse: Estimate  # The least MSE of a multiple of it, over ||g||^2.
+    difference: Estimate  # The same less that of no correction.
 
 
 class Mismatch(NamedTuple):
-    """How far an engine is from the policy, and what corrections do.
+    """How far an engine is from the policy, and what corrections do."""
 
-    Attributes:
-        group_size, budget: G of GRPO-type, and N completions.
-        kl_per_token: KL divergence, nats a token.
-        sd: Standard deviation of a completion's log ratio.
-        effective: Effective sample size of uncut ratios over completions.
-        needed: Whether no correction has, or may have, a bias of more than 5% of its MSE.
-        best: The correction of least scale-free MSE, where it is shown to be below that of
-            no correction.
-        rows: All of them.
-    """
-
+    # G of GRPO-type, and N completions.
     group_size: int
     budget: int
-    kl_per_token: float
-    sd: float
-    effective: float
+    kl_per_token: float  # KL divergence, nats a token.
+    sd: float  # Standard deviation of a completion's log ratio.
+    effective: float  # Effective sample size of uncut ratios over completions.
+    # Whether no correction has, or may have, a bias of more than 5% of its MSE.
     needed: bool
+    # The correction of least scale-free MSE, where it is shown to be below that of no
+    # correction.
     best: str | None
-    rows: tuple[Corrected, ...]
+    rows: tuple[Corrected, ...]  # All of them.
 
 
 class _Bench(NamedTuple):

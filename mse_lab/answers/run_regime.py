@@ -28,31 +28,19 @@ Side = Literal["above", "below", "undecided"]
 
 
 class Regime(NamedTuple):
-    """Where a run and its prompts are, intervals over prompts.
+    """Where a run and its prompts are, intervals over prompts."""
 
-    Attributes:
-        side: Of the aggregate: undecided where the interval of q holds 1/2.
-        binary: Whether rewards are 0 and 1; else nothing is known of rho.
-        value: V of the aggregate's place.
-        best_baseline: b* there.
-        rho: E[||W||^2 | right] / E[||W||^2 | wrong] there.
-        line: The rho at which vanilla and the oracle have one MSE there, (1-V)/(2-V).
-        median_rho: Median over the prompts that have right and wrong completions.
-        prompts_with_rho: How many these are.
-        vanilla_worse: Prompts on which vanilla's MSE is above the oracle's, by the moments.
-        prompts: Prompts on which the two differ.
-    """
-
-    side: Side
-    binary: bool
-    value: float
-    best_baseline: Estimate
-    rho: Estimate
-    line: float
-    median_rho: float
-    prompts_with_rho: int
+    side: Side  # Of the aggregate: undecided where the interval of q holds 1/2.
+    binary: bool  # Whether rewards are 0 and 1; else nothing is known of rho.
+    value: float  # V of the aggregate's place.
+    best_baseline: Estimate  # b* there.
+    rho: Estimate  # E[||W||^2 | right] / E[||W||^2 | wrong] there.
+    line: float  # The rho at which vanilla and the oracle have one MSE there, (1-V)/(2-V).
+    median_rho: float  # Median over the prompts that have right and wrong completions.
+    prompts_with_rho: int  # How many these are.
+    # Prompts on which vanilla's MSE is above the oracle's, by the moments.
     vanilla_worse: int
-    prompts: int
+    prompts: int  # Prompts on which the two differ.
 
 
 def _side(share: Estimate) -> Side:

@@ -29,31 +29,19 @@ from mse_lab.probe.schema import EstimatorEntry
 
 @dataclass(frozen=True, eq=False)
 class SampledRun:
-    """Samples of three prompts or more, as advice sees them.
+    """Samples of three prompts or more, as advice sees them."""
 
-    Attributes:
-        name: The probe's.
-        samples: What was drawn.
-        stopped: Why no more was.
-        level: Coverage of intervals.
-        tolerance: How much more than the best group size the recommended one may cost.
-        seed: The probe's.
-        resamples: Draws where an interval is drawn.
-        entries: Estimators of the probe.
-        held: Whether all built-in checks hold.
-        warnings: What a reader should know, a sentence each.
-    """
-
-    name: str
-    samples: Samples
-    stopped: Stopped
-    level: float = 0.95
+    name: str  # The probe's.
+    samples: Samples  # What was drawn.
+    stopped: Stopped  # Why no more was.
+    level: float = 0.95  # Coverage of intervals.
+    # How much more than the best group size the recommended one may cost.
     tolerance: float = TOLERANCE
-    seed: int = 0
-    resamples: int = 2000
-    entries: tuple[EstimatorEntry, ...] = ()
-    held: bool = True
-    warnings: tuple[str, ...] = ()
+    seed: int = 0  # The probe's.
+    resamples: int = 2000  # Draws where an interval is drawn.
+    entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
+    held: bool = True  # Whether all built-in checks hold.
+    warnings: tuple[str, ...] = ()  # What a reader should know, a sentence each.
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True

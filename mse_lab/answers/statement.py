@@ -70,23 +70,14 @@ FEW_PROMPTS = "too few prompts", "The spread between prompts needs three prompts
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says.
+    """What the paper says."""
 
-    Attributes:
-        name: Its number in the paper.
-        says: What it says, in a sentence.
-        would_fail: What would make an identity fail; empty for evidence.
-        argued: Whether it is an argument on paper, which no run measures.
-        short: What it says in 34 columns, so that three runs have room beside it.
-        number: What the number is that decides, in a word.
-    """
-
-    name: str
-    says: str
-    would_fail: str = ""
-    argued: bool = False
-    short: str = ""
-    number: str = ""
+    name: str  # Its number in the paper.
+    says: str  # What it says, in a sentence.
+    would_fail: str = ""  # What would make an identity fail; empty for evidence.
+    argued: bool = False  # Whether it is an argument on paper, which no run measures.
+    short: str = ""  # What it says in 34 columns, so that three runs have room beside it.
+    number: str = ""  # What the number is that decides, in a word.
 
     @property
     def kind(self) -> Kind:
@@ -104,25 +95,17 @@ class Statement:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of `claims.csv`.
+    """One row of `claims.csv`."""
 
-    Attributes:
-        about: The statement.
-        runs: Names of the runs it was put to; more than one where runs are compared.
-        measured: What was measured, with its interval, in words.
-        reason: Why, in one sentence, from the moments.
-        group_size: G; None for the verdict on the statement as a whole.
-        estimate: The number that decides.
-        p_value: Of the test behind the verdict, Holm-corrected; None where there is none.
-    """
-
-    about: Statement
+    about: Statement  # The statement.
+    # Names of the runs it was put to; more than one where runs are compared.
     runs: tuple[str, ...]
-    measured: str
+    measured: str  # What was measured, with its interval, in words.
     verdict: Verdict
-    reason: str
-    group_size: int | None = None
-    estimate: Estimate = UNKNOWN
+    reason: str  # Why, in one sentence, from the moments.
+    group_size: int | None = None  # G; None for the verdict on the statement as a whole.
+    estimate: Estimate = UNKNOWN  # The number that decides.
+    # Of the test behind the verdict, Holm-corrected; None where there is none.
     p_value: float | None = None
 
     @property

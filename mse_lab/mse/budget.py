@@ -43,24 +43,17 @@ class Constants(NamedTuple):
 
     Arrays over samples of prompts: of all prompts, (1,), or (S,), as in
     `prompt_samples.py`.
-
-    Attributes:
-        c1: E||g(X) - g||^2, what only more prompts reduce.
-        c2: E[T].
-        c3: E[zeta], the price of a baseline from the group.
-        vanilla: E[A - ||g||^2], in the place of c2 for vanilla.
-        batch_mean: The same for one baseline E[Z] for all prompts, a large batch's mean.
-        best_constant: The same for a baseline b* of each prompt.
-        gradient2: ||E g(X)||^2 of the population; that of the run's own prompts is
-            `Pools.aggregate_norm2`, larger by c1/P on average.
     """
 
-    c1: Floats
-    c2: Floats
-    c3: Floats
-    vanilla: Floats
+    c1: Floats  # E||g(X) - g||^2, what only more prompts reduce.
+    c2: Floats  # E[T].
+    c3: Floats  # E[zeta], the price of a baseline from the group.
+    vanilla: Floats  # E[A - ||g||^2], in the place of c2 for vanilla.
+    # The same for one baseline E[Z] for all prompts, a large batch's mean.
     batch_mean: Floats
-    best_constant: Floats
+    best_constant: Floats  # The same for a baseline b* of each prompt.
+    # ||E g(X)||^2 of the population; that of the run's own prompts is
+    # `Pools.aggregate_norm2`, larger by c1/P on average.
     gradient2: Floats
 
     @property
@@ -109,15 +102,10 @@ def count_carriers(parts_P: Floats) -> float:
 
 @dataclass(frozen=True)
 class Population:
-    """The distribution of prompts that a run's prompts, three or more, are drawn from.
+    """The distribution of prompts that a run's prompts, three or more, are drawn from."""
 
-    Attributes:
-        pools: What was measured of them: pools and references, or samples.
-        bootstrap: Draws the intervals, where there is one.
-    """
-
-    pools: Pools | Samples
-    bootstrap: Bootstrap | None = None
+    pools: Pools | Samples  # What was measured of them: pools and references, or samples.
+    bootstrap: Bootstrap | None = None  # Draws the intervals, where there is one.
 
     @cached_property
     def moments(self) -> Moments:

@@ -43,23 +43,14 @@ MOST_NATS = 100.0
 
 
 class Correction(NamedTuple):
-    """What a ratio is replaced by.
+    """What a ratio is replaced by."""
 
-    Attributes:
-        name: Of the trainer's setting.
-        per_token: Whether of each token's ratio, not of their product.
-        high: Its upper bound.
-        low: Its lower bound.
-        masked: Whether a ratio beyond a bound counts as zero, not as the bound.
-        setting: How the trainer is told.
-    """
-
-    name: str
-    per_token: bool
-    high: float = math.inf
-    low: float = 0.0
-    masked: bool = False
-    setting: str = ""
+    name: str  # Of the trainer's setting.
+    per_token: bool  # Whether of each token's ratio, not of their product.
+    high: float = math.inf  # Its upper bound.
+    low: float = 0.0  # Its lower bound.
+    masked: bool = False  # Whether a ratio beyond a bound counts as zero, not as the bound.
+    setting: str = ""  # How the trainer is told.
 
     def weigh(self, log_ratios: Floats) -> Floats:
         """Replace ratios, given by their logarithms.
@@ -103,17 +94,11 @@ NONE, EXACT = NAMES.index("none"), NAMES.index("exact")
 
 
 class PairMeans(NamedTuple):
-    """Means over different completions, each unbiased, of the products of two h.
+    """Means over different completions, each unbiased, of the products of two h."""
 
-    Attributes:
-        apart: <h_ij, h_kl>, which is <h, h'>.
-        linked: <h_ij, h_ik>.
-        same: <h_ij, h_ij>.
-    """
-
-    apart: Floats
-    linked: Floats
-    same: Floats
+    apart: Floats  # <h_ij, h_kl>, which is <h, h'>.
+    linked: Floats  # <h_ij, h_ik>.
+    same: Floats  # <h_ij, h_ij>.
 
     def second_moment(self, group_size: int) -> Floats:
         """E||g_hat||^2 of GRPO-type of a group of two or more."""
@@ -147,37 +132,21 @@ def pair_means(gram_NN: Floats, rewards_N: Floats) -> PairMeans:
 
 @dataclass(frozen=True)
 class CorrectedPrompt:
-    """What is known of F corrections on one prompt; N completions.
+    """What is known of F corrections on one prompt; N completions."""
 
-    Attributes:
-        apart_FF: <h, h'>, unbiased.
-        linked_F: E<h_12, h_13>.
-        same_F: E||h_12||^2.
-        mass_F: Mean weight of a token.
-        log_ratios_N: log rho.
-        divergences_N: The sum over tokens of rho_t - 1 - log rho_t.
-        lengths_N: The policy's own tokens.
-        gradients_FD: Unbiased for h: whole vectors, or sketches.
-    """
-
-    apart_FF: Floats
-    linked_F: Floats
-    same_F: Floats
-    mass_F: Floats
-    log_ratios_N: Floats
-    divergences_N: Floats
-    lengths_N: Floats
-    gradients_FD: Floats
+    apart_FF: Floats  # <h, h'>, unbiased.
+    linked_F: Floats  # E<h_12, h_13>.
+    same_F: Floats  # E||h_12||^2.
+    mass_F: Floats  # Mean weight of a token.
+    log_ratios_N: Floats  # log rho.
+    divergences_N: Floats  # The sum over tokens of rho_t - 1 - log rho_t.
+    lengths_N: Floats  # The policy's own tokens.
+    gradients_FD: Floats  # Unbiased for h: whole vectors, or sketches.
 
 
 @dataclass(frozen=True)
 class CorrectionPools:
-    """The same of P prompts, and what their gradients give; `corrections.npz`.
-
-    Attributes:
-        between_FPP: <h(x), h(x')>, x and x' different.
-        crossed_FPP: <h(x), g(x')>.
-    """
+    """The same of P prompts, and what their gradients give; `corrections.npz`."""
 
     apart_PFF: Floats
     linked_PF: Floats
@@ -186,8 +155,8 @@ class CorrectionPools:
     log_ratios_PN: Floats
     divergences_PN: Floats
     lengths_PN: Floats
-    between_FPP: Floats
-    crossed_FPP: Floats
+    between_FPP: Floats  # <h(x), h(x')>, x and x' different.
+    crossed_FPP: Floats  # <h(x), g(x')>.
 
     @classmethod
     def of(cls, prompts: Sequence[CorrectedPrompt]) -> "CorrectionPools":
@@ -224,21 +193,13 @@ class CorrectionPools:
 
 @dataclass(frozen=True)
 class Judged:
-    """A correction over random prompts, B groups of G; arrays over samples of prompts.
+    """A correction over random prompts, B groups of G; arrays over samples of prompts."""
 
-    Attributes:
-        mean_norm2: ||E h(X)||^2.
-        inner: <E h(X), g>, g the gradient over all prompts.
-        gradient2: ||g||^2.
-        variance: That of a batch: ||g_hat||^2 less `mean_norm2`.
-        cosine2: The squared cosine of E h(X) with g.
-    """
-
-    mean_norm2: Floats
-    inner: Floats
-    gradient2: Floats
-    variance: Floats
-    cosine2: Floats
+    mean_norm2: Floats  # ||E h(X)||^2.
+    inner: Floats  # <E h(X), g>, g the gradient over all prompts.
+    gradient2: Floats  # ||g||^2.
+    variance: Floats  # That of a batch: ||g_hat||^2 less `mean_norm2`.
+    cosine2: Floats  # The squared cosine of E h(X) with g.
 
     @property
     def distance2(self) -> Floats:

@@ -118,22 +118,17 @@ def _sum_by_run(
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number and what it is made of; sums and ratios of them stay paired.
+    """A number and what it is made of; sums and ratios of them stay paired."""
 
-    Attributes:
-        value: The estimate.
-        groups: By run, what every group contributes, (P, R): the value is, to first order
-            and up to a constant, the sum over prompts of their means over groups. Runs are
-            independent of one another.
-        reference: By run, the value's shift in every draw of the reference's noise, (B,).
-        reference_degrees: Degrees of freedom of that noise's own size.
-        bootstrap: What its intervals are drawn by; None for the closed form.
-    """
-
-    value: float
+    value: float  # The estimate.
+    # By run, what every group contributes, (P, R): the value is, to first order and up to a
+    # constant, the sum over prompts of their means over groups. Runs are independent of one
+    # another.
     groups: Parts
+    # By run, the value's shift in every draw of the reference's noise, (B,).
     reference: Parts
-    reference_degrees: float = math.inf
+    reference_degrees: float = math.inf  # Degrees of freedom of that noise's own size.
+    # What its intervals are drawn by; None for the closed form.
     bootstrap: Bootstrap | None = None
 
     @cached_property

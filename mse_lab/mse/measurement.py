@@ -54,19 +54,16 @@ class CompletionSummary:
 
 @dataclass(frozen=True)
 class PromptChecks:
-    """What the checks of a run compare, for one prompt.
+    """What the checks of a run compare, for one prompt."""
 
-    Attributes:
-        law_gap: Largest difference of log-probabilities per token, as drawn against
-            recomputed; NaN where those of the draw are not known.
-        alternative_ratios_R: Log-likelihood ratios of R other samplers; empty where the
-            completions were drawn here.
-        invariance: Relative difference of a score alone, padded and in its block; NaN but
-            for the first prompt.
-    """
-
+    # Largest difference of log-probabilities per token, as drawn against recomputed; NaN
+    # where those of the draw are not known.
     law_gap: float
+    # Log-likelihood ratios of R other samplers; empty where the completions were drawn
+    # here.
     alternative_ratios_R: Floats
+    # Relative difference of a score alone, padded and in its block; NaN but for the first
+    # prompt.
     invariance: float
 
 
@@ -102,17 +99,13 @@ class PromptMeasurement:
 
 @dataclass(frozen=True)
 class SampledPrompt:
-    """A prompt's sample, and what the checks of an advice compare.
-
-    Attributes:
-        law_gap: Largest difference of log-probabilities per token, as drawn against
-            recomputed.
-        gradient_gap: Relative distance of the gradient from that of plain autograd; NaN
-            where it was not compared.
-    """
+    """A prompt's sample, and what the checks of an advice compare."""
 
     sample: PromptSample
+    # Largest difference of log-probabilities per token, as drawn against recomputed.
     law_gap: float
+    # Relative distance of the gradient from that of plain autograd; NaN where it was not
+    # compared.
     gradient_gap: float
 
 

@@ -34,17 +34,11 @@ def _statistic(values: Floats) -> Statistic:
 
 @dataclass(frozen=True)
 class MetricPopulation:
-    """The distribution of prompts that a metric's sample of them is drawn from.
+    """The distribution of prompts that a metric's sample of them is drawn from."""
 
-    Attributes:
-        forms: The forms of the sample.
-        half: m, completions of half a pool of directions.
-        trained: Prompts that are trained on, as in `metric_constants`.
-    """
-
-    forms: Forms
-    half: int
-    trained: float = math.inf
+    forms: Forms  # The forms of the sample.
+    half: int  # m, completions of half a pool of directions.
+    trained: float = math.inf  # Prompts that are trained on, as in `metric_constants`.
 
     @cached_property
     def _both(self) -> MetricConstants:
@@ -155,22 +149,14 @@ class MetricPopulation:
 
 @dataclass(frozen=True)
 class MetricPools:
-    """What is kept of a metric's measurement; everything about it follows from this.
+    """What is kept of a metric's measurement; everything about it follows from this."""
 
-    Attributes:
-        settings: The probe's `metric`, as JSON.
-        prompts_P: The indices of the prompts that were sampled.
-        trained: How many prompts the probe has.
-        half: m, completions of half a pool of directions.
-        curved: Forms in -H, or -D H D: what training feels.
-        first: Forms in D, the identity for SGD: the error of the preconditioned gradient.
-    """
-
-    settings: str
-    prompts_P: NDArray[np.int64]
-    trained: int
-    half: int
-    curved: Forms
+    settings: str  # The probe's `metric`, as JSON.
+    prompts_P: NDArray[np.int64]  # The indices of the prompts that were sampled.
+    trained: int  # How many prompts the probe has.
+    half: int  # m, completions of half a pool of directions.
+    curved: Forms  # Forms in -H, or -D H D: what training feels.
+    # Forms in D, the identity for SGD: the error of the preconditioned gradient.
     first: Forms
 
     @property

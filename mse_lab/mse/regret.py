@@ -38,20 +38,16 @@ TOLERANCE, LARGE = 0.05, 1.0
 
 
 class Choice(NamedTuple):
-    """The recommended group size, and what is known of it at a level of confidence.
+    """The recommended group size, and what is known of it at a level of confidence."""
 
-    Attributes:
-        size: The smallest power of two that costs at most 5% more than the best size, by
-            the estimate; where none does, the smallest of the sizes that do.
-        regret: Upper bound of its regret; infinite where none is known.
-        near_best: Least and largest of the sizes whose regret is at most `near_regret`; of
-            this size alone where that is more than 100%.
-        near_regret: 5%, or the recommended size's in whole percents where that is more.
-    """
-
+    # The smallest power of two that costs at most 5% more than the best size, by the
+    # estimate; where none does, the smallest of the sizes that do.
     size: int
-    regret: float
+    regret: float  # Upper bound of its regret; infinite where none is known.
+    # Least and largest of the sizes whose regret is at most `near_regret`; of this size
+    # alone where that is more than 100%.
     near_best: tuple[int, int]
+    # 5%, or the recommended size's in whole percents where that is more.
     near_regret: float
 
 

@@ -21,22 +21,19 @@ from mse_lab.policy.policy import Policy
 
 @dataclass(frozen=True)
 class Completions:
-    """The completions of a prompt.
+    """The completions of a prompt."""
 
-    Attributes:
-        tokens_NT: Token ids; those after a completion's length mean nothing.
-        lengths_N: Number of tokens up to and including the first end token, or T.
-        log_probs_N: Summed log-probability that the tokens were drawn with.
-        ended_N: Whether an end token, or the environment, ended it; others were truncated.
-        mask_NT: Whether a token is the policy's own; None where all up to the length are.
-        weights_NT: What each token's log-probability counts, float64; None for one each.
-    """
-
+    # Token ids; those after a completion's length mean nothing.
     tokens_NT: NDArray[np.int64]
+    # Number of tokens up to and including the first end token, or T.
     lengths_N: NDArray[np.int64]
+    # Summed log-probability that the tokens were drawn with.
     log_probs_N: NDArray[np.float64]
+    # Whether an end token, or the environment, ended it; others were truncated.
     ended_N: NDArray[np.bool_]
+    # Whether a token is the policy's own; None where all up to the length are.
     mask_NT: NDArray[np.bool_] | None = None
+    # What each token's log-probability counts, float64; None for one each.
     weights_NT: NDArray[np.float64] | None = None
 
     @classmethod

@@ -39,21 +39,13 @@ Offsets = Mapping[str, Mapping[str, Sequence[int]]]
 
 @dataclass(frozen=True)
 class Supplied:
-    """The completions in a file, by prompt and pool.
+    """The completions in a file, by prompt and pool."""
 
-    Attributes:
-        path: The file.
-        digest: Its hash: a resumed run refuses another file.
-        form: What the lines give.
-        offsets: Where the lines of each prompt's pools begin, in bytes.
-        unmatched_ids: Ids in the file that no measured prompt has.
-    """
-
-    path: Path
-    digest: str
-    form: Form
-    offsets: Offsets
-    unmatched_ids: Sequence[str]
+    path: Path  # The file.
+    digest: str  # Its hash: a resumed run refuses another file.
+    form: Form  # What the lines give.
+    offsets: Offsets  # Where the lines of each prompt's pools begin, in bytes.
+    unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
 
     def _lines(self, prompt_id: str, pool: str) -> Iterator[tuple[str, Line]]:
         with reading(self.path), self.path.open("rb") as file:

@@ -56,16 +56,11 @@ Point = tuple[float, float]
 
 
 class Dots(NamedTuple):
-    """The prompts of a run.
+    """The prompts of a run."""
 
-    Attributes:
-        label: Names the run.
-        moments: Moments of each prompt.
-        baselines: b* with its interval, rows of (value, low, high); NaN where unknown.
-    """
-
-    label: str
-    moments: Moments
+    label: str  # Names the run.
+    moments: Moments  # Moments of each prompt.
+    # b* with its interval, rows of (value, low, high); NaN where unknown.
     baselines: Floats
 
     @property

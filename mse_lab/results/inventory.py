@@ -87,18 +87,12 @@ def _written_only(file: BinaryIO) -> Any:
 
 @dataclass(frozen=True)
 class File:
-    """A file of a result.
+    """A file of a result."""
 
-    Attributes:
-        made_from: `pools`, without a model; a `model`; or a finished `result`, by another
-            command.
-        read: How it is read.
-        needed: Whether a finished run must have it.
-    """
-
+    # `pools`, without a model; a `model`; or a finished `result`, by another command.
     made_from: Literal["pools", "model", "result"]
-    read: Reader = _written_only
-    needed: bool = False
+    read: Reader = _written_only  # How it is read.
+    needed: bool = False  # Whether a finished run must have it.
 
 
 _NAMES = partial(read_json, schema=dict[str, str])

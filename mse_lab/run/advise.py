@@ -52,24 +52,18 @@ D = TypeVar("D", bound=Decision)
 
 
 class Sampling(NamedTuple, Generic[D]):
-    """How a measurement until the answer is known has ended.
+    """How a measurement until the answer is known has ended."""
 
-    Attributes:
-        prompts: Each prompt's blocks at the last look; none but in the first process.
-        look: The last look.
-        stopped: Why it ended: what the decision said, `budget` or `exhausted`.
-        decision: That of the last look; None but in the first process, and where rewards
-            differ within too few prompts.
-        checks: Built-in ones; none but in the first process.
-        limit: Half-width that endless completions of each prompt would leave; NaN where
-            not all prompts were looked at twice.
-    """
-
+    # Each prompt's blocks at the last look; none but in the first process.
     prompts: list[Blocks]
-    look: Look
-    stopped: Stopped
+    look: Look  # The last look.
+    stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
+    # That of the last look; None but in the first process, and where rewards differ within
+    # too few prompts.
     decision: D | None
-    checks: list[Check]
+    checks: list[Check]  # Built-in ones; none but in the first process.
+    # Half-width that endless completions of each prompt would leave; NaN where not all
+    # prompts were looked at twice.
     limit: float
 
     @property

@@ -27,23 +27,16 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(Inputs):
-    """What a run measures, and where its results go; without the model.
+    """What a run measures, and where its results go; without the model."""
 
-    Attributes:
-        name: The probe's name, for tables and the progress bar.
-        root: The project's folder, which relative paths may start from.
-        results: The folder of the results.
-        digest: Hash of prompts and supplied completions, which must not change on resuming.
-        code: Identity of the reward and of estimators that are the user's own, by part.
-        processes: Those that share the prompts.
-    """
-
-    name: str
-    root: Path
-    results: ResultsFolder
+    name: str  # The probe's name, for tables and the progress bar.
+    root: Path  # The project's folder, which relative paths may start from.
+    results: ResultsFolder  # The folder of the results.
+    # Hash of prompts and supplied completions, which must not change on resuming.
     digest: str
+    # Identity of the reward and of estimators that are the user's own, by part.
     code: Mapping[str, str]
-    processes: Processes = SINGLE_PROCESS
+    processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
 
 
 @dataclass(frozen=True)

@@ -21,20 +21,15 @@ from mse_lab.run.processes import PATIENCE, wait_until
 
 
 class Outcome(NamedTuple):
-    """What became of a run.
-
-    Attributes:
-        warnings: What a reader should know before using the numbers, a sentence each.
-        finished_before: Whether the run was finished before and left as it is.
-        diagnostics: What its completions are like; None if an earlier version made it.
-        repaired: Files that were lost and are made again.
-    """
+    """What became of a run."""
 
     checks: list[Check]
+    # What a reader should know before using the numbers, a sentence each.
     warnings: list[str]
-    finished_before: bool
+    finished_before: bool  # Whether the run was finished before and left as it is.
+    # What its completions are like; None if an earlier version made it.
     diagnostics: Diagnostics | None
-    repaired: Sequence[str] = ()
+    repaired: Sequence[str] = ()  # Files that were lost and are made again.
 
 
 def find_finished(

@@ -25,19 +25,15 @@ Factors = dict[str, Factor]
 
 @dataclass(frozen=True)
 class Rule:
-    """How a module's scores are had.
+    """How a module's scores are had."""
 
-    Attributes:
-        name: In words.
-        factors: Call, gradients of its results -> a factor for each of its parameters;
-            raises NoExactScore.
-        fits: Whether it holds for a call, of a module that is met for the first time.
-        keeps_results: Whether what came out of the call is looked at on the way back.
-    """
-
-    name: str
+    name: str  # In words.
+    # Call, gradients of its results -> a factor for each of its parameters; raises
+    # NoExactScore.
     factors: Callable[[Call, list[Tensor]], Mapping[str, Factor]]
+    # Whether it holds for a call, of a module that is met for the first time.
     fits: Callable[[Call], bool] = lambda call: True
+    # Whether what came out of the call is looked at on the way back.
     keeps_results: bool = False
 
 

@@ -30,15 +30,10 @@ from mse_lab.scores.weighted_sum import weighted_sum
 
 
 class Weighted(NamedTuple):
-    """A weighted sum of the scores that is wanted beside their inner products.
+    """A weighted sum of the scores that is wanted beside their inner products."""
 
-    Attributes:
-        weights_N: A weight for each completion.
-        keeper: What takes the sum, a parameter at a time.
-    """
-
-    weights_N: NDArray[np.float64]
-    keeper: Keeper
+    weights_N: NDArray[np.float64]  # A weight for each completion.
+    keeper: Keeper  # What takes the sum, a parameter at a time.
 
 
 class Recorder(ModuleHooks):

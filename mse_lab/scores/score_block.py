@@ -27,36 +27,27 @@ from mse_lab.scores.recorder import Recorder, Weighted
 
 
 class Scoring(NamedTuple):
-    """How a block is scored; the scores are the same, memory and time are not.
+    """How a block is scored; the scores are the same, memory and time are not."""
 
-    Attributes:
-        block: Completions whose products are formed with one another; where it is less
-            than the largest group, only norms and products with the reference are had.
-        layer: Completions in one decoder layer at a time, which is recomputed from its
-            input; None keeps all activations.
-        sliced: Whether the logits are formed in slices of the vocabulary only.
-    """
-
+    # Completions whose products are formed with one another; where it is less than the
+    # largest group, only norms and products with the reference are had.
     block: int
+    # Completions in one decoder layer at a time, which is recomputed from its input; None
+    # keeps all activations.
     layer: int | None = None
-    sliced: bool = False
+    sliced: bool = False  # Whether the logits are formed in slices of the vocabulary only.
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Inner products of the scores of a block of N completions.
+    """Inner products of the scores of a block of N completions."""
 
-    Attributes:
-        gram_NN: <W_i, W_j>; NaN between completions that were not scored together.
-        products_N: <W_i, r> with the reference r; zero without one.
-        norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
-        log_probs_N: log pi(Y_i | x), recomputed from the whole sequence.
-    """
-
+    # <W_i, W_j>; NaN between completions that were not scored together.
     gram_NN: NDArray[np.float64]
-    products_N: NDArray[np.float64]
+    products_N: NDArray[np.float64]  # <W_i, r> with the reference r; zero without one.
+    # Parameter name -> ||W_i||^2 in that parameter, (N,).
     norms2: dict[str, NDArray[np.float64]]
-    log_probs_N: NDArray[np.float64]
+    log_probs_N: NDArray[np.float64]  # log pi(Y_i | x), recomputed from the whole sequence.
 
 
 def _score_together(

@@ -20,23 +20,14 @@ CLIP = 3.0
 
 
 class LogRatios(NamedTuple):
-    """How far the trainer's probabilities are from the sampler's.
+    """How far the trainer's probabilities are from the sampler's."""
 
-    Attributes:
-        completions: Completions with both.
-        kl_per_token: KL divergence, nats a token.
-        sd: Standard deviation of a completion's log ratio.
-        effective: Effective sample size over completions.
-        masked: Share of completions that TRL's `sequence_mask` leaves out.
-        kept: Share of the trainer's probability that it keeps.
-    """
-
-    completions: int
-    kl_per_token: float
-    sd: float
-    effective: float
-    masked: float
-    kept: float
+    completions: int  # Completions with both.
+    kl_per_token: float  # KL divergence, nats a token.
+    sd: float  # Standard deviation of a completion's log ratio.
+    effective: float  # Effective sample size over completions.
+    masked: float  # Share of completions that TRL's `sequence_mask` leaves out.
+    kept: float  # Share of the trainer's probability that it keeps.
 
 
 def log_ratios(columns: Columns) -> LogRatios | None:
