@@ -40,10 +40,7 @@ Choose = Callable[[Sequence[Judged]], tuple[Judged, str]]
 def _test(pair: Pair) -> tuple[float, float]:
     """Test whether the ratio is beyond the margin, on either side, and within it."""
     grpo, oracle = pair.first, pair.second
-    room = (
-        (oracle * (1 + MARGIN)).exceeding(grpo),
-        grpo.exceeding(oracle * (1 - MARGIN)),
-    )
+    room = ((oracle * (1 + MARGIN)).exceeding(grpo), grpo.exceeding(oracle * (1 - MARGIN)))
     outside = min(1.0, 2 * min((side * -1.0).p_above_zero() for side in room))
     return outside, max(side.p_above_zero() for side in room)
 
@@ -84,10 +81,7 @@ def _decide_limit(judged: Sequence[Judged]) -> tuple[Judged, str]:
 
 
 def near_oracle(
-    run: MeasuredRun,
-    case: Case,
-    sizes: Sequence[int],
-    choose: Choose = decide_by_either,
+    run: MeasuredRun, case: Case, sizes: Sequence[int], choose: Choose = decide_by_either
 ) -> list[Claim]:
     """Say of each group size whether GRPO-type is within the margin of the oracle."""
     rows = []

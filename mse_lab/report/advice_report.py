@@ -14,14 +14,7 @@ from mse_lab.answers.trainer_settings import (
     TRLS_SIZE,
 )
 from mse_lab.errors import InputError
-from mse_lab.formatting import (
-    NONE,
-    number,
-    table,
-    times,
-    with_interval,
-    wrap,
-)
+from mse_lab.formatting import NONE, number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt

@@ -10,13 +10,7 @@ from matplotlib.figure import Figure
 
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.mse.intervals import Estimate
-from mse_lab.report.drawing import (
-    STYLES,
-    Style,
-    draw_line,
-    label_plainly,
-    reach,
-)
+from mse_lab.report.drawing import STYLES, Style, draw_line, label_plainly, reach
 
 # A figure of the run itself, and what it is set against.
 _RUN, _LINE = "0.25", "0.5"

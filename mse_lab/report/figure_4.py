@@ -132,10 +132,7 @@ def draw_curves(
 def title_of(run: Tables) -> str:
     """Name a run, its accuracy, and what a reader of its panel must know."""
     name = TITLES.get(run.name.rpartition("/")[2], run.name)
-    remarks = {
-        "law only, no replicates": run.law_only,
-        "A CHECK FAILED": not run.held,
-    }
+    remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
     head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
     return "\n".join([head, *(remark for remark, so in remarks.items() if so)])
 

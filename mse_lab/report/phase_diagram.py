@@ -28,11 +28,7 @@ from mse_lab.mse.regime import (
     equal_baseline,
     oracle_gain,
 )
-from mse_lab.report.drawing import (
-    MOST_DOTS,
-    colours_of,
-    legend_above,
-)
+from mse_lab.report.drawing import MOST_DOTS, colours_of, legend_above
 from mse_lab.report.figure_4 import TITLES
 from mse_lab.results.finished_run import Tables, read_probe, read_tables
 from mse_lab.results.folder import ResultsFolder

@@ -11,14 +11,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure, SubFigure
 
 from mse_lab.report.drawing import RC, colours_of, legend_above, styles_of
-from mse_lab.report.figure_4 import (
-    LAW,
-    ROWS,
-    draw_curves,
-    find_curves,
-    scale_row,
-    title_of,
-)
+from mse_lab.report.figure_4 import LAW, ROWS, draw_curves, find_curves, scale_row, title_of
 from mse_lab.report.phase_diagram import Dots, draw_cross, draw_runs
 from mse_lab.results.finished_run import Tables
 

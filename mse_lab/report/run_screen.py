@@ -9,10 +9,7 @@ def describe_completions(run: Diagnostics) -> list[str]:
     same = share(run.one_reward, 3)
     rewards = f"mean reward {number(run.mean_reward)}, all the same on {same}"
     if run.never_right is not None and run.always_right is not None:
-        never, always = (
-            share(run.never_right, 3),
-            share(run.always_right, 3),
-        )
+        never, always = (share(run.never_right, 3), share(run.always_right, 3))
         accuracy = number(run.mean_reward)
         rewards = f"accuracy {accuracy}, V = 0 on {never} and V = 1 on {always}"
     ends = ", ".join(

@@ -56,9 +56,7 @@ def restore(values: Mapping[str, Any]) -> Diagnostics | None:
 
 
 def _count_ends(
-    summaries: Sequence[CompletionSummary],
-    names: Mapping[int, str],
-    completions: int,
+    summaries: Sequence[CompletionSummary], names: Mapping[int, str], completions: int
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
     for summary in summaries:

@@ -124,10 +124,7 @@ class _Looks(Generic[D]):
     """What the looks have said, in the process that looks."""
 
     def __init__(
-        self,
-        samples: Samples,
-        decide: Callable[[Sequence[Blocks]], D],
-        line: Narrowing,
+        self, samples: Samples, decide: Callable[[Sequence[Blocks]], D], line: Narrowing
     ) -> None:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
