@@ -29,7 +29,7 @@ import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
-from mse_lab.mse.moments import Moments, pool_moments
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 
 # Completions that the other kind's spread counts as, for the few of one kind.
@@ -116,29 +116,6 @@ def aggregate_place(moments: Moments) -> Place:
     squares, weighted = moments.value2_norm2, moments.value_reward_norm2
     sums = (values_P.sum() for values_P in (squares, weighted, moments.norm2))
     return Place(*map(float, places_of(*sums)))
-
-
-def measure_baseline_share(pools: Pools, level: float) -> Estimate:
-    """Measure b*/V at the place of an aggregate: sum V B / sum V^2 S, for any rewards.
-
-    Vanilla is worse than the oracle above 1/2. The interval counts the noise of score norms
-    and that of V, prompts being fixed; NaN where sum V^2 S is not significantly positive.
-    """
-    moments, norms2_PN = pool_moments(pools), pools.norms2_PN
-    value, squares = moments.value, moments.value**2 - moments.value_variance
-    noise_PN = pools.reference_rewards_PN - value[:, None]
-    top, base = (
-        Statistic(
-            float(each.mean(-1).sum()),
-            {"replicates": each, "reference": slope[:, None] * noise_PN},
-            {},
-        )
-        for each, slope in (
-            (value[:, None] * pools.rewards_PN * norms2_PN, moments.reward_norm2),
-            (squares[:, None] * norms2_PN, 2 * value * moments.norm2),
-        )
-    )
-    return top.ratio_to(base, level)
 
 
 def _borrow_spread(few: Floats, many: Floats) -> Floats:

@@ -103,11 +103,6 @@ class Samples:
         """Var(Z), unbiased."""
         return self.moments.variance
 
-    @property
-    def least_completions(self) -> int:
-        """Of the prompt that has fewest."""
-        return min(map(len, self.rewards))
-
     @cached_property
     def _flat(self) -> list[PromptSample]:
         return [one for blocks in self.blocks for one in blocks]

@@ -121,19 +121,6 @@ class Sketch:
         return self._sums.astype(np.float32)
 
 
-def sketch(
-    gradient: Mapping[str, Tensor], seed: int, buckets: int = BUCKETS
-) -> NDArray[np.float32]:
-    """Count-sketch a gradient, (k,).
-
-    <sketch(u), sketch(v)> has mean <u, v> over the hash.
-    """
-    kept = Sketch(seed, buckets)
-    for name, part in gradient.items():
-        kept.add(name, [part])
-    return kept.vector
-
-
 def describe(exact: bool) -> str:
     """Say how the products between prompts were had, and how exact they are."""
     if exact:

@@ -26,6 +26,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import mse_lab
 from mse_lab.command_line import ROOT
 from mse_lab.mse import regime
+from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.pools import Pools
 from mse_lab.public_api import Result
 from mse_lab.report.drawing import colours_of, reach, save_figure
 from mse_lab.results.files import write_json, write_table
@@ -125,11 +128,34 @@ def train(
         yield model
 
 
+def measure_baseline_share(pools: Pools, level: float) -> Estimate:
+    """Measure b*/V at the place of an aggregate: sum V B / sum V^2 S, for any rewards.
+
+    Vanilla is worse than the oracle above 1/2. The interval counts the noise of score norms
+    and that of V, prompts being fixed; NaN where sum V^2 S is not significantly positive.
+    """
+    moments, norms2_PN = pool_moments(pools), pools.norms2_PN
+    value, squares = moments.value, moments.value**2 - moments.value_variance
+    noise_PN = pools.reference_rewards_PN - value[:, None]
+    top, base = (
+        Statistic(
+            float(each.mean(-1).sum()),
+            {"replicates": each, "reference": slope[:, None] * noise_PN},
+            {},
+        )
+        for each, slope in (
+            (value[:, None] * pools.rewards_PN * norms2_PN, moments.reward_norm2),
+            (squares[:, None] * norms2_PN, 2 * value * moments.norm2),
+        )
+    )
+    return top.ratio_to(base, level)
+
+
 def describe(result: Result) -> dict[str, Any]:
     """Describe the aggregate: `share` is b*/V, and rho's interval is its, at this V."""
     place = regime.aggregate_place(result.moments)
     gains, zeta = regime.oracle_gain(result.moments), result.moments.zeta.sum()
-    share = regime.measure_baseline_share(result.pools, result.level)
+    share = measure_baseline_share(result.pools, result.level)
     rho = regime.norm_ratio(np.array(share) * place.value, np.array(place.value))
     ratio = result.vanilla_trace.ratio_to(result.oracle_trace, result.level)
     measured = {"share": share, "rho": rho, "vanilla_to_oracle": ratio}

@@ -11,7 +11,7 @@ from enumerated import random_enumerated
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse import regime
 from mse_lab.mse.laws import LAWS
-from mse_lab.mse.moments import Moments, pool_moments
+from mse_lab.mse.moments import Moments
 from simulated import make_design
 
 BINARY, GRADED = (1.0, 0.0, 1.0, 0.0), (0.9, -0.4, 0.2, -0.1)
@@ -155,27 +155,6 @@ def test_at_a_maximum_the_best_baselines_lie_below_the_values_on_average():
     values, norm2, reward_norm2 = log_linear(found.x, features, rewards)
     assert trace < -0.01
     np.testing.assert_allclose((reward_norm2 - values * norm2).mean(), trace, rtol=1e-4)
-
-
-def test_the_interval_of_an_aggregates_baseline_covers_at_its_level():
-    """Binomial at 0.999, with a small reference, whose noise in V is half of it."""
-    rng, hits = np.random.default_rng(7), []
-    for _ in range(4):
-        design = make_design(rng, 30, (0.05, 0.95))
-        place = regime.aggregate_place(design.moments())
-        for _ in range(75):
-            found = regime.measure_baseline_share(design.draw(rng, 16, 8, 16), 0.9)
-            hits.append(found.low <= place.best_baseline / place.value <= found.high)
-    assert stats.binomtest(sum(hits), len(hits), 0.9).pvalue > 0.001
-
-
-def test_an_aggregates_baseline_is_measured_at_its_place():
-    pools = make_design(np.random.default_rng(2), 5).draw(
-        np.random.default_rng(3), 32, 2, 8
-    )
-    place = regime.aggregate_place(pool_moments(pools))
-    found = regime.measure_baseline_share(pools, 0.95)
-    assert found.value == pytest.approx(place.best_baseline / place.value, rel=1e-12)
 
 
 def test_the_interval_of_rho_covers_at_its_level():

@@ -17,7 +17,7 @@ from mse_lab.mse.reference_noise import (
     draw_reference_noise,
     gradient_noise,
 )
-from mse_lab.mse.regime import aggregate_place, crossing_size, measure_baseline_share
+from mse_lab.mse.regime import aggregate_place, crossing_size
 from mse_lab.mse.replicates import measure_errors
 from simulated import make_design
 
@@ -51,7 +51,7 @@ def squares_and_ratios(design):
         curves.by_law(estimators[0], 1).statistic()
         - curves.by_law(estimators[2], 1).statistic()
     )
-    ratios += [*measure_baseline_share(pools, LEVEL), known.knows_c1(LEVEL)]
+    ratios.append(known.knows_c1(LEVEL))
     ratios.append(float(crossing_size(gain.value, moments.zeta.sum() / len(moments.zeta))))
     return np.array(squares), np.array(ratios), np.array(aggregate_place(moments))
 

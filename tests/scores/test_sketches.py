@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mse_lab.scores import sketches as between
+from mse_lab.scores import sketches
+from mse_lab.scores.sketches import Sketch
 
 K, SEEDS = 63, 500
 
@@ -23,14 +24,17 @@ VECTORS = {
 }
 
 
+def sketch(name, vector, seed):
+    kept = Sketch(seed, K)
+    kept.add(name, [vector])
+    return kept.vector
+
+
 def products(u, v):
     """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||."""
     scale = float(u.norm() * v.norm())
     return np.array(
-        [
-            between.sketch({"a": u}, seed, K) @ between.sketch({"a": v}, seed, K) / scale
-            for seed in range(SEEDS)
-        ],
+        [sketch("a", u, seed) @ sketch("a", v, seed) / scale for seed in range(SEEDS)],
         dtype=np.float64,
     )
 
@@ -52,16 +56,13 @@ def test_products_of_sketches(name, other):
 def test_parameters_do_not_meet_in_the_mean():
     """Two parameters have hashes of their own: equal ones would add coherently."""
     one = torch.ones(K, dtype=torch.float64)
-    found = [
-        between.sketch({"a": one}, seed, K) @ between.sketch({"b": one}, seed, K) / K
-        for seed in range(SEEDS)
-    ]
+    found = [sketch("a", one, seed) @ sketch("b", one, seed) / K for seed in range(SEEDS)]
     assert abs(np.mean(found)) <= 4 * np.std(found) / np.sqrt(SEEDS)
     assert np.var(found) > 0.5 / K
 
 
 def test_places_without_signs_would_be_seen(monkeypatch):
     """Negative control: numbers of one sign meet those of other rows in step."""
-    monkeypatch.setattr(between, "_signs", lambda _, count: np.ones(count, np.int64))
+    monkeypatch.setattr(sketches, "_signs", lambda _, count: np.ones(count, np.int64))
     with pytest.raises(AssertionError):
         test_products_of_sketches("equal numbers", "itself")

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from mse_lab.mse.moments import Moments
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.regime import aggregate_place
 from probes.dials import dials
 from probes.dials.dials import Effort, Setting, collect, measure_dials
@@ -22,6 +23,7 @@ from probes.dials.sums import (
     is_right,
     predict,
 )
+from simulated import make_design
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,3 +198,24 @@ def test_the_page_tells_the_pair_of_working_and_words_as_the_table_does():
         if level != "6":
             told = [one.partition(" ")[0] for one in told]
         assert " and ".join(told) in page, level
+
+
+def test_the_interval_of_an_aggregates_baseline_covers_at_its_level():
+    """Binomial at 0.999, with a small reference, whose noise in V is half of it."""
+    rng, hits = np.random.default_rng(7), []
+    for _ in range(4):
+        design = make_design(rng, 30, (0.05, 0.95))
+        place = aggregate_place(design.moments())
+        for _ in range(75):
+            found = dials.measure_baseline_share(design.draw(rng, 16, 8, 16), 0.9)
+            hits.append(found.low <= place.best_baseline / place.value <= found.high)
+    assert stats.binomtest(sum(hits), len(hits), 0.9).pvalue > 0.001
+
+
+def test_an_aggregates_baseline_is_measured_at_its_place():
+    pools = make_design(np.random.default_rng(2), 5).draw(
+        np.random.default_rng(3), 32, 2, 8
+    )
+    place = aggregate_place(pool_moments(pools))
+    found = dials.measure_baseline_share(pools, 0.95)
+    assert found.value == pytest.approx(place.best_baseline / place.value, rel=1e-12)
