@@ -55,6 +55,7 @@ PRELOADED = ("torch", "transformers", "pandas", "scipy.stats", "statsmodels.api"
              "_pytest.doctest")  # fmt: skip
 QUIET = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist",
          "--hypothesis-seed=0")  # fmt: skip
+BROKEN = "broken"
 Tests = dict[str, float]
 
 
@@ -185,15 +186,13 @@ def in_a_process(work: Callable[[], str], seconds: float) -> str:
         try:
             os.write(writing, work().encode())
         except BaseException:
-            os.write(writing, f"broken: {traceback.format_exc()}".encode())
+            os.write(writing, f"{BROKEN}: {traceback.format_exc()}".encode())
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         found = pipe.read().decode()
     os.waitpid(child, 0)
-    if found.startswith("broken"):
-        raise SystemExit(found)
     return found or "does not end"
 
 
@@ -206,7 +205,9 @@ def trace(rooms: Sequence[str]) -> tuple[dict[str, set[str]], Tests]:
         entered = {test: sorted(names) for test, names in tracer.entered.items()}
         return json.dumps([status, tracer.failed, entered, tracer.seconds])
 
-    status, failed, entered, seconds = json.loads(in_a_process(work, 36_000))
+    if (found := in_a_process(work, 36_000)).startswith(BROKEN):
+        raise SystemExit(found)
+    status, failed, entered, seconds = json.loads(found)
     if status:
         raise SystemExit(f"the tests fail without any mutation: {failed or status}")
     return {test: set(names) for test, names in entered.items()}, seconds
@@ -261,19 +262,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(drawn)} of {len(every)} mutations", file=screen)
     entered, seconds = trace(chosen.rooms)
     tests = {one: tests_of(one, entered, seconds) for one in drawn}
-    survivors = []
+    survivors, noticed = [], []
 
     def tell(mutation: Mutation, found: str) -> None:
         if found == "survives":
             survivors.append(str(mutation))
             found = f"SURVIVES: {known.get(str(mutation), 'not listed')}"
+        elif not found.startswith(BROKEN):
+            noticed.append(mutation)
         print(f"{mutation}\n    {found}", file=screen)
 
     for one in filter(acts_at_import, drawn):
         tell(one, judge(one, tests.pop(one)))
     run_pytest(paths_of(chosen.rooms), Judge(tests, tell, chosen.seconds))
-    print(f"{len(drawn) - len(survivors)} of {len(drawn)} noticed", file=screen)
-    return int(any(name not in known for name in survivors))
+    left = len(drawn) - len(noticed) - len(survivors)
+    print(f"{len(noticed)} of {len(drawn)} noticed, {left} not judged", file=screen)
+    return int(left > 0 or any(name not in known for name in survivors))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,15 @@ def test_the_pool_that_would_do_by_hand(monkeypatch):
     assert told.endswith("or pool.replicate=32")
 
 
+def test_the_degrees_of_one_prompt_by_its_law():
+    """All is carried by one prompt; its 4 groups have 1 * (4 + 1) - 2 degrees."""
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, 1).draw(rng, 16, 2, 8)
+    curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=100.0))
+    [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    assert "(3.0, grpo at G = 4)" in told
+
+
 CUT = (EndToken(2, "<end>", 0.4),)
 SILENT = (EndToken(2, "<end>", 0.0),)
 MEANINGLESS = {
