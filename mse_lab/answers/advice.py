@@ -272,12 +272,9 @@ def _refuse(run: Evidence) -> None:
 
 
 def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
-    """Work out the advice.
+    """Work out the advice, of three prompts or more taken as drawn from a distribution.
 
-    Args:
-        run: Of three prompts or more, taken as drawn from a distribution.
-        sizes: Group sizes of two or more to price.
-        budget: Completions N that errors are stated for.
+    Group sizes, of two or more, are priced; errors are stated for `budget` completions.
     """
     _refuse(run)
     choice, recommended = run.choice, run.choice.size

@@ -56,11 +56,9 @@ def _see_budget(run: MeasuredRun, budget: int) -> None:
 
 
 def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
-    """Share a budget out.
+    """Share a budget of N completions out among two prompts or more.
 
-    Args:
-        run: Of two prompts or more.
-        budget: N, completions in all; by default the recommended G for each prompt.
+    By default it is the recommended G for each prompt.
     """
     pools, moments = run.pools, run.moments
     budget = advise(run).recommended * pools.prompts if budget is None else budget

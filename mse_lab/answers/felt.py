@@ -64,13 +64,7 @@ def _own_share(population: MetricPopulation) -> float:
 
 
 def feel(pools: MetricPools, plain: int, level: float) -> Felt:
-    """Say what training feels.
-
-    Args:
-        pools: A metric's measurement.
-        plain: The size that the plain advice recommends, two or more.
-        level: Of the intervals.
-    """
+    """Say what training feels; `plain` is the size, two or more, of the plain advice."""
     settings, felt = json.loads(pools.settings), pools.felt
     c1, c2, c3 = (felt.constant(name, level) for name in ("c1", "c2", "c3"))
     recommended = felt.choose()

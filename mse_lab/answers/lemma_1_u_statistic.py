@@ -46,12 +46,8 @@ def largest_difference(
     """Find the largest distance between an estimator and the pairwise form.
 
     Relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed: unlike
-    ||g_hat||, it cannot vanish by cancellation.
-
-    Args:
-        pools: The pools.
-        group_size: G.
-        weights: The estimator; another than GRPO-type shows what the test can see.
+    ||g_hat||, it cannot vanish by cancellation. Weights other than GRPO-type's show what
+    the test can see.
 
     Returns:
         The distance, and whether it is exact: else a bound, for want of products.

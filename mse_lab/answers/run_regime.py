@@ -78,14 +78,10 @@ def _rho(baseline: Floats | float, value: float) -> list[float]:
 def find_regime(
     moments: Moments, rho_P: Floats, binary: bool, level: float, most: float = math.inf
 ) -> Regime:
-    """Find the regime of a run.
+    """Find the regime of a run of two prompts or more.
 
-    Args:
-        moments: Of two prompts or more.
-        rho_P: rho of each prompt, NaN where it has no right or no wrong completions.
-        binary: Whether rewards are 0 and 1.
-        level: Coverage of intervals.
-        most: Degrees of freedom that are had at most, as `Population.effective_prompts`.
+    rho is NaN where a prompt has no right or no wrong completions; `most` bounds the
+    degrees of freedom, as `Population.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
     squares_P = moments.value2_norm2

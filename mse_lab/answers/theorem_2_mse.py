@@ -69,10 +69,9 @@ def _slope_at(run: MeasuredRun, size: int) -> Statistic:
 
 
 def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
-    """Fit G x MSE against 1/(G-1).
+    """Fit intercept and slope of G x MSE against 1/(G-1).
 
-    Returns:
-        Intercept and slope; None where there are too few sizes or nothing varies.
+    None where there are too few sizes or nothing varies.
     """
     slope = _average([_slope_at(run, size) for size in run.sizes])
     if slope is None or len(run.sizes) < 2:

@@ -77,12 +77,9 @@ def _growing(prompts: int) -> Iterator[Look]:
 
 
 def looks(prompts: int, budget: int | None = None) -> Iterator[Look]:
-    """List the looks at so many prompts; the last one takes what the budget has left.
+    """List the looks at so many prompts, within a budget of completions, if there is one.
 
-    Args:
-        prompts: How many there are.
-        budget: The most completions that are drawn in all, those of the first look or more;
-            None for no limit.
+    It is that of the first look or more; the last look takes what is left of it.
 
     >>> [look.drawn for look in looks(60, 1000)]
     [384, 576, 864, 960]

@@ -70,17 +70,11 @@ def sample_prompt(
     *,
     checked: bool = False,
 ) -> SampledPrompt:
-    """Draw and reward completions of a prompt, and differentiate some of them.
+    """Draw and reward completions of a prompt, by their numbers; differentiate some.
 
-    The numbers depend on the subject, the prompt and the arguments alone: they are the same
-    in any order of the prompts and in any process.
-
-    Args:
-        subject: What is measured.
-        index: Which of its prompts.
-        completions: Which are drawn, by their numbers.
-        most: As in `choose_scored`.
-        checked: Whether the gradient is compared with that of plain autograd, too.
+    Which ones `choose_scored` says; their gradient may be compared with that of plain
+    autograd, too. The numbers depend on the subject, the prompt and the arguments alone:
+    they are the same in any order of the prompts and in any process.
     """
     began = time.monotonic()
     pool = draw_pool(subject, index, POOL, completions)

@@ -166,12 +166,7 @@ class Population:
         return figure(self.samples, *others)
 
     def statistic(self, figure: Figure, *others: Any) -> Statistic:
-        """Give a function of the constants with what each prompt contributes.
-
-        Args:
-            figure: A function of the constants and the others, element by element.
-            *others: What else it is a function of, arrays (S,), as the constants.
-        """
+        """Give a function of constants and others, (S,), what each prompt contributes."""
         return jackknife(self._evaluate(figure, others), self.pools.prompts)
 
     def estimate(self, figure: Figure, level: float, *others: Any) -> Estimate:

@@ -38,11 +38,7 @@ class Direction(NamedTuple):
 
 
 def find_direction(population: Population, slope_P: Floats, within_P: Floats) -> Direction:
-    """Estimate where an estimator points, by its slope and noise on each prompt.
-
-    Returns:
-        Arrays (S,) over samples of prompts.
-    """
+    """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
     samples, ones = population.prompt_samples, np.ones_like(slope_P)
     products_PP, own_P = population.products_PP, population.gradient2_P
     mean_norm2 = samples.mean_products(products_PP, slope_P, slope_P)

@@ -71,12 +71,7 @@ def _log_cost(population: Population, size: int) -> Statistic:
 
 
 def regret_bounds(population: Population, level: float) -> dict[int, float]:
-    """Bound the regret of each size of `COMPARED`.
-
-    Args:
-        population: The prompts' distribution.
-        level: Confidence with which the bounds at any two sizes hold together.
-    """
+    """Bound the regret of each size of `COMPARED`; any two hold together at the level."""
     logs = {size: _log_cost(population, size) for size in COMPARED}
     worst, most = dict.fromkeys(COMPARED, 0.0), population.effective_prompts
     for size, other in combinations(COMPARED, 2):

@@ -73,12 +73,7 @@ def _contributions(population: Population) -> tuple[Floats, Floats]:
 
 
 def sequence_bounds(population: Population, level: float) -> dict[int, float]:
-    """Bound the regret of each size of `COMPARED`, at all looks together.
-
-    Args:
-        population: The prompts' distribution.
-        level: Confidence with which the bounds of any two sizes hold at all looks.
-    """
+    """Bound the regret of each size of `COMPARED`; any two hold at all looks together."""
     values, apart_P3 = _contributions(population)
     values[0] = max(values[0], 0.0)
     sizes = np.array(COMPARED, dtype=float)
@@ -144,11 +139,8 @@ def decide(
 ) -> Decision:
     """Look at the samples of three prompts or more: is the answer known?
 
-    Args:
-        prompts: The blocks of each.
-        level: Confidence of the answer.
-        regret: How much more than the best size the recommended one may cost.
-        width: Half-width of the interval of log(G*-1) that will do.
+    It is where the recommended size costs at most `regret` more than the best, or where the
+    interval of log(G*-1) has this half-width at most.
     """
     samples = Samples.of(prompts)
     population = Population(samples)

@@ -46,10 +46,8 @@ def contributions(statistics: Sequence[Statistic]) -> Floats:
 def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
     """Test whether a figure of the same prompts is one and the same at all checkpoints.
 
-    Its degrees of freedom are at most the prompts that carry the figure.
-
-    Returns:
-        The test; its p-value is NaN where a figure is unknown, or the prompts are too few.
+    Its degrees of freedom are at most the prompts that carry the figure. The p-value is NaN
+    where a figure is unknown, or the prompts are too few.
     """
     value_T = np.array([statistic.value for statistic in statistics])
     apart_TP = contributions(statistics)

@@ -133,18 +133,10 @@ def log_likelihood_ratios(
     completions: Completions,
     log_probs_N: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Compute every alternative sampler's log-likelihood ratio to the policy.
+    """Compute the log-likelihood ratios of `ALTERNATIVES` to the policy, (R,).
 
-    The tilted laws are evaluated on about `EXAMINED` tokens, spread over the completions.
-
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: Completions of both pools.
-        log_probs_N: Their recomputed log-probabilities under the policy.
-
-    Returns:
-        log L (R,), in the order of `ALTERNATIVES`.
+    Of completions of both pools, with their recomputed log-probabilities. The tilted laws
+    are evaluated on about `EXAMINED` tokens, spread over the completions.
     """
     chosen = _choose(completions)
     most = max(1, LOGITS // (int(chosen.lengths_N[-1]) * policy.vocabulary))

@@ -123,9 +123,7 @@ class Completions:
     def distinct(self) -> tuple["Completions", NDArray[np.int64]]:
         """Leave out repetitions: equal completions have equal scores.
 
-        Returns:
-            The distinct completions in order of their first occurrence, and for each of
-            the N completions its index among them.
+        Give the distinct ones, in order of their first occurrence, and where each is now.
         """
         indices: dict[bytes, int] = {}
         index_N = np.array([indices.setdefault(key, len(indices)) for key in self.keys])

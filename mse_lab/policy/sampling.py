@@ -173,14 +173,9 @@ def draw(
     *,
     max_batch: int | None = None,
 ) -> Completions:
-    """Draw N completions of a prompt, of at most T tokens.
+    """Draw N completions of a prompt, of at most T tokens, `max_batch` of them in a pass.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        uniforms_NT: In [0, 1); entry (n, t) draws token t of completion n.
-        prompt_id: For messages.
-        max_batch: Most completions drawn in one pass; None for all.
+    Entry (n, t) of the uniforms, in [0, 1), draws token t of completion n.
     """
     prefix = SharedPrefix(policy, prompt)
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
@@ -201,10 +196,7 @@ def draw_together(
 ) -> list[Completions]:
     """Draw N completions of each of several prompts of one length, in one pass.
 
-    Args:
-        policy: The policy.
-        prompts: The token ids of each.
-        uniforms_PNT: Entry (p, n, t) draws token t of completion n of prompt p.
+    Entry (p, n, t) of the uniforms draws token t of completion n of prompt p.
     """
     each, prefix = uniforms_PNT.shape[1], SharedPrefix(policy, *prompts)
     uniforms = torch.from_numpy(uniforms_PNT).to(policy.device).flatten(0, 1)

@@ -90,11 +90,7 @@ def _refuse_installed(module: str, what: str) -> None:
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
-    """Import the `package.module:function` that a key names.
-
-    Returns:
-        The function, and its description for messages.
-    """
+    """Import the `package.module:function` that a key names; describe it for messages."""
     module_name, _, function_name = name.partition(":")
     what = f"{key} = {name}"
     if not all(map(str.isidentifier, [*module_name.split("."), function_name])):

@@ -56,11 +56,7 @@ class Repository:
         return Path(path) if isinstance(path, str) else None
 
     def ask(self, file: str) -> str:
-        """Ask the Hub for a file of it.
-
-        Returns:
-            Why nothing can be fetched from the Hub now; empty if it can.
-        """
+        """Ask the Hub for a file; say why nothing can be fetched now, empty if it can."""
         if constants.HF_HUB_OFFLINE:
             return "HF_HUB_OFFLINE is set"
         limit = constants.HF_HUB_ETAG_TIMEOUT

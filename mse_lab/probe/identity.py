@@ -79,11 +79,7 @@ def _hash_sources(module: ModuleType) -> dict[str, str]:
 
 
 def identify(function: Callable[..., Any]) -> str:
-    """Identify a function in a file of Python, by that file's source.
-
-    Returns:
-        A digest, or `UNKNOWN` and the reason why there is none.
-    """
+    """Identify a function by its file's source: a digest, or `UNKNOWN` and why not."""
     module = sys.modules.get(str(getattr(function, "__module__", None)))
     code, values = (getattr(function, f"__{what}__", None) for what in ("code", "closure"))
     if module is None or code is None or values or not hasattr(module, "__file__"):

@@ -164,11 +164,7 @@ def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
 
 
 def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
-    """Open a source.
-
-    Returns:
-        A short name, for ids; and the rows, read lazily.
-    """
+    """Open a source: its short name, for ids, and its rows, which are read lazily."""
     path = local_path(source.name, root)
     name = Path(source.name).name
     if path is not None and path.is_file():

@@ -101,17 +101,9 @@ def advise_run(
     *,
     as_json: bool = False,
 ) -> str:
-    """Advise from a run; write its table and figure.
+    """Advise from a run; write table and figure into a place, by default the run's folder.
 
-    Nothing is written if a built-in check of the run failed.
-
-    Args:
-        folder: The run's.
-        sizes: Group sizes to price instead of powers of two.
-        budget: Completions N that errors are stated for.
-        place: Where the files are written, by default the folder of the run.
-        training: What is said of the training.
-        as_json: Give the numbers for programs, and write nothing.
+    Nothing is written as JSON, or if a built-in check of the run failed.
     """
     advice = _find_advice(folder, sizes, budget).for_training(training)
     if as_json:

@@ -90,13 +90,9 @@ def allocation_text(allocation: Allocation) -> str:
 def allocate_run(
     folder: Path, budget: int | None, place: Path | None = None, *, as_json: bool = False
 ) -> str:
-    """Share a budget out among the prompts of a run; write the sizes.
+    """Share a budget out among the prompts of a run; write the sizes, by default beside it.
 
-    Args:
-        folder: The run's.
-        budget: Completions in all; None for the recommended G for each prompt.
-        place: Where the table is written, by default the folder of the run.
-        as_json: Give the numbers for programs, and write nothing.
+    As JSON the numbers are for programs, and nothing is written.
     """
     run = read_run(folder)
     try:

@@ -67,25 +67,13 @@ def _cost(felt: Felt) -> str:
 
 
 def felt_table(felt: Felt, plain: Estimate, level: float) -> str:
-    """Put the best sizes side by side.
-
-    Args:
-        felt: What training feels.
-        plain: G* by the gradient's error.
-        level: Of the intervals.
-    """
+    """Put best sizes side by side: by the gradient's error (`plain`), and felt."""
     heads = ["Best group size G*", f"({level:.0%} interval)"]
     return table(_rows(felt, plain), heads, "<<")
 
 
 def felt_headline(felt: Felt, size: int, plain: str) -> str:
-    """Say what to set by what is felt, and then by the gradient's error.
-
-    Args:
-        felt: What is felt, and known.
-        size: The size to set.
-        plain: What the gradient's error says.
-    """
+    """Say what to set by what is felt, then what the gradient's error says (`plain`)."""
     return (
         f"Set num_generations to {size}, by what training with {NAMES[felt.optimizer]} "
         f"feels of the noise: G* is {_best(felt.best)} there. By the gradient's error "

@@ -159,9 +159,7 @@ def scale_row(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
 def compose(runs: Sequence[Tables], scales: Sequence[Ends] = ()) -> Figure:
     """Compose a column for each run; the ratios' row is left out where no run has any.
 
-    Args:
-        runs: What is drawn.
-        scales: Ends of each row's vertical axis; its own where none are given.
+    The vertical axes of the rows end at `scales`, where these are given.
     """
     curves = [find_curves(run) for run in runs]
     styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))

@@ -51,13 +51,7 @@ def as_run(
 def advise_run(
     run: SampledRun, decision: Decision | None, sizes: Sequence[int] = ()
 ) -> Advice:
-    """Advise from samples.
-
-    Args:
-        run: The samples.
-        decision: That of the last look; None where nothing could be decided.
-        sizes: Group sizes to price instead of powers of two.
-    """
+    """Advise from samples; the decision is None where nothing could be decided."""
     if decision is None:
         mean = sum(rewards.mean() for rewards in run.rewards) / run.prompt_count
         differ = sum(len(set(rewards)) > 1 for rewards in run.rewards)
@@ -76,11 +70,8 @@ def advise_run(
 def say_limit(run: SampledRun, decision: Decision, limit: float) -> str:
     """Say what more completions of each prompt could still give, where there are no more.
 
-    Args:
-        run: The samples.
-        decision: That of the last look.
-        limit: Half-width of the interval of log(G*-1) that endless completions of each
-            prompt would leave; NaN where that is not known.
+    With endless ones the interval of log(G*-1) would have the half-width `limit`; NaN where
+    that is not known.
     """
     if run.stopped not in ("budget", "exhausted"):
         return ""
@@ -108,14 +99,7 @@ def advise_samples(
 ) -> str:
     """Advise from samples, and write the advice with its table and figure.
 
-    Args:
-        run: The samples.
-        decision: That of the last look; None where nothing could be decided.
-        limit: Half-width that endless completions of each prompt would leave, or NaN.
-        sizes: Group sizes to price instead of powers of two.
-        folder: Of the advice.
-        training: What is said of the training.
-        as_json: Give the numbers for programs.
+    Decision and limit are as for `advise_run` and `say_limit`.
     """
     advice = advise_run(run, decision, sizes)
     write_json(folder / "advice.json", advice.as_dict())

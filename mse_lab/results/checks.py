@@ -145,9 +145,6 @@ def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
     Where the policy drew the completions, the mean of the alternative samplers' likelihood
     ratios over the whole run has the expectation 1. So its logarithm exceeds the bound with
     probability `FALSE_ALARM` at most (Markov's inequality).
-
-    Args:
-        log_ratios_PR: `alternative_samplers.log_likelihood_ratios` of each prompt.
     """
     totals_R = log_ratios_PR.sum(0)
     figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))

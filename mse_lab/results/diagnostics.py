@@ -71,13 +71,7 @@ def _count_ends(
 def diagnose(
     pools: Pools, summaries: Sequence[CompletionSummary], names: Mapping[int, str]
 ) -> Diagnostics:
-    """Describe the completions of a run.
-
-    Args:
-        pools: The pools.
-        summaries: What the completions of each prompt are like.
-        names: End token -> its text, every one that there is.
-    """
+    """Describe the completions of a run; `names` has the text of every end token."""
     value_P, binary = pools.value_P, pools.binary
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
 

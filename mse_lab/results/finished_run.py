@@ -104,10 +104,9 @@ def read_result(folder: Path) -> Analysis:
 def repair(
     name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
 ) -> list[str]:
-    """Make again what is damaged or missing and follows from the pools of a run.
+    """Make again what is lost and follows from the pools of a run; name these files.
 
-    Returns:
-        The files that are made again; none where something else is damaged, too.
+    None where something else is damaged, too.
     """
     lost = results.lost()
     if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):

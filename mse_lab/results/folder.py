@@ -104,11 +104,8 @@ class ResultsFolder:
     ) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.
 
-        Args:
-            probe: The configuration.
-            prompts_digest: Hash of its prompts.
-            identity: Which checkpoint it is, and which code of the user's own, by part;
-                parts that are not known yet are left out.
+        The identity is the checkpoint's and that of the user's own code, by part, as far as
+        they are known.
         """
         if not self.is_begun():
             return

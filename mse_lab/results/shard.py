@@ -71,13 +71,7 @@ def _reading_sealed(path: Path, origin: str) -> Iterator[dict[str, Any]]:
 
 
 def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
-    """Write a prompt's measurement, whole or not at all.
-
-    Args:
-        prompt: The measurement.
-        path: Its file.
-        origin: A digest of what was measured.
-    """
+    """Write a prompt's measurement, whole or not at all, with its origin in the seal."""
     values = {k: v for part in PARTS for k, v in vars(getattr(prompt, part)).items()}
     values["lines"] = np.frombuffer(prompt.completions.lines.encode(), np.uint8)
     _write_sealed(values, path, origin)

@@ -63,11 +63,7 @@ def peak_memory_bytes() -> int:
 
 
 def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
-    """Describe the threads of a process that the prompts were measured with.
-
-    Args:
-        threads: Of each prompt; they differ if a run was resumed with another setting.
-    """
+    """Describe the threads that each prompt was measured with; resuming may change them."""
     counts = sorted(set(threads))
     if len(counts) > 1:
         numbers = " and ".join(map(str, counts))

@@ -136,10 +136,7 @@ def _describe(
 def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome:
     """Write everything that follows from the shards, and remove them.
 
-    Args:
-        context: The run.
-        devices: The model of each process's device.
-        peak_memory: The most bytes that the largest process held.
+    The peak memory is that of the largest process, in bytes; the devices are of each.
     """
     prompts, results = read_shards(context), context.spec.results
     description = _describe(context, prompts, devices, peak_memory)

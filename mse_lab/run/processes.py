@@ -44,8 +44,7 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
 def lock(folder: Path) -> Iterator[str]:
     """Keep other starts out of a folder; a killed process releases it.
 
-    Yields:
-        The content of the lock file, different for every start.
+    Give the content of the lock file, different for every start.
     """
     path, mark = folder / LOCK, str(time.time_ns())
     held = FileLock(path, timeout=0)

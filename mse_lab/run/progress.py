@@ -79,16 +79,9 @@ def _make_bar(**options: Any) -> std.tqdm:
 def progress(
     name: str, prompts: int, done: int, *, hidden: bool
 ) -> Iterator[Callable[[Tally], None]]:
-    """Show prompts done, the time left, and what their completions are like.
+    """Show prompts done, the time left, and what their completions are like, or nothing.
 
-    Args:
-        name: What is measured.
-        prompts: How many in all.
-        done: How many an earlier start has measured.
-        hidden: Whether to show nothing.
-
-    Yields:
-        A function that shows the tally of all processes so far.
+    An earlier start has measured `done`. Give what shows the tally of all processes.
     """
     if hidden:
         yield lambda _: None

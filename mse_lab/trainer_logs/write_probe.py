@@ -197,12 +197,9 @@ def write_probe(
     max_tokens: int,
     decode: Decode,
 ) -> Path:
-    """Write a probe of completions, and its prompts beside it.
+    """Write a probe of completions, and its prompts beside it; give the prompts' file.
 
     The text of a prompt that is known by its tokens alone is decoded.
-
-    Returns:
-        The file of the prompts.
     """
     shown = [_problem(prompt, decode) for prompt in prompts]
     chats = {chat for _, chat in shown}
