@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.project import PROJECT
@@ -95,6 +95,21 @@ def share_of(text: str) -> float:
     return value
 
 
+def positive_number(what: str, most: float, example: str) -> Callable[[str], float]:
+    """Make a reader of a positive number of something, up to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {example}")
+        return value
+
+    return read
+
+
 def whole_number(what: str, low: int, high: int, remedy: str) -> Callable[[str], int]:
     """Make a reader of a whole number of something, from `low` to `high`."""
 
@@ -115,6 +130,8 @@ seed = whole_number("seed", 0, LARGEST_SEED, "one such as 0")
 processes = whole_number(
     "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
 )
+epochs = positive_number("number of epochs", 1e6, "one such as 1")
+seconds = positive_number("number of seconds", 1e9, "one such as 2.5")
 
 
 def _complete_names(action: argparse.Action) -> None:
@@ -128,38 +145,30 @@ def _complete_names(action: argparse.Action) -> None:
     action.completer = names  # type: ignore[attr-defined]
 
 
-def add_settings(parser: Parser, example: str = "interval.level=0.9") -> None:
-    """Add `--set`."""
-    help = f"change a setting: {example}"
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help=help
-    )
+# Options that several commands have.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--set": {
+        **{"action": "append", "default": [], "metavar": "KEY=VALUE"},
+        "help": "change a setting: interval.level=0.9",
+    },
+    "--out": {
+        **{"type": folder_to_write, "default": RESULTS, "metavar": "DIR"},
+        "help": "instead of results/",
+    },
+    "--fresh": {"action": "store_true", "help": "start over"},
+    "--json": {"action": "store_true", "help": "for programs"},
+}
 
 
-def add_results(parser: Parser) -> None:
-    """Add `--out`, the folder of all results."""
-    parser.add_argument(
-        "--out",
-        type=folder_to_write,
-        default=RESULTS,
-        metavar="DIR",
-        help="instead of results/",
-    )
+def add_options(parser: Parser, *options: str) -> None:
+    """Add some of the options that several commands have."""
+    for option in options:
+        parser.add_argument(option, **OPTIONS[option])
 
 
 def add_output_file(parser: Parser, help: str) -> None:
     """Add `--out`, a file."""
     parser.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
-
-
-def add_fresh(parser: Parser) -> None:
-    """Add `--fresh`."""
-    parser.add_argument("--fresh", action="store_true", help="start over")
-
-
-def add_json(parser: Parser) -> None:
-    """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def add_probe(parser: Parser, name: str, nargs: str | None = None) -> None:
@@ -171,8 +180,7 @@ def add_probe(parser: Parser, name: str, nargs: str | None = None) -> None:
 def add_probes(parser: Parser) -> None:
     """Add the probes to measure, their settings, and the folder of all results."""
     add_probe(parser, "probes", "+")
-    add_settings(parser)
-    add_results(parser)
+    add_options(parser, "--set", "--out")
 
 
 def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:

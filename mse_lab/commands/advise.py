@@ -6,7 +6,7 @@ known.
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,10 @@ from mse_lab.command_line import (
     RESULTS,
     ROOT,
     Parser,
-    add_fresh,
-    add_json,
-    add_results,
+    add_options,
     add_run_or_probe,
-    add_settings,
     completions,
+    epochs,
     find_run,
     group_sizes,
     load_probes,
@@ -40,20 +38,7 @@ HELP = "which group size, which baseline"
 SOURCES = ("pools.npz", "advice.json")
 
 
-MOST_EPOCHS = 1e6
-
 NAMES = ("adamw", "sgd")
-
-
-def times_over(text: str) -> float:
-    """Read a number of epochs."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= MOST_EPOCHS:
-        raise ArgumentTypeError(f"{text!r} is no number of epochs; give one such as 1")
-    return value
 
 
 def add_arguments(parser: Parser) -> None:
@@ -76,11 +61,8 @@ def add_arguments(parser: Parser) -> None:
     help = "prompts that are trained on in epochs: which size is best then"
     parser.add_argument("--prompts", type=completions, metavar="P", help=help)
     help = "how often each of them comes, at the recommended size, by default 1"
-    parser.add_argument("--epochs", type=times_over, default=1.0, metavar="E", help=help)
-    add_fresh(parser)
-    add_settings(parser)
-    add_results(parser)
-    add_json(parser)
+    parser.add_argument("--epochs", type=epochs, default=1.0, metavar="E", help=help)
+    add_options(parser, "--fresh", "--set", "--out", "--json")
 
 
 def _find_probe(name: str, run: Path) -> str | None:
@@ -147,18 +129,15 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.report.sampled_advice import advise_samples, as_run
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import ADVICE, sample_probe
+    from mse_lab.run.prepare import prepare
 
-    folder, level = arguments.out / name, probe.interval.level
+    folder, level = arguments.out / name / ADVICE, probe.interval.level
     regret = arguments.regret or TOLERANCE
     ended = sample_probe(
-        name,
-        probe,
-        folder,
-        ROOT,
+        prepare(name, probe, folder, ROOT, processes),
         partial(decide, level=level, regret=regret),
         budget=arguments.budget,
         fresh=arguments.fresh,
-        processes=processes,
     )
     if not processes.first:
         return 0
@@ -170,7 +149,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         ended.decision,
         ended.limit,
         arguments.at,
-        folder / ADVICE,
+        folder,
         Training(*(getattr(arguments, name) for name in Training._fields)),
         as_json=arguments.json,
     )

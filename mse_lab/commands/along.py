@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from mse_lab.command_line import (
     ROOT,
     Parser,
-    add_fresh,
+    add_options,
     add_probe,
-    add_results,
-    add_settings,
     group_size,
     load_probes,
 )
@@ -36,9 +34,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--from-start", action="store_true", help=help)
     help = "group size of the training run, by default 8, TRL's"
     parser.add_argument("--group-size", type=group_size, default=8, metavar="G", help=help)
-    add_fresh(parser)
-    add_settings(parser)
-    add_results(parser)
+    add_options(parser, "--fresh", "--set", "--out")
 
 
 def execute(arguments: Namespace) -> int:
@@ -59,17 +55,14 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.report.along_report import write_along
     from mse_lab.results.checks import none_failed
     from mse_lab.run.along import ALONG, measure_along
+    from mse_lab.run.prepare import prepare
 
     refuse_beforehand(len(checkpoints), arguments.group_size, probe.pool)
     folder = arguments.out / name
     stages = measure_along(
-        name,
-        probe,
+        prepare(name, probe, folder, ROOT, processes),
         checkpoints,
-        folder,
-        ROOT,
         fresh=arguments.fresh,
-        processes=processes,
         tell=announce if processes.first else lambda stage: None,
     )
     if processes.first:

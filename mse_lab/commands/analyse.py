@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from mse_lab.command_line import (
     Parser,
-    add_settings,
+    add_options,
     find_run,
     folder_to_write,
     output_folder,
@@ -17,7 +17,7 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     help = "a run, or a file of pools"
     parser.add_argument("source", type=find_run, metavar="RUN|POOLS.npz", help=help)
-    add_settings(parser)
+    add_options(parser, "--set")
     help = "default: beside the pools"
     parser.add_argument("--out", type=folder_to_write, metavar="DIR", help=help)
 

@@ -2,14 +2,14 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser, add_results
+from mse_lab.command_line import ROOT, Parser, add_options
 
 HELP = "the probes, and whether their results stand"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_results(parser)
+    add_options(parser, "--out")
 
 
 def execute(arguments: Namespace) -> int:

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser, add_fresh, add_json, add_probes, load_probes
+from mse_lab.command_line import ROOT, Parser, add_options, add_probes, load_probes
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
 
@@ -13,8 +13,7 @@ HELP = "what a run will take: completions, tokens, memory, time, intervals"
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     add_probes(parser)
-    add_fresh(parser)
-    add_json(parser)
+    add_options(parser, "--fresh", "--json")
 
 
 def execute(arguments: Namespace) -> int:
@@ -26,11 +25,12 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.plan_screen import finished_text, plan_text, plan_values
     from mse_lab.results.extrapolation import Plan
     from mse_lab.run.plan import plan_probe
+    from mse_lab.run.prepare import prepare
 
     values = []
     for name, probe in probes:
         folder = arguments.out / name
-        plan = plan_probe(name, probe, folder, ROOT, fresh=arguments.fresh)
+        plan = plan_probe(prepare(name, probe, folder, ROOT), fresh=arguments.fresh)
         show_status()
         if isinstance(plan, Plan):
             values.append(plan_values(plan))

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.command_line import (
     LARGEST_SEED,
     Parser,
-    add_json,
+    add_options,
     completions,
     file_to_write,
     group_size,
+    seconds,
     whole_number,
 )
 from mse_lab.console import COMMAND_PREFIX, complain, show_status
@@ -48,17 +49,6 @@ def limits(text: str) -> dict[str, float]:
     return found
 
 
-def seconds(text: str) -> float:
-    """Read a positive number of seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds; give one such as 2.5")
-    return value
-
-
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     help = "a folder that a trainer writes to, or files: JSONL, Parquet, CSV"
@@ -71,7 +61,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--max-tokens", type=completions, metavar="N", help=help)
     help = "to say what zero-variance groups cost in hours of a device"
     parser.add_argument("--seconds-per-completion", type=seconds, metavar="S", help=help)
-    add_json(parser)
+    add_options(parser, "--json")
     parser.add_argument("--markdown", action="store_true", help="for an issue or a page")
     help = "one page, with the figure"
     parser.add_argument("--html", type=file_to_write, metavar="FILE", help=help)

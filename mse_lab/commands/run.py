@@ -11,7 +11,7 @@ from mse_lab.command_line import (
     RESULTS,
     ROOT,
     Parser,
-    add_fresh,
+    add_options,
     add_probes,
     load_probes,
     share_of,
@@ -29,7 +29,7 @@ HELP = "one measurement per probe"
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     add_probes(parser)
-    add_fresh(parser)
+    add_options(parser, "--fresh")
     help = "add replicates until each MSE's interval is that narrow, such as 10%%"
     parser.add_argument("--until", type=share_of, metavar="WIDTH", help=help)
 
@@ -59,18 +59,18 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     if processes.first:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed
-    from mse_lab.run.run_probe import run_probe
+    from mse_lab.run.prepare import prepare
+    from mse_lab.run.run_probe import execute
     from mse_lab.run.until import run_until
 
     held = []
     for name, probe in probes:
         folder, fresh, width = arguments.out / name, arguments.fresh, arguments.until
+        spec = prepare(name, probe, folder, ROOT, processes)
         if width:
-            outcome = run_until(
-                name, probe, folder, ROOT, width=width, fresh=fresh, tell=complain
-            )
+            outcome = run_until(spec, width=width, fresh=fresh, tell=complain)
         else:
-            outcome = run_probe(name, probe, folder, ROOT, fresh=fresh, processes=processes)
+            outcome = execute(spec, fresh=fresh)
         held.append(none_failed(outcome.checks))
         if processes.first:
             announce(folder, outcome, name if arguments.out == RESULTS else str(folder))

@@ -8,15 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import (
-    RESULTS,
-    ROOT,
-    Parser,
-    add_fresh,
-    add_results,
-    add_settings,
-    processes,
-)
+from mse_lab.command_line import OPTIONS, RESULTS, ROOT, Parser, add_options, processes
 from mse_lab.console import COMMAND_PREFIX, show_status
 from mse_lab.errors import InputError
 
@@ -29,13 +21,14 @@ HELP = "a study: does the predicted group size train best?"
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     parser.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
-    add_settings(parser, example="eta=0.01")
-    add_results(parser)
+    help = "change a setting: eta=0.01"
+    parser.add_argument("--set", **OPTIONS["--set"] | {"help": help})
+    add_options(parser, "--out")
     help = "the main grid alone, 3 seeds of 60 steps"
     parser.add_argument("--quick", action="store_true", help=help)
     help = "runs at a time, by default 1"
     parser.add_argument("--processes", type=processes, default=1, metavar="N", help=help)
-    add_fresh(parser)
+    add_options(parser, "--fresh")
     instead = parser.add_mutually_exclusive_group()
     help = "say what it will take"
     instead.add_argument("--dry-run", action="store_true", help=help)

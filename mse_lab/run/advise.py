@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from mse_lab.errors import InputError
 from mse_lab.measurement.rounds import SCORED, Look, looks
-from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
-from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import Check, check_drawn_law, check_one_pass
 from mse_lab.run.narrowing import Narrowing, narrowing
-from mse_lab.run.prepare import RunContext, load, prepare
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.samples import KeptSamples, Samples
 
 # The folder of an advice, in that of the probe's results.
@@ -77,13 +73,6 @@ def _varies(blocks: Blocks) -> bool:
     return bool(np.ptp(np.concatenate([block.rewards_N for block in blocks])) > 0)
 
 
-def _checks(prompts: Sequence[Sequence[SampledPrompt]], dtype: str) -> list[Check]:
-    return [
-        check_drawn_law([block.law_gap for blocks in prompts for block in blocks], dtype),
-        check_one_pass(prompts[0][0].gradient_gap, dtype),
-    ]
-
-
 def refuse_few(prompts: int, budget: int | None) -> None:
     """Refuse too few prompts, or a budget below the first look."""
     if prompts < LEAST_PROMPTS:
@@ -136,7 +125,11 @@ class _Looks(Generic[D]):
     def at(self, look: Look) -> Stopped | None:
         """Look; give why to stop."""
         found = self._samples.read(look)
-        self.checks = _checks(found, self._samples.subject.probe.model.dtype)
+        dtype = self._samples.subject.probe.model.dtype
+        self.checks = [
+            check_drawn_law([block.law_gap for blocks in found for block in blocks], dtype),
+            check_one_pass(found[0][0].gradient_gap, dtype),
+        ]
         self.prompts = [tuple(block.sample for block in blocks) for blocks in found]
         differ = sum(map(_varies, self.prompts))
         one = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
@@ -199,29 +192,17 @@ def sample_context(
 
 
 def sample_probe(
-    name: str,
-    probe: Probe,
-    folder: Path,
-    root: Path,
+    spec: RunSpec,
     decide: Callable[[Sequence[Blocks]], D],
     *,
     budget: int | None = None,
     fresh: bool = False,
-    processes: Processes = SINGLE_PROCESS,
 ) -> Sampling[D]:
     """Measure a probe until an answer is known, or go on where an earlier start stopped.
 
-    Args:
-        name: The probe's name.
-        probe: The configuration.
-        folder: That of the probe's results, in which the samples get one of their own.
-        root: The project's folder, which relative paths may start from.
-        decide: Looks at samples.
-        budget: The most completions that are drawn in all.
-        fresh: Whether to drop the samples of an earlier start.
-        processes: Those that share the prompts; each of them calls this.
+    The samples go to the folder of the results. At most a `budget` of completions is drawn
+    in all; with `fresh` the samples of an earlier start are dropped.
     """
-    spec = prepare(name, probe, folder / ADVICE, root, processes)
     if spec.supplied is not None:
         raise InputError(
             "completions: an advice draws its own; measure these with mse-lab run, or "
@@ -230,6 +211,6 @@ def sample_probe(
     refuse_few(len(spec.prompts), budget)
     context = load(spec, AT_ONCE)
     # An old advice is dropped only now, when everything is known to be usable.
-    processes.meet()
-    fresh = fresh and not processes.restarted
+    spec.processes.meet()
+    fresh = fresh and not spec.processes.restarted
     return sample_context(context, decide, budget, fresh=fresh)

@@ -17,8 +17,7 @@ from mse_lab.policy.location import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run.prepare import RunSpec, load, prepare
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.prepare import RunSpec, load
 from mse_lab.run.resume import Outcome, find_finished
 from mse_lab.run.run_probe import execute
 
@@ -108,37 +107,24 @@ def _refuse_together(runs: Sequence[RunSpec]) -> None:
 
 
 def measure_along(
-    name: str,
-    probe: Probe,
+    spec: RunSpec,
     checkpoints: Sequence[Checkpoint],
-    folder: Path,
-    root: Path,
     *,
     fresh: bool = False,
-    processes: Processes = SINGLE_PROCESS,
     tell: Callable[[Stage], object] = lambda stage: None,
 ) -> list[Stage]:
-    """Measure a probe at every checkpoint, or go on where an earlier start stopped.
+    """Measure a probe at every checkpoint, in this order, or go on where it stopped.
 
-    What can be checked before the weights are loaded is checked before any measurement.
-
-    Args:
-        name: The probe's name; that of a checkpoint's run has `/along/<folder>` added.
-        probe: The configuration; a checkpoint takes the place of its model.
-        checkpoints: In the order of measurement, see `find_checkpoints`.
-        folder: Where the probe's own run goes, and below it `along/<checkpoint>`.
-        root: The project's folder, which relative paths may start from.
-        fresh: Whether to drop what there is of earlier runs.
-        processes: Those that share the prompts; each of them calls this.
-        tell: Called with each checkpoint's run when it is finished.
+    A checkpoint takes the place of the probe's model; its run is `along/<checkpoint>` below
+    the probe's own, and told of when it is finished. What can be checked before the weights
+    are loaded is checked before any measurement.
     """
-    spec = prepare(name, probe, folder, root, processes)
     runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]
     _refuse_together(runs)
-    processes.agree(lambda: _refuse_each(runs, fresh=fresh))
+    spec.processes.agree(lambda: _refuse_each(runs, fresh=fresh))
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
-        outcome = execute(run, load, fresh=fresh)
+        outcome = execute(run, fresh=fresh)
         stages.append(Stage(checkpoint.step, run.results.path, outcome))
         tell(stages[-1])
     return stages

@@ -5,8 +5,7 @@ kept in its folder: the run that follows continues from there.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ from mse_lab.measurement.metric import price_metric
 from mse_lab.measurement.rounds import EACH, SCORED, looks
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
-from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.extrapolation import (
@@ -28,7 +26,7 @@ from mse_lab.results.extrapolation import (
 from mse_lab.results.tables import describe_prompts
 from mse_lab.run.advise import LEAST_PROMPTS
 from mse_lab.run.environment import peak_memory_bytes
-from mse_lab.run.prepare import RunContext, load, prepare
+from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.resume import Outcome, find_finished, read_shard, take_folder
 from mse_lab.run.run_probe import measure_prompts
 
@@ -84,19 +82,6 @@ def _peak_memory(context: RunContext) -> float:
     return sum(map(torch.cuda.max_memory_allocated, gpus)) or peak_memory_bytes()
 
 
-def _metric_seconds(context: RunContext) -> dict[str, float]:
-    """Price what training feels, where the probe has such a metric."""
-    if context.spec.probe.metric.kind == "plain":
-        return {}
-    return {"what training feels": price_metric(context.subject)}
-
-
-def _middle(lengths_P: Sequence[int], prompts: Iterable[int]) -> int:
-    """Choose the prompt whose length is next to the median."""
-    median = np.median(lengths_P)
-    return min(prompts, key=lambda index: abs(lengths_P[index] - median))
-
-
 def _advising(context: RunContext, index: int) -> Advising | None:
     """Sample a prompt as an advice does; None where there is none to be had."""
     subject, prompts = context.subject, len(context.subject.prompts)
@@ -116,6 +101,11 @@ def _extrapolate(
     measured = {index: costs_of(prompt) for index, prompt in prompts.items()}
     costs, factor = extrapolate(lengths, measured)
     analysis, analysing = _analyse(context, list(prompts.values()))
+    median = np.median(lengths)
+    middle = min(prompts, key=lambda index: abs(lengths[index] - median))
+    priced = {}
+    if probe.metric.kind != "plain":
+        priced["what training feels"] = price_metric(subject)
     return Plan(
         probe=context.spec.name,
         prompts=len(lengths),
@@ -128,7 +118,7 @@ def _extrapolate(
             "scores and products": costs.score,
             "checks and records": costs.rest,
             "tables and intervals": analysing,
-            **_metric_seconds(context),
+            **priced,
         },
         disk_bytes=costs.disk,
         peak_memory_bytes=_peak_memory(context),
@@ -140,29 +130,26 @@ def _extrapolate(
         half_widths=expect_widths(analysis, len(lengths)),
         level=analysis.level,
         wanted_width=probe.interval.width,
-        advising=_advising(context, _middle(lengths, prompts)),
+        advising=_advising(context, middle),
     )
 
 
-def plan_probe(
-    name: str, probe: Probe, folder: Path, root: Path, *, fresh: bool = False
-) -> Plan | Outcome:
+def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
     """Measure the first prompts of a probe; extrapolate what all will take.
 
     The measurements go to the folder of the results, where the run finds them; `fresh`
     first drops an earlier run there. Of a finished run its outcome is given. Raises as
-    `run_probe`.
+    `execute`.
     """
-    spec = prepare(name, probe, folder, root)
     if outcome := find_finished(spec, fresh=fresh):
         return outcome
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began
-    with spec.processes.hold(folder):
+    with spec.processes.hold(spec.results.path):
         todo = take_folder(context, fresh=fresh)
         done = len(spec.prompts) - len(todo)
-        order = choose([len(one) for one in context.subject.tokens], todo, probe.seed)
+        order = choose([len(one) for one in context.subject.tokens], todo, spec.probe.seed)
         chosen = order[: max(1, ENOUGH - done)]
         measure_prompts(context, _while_in_time(chosen), done)
         shards = {index: read_shard(context, index) for index in range(len(spec.prompts))}

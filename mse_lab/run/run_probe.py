@@ -1,15 +1,12 @@
 """Run a probe: configuration -> `results/<probe name>/`, resumed where it stopped."""
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from mse_lab.measurement.metric import refuse_metric
-from mse_lab.probe.schema import Probe
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
 from mse_lab.run.metric import add_more, lacks_more
-from mse_lab.run.prepare import RunContext, RunSpec, load, prepare
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, find_finished, measure_and_keep, take_folder
 
@@ -29,33 +26,9 @@ def measure_prompts(
         show(processes.total(tally))
 
 
-def run_probe(
-    name: str,
-    probe: Probe,
-    folder: Path,
-    root: Path,
-    *,
-    fresh: bool,
-    processes: Processes = SINGLE_PROCESS,
-) -> Outcome:
-    """Measure one model configuration, or continue where an earlier start stopped.
-
-    An error of the user's input loses no measurement.
-
-    Args:
-        name: The probe's name, for tables and the progress bar.
-        probe: The configuration.
-        folder: Where the results go.
-        root: The project's folder, which relative paths may start from.
-        fresh: Whether to drop what the folder holds of an earlier run.
-        processes: Those that share the prompts; each of them calls this.
-    """
-    return execute(prepare(name, probe, folder, root, processes), load, fresh=fresh)
-
-
 def execute(
     spec: RunSpec,
-    load: Callable[[RunSpec], RunContext],
+    attach: Callable[[RunSpec], RunContext] = load,
     *,
     fresh: bool = False,
     identity: Mapping[str, str] | None = None,
@@ -63,7 +36,9 @@ def execute(
 ) -> Outcome:
     """Measure what is prepared, or continue where an earlier start stopped.
 
-    `load` adds the model; `identity` is the checkpoint's, if it is known before loading.
+    An error of the user's input loses no measurement. With `fresh` what the folder holds of
+    an earlier run is dropped. The `identity` is the checkpoint's, if it is known before its
+    model is attached.
     """
     processes, folder = spec.processes, spec.results.path
     # A restart after a lost process keeps what this command has measured.
@@ -73,11 +48,11 @@ def execute(
     )
     if outcome:
         if processes.agree(lambda: lacks_more(spec)):
-            context = load(spec)
+            context = attach(spec)
             with processes.hold(folder):
                 processes.agree(lambda: add_more(context, shown=shown))
         return outcome
-    context = load(spec)
+    context = attach(spec)
     refuse_metric(context.subject)
     # An old run is dropped only now, when everything is known to be usable.
     processes.meet()

@@ -16,8 +16,9 @@ from mse_lab.probe.schema import MOST_COMPLETIONS, Probe
 from mse_lab.results.checks import none_failed
 from mse_lab.results.finished_run import read_result
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.run.prepare import RunSpec, prepare
 from mse_lab.run.resume import Outcome
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.run_probe import execute
 
 # At most so many times the replicates at once: the width is estimated, too.
 FASTEST = 4
@@ -67,32 +68,21 @@ def rounds_begun(probe: Probe, folder: Path) -> int:
 
 
 def run_until(
-    name: str,
-    probe: Probe,
-    folder: Path,
-    root: Path,
-    *,
-    width: float,
-    fresh: bool,
-    tell: Callable[[str], None],
+    spec: RunSpec, *, width: float, fresh: bool, tell: Callable[[str], None]
 ) -> Outcome:
-    """Measure a probe in whole rounds of replicates until its curves are narrow.
+    """Measure whole rounds of a probe's replicates until its curves are narrow.
 
-    After a kill the same call goes on with the round that was begun.
-
-    Args:
-        name: As for `run_probe`.
-        probe: Its replicates are one round.
-        folder: As for `run_probe`.
-        root: As for `run_probe`.
-        fresh: As for `run_probe`.
-        width: The wanted half-width of every measured MSE, relative to it.
-        tell: Called with a line after each round that was not enough.
+    The half-width of every measured MSE, relative to it, is to be `width` at most; a line
+    is told after each round that was not enough. After a kill the same call goes on with
+    the round that was begun.
     """
+    name, probe, folder = spec.name, spec.probe, spec.results.path
     rounds, before = 1 if fresh else rounds_begun(probe, folder), math.inf
     while True:
         larger = with_rounds(probe, rounds)
-        outcome = run_probe(name, larger, folder, root, fresh=fresh)
+        same = larger == probe
+        run = spec if same else prepare(name, larger, folder, spec.root)
+        outcome = execute(run, fresh=fresh)
         found = widest(folder)
         # Where no error is measured there is no width.
         if not found > width or not none_failed(outcome.checks):

@@ -33,7 +33,8 @@ from mse_lab.probe.streams import uniforms
 from mse_lab.public_api import analyse
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.prepare import prepare
+from mse_lab.run.run_probe import execute
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import measure_reference, weighted_gradient
 from mse_lab.scores.score_block import Scores, score_block
@@ -189,7 +190,7 @@ def run(loaded: Loaded, folder: Path) -> None:
     """
     # Its progress bar would stand between the benchmark's own lines.
     with redirect_stderr(io.StringIO()):
-        outcome = run_probe("bench", loaded.probe, folder, ROOT, fresh=True)
+        outcome = execute(prepare("bench", loaded.probe, folder, ROOT), fresh=True)
     if not all(check.ok for check in outcome.checks):
         raise RuntimeError(f"{loaded.case.model}, {loaded.case.shape}: a check failed")
 

@@ -11,7 +11,8 @@ from enumerated import as_completions
 from mse_lab.measurement import prompt as stages
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.prepare import prepare
+from mse_lab.run.run_probe import execute
 
 
 def small_run(checkpoint, folder):
@@ -28,7 +29,7 @@ def small_run(checkpoint, folder):
         "interval": {"resamples": 100},
     }
     probe = parse_probe(values, "probe")
-    run_probe("probe", probe, folder / "out", folder, fresh=False)
+    execute(prepare("probe", probe, folder / "out", folder))
     environment = json.loads((folder / "out" / "environment.json").read_text())
     return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
 

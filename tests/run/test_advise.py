@@ -11,12 +11,14 @@ from mse_lab.errors import InputError
 from mse_lab.measurement.rounds import Look
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
+    ADVICE,
     limit_width,
     refuse_few,
     sample_probe,
     sample_until,
 )
 from mse_lab.run.narrowing import Narrowing
+from mse_lab.run.prepare import prepare
 
 
 class Said(NamedTuple):
@@ -51,7 +53,8 @@ def measure(probe, tmp_path):
     """Return a function that measures the small probe until something says stop."""
 
     def measure(decide, **settings):
-        return sample_probe("small", probe, tmp_path / "out", tmp_path, decide, **settings)
+        spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
+        return sample_probe(spec, decide, **settings)
 
     return measure
 
@@ -178,5 +181,6 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
 def test_another_probe_s_samples_are_refused(measure, probe, tmp_path):
     measure(deciding("regret")[0])
     other = probe.model_copy(update={"seed": 3})
+    spec = prepare("small", other, tmp_path / "out" / ADVICE, tmp_path)
     with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
-        sample_probe("small", other, tmp_path / "out", tmp_path, deciding("regret")[0])
+        sample_probe(spec, deciding("regret")[0])

@@ -18,7 +18,8 @@ from mse_lab.results.files import write_arrays
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import FROM_POOLS
 from mse_lab.run.along import measure_along
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.prepare import prepare
+from mse_lab.run.run_probe import execute
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def measured(trained, probe, project, tmp_path_factory):
     root = tmp_path_factory.mktemp("measured")
     shutil.copytree(project / "results/small", root / "small")
     checkpoints = find_checkpoints(pattern_of(trained), from_start=True)
-    return root, measure_along("small", probe, checkpoints, root / "small", root)
+    return root, measure_along(prepare("small", probe, root / "small", root), checkpoints)
 
 
 def pattern_of(trained):
@@ -59,7 +60,7 @@ def test_each_checkpoint_is_an_ordinary_run(measured, trained, probe, tmp_path):
         path = str(trained / name.rpartition("/")[2])
         model = probe.model.model_copy(update={"path": path})
         alone = probe.model_copy(update={"model": model})
-        run_probe(name, alone, tmp_path / name, tmp_path, fresh=False)
+        execute(prepare(name, alone, tmp_path / name, tmp_path))
         for table in (*FROM_POOLS, "config.yaml"):
             assert (root / name / table).read_bytes() == (
                 tmp_path / name / table
@@ -79,10 +80,12 @@ def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(shard, "write_arrays", write)
         with pytest.raises(KeyboardInterrupt):
-            measure_along("small", probe, checkpoints, tmp_path, tmp_path)
+            measure_along(prepare("small", probe, tmp_path, tmp_path), checkpoints)
     assert ResultsFolder(tmp_path / "along/checkpoint-10").finished_prompts() == 2
     told = []
-    measure_along("small", probe, checkpoints, tmp_path, tmp_path, tell=told.append)
+    measure_along(
+        prepare("small", probe, tmp_path, tmp_path), checkpoints, tell=told.append
+    )
     assert [one.outcome.finished_before for one in told] == [True, False]
     for one, other in zip(told, measured[1][1:], strict=True):
         mse = (other.folder / "mse.csv").read_bytes()
@@ -92,7 +95,7 @@ def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypa
 def refuse(probe, checkpoints, tmp_path, words):
     """Nothing may have been measured."""
     with pytest.raises(InputError, match=words):
-        measure_along("small", probe, checkpoints, tmp_path / "out", tmp_path)
+        measure_along(prepare("small", probe, tmp_path / "out", tmp_path), checkpoints)
     assert not (tmp_path / "out").exists()
 
 
@@ -149,7 +152,7 @@ def test_a_finished_one_may_be_gone(measured, probe):
     there = Path(load_probe(config).model.path)
     moved = there.rename(there.with_name("moved"))
     checkpoints = [Checkpoint(2, there)]
-    [stage] = measure_along("small", probe, checkpoints, root / "small", root)
+    [stage] = measure_along(prepare("small", probe, root / "small", root), checkpoints)
     moved.rename(there)
     assert stage.outcome.finished_before
 

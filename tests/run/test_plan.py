@@ -11,13 +11,14 @@ from mse_lab.results.extrapolation import LEAST, UNLIKE
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
 from mse_lab.run.plan import choose, plan_probe
+from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import SINGLE_PROCESS
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.run_probe import execute
 
 
 @pytest.fixture
 def planned(probe, tmp_path):
-    return plan_probe("small", probe, tmp_path / "out", tmp_path)
+    return plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
 
 
 @pytest.fixture
@@ -42,16 +43,16 @@ def results(folder):
 
 def test_nothing_is_measured_twice(probe, tmp_path, measured, monkeypatch):
     """Two plans and a run make what a run alone makes, to the byte."""
-    run_probe("small", probe, tmp_path / "alone", tmp_path, fresh=False)
+    execute(prepare("small", probe, tmp_path / "alone", tmp_path))
     expected, both = results(tmp_path / "alone"), tmp_path / "both"
     measured.clear()
     for enough, so_far in ((2, 2), (4, 4)):
         monkeypatch.setattr(planning, "ENOUGH", enough)
-        plan = plan_probe("small", probe, both, tmp_path)
+        plan = plan_probe(prepare("small", probe, both, tmp_path))
         assert plan.prompts_measured == len(measured) == so_far
     # Of 1 to 4 tokens: the longest, then those of the median.
     assert measured[0] == 4
-    run_probe("small", probe, both, tmp_path, fresh=False)
+    execute(prepare("small", probe, both, tmp_path))
     assert sorted(measured) == list(range(5))
     assert results(both) == expected
 
@@ -60,13 +61,13 @@ def test_what_is_measured_already_is_enough(probe, tmp_path, measured, monkeypat
     """But one prompt more, as long as there is one."""
     monkeypatch.setattr(planning, "ENOUGH", 1)
     for so_far in (1, 2, 3, 4, 5, 5):
-        plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+        plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
         assert plan.prompts_measured == len(measured) == so_far
 
 
 def test_a_slow_prompt_is_enough(probe, tmp_path, measured, monkeypatch):
     monkeypatch.setattr(planning, "PATIENCE", 0.0)
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert measured == [4]
     assert plan.factor == UNLIKE
 
@@ -74,7 +75,7 @@ def test_a_slow_prompt_is_enough(probe, tmp_path, measured, monkeypatch):
 def test_completions_and_tokens_are_the_run_s(probe, planned, tmp_path):
     """All five prompts are measured: the tokens are exact, too."""
     folder = tmp_path / "out"
-    run_probe("small", probe, folder, tmp_path, fresh=False)
+    execute(prepare("small", probe, folder, tmp_path))
     lines = (folder / "completions.jsonl").read_text().splitlines()
     lengths = [json.loads(line)["length"] for line in lines]
     assert planned.completions == len(lines) == 5 * (64 + 32)
@@ -102,7 +103,7 @@ def test_equal_lengths_are_taken_from_anywhere():
 
 def test_a_finished_run_is_left_as_it_is(probe, tmp_path, measured, capsys, write_probe):
     folder = tmp_path / "out/small"
-    run_probe("small", probe, folder, tmp_path, fresh=False)
+    execute(prepare("small", probe, folder, tmp_path))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     measured.clear()
     path = write_probe(sampling={"max_new_tokens": 6})
@@ -127,7 +128,7 @@ def test_one_start_at_a_time(tmp_path, write_probe, capsys):
 
 def test_supplied_completions_are_not_drawn(write_probe, tmp_path, supplied_file):
     probe = load_probe(write_probe(completions=supplied_file))
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert plan.completions == 5 * 96
     assert plan.seconds["checks and records"] > 0
 
@@ -149,7 +150,7 @@ def supplied_file(tmp_path):
 def test_few_prompts(prompts, write_probe, tmp_path):
     """Also where estimators look at other prompts, of which a plan measures one."""
     probe = load_probe(write_probe(), [f"prompts.limit={prompts}"])
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert plan.completions == prompts * 96
     assert plan.factor == LEAST
 
@@ -157,13 +158,13 @@ def test_few_prompts(prompts, write_probe, tmp_path):
 def test_estimators_that_look_at_other_prompts(write_probe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "ENOUGH", 1)
     probe = load_probe(write_probe(estimators=["grpo", "global-mean"]))
-    plan = plan_probe("small", probe, tmp_path / "out", tmp_path)
+    plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert {key.estimator for key in plan.half_widths} == {"grpo", "global-mean"}
 
 
 def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
     metric = {"kind": "curvature", "prompts": 4, "completions": 8, "repeats": 1}
     path = write_probe(sampling={"max_new_tokens": 6}, metric=metric)
-    plan = plan_probe("small", load_probe(path), tmp_path / "out", tmp_path)
+    plan = plan_probe(prepare("small", load_probe(path), tmp_path / "out", tmp_path))
     assert plan.seconds["what training feels"] > 0
     assert not (tmp_path / "out/metric.npz").exists()

@@ -1,6 +1,7 @@
 """Runs, end to end, against a policy whose every completion is enumerated."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ from mse_lab.estimators import ESTIMATORS
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
+from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.run_probe import execute
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +124,9 @@ def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
 
 def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
     probe, out = load_probe(write_probe()), tmp_path / "out"
-    assert not run_probe("small", probe, out, tmp_path, fresh=False).finished_before
+    spec = prepare("small", probe, out, tmp_path)
+    assert not execute(spec).finished_before
     restarted = Processes()
     restarted.restarted = True
-    words = ("small", probe, out, tmp_path)
-    assert run_probe(*words, fresh=True, processes=restarted).finished_before
-    assert not run_probe(*words, fresh=True).finished_before
+    assert execute(replace(spec, processes=restarted), fresh=True).finished_before
+    assert not execute(spec, fresh=True).finished_before

@@ -6,7 +6,8 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.run.run_probe import run_probe
+from mse_lab.run.prepare import prepare
+from mse_lab.run.run_probe import execute
 from mse_lab.run.until import next_rounds, rounds_begun, run_until, widest, with_rounds
 
 WIDTH = 0.6
@@ -21,10 +22,8 @@ def probe(write_probe):
 def until(probe, tmp_path):
     def run(width=WIDTH, *, fresh=False):
         told = []
-        run_until(
-            "small", probe, tmp_path / "out", tmp_path,
-            width=width, fresh=fresh, tell=told.append,
-        )  # fmt: skip
+        spec = prepare("small", probe, tmp_path / "out", tmp_path)
+        run_until(spec, width=width, fresh=fresh, tell=told.append)
         return told
 
     return run
@@ -41,9 +40,8 @@ def test_rounds_are_added_until_every_curve_is_narrow(probe, until, tmp_path):
     rounds = rounds_begun(probe, folder)
     assert rounds > 1
     # The same bytes as a run whose pool was that large from the first.
-    run_probe(
-        "small", with_rounds(probe, rounds), tmp_path / "whole", tmp_path, fresh=False
-    )
+    larger = with_rounds(probe, rounds)
+    execute(prepare("small", larger, tmp_path / "whole", tmp_path))
     assert (folder / "mse.csv").read_bytes() == (tmp_path / "whole/mse.csv").read_bytes()
     assert until() == []  # It is left as it is.
 
