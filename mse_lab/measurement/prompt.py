@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.measurement.completion_summary import describe_tokens
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import (
@@ -23,6 +22,7 @@ from mse_lab.mse.measurement import (
     PromptChecks,
     PromptMeasurement,
     Provenance,
+    describe_tokens,
 )
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate

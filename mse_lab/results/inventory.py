@@ -34,51 +34,20 @@ def _configuration(file: BinaryIO) -> dict[str, Any]:
     return values
 
 
-def table(*columns: str, rows: int = 1) -> Reader:
-    """Make a reader of a table that has these columns, and at least these rows."""
+def _late(reader: str, *options: Any) -> Reader:
+    """Make a reader of one of `table_readers`, which takes long to import."""
 
     def read(file: BinaryIO) -> Any:
-        from mse_lab.results.table_readers import read_table
+        from mse_lab.results import table_readers
 
-        return read_table(file, columns, rows)
+        return getattr(table_readers, reader)(file, *options)
 
     return read
 
 
-def _completions(file: BinaryIO) -> Any:
-    from mse_lab.results.table_readers import read_completions
-
-    return read_completions(file)
-
-
-def _arrays(file: BinaryIO) -> Any:
-    from mse_lab.results.table_readers import read_npz
-
-    return read_npz(file)
-
-
-def _pools(file: BinaryIO) -> Any:
-    from mse_lab.mse.pools import Pools
-
-    return Pools.from_arrays(_arrays(file))
-
-
-def _metric(file: BinaryIO) -> Any:
-    from mse_lab.mse.metric import MetricPools
-
-    return MetricPools.from_arrays(_arrays(file))
-
-
-def _corrections(file: BinaryIO) -> Any:
-    from mse_lab.mse.corrections import CorrectionPools
-
-    return CorrectionPools.from_arrays(_arrays(file))
-
-
-def _diagnostics(file: BinaryIO) -> Any:
-    from mse_lab.results.diagnostics import restore
-
-    return restore(read_json(file, dict[str, Any]))
+def table(*columns: str, rows: int = 1) -> Reader:
+    """Make a reader of a table that has these columns, and at least these rows."""
+    return _late("read_table", columns, rows)
 
 
 def _written_only(file: BinaryIO) -> Any:
@@ -116,16 +85,16 @@ FILES = {
     "laws.csv": File("pools", table(*_POINT, *_LAW, rows=0)),
     "prompts.csv": File("pools", table("prompt", "category", "value"), needed=True),
     "by_prompt.csv": File("pools", table("prompt", "estimator", "group_size")),
-    "errors.npz": File("pools", _arrays, needed=True),
-    "pools.npz": File("model", _pools, needed=True),
-    "metric.npz": File("model", _metric),
-    "corrections.npz": File("model", _corrections),
+    "errors.npz": File("pools", _late("read_npz"), needed=True),
+    "pools.npz": File("model", _late("read_kept", "pools"), needed=True),
+    "metric.npz": File("model", _late("read_kept", "metric")),
+    "corrections.npz": File("model", _late("read_kept", "corrections")),
     "config.yaml": File("model", _configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),
     "environment.json": File("model", partial(read_json, schema=dict[str, Any])),
-    "diagnostics.json": File("model", _diagnostics),
-    "completions.jsonl": File("model", _completions),
+    "diagnostics.json": File("model", _late("read_diagnostics")),
+    "completions.jsonl": File("model", _late("read_completions")),
     # After the checks only the manifest is written.
     "checks.json": File("model", partial(read_json, schema=Checks), needed=True),
     **dict.fromkeys(MADE, File("result")),

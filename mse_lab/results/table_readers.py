@@ -8,11 +8,23 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from mse_lab.mse.corrections import CorrectionPools
+from mse_lab.mse.metric import MetricPools
+from mse_lab.mse.pools import Pools
+from mse_lab.results import diagnostics
 from mse_lab.results.files import read_text
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
 TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
+
+# What is kept as arrays; each checks its own.
+KEPT: dict[str, Any] = {
+    "pools": Pools,
+    "metric": MetricPools,
+    "corrections": CorrectionPools,
+}
 
 
 def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
@@ -22,6 +34,16 @@ def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
     file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def read_kept(file: BinaryIO, kind: str) -> Pools | MetricPools | CorrectionPools:
+    """Read the arrays of one of `KEPT`."""
+    return KEPT[kind].from_arrays(read_npz(file))
+
+
+def read_diagnostics(file: BinaryIO) -> diagnostics.Diagnostics | None:
+    """Read `diagnostics.json`; None where another version wrote it."""
+    return diagnostics.restore(TypeAdapter(dict[str, Any]).validate_json(file.read()))
 
 
 def read_table(file: BinaryIO, columns: Sequence[str], rows: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from measurements import make_measurement
-from mse_lab.measurement.completion_summary import describe_tokens
+from mse_lab.mse.measurement import describe_tokens
 from mse_lab.results.diagnostics import (
     Diagnostics,
     EndToken,
