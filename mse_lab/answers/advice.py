@@ -257,7 +257,8 @@ def _zero_variance(run: Evidence, size: int) -> Estimate | None:
 def _refuse(run: Evidence) -> None:
     if not run.sizes:
         raise InputError("group_sizes = [1]: advice needs one of two or more")
-    prompts, differ = run.prompt_count, int((run.reward_variance_P > 0).sum())
+    measured = run.population.pools
+    prompts, differ = measured.prompts, int((measured.reward_variance_P > 0).sum())
     if prompts < LEAST_PROMPTS:
         raise InputError(
             f"{prompts} prompts: advice needs three or more; raise prompts.limit"
@@ -291,7 +292,7 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
     )
     return Advice(
         name=run.name,
-        prompts=run.prompt_count,
+        prompts=run.population.pools.prompts,
         level=run.level,
         budget=budget,
         held=run.held,

@@ -165,7 +165,7 @@ def _others(run: Evidence) -> Iterator[tuple[str, EstimatorEntry]]:
 
 def _applies(estimator: Estimator, run: Evidence) -> bool:
     """Whether training could use it, and the run has what it needs."""
-    enough = estimator.smallest_batch <= run.prompt_count
+    enough = estimator.smallest_batch <= run.population.pools.prompts
     fits = run.binary or not estimator.binary
     return enough and fits and not estimator.knows_value
 

@@ -16,11 +16,6 @@ from mse_lab.answers.statement import COMPARISONS, JUDGES, Claim
 from mse_lab.errors import InputError
 
 
-def _import_statements() -> None:
-    for module in pkgutil.iter_modules(answers.__path__):
-        import_module(f"{answers.__name__}.{module.name}")
-
-
 def judge_run(run: MeasuredRun) -> list[Claim]:
     """Put every statement about one run to it, in the order of the paper."""
     if not run.sizes:
@@ -28,7 +23,9 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
         raise InputError(
             f"{run.where}group_sizes = {sizes}: claims need one of two or more"
         )
-    _import_statements()
+    # What is imported registers its judges.
+    for module in pkgutil.iter_modules(answers.__path__):
+        import_module(f"{answers.__name__}.{module.name}")
     return [claim for _, judge in sorted(JUDGES.items()) for claim in judge(run)]
 
 

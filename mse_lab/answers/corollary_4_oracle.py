@@ -114,16 +114,12 @@ def explain_distance(run: MeasuredRun) -> str:
 def judge_oracle_property(run: MeasuredRun) -> list[Claim]:
     """Judge Corollary 4; the largest group size speaks for the limit."""
     rows = near_oracle(run, LIMIT.about(run), run.sizes, _decide_limit)
-    last = rows[-1]
+    last, equal = rows[-1], list(takewhile(lambda row: row.verdict == "holds", rows[::-1]))
+    start = f"; equivalent from G = {equal[-1].group_size} on" if equal else ""
     whole = replace(
         last,
-        measured=f"at G = {last.group_size}: {last.measured}{_first_equal(rows)}",
+        measured=f"at G = {last.group_size}: {last.measured}{start}",
         reason=f"{explain_distance(run)} {last.reason}",
         group_size=None,
     )
     return [whole, *rows]
-
-
-def _first_equal(rows: Sequence[Claim]) -> str:
-    equal = list(takewhile(lambda row: row.verdict == "holds", reversed(rows)))
-    return f"; equivalent from G = {equal[-1].group_size} on" if equal else ""

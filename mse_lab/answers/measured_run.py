@@ -18,10 +18,10 @@ from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.budget import Population
 from mse_lab.mse.corrections import CorrectionPools
 from mse_lab.mse.curves import Point, measure_curves
-from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
+from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.laws import Law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
@@ -40,18 +40,6 @@ COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
 # Said of runs with norms only.
 UNTESTED = "Without replicates nothing can tell the law from the truth."
 BY_LAW = "By the law alone, for there are no replicates."
-
-
-def constants_of(population: Population, level: float) -> dict[str, Estimate]:
-    """Give c1 to c3 and their like, by the names of `Constants`, with intervals."""
-    return {name: population.constant(name, level) for name in Constants._fields}
-
-
-def best_group_size_of(population: Population, level: float) -> Estimate:
-    """Give G*; unknown where no reward varies."""
-    if population.constants.c3.item() <= 0:
-        return UNKNOWN
-    return population.best_group_size(level)
 
 
 class MeasuredRun(Analysis):
@@ -159,12 +147,12 @@ class MeasuredRun(Analysis):
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        return constants_of(self.population, self.level)
+        return self.population.estimates(self.level)
 
     @cached_property
     def best_group_size(self) -> Estimate:
         """G*; unknown where no reward varies."""
-        return best_group_size_of(self.population, self.level)
+        return self.population.best_group_size(self.level)
 
     @cached_property
     def choice(self) -> Choice:
@@ -183,11 +171,6 @@ class MeasuredRun(Analysis):
     wanted: ClassVar[None] = None
 
     @property
-    def prompt_count(self) -> int:
-        """P."""
-        return self.pools.prompts
-
-    @property
     def binary(self) -> bool:
         """Whether all rewards are 0 or 1."""
         return self.curves.binary
@@ -196,11 +179,6 @@ class MeasuredRun(Analysis):
     def rewards(self) -> list[Floats]:
         """Rewards of each prompt's completions, those of the reference too."""
         return list(np.hstack([self.pools.reference_rewards_PN, self.pools.rewards_PN]))
-
-    @property
-    def reward_variance_P(self) -> Floats:
-        """Var(Z) of each prompt."""
-        return self.pools.reward_variance_P
 
     def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
         """Find an estimator's exact law, if it has one for these rewards."""

@@ -84,11 +84,6 @@ class _Bench(NamedTuple):
         return not self.population.estimate(excess, self.level).high <= 0
 
 
-def _effective(log_ratios_PN: np.ndarray) -> float:
-    weights = np.exp(log_ratios_PN - log_ratios_PN.max())
-    return float(weights.sum() ** 2 / (weights**2).sum() / weights.size)
-
-
 def judge_mismatch(
     pools: CorrectionPools | None, group_size: int, budget: int, level: float
 ) -> Mismatch | None:
@@ -102,12 +97,13 @@ def judge_mismatch(
     rows = [bench.row(place) for place in range(len(CORRECTIONS))]
     usable = [one for place, one in enumerate(rows) if place not in (NONE, EXACT)]
     least = min(usable, key=lambda one: np.nan_to_num(one.difference.value, nan=math.inf))
+    weights = np.exp(pools.log_ratios_PN - pools.log_ratios_PN.max())
     return Mismatch(
         group_size=group_size,
         budget=budget,
         kl_per_token=float(pools.divergences_PN.sum() / pools.lengths_PN.sum()),
         sd=float(pools.log_ratios_PN.std()),
-        effective=_effective(pools.log_ratios_PN),
+        effective=float(weights.sum() ** 2 / (weights**2).sum() / weights.size),
         needed=bench.needed,
         best=least.correction if least.difference.high < 0 else None,
         rows=tuple(rows),

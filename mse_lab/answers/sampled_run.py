@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from mse_lab.answers.measured_run import best_group_size_of, constants_of
 from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
@@ -51,11 +50,6 @@ class SampledRun:
     sizes: ClassVar[tuple[int, ...]] = SIZES
 
     @property
-    def prompt_count(self) -> int:
-        """P, as evidence of any kind names it."""
-        return self.samples.prompts
-
-    @property
     def completions(self) -> int:
         """How many were drawn."""
         return self.samples.completions
@@ -82,11 +76,6 @@ class SampledRun:
         return self.samples.rewards
 
     @property
-    def reward_variance_P(self) -> Floats:
-        """Var(Z) of each prompt."""
-        return self.moments.variance
-
-    @property
     def moments(self) -> Moments:
         """Moments of each prompt, (P,)."""
         return self.samples.moments
@@ -99,12 +88,12 @@ class SampledRun:
     @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, with intervals."""
-        return constants_of(self.population, self.level)
+        return self.population.estimates(self.level)
 
     @cached_property
     def best_group_size(self) -> Estimate:
         """G*; unknown where no reward varies."""
-        return best_group_size_of(self.population, self.level)
+        return self.population.best_group_size(self.level)
 
     @cached_property
     def choice(self) -> Choice:
@@ -121,7 +110,7 @@ class SampledRun:
     def _rho_P(self) -> Floats:
         """Rho of each prompt; NaN where it has no right or no wrong completions."""
         if not self.binary:
-            return np.full(self.prompt_count, np.nan)
+            return np.full(self.samples.prompts, np.nan)
         found = []
         for blocks in self.samples.blocks:
             norms2 = np.concatenate([np.diagonal(one.gram_KK) for one in blocks])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -133,10 +134,6 @@ def _least_supported(judged: Sequence[Judged]) -> Judged:
     )
 
 
-def _furthest_off(judged: Sequence[Judged]) -> Judged:
-    return min(judged, key=lambda result: result.p_value)
-
-
 def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
     """Say what a verdict on measured / law rests on."""
     return {
@@ -205,7 +202,9 @@ class Case:
         `tell` says what the pairs of a size measure; the whole begins with the prefix.
         """
         judged = judge_equal(pairs, self.level)
-        rows = self._rows(judged, explain_equality, tell, _furthest_off)
+        rows = self._rows(
+            judged, explain_equality, tell, partial(min, key=lambda one: one.p_value)
+        )
         worst = min(rows, key=lambda row: row.p_value or 0.0)
         measured = (
             f"{prefix}measured / law furthest off at G = {worst.group_size}: "

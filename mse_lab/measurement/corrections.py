@@ -28,7 +28,6 @@ from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import Scoring, score_block
-from mse_lab.scores.sketches import Keeper, Sketch, Whole, vectors_fit
 
 # Completions of a block, whose products with one another are formed.
 BLOCK = 16
@@ -94,13 +93,6 @@ def _policy_log_probs(
     return found_NT
 
 
-def _keeper(subject: Subject) -> Keeper:
-    count = len(CORRECTIONS) * len(subject.prompts)
-    if vectors_fit(count, subject.policy.size):
-        return Whole(subject.policy.parameters)
-    return Sketch(subject.probe.seed)
-
-
 def score_corrections(
     subject: Subject, index: int, block: Block
 ) -> tuple[Floats, list[Floats]]:
@@ -121,7 +113,9 @@ def score_corrections(
 
     def act(how: Scoring) -> tuple[Floats, list[Floats]]:
         # A pass that ran out of memory leaves parts of sums behind.
-        sums = [Weighted(each.ravel(), _keeper(subject)) for each in weights_FR]
+        sums = [
+            Weighted(each.ravel(), subject.keeper(len(CORRECTIONS))) for each in weights_FR
+        ]
         together = how._replace(block=len(rows))
         tokens = subject.tokens[index]
         scores = score_block(

@@ -178,7 +178,10 @@ def measure_metric(
         multiply = _minus_hessian(subject, index)
         forms.append(_curved(vectors, place, signs_RP, multiply))
     curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
-    _refuse_infinite(curved)
+    if not all(np.isfinite(part).all() for part in vars(curved).values()):
+        raise InputError(
+            "metric: a second derivative is not finite; use model.dtype=float32"
+        )
     return MetricPools(
         settings=settings.model_dump_json(),
         prompts_P=prompts_P,
@@ -226,10 +229,3 @@ def price_metric(subject: Subject) -> float:
     two, one = np.diff(times)
     further = (2 * settings.repeats + 3) * max(two - one, 0.0)
     return float(most * (times[0] - began + one + further))
-
-
-def _refuse_infinite(forms: Forms) -> None:
-    if not all(np.isfinite(part).all() for part in vars(forms).values()):
-        raise InputError(
-            "metric: a second derivative is not finite; use model.dtype=float32"
-        )

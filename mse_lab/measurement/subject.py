@@ -36,12 +36,15 @@ class Subject(Inputs):
 
     policy: Policy
     tokens: list[list[int]]  # The token ids of each prompt.
-    keep_vectors: bool  # Whether reference vectors are kept whole, not as sketches.
     memory: Memory  # How much is done at once.
 
-    def keeper(self) -> sketches.Keeper:
-        """Make what keeps a gradient of a prompt: whole, or as a sketch."""
-        if self.keep_vectors:
+    def keeps_whole(self, vectors: int = 1) -> bool:
+        """Whether so many vectors of each prompt are kept whole, not as sketches."""
+        return sketches.vectors_fit(vectors * len(self.prompts), self.policy.size)
+
+    def keeper(self, vectors: int = 1) -> sketches.Keeper:
+        """Make what keeps a gradient, one of so many of each prompt."""
+        if self.keeps_whole(vectors):
             return sketches.Whole(self.policy.parameters)
         return sketches.Sketch(self.probe.seed)
 
@@ -67,6 +70,5 @@ def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> S
         **{field.name: getattr(inputs, field.name) for field in fields(Inputs)},
         policy=policy,
         tokens=tokens,
-        keep_vectors=sketches.vectors_fit(len(prompts), policy.size),
         memory=plan_memory(probe, policy, tokens, scored),
     )

@@ -30,7 +30,7 @@ import numpy as np
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
 from mse_lab.mse.decomposition import without_diagonal
-from mse_lab.mse.intervals import LARGEST_LOG, Estimate, Statistic, half_width
+from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic, half_width
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
@@ -197,6 +197,10 @@ class Population:
         estimate = self.estimate_positive if positive else self.estimate
         return estimate(attrgetter(name), level)
 
+    def estimates(self, level: float) -> dict[str, Estimate]:
+        """Give all constants, by the names of `Constants`, their intervals."""
+        return {name: self.constant(name, level) for name in Constants._fields}
+
     def knows_c1(self, level: float) -> bool:
         """Whether c1 is above zero by more than the noise of completions explains.
 
@@ -207,7 +211,12 @@ class Population:
         return float(self.constants.c1.item()) > half_width(error, level)
 
     def best_group_size(self, level: float) -> Estimate:
-        """G* = 1 + sqrt(c3/c1), by way of c1/c3, which is finite whatever c1."""
+        """G* = 1 + sqrt(c3/c1), by way of c1/c3, which is finite whatever c1.
+
+        Unknown where c3 is not positive, as where no reward varies.
+        """
+        if self.constants.c3.item() <= 0:
+            return UNKNOWN
 
         def ratio(samples: Constants) -> Floats:
             return divide(samples.c1, samples.c3)

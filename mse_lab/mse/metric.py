@@ -21,10 +21,7 @@ from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
 from mse_lab.mse.prompt_samples import jackknife
-
-# Sizes to choose from, and by how much more than the least a chosen one may cost.
-SIZES = tuple(2**power for power in range(1, 9))
-TOLERANCE = 0.05
+from mse_lab.mse.regret import SIZES, TOLERANCE
 
 
 def _statistic(values: Floats) -> Statistic:

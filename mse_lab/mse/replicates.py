@@ -94,14 +94,10 @@ def _errors_at(
     }
     for estimator in estimators:
         if estimator.learns_baseline:
-            errors[estimator.name] -= _cost_of_learning(pools, size)[:, None]
+            share = pools.rewards_PN.shape[1] / (pools.rewards_PN.shape[1] - size)
+            cost_P = share * pool_moments(pools).learning / size
+            errors[estimator.name] -= cost_P[:, None]
     return errors
-
-
-def _cost_of_learning(pools: Pools, size: int) -> Floats:
-    completions = pools.rewards_PN.shape[1]
-    share = completions / (completions - size)
-    return np.asarray(share * pool_moments(pools).learning / size)
 
 
 def measure_errors(

@@ -38,15 +38,12 @@ from mse_lab.policy.policy import Policy
 POOLS = ("reference", "replicate")
 
 
-def _as_number(value: object) -> object:
-    return int(value) if isinstance(value, bool) else value
-
-
 # No token that was drawn has a log-probability of -1e9.
 LogProb = Annotated[float, Field(gt=-1e9, lt=1e9)]
 
 # 1 or 0; true or false will do.
-Own = Annotated[int, BeforeValidator(_as_number), Field(ge=0, le=1)]
+_counted = BeforeValidator(lambda value: int(value) if isinstance(value, bool) else value)
+Own = Annotated[int, _counted, Field(ge=0, le=1)]
 
 
 class Form(NamedTuple):
@@ -79,13 +76,7 @@ class Line(BaseModel):
     @property
     def form(self) -> Form:
         """What the line gives."""
-        return Form(
-            pool=self.pool is not None,
-            tokens=self.tokens is not None,
-            log_probs=self.log_probs is not None,
-            mask=self.mask is not None,
-            engine_log_probs=self.engine_log_probs is not None,
-        )
+        return Form(*(getattr(self, key) is not None for key in Form._fields))
 
 
 def parse_line(raw: bytes, where: str) -> Line:

@@ -52,9 +52,7 @@ def _basis(advice: Advice) -> dict[str, str]:
     return {name: with_interval(value) for name, value in constants.items()}
 
 
-def _noise_table(advice: Advice) -> Table:
-    heads = ["Module", "c₂, completions", "‖W‖², scores", "c₃, baseline"]
-    return Table(heads, [[kind.name, *map(share_cell, kind[1:])] for kind in advice.kinds])
+_NOISE_HEADS = ("Module", "c₂, completions", "‖W‖², scores", "c₃, baseline")
 
 
 def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
@@ -64,6 +62,7 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         f"MSE against group size at {advice.budget} completions, {source.name}; "
         f"G* {best_size(advice)}"
     )
+    kinds = [[kind.name, *map(share_cell, kind[1:])] for kind in advice.kinds]
     return {
         "source": source,
         "warnings": warnings_of(advice),
@@ -73,7 +72,7 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         "costs": _cost_table(advice),
         "sentences": [*sentences(advice), say_regime(advice), say_prompts(advice)],
         "basis": _basis(advice),
-        "noise": _noise_table(advice),
+        "noise": Table(_NOISE_HEADS, kinds),
         "trainers": TRAINER_SETTINGS,
         "holds": HOLDS,
     }

@@ -1,7 +1,7 @@
 """The figure along a training run: six panels over the steps, bands over prompts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -44,11 +44,6 @@ def _near(axes: Axes, values: Floats) -> None:
 _PLAIN = Style(_RUN, "o", "")
 
 
-def _draw_value(axes: Axes, table: pd.DataFrame) -> None:
-    _draw(axes, table, "value", _PLAIN)
-    axes.set_title("Mean reward J")
-
-
 def _draw_best(axes: Axes, table: pd.DataFrame) -> None:
     """The line has a gap where c1 is not significantly positive, so that G* is infinite."""
     finite = table.replace({math.inf: math.nan})
@@ -56,7 +51,6 @@ def _draw_best(axes: Axes, table: pd.DataFrame) -> None:
     size = int(table["group_size"].iloc[0])
     axes.axhline(size, color=_LINE, ls="--", lw=1, label=f"the run's, {size}")
     _near(axes, np.append(finite["best_group_size"], size))
-    axes.set_title("Best group size G*")
 
 
 def _draw_ratios(axes: Axes, table: pd.DataFrame) -> None:
@@ -64,7 +58,6 @@ def _draw_ratios(axes: Axes, table: pd.DataFrame) -> None:
         _draw(axes, table, name, STYLES[name])
     axes.axhline(1, color=STYLES["oracle"].colour, lw=1.3, label=STYLES["oracle"].label)
     _near(axes, table[["vanilla", "grpo"]].to_numpy(float))
-    axes.set_title("MSE over the oracle's")
 
 
 def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
@@ -72,7 +65,6 @@ def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
     line = table["rho_line"]
     axes.plot(table["step"], line, color=_LINE, ls="--", lw=1, label="vanilla = oracle")
     _near(axes, table[["rho", "rho_line"]].to_numpy(float))
-    axes.set_title("ρ, right over wrong ‖W‖²")
 
 
 def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
@@ -81,7 +73,6 @@ def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
                   ms=3.5, elinewidth=1, label="measured")  # fmt: skip
     axes.plot(table["step"], table["equal_rewards_law"], color=_LINE, ls="--", lw=1,
               label="mean of $V^G + (1-V)^G$")  # fmt: skip
-    axes.set_title("Groups of equal rewards")
 
 
 def _draw_noise(axes: Axes, table: pd.DataFrame) -> None:
@@ -90,17 +81,16 @@ def _draw_noise(axes: Axes, table: pd.DataFrame) -> None:
     axes.vlines(table["step"], low, high, color=_RUN, lw=1)
     axes.plot(table["step"], value, "o", color=_RUN, ms=3.5)
     _near(axes, table["noise_scale"].to_numpy(float))
-    axes.set_title("Completions N at which MSE = ‖g‖²")
 
 
-PANELS: Sequence[Panel] = (
-    _draw_value,
-    _draw_best,
-    _draw_ratios,
-    _draw_rho,
-    _draw_equal_rewards,
-    _draw_noise,
-)
+PANELS: Mapping[str, Panel] = {
+    "Mean reward J": lambda axes, table: _draw(axes, table, "value", _PLAIN),
+    "Best group size G*": _draw_best,
+    "MSE over the oracle's": _draw_ratios,
+    "ρ, right over wrong ‖W‖²": _draw_rho,
+    "Groups of equal rewards": _draw_equal_rewards,
+    "Completions N at which MSE = ‖g‖²": _draw_noise,
+}
 
 
 def _mark_best(axes: Axes, best: Estimate) -> None:
@@ -114,14 +104,14 @@ def compose_along(table: pd.DataFrame, best: Estimate) -> Figure:
     """Compose the panels of `along.csv`; `best` is G* for all of the run."""
     figure = Figure(figsize=(7.4, 4.6), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True).flat
-    for axes, draw in zip(panels, PANELS, strict=True):
+    for axes, (title, draw) in zip(panels, PANELS.items(), strict=True):
         draw(axes, table)
+        axes.set_title(title, fontsize=8.5)
         if draw is _draw_best:
             _mark_best(axes, best)
         if axes.get_yscale() == "log":
             label_plainly(axes.yaxis)
         if axes.get_legend_handles_labels()[1]:
             axes.legend(fontsize=7, frameon=False, handlelength=1.6)
-        axes.title.set_fontsize(8.5)
     figure.supxlabel("Training step", fontsize=9)
     return figure

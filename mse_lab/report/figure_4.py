@@ -83,12 +83,6 @@ def find_curves(run: Tables) -> pd.DataFrame:
     return papers if len(papers) else curves
 
 
-def _draw_points(axes: Axes, points: pd.DataFrame, style: Style) -> None:
-    intervals = points.to_numpy()
-    look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
-    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
-
-
 def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
     """Draw an estimator's points and its law; points joined without one, or it alone."""
     points = curve[_columns(row.points)].dropna(subset=row.points)
@@ -100,7 +94,9 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None
     if line.empty:
         line, dashes = points[row.points], ":"
     axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
-    _draw_points(axes, points, style)
+    intervals = points.to_numpy()
+    look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
+    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
 
 
 def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError
+from mse_lab.formatting import table
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder
@@ -56,6 +57,4 @@ def list_probes(root: Path, results: Path) -> str:
     rows = [_row(name, path, results) for name, path in probe_files(root)]
     if not rows:
         return "no probes here; write one: mse-lab init MODEL PROMPTS"
-    rows.insert(0, _HEAD)
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)
+    return table(rows, _HEAD, "<<<")

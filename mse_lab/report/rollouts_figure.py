@@ -103,13 +103,10 @@ def _draw_lengths(axes: Axes, summary: Summary) -> None:
     axes.set(xlabel=f"Length of a completion, {unit}", ylabel="Completions, %")
 
 
-def _binned(steps: pd.DataFrame) -> pd.DataFrame:
-    width = -(-len(steps) // MOST_STEPS)
-    return steps.groupby(np.arange(len(steps)) // width).mean()
-
-
 def _draw_drift(axes: Axes, summary: Summary) -> None:
-    steps = _binned(summary.steps)
+    steps = summary.steps
+    width = -(-len(steps) // MOST_STEPS)
+    steps = steps.groupby(np.arange(len(steps)) // width).mean()
     shown = {
         "mean reward": ("mean_reward", STYLES["oracle"]),
         "zero-variance groups": ("zero_variance", STYLES["grpo"]),

@@ -53,11 +53,12 @@ def advise_run(
 ) -> Advice:
     """Advise from samples; the decision is None where nothing could be decided."""
     if decision is None:
-        mean = sum(rewards.mean() for rewards in run.rewards) / run.prompt_count
+        samples = run.samples
+        mean = sum(rewards.mean() for rewards in run.rewards) / samples.prompts
         differ = sum(len(set(rewards)) > 1 for rewards in run.rewards)
         raise InputError(
-            f"{run.name}: rewards differ within {differ} of {run.prompt_count} prompts, in "
-            f"{run.samples.completions:,} completions of mean reward {mean:.2g}: nothing "
+            f"{run.name}: rewards differ within {differ} of {samples.prompts} prompts, in "
+            f"{samples.completions:,} completions of mean reward {mean:.2g}: nothing "
             "to advise on; check the reward, or give more prompts, or some that the model "
             "gets right now and then"
         )

@@ -19,6 +19,9 @@ EPS = 1e-8  # Adam's usual eps.
 
 FILE = "optimizer.pt"
 
+# What is raised of a damaged file, or of one that is not of these parameters.
+UNFIT = (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError, ValueError)
+
 
 def from_gradients(gradients_ND: Tensor) -> Tensor:
     """Make Adam's D of the second moments of these gradients themselves, (D,)."""
@@ -78,14 +81,8 @@ def read_optimizer(policy: Policy, folder: str) -> Tensor:
             f"metric.optimizer: {path} is missing; name a trainer's checkpoint folder that "
             "holds one, or use metric=adam"
         ) from None
-    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError) as error:
-        raise _unfit(path, error) from None
-    except ValueError as error:
-        raise _unfit(path, error) from None
-
-
-def _unfit(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"metric.optimizer: {path} is damaged, or not of the parameters that count "
-        f"({in_short(error)}); name the checkpoint that is measured"
-    )
+    except UNFIT as error:
+        raise InputError(
+            f"metric.optimizer: {path} is damaged, or not of the parameters that count "
+            f"({in_short(error)}); name the checkpoint that is measured"
+        ) from None

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mse_lab.errors import InputError
+from mse_lab.formatting import table
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_calls import Call, NoExactScore
@@ -62,12 +63,11 @@ class ScoringPlan:
         return any(name in answer.own.values() for answer in self.answers.values())
 
     def __str__(self) -> str:
-        lines = [("module", "parameters", "rule", "why")] + [
+        rows = [
             (answer.module, ", ".join(answer.own), answer.rule.name, answer.why)
             for answer in self.answers.values()
         ]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return table(rows, ("module", "parameters", "rule", "why"), "<<<<")
 
 
 def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:

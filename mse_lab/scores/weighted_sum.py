@@ -69,12 +69,6 @@ def _by_rows(
         yield total
 
 
-def _whole(factor: Factor, weights_N: Tensor, shape: torch.Size) -> Tensor:
-    """Form the sum of a use of any kind by the definition."""
-    gradients_ND = factor.dense(shape)
-    return weights_N.to(gradients_ND) @ gradients_ND
-
-
 def weighted_sum(
     factors: Sequence[Factor], weights_N: Tensor, shape: torch.Size
 ) -> Iterator[Tensor]:
@@ -96,4 +90,6 @@ def weighted_sum(
     elif len(known) == len(uses):
         yield from (part.flatten() for part in _by_rows(known, weights_N, shape))
     else:
-        yield torch.stack([_whole(use, weights_N, shape) for use in uses]).sum(0)
+        # Of any kind, by the definition.
+        gradients = [use.dense(shape) for use in uses]
+        yield torch.stack([weights_N.to(each) @ each for each in gradients]).sum(0)

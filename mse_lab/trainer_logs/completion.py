@@ -136,12 +136,6 @@ def token_ids(record: Record, key: str, where: Place) -> Sequence[int] | None:
     return value
 
 
-def _text(record: Record, key: str, where: Place) -> str | None:
-    """Read a text, or messages, that may be missing."""
-    value = record.get(key)
-    return value if value is None or isinstance(value, str) else repr(value)
-
-
 def _flag(record: Record, key: str, where: Place) -> bool | None:
     value = _known(record, key)
     if value not in (None, 0, 1):
@@ -149,13 +143,15 @@ def _flag(record: Record, key: str, where: Place) -> bool | None:
     return None if value is None else bool(value)
 
 
+def _text(record: Record, key: str, where: Place) -> str | None:
+    """Read a text, or messages, that may be missing."""
+    value = record.get(key)
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
 def _group(record: Record, key: str, where: Place) -> str | None:
     value = record.get(key)
     return None if value is None else name_of(value, key, where)
-
-
-def _advantage(record: Record, key: str, where: Place) -> float | None:
-    return reward_of(record.get(key), key, where)
 
 
 # How the value of each field of a completion is read.
@@ -167,7 +163,8 @@ _READERS: dict[str, Callable[[Record, str, Place], Any]] = {
     **{"step": whole_number, "length": whole_number, "group": _group, "text": _text},
     **{"shown": field, "prompt_tokens": token_ids, "tokens": token_ids},
     **dict.fromkeys(("mask", "log_probs", "trainer_log_probs"), numbers_of),
-    **{"truncated": _flag, "advantage": _advantage},
+    "truncated": _flag,
+    "advantage": lambda record, key, where: reward_of(record.get(key), key, where),
 }
 
 
