@@ -80,15 +80,10 @@ class Ending(NamedTuple):
 
 
 class Screen(io.TextIOWrapper):
-    """Standard output or error; if writing fails, the rest is dropped; the work goes on.
+    """Standard output or error; if writing fails, the rest is dropped; the work goes on."""
 
-    Attributes:
-        lost: Why writing failed; None while it works.
-        mid_line: Whether the cursor is within a line, such as that of a progress bar.
-    """
-
-    lost: OSError | None = None
-    mid_line = False
+    lost: OSError | None = None  # Why writing failed; None while it works.
+    mid_line = False  # Whether the cursor is within a line, such as a progress bar's.
 
     @classmethod
     def over(cls, stream: TextIO | None) -> "Screen":

@@ -15,11 +15,9 @@ population's mean gradient, not of the run's fixed prompts.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.epochs import Epochs, Training, deal_out
@@ -37,7 +35,6 @@ from mse_lab.mse.regret import SIZES
 from mse_lab.mse.stopping import Stopped
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
-from mse_lab.results.integrity import open_intact
 
 # Where the curves are evaluated; every eighth is one of SIZES.
 CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
@@ -47,9 +44,6 @@ BUDGET = 1024
 
 # Prompts that are needed to tell how gradients differ, and of them, with a gradient.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
-
-# What is known of samples alone.
-_SAMPLED = ("completions", "differentiated", "stopped", "wanted")
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
@@ -70,79 +64,57 @@ class GroupSize(NamedTuple):
 
 @dataclass(frozen=True)
 class Advice:
-    """What a run says about group sizes, every number with its interval over prompts.
+    """What a run says about group sizes, every number with its interval over prompts."""
 
-    Attributes:
-        name: The run's.
-        held: Whether its built-in checks hold.
-        warnings: What its reader was told, a sentence each.
-        law_only: Whether no replicate confirms the laws that this rests on.
-        c1, c2, c3, vanilla: The constants above.
-        batch_mean, best_constant: As vanilla, for the baselines E[Z] and b*.
-        gradient2: ||E g(X)||^2 of the population.
-        best: G*; infinite above where c1 is not significantly positive.
-        recommended: The smallest power of two that is near the best, as in `regret.py`.
-        regret: By how much more than the best size it costs at most, at the run's level of
-            confidence; infinite where no bound is known.
-        near_best: Least and largest of the sizes that cost at most `near_regret` more.
-        near_regret: 5%, or `regret` in whole percents where that is more.
-        rows: The sizes that were asked for, and the recommended one.
-        alternatives: Other estimators over random prompts, the cheapest first.
-        singles: Estimators of which only single prompts are known.
-        beats_vanilla_from: Smallest whole G at which GRPO-type has the smaller error;
-            infinite for never.
-        regime: Why so: where the run and its prompts are.
-        relative_error: MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
-        noise_scale: The budget at which that is one.
-        kinds: Where the noise sits.
-        curves: Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and
-            not kept.
-        completions: How many were drawn until the answer was known; None of a finished run,
-            as the next three.
-        differentiated: How many of them were differentiated.
-        stopped: Why no more were drawn.
-        wanted: How many would be, for G*-1 within a factor of 1.4; None if not in sight.
-        felt: What training feels, where a metric was measured.
-        epochs: The best sizes of a training in epochs, where they were asked for.
-        optimizer: What the training takes its steps with.
-        mismatch: What corrections of an engine's mismatch do, where one drew.
-    """
-
-    name: str
+    name: str  # The run's.
     prompts: int
     level: float
     budget: int
-    held: bool
-    warnings: tuple[str, ...]
-    law_only: bool
+    held: bool  # Whether its built-in checks hold.
+    warnings: tuple[str, ...]  # What its reader was told, a sentence each.
+    law_only: bool  # Whether no replicate confirms the laws that this rests on.
+    # The constants above.
     c1: Estimate
     c2: Estimate
     c3: Estimate
     vanilla: Estimate
+    # As vanilla, for the baselines E[Z] and b*.
     batch_mean: Estimate
     best_constant: Estimate
-    gradient2: Estimate
-    best: Estimate
-    recommended: int
+    gradient2: Estimate  # ||E g(X)||^2 of the population.
+    best: Estimate  # G*; infinite above where c1 is not significantly positive.
+    recommended: int  # The smallest power of two that is near the best, as in `regret.py`.
+    # By how much more than the best size it costs at most, at the run's level of
+    # confidence; infinite where no bound is known.
     regret: float
+    # Least and largest of the sizes that cost at most `near_regret` more.
     near_best: tuple[int, int]
-    near_regret: float
-    rows: tuple[GroupSize, ...]
+    near_regret: float  # 5%, or `regret` in whole percents where that is more.
+    rows: tuple[GroupSize, ...]  # The sizes that were asked for, and the recommended one.
+    # Other estimators over random prompts, the cheapest first.
     alternatives: tuple[Alternative, ...]
-    singles: tuple[Single, ...]
+    singles: tuple[Single, ...]  # Estimators of which only single prompts are known.
+    # Smallest whole G at which GRPO-type has the smaller error; infinite for never.
     beats_vanilla_from: Estimate
-    regime: Regime
+    regime: Regime  # Why so: where the run and its prompts are.
+    # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
     relative_error: Estimate
-    noise_scale: Estimate
-    kinds: tuple[Kind, ...]
+    noise_scale: Estimate  # The budget at which that is one.
+    kinds: tuple[Kind, ...]  # Where the noise sits.
+    # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
+    # How many were drawn until the answer was known; None of a finished run, as the next
+    # three.
     completions: int | None = None
-    differentiated: int | None = None
-    stopped: Stopped | None = None
+    differentiated: int | None = None  # How many of them were differentiated.
+    stopped: Stopped | None = None  # Why no more were drawn.
+    # How many would be, for G*-1 within a factor of 1.4; None if not in sight.
     wanted: int | None = None
-    felt: Felt | None = None
+    felt: Felt | None = None  # What training feels, where a metric was measured.
+    # The best sizes of a training in epochs, where they were asked for.
     epochs: Epochs | None = None
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer = "adamw"  # What the training takes its steps with.
+    # What corrections of an engine's mismatch do, where one drew.
     mismatch: Mismatch | None = None
 
     @property
@@ -194,17 +166,14 @@ class Advice:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
-        without = {"curves", "optimizer", *(_SAMPLED if self.stopped is None else ())}
-        told = "felt", "epochs", "mismatch"
-        without |= {name for name in told if getattr(self, name) is None}
-        names = [entry.name for entry in fields(self) if entry.name not in without]
-        return {name: as_data(getattr(self, name)) for name in names}
-
-
-def restore_advice(path: Path) -> Advice:
-    """Read an `advice.json`."""
-    with open_intact(path) as file:
-        return TypeAdapter(Advice).validate_json(file.read())
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        # Of samples it is said, too, that no number of them is in sight.
+        kept = {"wanted"} if self.stopped else set()
+        return {
+            name: as_data(value)
+            for name, value in values.items()
+            if name not in ("curves", "optimizer") and (value is not None or name in kept)
+        }
 
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:

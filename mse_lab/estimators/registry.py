@@ -47,37 +47,26 @@ from mse_lab.probe.schema import EstimatorEntry, Positive
 
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator as a run uses it.
+    """An estimator as a run uses it."""
 
-    Attributes:
-        name: As in the probe, with the parameters given there: `pass-at-k(k=4)`.
-        weights: Groups -> weights w_i, (P, R, G).
-        source: Where it is defined.
-        unbiased: Its mean is the gradient of the mean reward.
-        reward_only: Its weights depend on the group's rewards and the prompt's value alone.
-        knows_value: Its weights depend on the prompt's value, whose estimate varies.
-        learns_baseline: Its weights depend on b*, which is learnt from other groups.
-        group_local: It looks at no other prompt, so prompts' errors are independent.
-        binary: It needs rewards in {0, 1}.
-        smallest_group: The least G it is defined for.
-        smallest_batch: The least P it is defined for.
-        size_parameter: The parameter that G must at least equal, if there is one.
-        code: Identity of a user's own function; empty for one of ours.
-    """
-
-    name: str
-    weights: Callable[[Groups], Floats]
-    source: str = ""
-    unbiased: bool = False
+    name: str  # As in the probe, with the parameters given there: `pass-at-k(k=4)`.
+    weights: Callable[[Groups], Floats]  # Groups -> weights w_i, (P, R, G).
+    source: str = ""  # Where it is defined.
+    unbiased: bool = False  # Its mean is the gradient of the mean reward.
+    # Its weights depend on the group's rewards and the prompt's value alone.
     reward_only: bool = False
+    # It looks at no other prompt, so prompts' errors are independent.
     group_local: bool = False
+    # Its weights depend on the prompt's value, whose estimate varies.
     knows_value: bool = False
+    # Its weights depend on b*, which is learnt from other groups.
     learns_baseline: bool = False
-    binary: bool = False
-    smallest_group: int = 1
-    smallest_batch: int = 1
+    binary: bool = False  # It needs rewards in {0, 1}.
+    smallest_group: int = 1  # The least G it is defined for.
+    smallest_batch: int = 1  # The least P it is defined for.
+    # The parameter that G must at least equal, if there is one.
     size_parameter: str | None = None
-    code: str = ""
+    code: str = ""  # Identity of a user's own function; empty for one of ours.
 
 
 Flags = dict[str, Any]

@@ -106,19 +106,14 @@ def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
 
 
 class Fallbacks(Generic[Size]):
-    """Ways to do a stage, each smaller than the one before.
-
-    Attributes:
-        index: Which of them is in use.
-        planned: The one that was planned: the first that fits, else the smallest.
-        fits: Whether it fits.
-    """
+    """Ways to do a stage, each smaller than the one before."""
 
     def __init__(
         self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
     ) -> None:
         fitting = [index for index, way in enumerate(ways) if takes(way) <= room]
         self.ways = ways
+        # The one in use: the first that fits, else the smallest.
         self.index = fitting[0] if fitting else len(ways) - 1
         self.planned = ways[self.index]
         self.fits = bool(fitting)
@@ -130,15 +125,7 @@ class Fallbacks(Generic[Size]):
 
 
 class Memory:
-    """The sizes of a run's passes.
-
-    Attributes:
-        budget: Bytes that the run may take on the device.
-        footprint: What one completion takes.
-        drawing: Completions drawn at once.
-        reference: Completions in one pass of the reference.
-        scoring: How a block is scored.
-    """
+    """How many completions a run draws, and differentiates, in one pass."""
 
     def __init__(
         self,

@@ -22,16 +22,11 @@ class SharedPrefix:
 
     The last prompt token is processed together with a completion's tokens, so that all of
     the completion's logits come from one forward pass.
-
-    Attributes:
-        prompt: The prompt's token ids.
-        cache: Keys and values; None if nothing can be shared.
-        unread: The prompt tokens that are processed with each completion.
     """
 
     def __init__(self, policy: Policy, prompt: list[int], *others: list[int]) -> None:
         self.prompt, self._others = prompt, others
-        self.cache = policy.empty_cache()
+        self.cache = policy.empty_cache()  # None where nothing can be shared.
         if self.cache is not None and len(prompt) > 1:
             tokens = torch.tensor(
                 [one[:-1] for one in (prompt, *others)], device=policy.device
@@ -40,6 +35,7 @@ class SharedPrefix:
             layers = [x for x in self.cache.layers if not isinstance(x, DummyLayer)]
             if not all(layer.get_seq_length() for layer in layers):
                 self.cache = None  # The model left it empty.
+        # The prompt tokens that are processed with each completion.
         self.unread = prompt if self.cache is None else prompt[-1:]
 
     @property

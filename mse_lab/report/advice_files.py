@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter
 
-from mse_lab.answers.advice import BUDGET, Advice, advise, restore_advice
+from mse_lab.answers.advice import BUDGET, Advice, advise
 from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
@@ -18,7 +19,14 @@ from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json, write_table
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.integrity import open_intact
 from mse_lab.results.tables import columns_of
+
+
+def restore_advice(path: Path) -> Advice:
+    """Read an `advice.json`."""
+    with open_intact(path) as file:
+        return TypeAdapter(Advice).validate_json(file.read())
 
 
 def advice_table(advice: Advice) -> pd.DataFrame:

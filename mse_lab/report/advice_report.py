@@ -3,9 +3,8 @@
 import math
 from collections.abc import Container, Iterator, Sequence
 
-from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import BOUND, Alternative
-from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.trainer_settings import (
     CALLED,
     HOW,
@@ -13,8 +12,7 @@ from mse_lab.answers.trainer_settings import (
     TRAINER_SETTINGS,
     TRLS_SIZE,
 )
-from mse_lab.errors import InputError
-from mse_lab.formatting import NONE, number, table, times, with_interval, wrap
+from mse_lab.formatting import number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
@@ -281,21 +279,3 @@ def answer(advice: Advice) -> Iterator[str]:
         cost = times(alternative.cost)
         yield f"{called(alternative.estimator)}, G = {alternative.group_size}, takes {cost}"
     yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"
-
-
-def advise_source(source: FinishedRun) -> Advice | str:
-    """Work out the advice, or say why there is none."""
-    if not source.held:
-        return "a built-in check FAILED"
-    try:
-        return advise(source)
-    except InputError as error:
-        return str(error)
-
-
-def best_size(advice: Advice | str) -> str:
-    """Write G* in a few words."""
-    if isinstance(advice, str):
-        return NONE
-    best = advice.best
-    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)

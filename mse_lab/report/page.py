@@ -13,8 +13,8 @@ from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.ranking import MIDDLE, nearest_size
 from mse_lab.errors import InputError
 from mse_lab.mse.regime import oracle_gain
-from mse_lab.report.advice_report import advise_source, headline
-from mse_lab.report.advice_section import show_advice
+from mse_lab.report.advice_report import headline
+from mse_lab.report.advice_section import advise_source, show_advice
 from mse_lab.report.claims_report import show_claims
 from mse_lab.report.figure_4 import compose, scales_of
 from mse_lab.report.layout import Image, draw_image, lay_out

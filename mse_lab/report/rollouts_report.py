@@ -265,9 +265,7 @@ def level_note(summary: Summary) -> str:
 
 
 def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
-    for number_of_part, part in enumerate(parts_of(summary)):
-        if number_of_part:
-            yield ""
+    for part in parts_of(summary):
         yield wrap(part.title, width)
         for sentence in part.sentences:
             yield wrap(f"  {sentence}", width, indent=2)
@@ -275,7 +273,7 @@ def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
             rows = [[f"  {row[0]}", *row[1:]] for row in part.rows]
             heads = [f"  {part.heads[0]}", *part.heads[1:]] if part.heads else ()
             yield table(rows, heads, "<" * len(rows[0]))
-    yield ""
+        yield ""
     yield wrap(level_note(summary), width)
 
 

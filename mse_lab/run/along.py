@@ -17,15 +17,13 @@ from mse_lab.policy.location import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.run.advise import LEAST_PROMPTS
 from mse_lab.run.prepare import RunSpec, load
 from mse_lab.run.resume import Outcome, find_finished
 from mse_lab.run.run_probe import execute
 
 # The folder of the checkpoints' runs, within that of the probe's run.
 ALONG = "along"
-
-# Prompts needed to estimate how gradients differ.
-LEAST_PROMPTS = 3
 
 
 class Stage(NamedTuple):

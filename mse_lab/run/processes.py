@@ -68,15 +68,10 @@ def lock(folder: Path) -> Iterator[str]:
 
 
 class Processes:
-    """The processes that share a run: of this class, this one alone.
+    """The processes that share a run: of this class, this one alone."""
 
-    Attributes:
-        rank: Which one this is, from 0; the first decides, writes and shows.
-        restarted: Whether torchrun has started them anew after one was lost.
-    """
-
-    rank = 0
-    restarted = False
+    rank = 0  # Which one this is; the first decides, writes and shows.
+    restarted = False  # Whether torchrun has started them anew after one was lost.
 
     @property
     def first(self) -> bool:

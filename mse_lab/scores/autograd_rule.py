@@ -50,17 +50,12 @@ class _Use(NamedTuple):
 
 
 class _Uses(TorchFunctionMode):
-    """Sees every use of some parameters.
-
-    Attributes:
-        met: Products and lookups.
-        other: Whether one is used in any other way.
-    """
+    """Sees every use of some parameters."""
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__()
-        self.met: list[_Use] = []
-        self.other = False
+        self.met: list[_Use] = []  # Products and lookups.
+        self.other = False  # Whether one is used in any other way.
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._alive = list(parameters.values())
 

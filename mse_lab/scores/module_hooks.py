@@ -49,16 +49,12 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
 
 
 class ModuleHooks:
-    """Meets calls on the way forward and gradients on the way back.
-
-    Attributes:
-        replaying: Whether a rule runs a module once more, which is none of the pass.
-        rows: Completions of the pass under way.
-    """
+    """Meets calls on the way forward and gradients on the way back."""
 
     def __init__(self, model: nn.Module, rows: int, shared: int) -> None:
+        # Whether a rule runs a module once more, which is none of the pass.
         self.replaying = False
-        self.rows = rows
+        self.rows = rows  # Completions of the pass under way.
         self._model = model
         self._shared = shared
         self._tokens = 0

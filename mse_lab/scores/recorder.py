@@ -37,13 +37,7 @@ class Weighted(NamedTuple):
 
 
 class Recorder(ModuleHooks):
-    """The inner products of a block's scores, complete once the backward pass is.
-
-    Attributes:
-        gram: <W_i, W_j>, float64 (N, N).
-        products: <W_i, r>, float64 (N,); zero without a reference.
-        norms2: Parameter name -> ||W_i||^2 in that parameter, (N,).
-    """
+    """The inner products of a block's scores, complete once the backward pass is."""
 
     def __init__(
         self,
@@ -54,6 +48,7 @@ class Recorder(ModuleHooks):
         weighted: Sequence[Weighted] = (),
     ) -> None:
         super().__init__(policy.model, count, shared)
+        # <W_i, W_j>; <W_i, r>, zero without a reference; in each parameter ||W_i||^2.
         self.gram = torch.zeros(count, count, dtype=torch.float64)
         self.products = torch.zeros(count, dtype=torch.float64)
         self.norms2: dict[str, NDArray[np.float64]] = {}

@@ -16,7 +16,6 @@ from mse_lab.answers.advice import (
     CURVE_SIZES,
     advise,
     beats_vanilla_from,
-    restore_advice,
 )
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Population, mse_times_budget
@@ -24,6 +23,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regret import SIZES
 from mse_lab.probe.module_kinds import KINDS
+from mse_lab.report.advice_files import restore_advice
 from mse_lab.results.files import write_json
 from populations import (
     POPULATION,

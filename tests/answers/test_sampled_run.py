@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks.truths import Truth
-from mse_lab.answers.advice import advise, restore_advice
+from mse_lab.answers.advice import advise
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.budget import Population
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import sequence_bounds
+from mse_lab.report.advice_files import restore_advice
 from mse_lab.report.advice_report import advice_text, headline
 from mse_lab.results.files import write_json
 from populations import choose, known_run, population

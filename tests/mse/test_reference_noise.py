@@ -34,12 +34,7 @@ RUNS = 200
 def make_common(prompts, values, along=1.0, noise=0.8, right=1.0):
     """Make prompts with one gradient direction, W = (along (Z - V) + noise s, s), s = +-1.
 
-    Args:
-        prompts: P.
-        values: Least and largest V.
-        along: How far the reward moves the score; g = (along V (1 - V), 0).
-        noise: How far s does.
-        right: |s| of right completions.
+    V lies between the two `values`; |s| of right completions is `right`.
     """
     value_P = np.random.default_rng(1).uniform(*values, prompts)[:, None]
     z, s = np.array([1, 1, 0, 0.0]), np.array([1, -1, 1, -1.0])

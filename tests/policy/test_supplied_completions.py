@@ -4,13 +4,9 @@ import hashlib
 import json
 import tracemalloc
 
-import numpy as np
-import pandas as pd
 import pytest
-import torch
 import yaml
 
-import run_mse
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.supplied_completions import find_completions
@@ -51,35 +47,6 @@ def drawn(write_probe, tmp_path):
         return lines
 
     return draw
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Return a function that writes lines, some of their keys left out."""
-
-    def write(lines, without=(), name="drawn.jsonl"):
-        path = tmp_path / name
-        kept = [
-            {key: value for key, value in line.items() if key not in without}
-            for line in lines
-        ]
-        path.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
-def run(write_probe, tmp_path):
-    """Return a function that runs the probe; gives the exit status and the folder."""
-
-    def run(out="out", **changes):
-        path = write_probe(**changes)
-        return run_mse.main(["run", str(path), "--out", str(tmp_path / out)]), (
-            tmp_path / out / "small"
-        )
-
-    return run
 
 
 def checks_of(folder):
@@ -268,70 +235,3 @@ def test_the_file_is_not_kept_in_memory(write_probe, tmp_path):
     assert path.stat().st_size > 5e6
     assert peak < 5e5
     assert {len(pools["reference"]) for pools in found.offsets.values()} == {32}
-
-
-@pytest.fixture
-def turns(write_probe, tmp_path):
-    """Two turns of the policy with a tool's token between them, drawn token by token."""
-    probe = load_probe(write_probe(sampling={"max_new_tokens": 4}))
-    policy, generator = load_policy(probe, tmp_path), np.random.default_rng(0)
-
-    def follow(text):
-        with torch.no_grad():
-            log_pi = policy.log_probabilities(policy.logits(torch.tensor([text]), kept=1))
-        pi = log_pi[0, 0].double().exp().numpy()
-        token = int(generator.choice(len(pi), p=pi / pi.sum()))
-        return token, float(np.log(pi[token]))
-
-    def episode(prompt_id, tokens):
-        first, one = follow(tokens)
-        tool = (first + 1) % 4
-        second, other = follow([*tokens, first, tool])
-        return {
-            "prompt": prompt_id,
-            "tokens": [first, tool, second, 3],
-            "mask": [1, 0, 1, 0],
-            "log_probs": [one, 0.0, other, 0.0],
-            "reward": int(first == second),
-        }
-
-    return [
-        episode(prompt.id, encode_prompts(policy, [prompt], chat=False, new_tokens=4)[0])
-        for prompt in load_prompts(probe.prompts, tmp_path)
-        for _ in range(sum(POOLS.values()))
-    ]
-
-
-TURNS = {"sampling": {"max_new_tokens": 4}, "reward": "supplied"}
-
-
-def test_turns_with_a_tool_between_hold_every_check(turns, write, run):
-    """The last token, the tool's, is left out."""
-    status, folder = run(completions=write(turns), **TURNS)
-    checks, _ = checks_of(folder)
-    assert status == 0
-    assert all(checks[name]["ok"] for name in checks)
-    assert set(pd.read_csv(folder / "prompts.csv")["mean_length"]) == {2}
-    assert (np.load(folder / "pools.npz")["lengths_PN"] == 2).all()
-    first = json.loads((folder / "completions.jsonl").read_text().splitlines()[0])
-    assert first["length"] == 2
-    assert first["text"] == "".join(str(token) for token in turns[0]["tokens"][:3] if token)
-    assert not first["truncated"]
-
-
-def test_a_tool_s_token_that_passes_for_the_policy_s_is_caught(turns, write, run):
-    lines = [
-        {**line, "mask": [1, 1, 1, 0], "log_probs": [*line["log_probs"][:1], -1, -1, 0]}
-        for line in turns
-        if 0 not in line["tokens"][:2]
-    ]
-    few = {**TURNS, "pool": {"reference": 8, "replicate": 8}, "group_sizes": [4]}
-    status, folder = run(completions=write(lines), **few)
-    assert status == 1
-    assert not checks_of(folder)[0]["drawn law equals differentiated law"]["ok"]
-
-
-def test_a_mask_in_some_lines_alone_is_refused(turns, write, run, capsys):
-    del turns[3]["mask"]
-    assert run(completions=write(turns), **TURNS)[0] == 2
-    assert "line 4: mask missing, unlike in the lines before" in capsys.readouterr().err
