@@ -29,7 +29,7 @@ from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Constants
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
-from mse_lab.mse.regime import Places, equal_baseline, norm_ratio, places_of
+from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.schema import Pool
@@ -49,7 +49,7 @@ CONSTANTS = ("c1", "c2", "c3", "c_vanilla", "gradient2")
 _FACTOR = 1 + RESOLUTION
 
 
-def places_without(run: MeasuredRun) -> Places:
+def places_without(run: MeasuredRun) -> Place:
     """Place the aggregate of all prompts, and of all but each, (S,)."""
     moments = run.moments
     squares = (moments.value**2 - moments.value_variance) * moments.norm2
@@ -64,11 +64,11 @@ def _known(value: Floats) -> Floats:
     return np.where(np.isfinite(value) & (value > 0), value, math.nan)
 
 
-def _rho(_: Constants, places: Places) -> Floats:
+def _rho(_: Constants, places: Place) -> Floats:
     return _known(norm_ratio(places.best_baseline, places.value))
 
 
-def _rho_line(_: Constants, places: Places) -> Floats:
+def _rho_line(_: Constants, places: Place) -> Floats:
     """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
     return _known(norm_ratio(equal_baseline(places.value), places.value))
 

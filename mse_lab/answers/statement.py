@@ -41,11 +41,7 @@ COMPARISONS: list[Comparison] = []
 
 
 def judges(order: int) -> Callable[[Judge], Judge]:
-    """Mark a function as what judges a run; the order is its place among all of them.
-
-    Raises:
-        ValueError: The place is taken.
-    """
+    """Mark a function as what judges a run; the order is its place among all of them."""
 
     def register(judge: Judge) -> Judge:
         if order in JUDGES:

@@ -129,9 +129,6 @@ def bnpo(groups: Groups) -> Floats:
     Needs P >= 2. A group of equal rewards has weight zero. Where all prompts' means are
     equal the law is a point, its density infinite and every weight zero, the limit of the
     formula (the authors' code gives NaN). arXiv 2506.02864.
-
-    Raises:
-        InputError: A reward is neither 0 nor 1, or there is one prompt.
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "bnpo")

@@ -28,9 +28,6 @@ def maxrl(groups: Groups, *, eps: NonNegative = 0.0) -> Floats:
     A group of equal rewards has weight zero. arXiv 2602.02710; public code has eps 1e-6.
 
     With rewards [1, 0, 0, 0] the weights are 3, -1, -1, -1.
-
-    Raises:
-        InputError: A reward is neither 0 nor 1.
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "maxrl")
@@ -46,9 +43,6 @@ def pass_at_k(groups: Groups, *, k: Attempts = 2) -> Floats:
     suits every group of two or more. In the line of arXiv 2505.15201.
 
     With rewards [1, 0, 0, 0] and k = 2 the weights are 2, 0, 0, 0.
-
-    Raises:
-        InputError: A reward is neither 0 nor 1.
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "pass-at-k")

@@ -228,9 +228,6 @@ def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
 def find_estimator(entry: EstimatorEntry) -> Estimator:
     """Look up an entry of a probe's `estimators`, a name or a mapping as above.
 
-    Raises:
-        InputError: There is no such estimator, or it does not take these parameters.
-
     >>> find_estimator({"name": "pass-at-k", "k": 4}).name
     'pass-at-k(k=4)'
     """
@@ -274,9 +271,6 @@ def find_estimators(
     """Look up all of a probe's `estimators` and see that its sizes suit them.
 
     Where the number of prompts is not given, they themselves refuse too few.
-
-    Raises:
-        InputError: An entry is unknown, stands twice, or has too few to look at.
     """
     found = [find_estimator(entry) for entry in entries]
     names = [estimator.name for estimator in found]

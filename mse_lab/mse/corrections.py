@@ -176,11 +176,7 @@ class CorrectionPools:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "CorrectionPools":
-        """Read the arrays of `corrections.npz`.
-
-        Raises:
-            ValueError: An array is missing, not finite, or of another shape.
-        """
+        """Read the arrays of `corrections.npz`."""
         found = {field.name: np.asarray(arrays[field.name]) for field in fields(cls)}
         prompts, completions = found["log_ratios_PN"].shape
         sizes = {"P": prompts, "F": len(CORRECTIONS), "N": completions}

@@ -60,14 +60,7 @@ def efficiency(
     Both for the scale-free MSE of the unbiased one at the budget. With r its MSE / ||g||^2
     there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2 (1 + q G / N), that is
     (c^2 (1 + r) - 1) / (q G / N): the budget cancels where c = 1. Zero or less where
-    nothing but a turn of hbar could do it.
-
-    Args:
-        constants: The constants.
-        direction: Where this estimator points.
-        group_size: Its group size G.
-        cost: N x MSE of the unbiased estimator.
-        budget: N.
+    nothing but a turn of hbar could do it. The `cost` is N x MSE of the unbiased one.
     """
     needed = direction.cosine2 * (1 + divide(cost, budget * constants.gradient2)) - 1
     return divide(needed * budget * direction.mean_norm2, group_size * direction.noise)

@@ -59,13 +59,9 @@ def charged_size(
 
 
 def best_in_epochs(best: float, each_step: float, steps: float, pull: float) -> float:
-    """Give the best group size, with the noise of prompts dealt out.
+    """Give the best group size, with the noise of prompts dealt out as in `charged_size`.
 
-    Args:
-        best: G* = 1 + sqrt(c3/c1) of prompts that are drawn anew, 1 to infinity.
-        each_step: As in `charged_size`, as the next ones.
-        steps: Of all of the training.
-        pull: -log(1 - eta lambda).
+    Of prompts that are drawn anew the best is G* = 1 + sqrt(c3/c1), 1 to infinity.
     """
     if best <= 1 or math.isinf(best):
         return best

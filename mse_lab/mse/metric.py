@@ -184,11 +184,7 @@ class MetricPools:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "MetricPools":
-        """Read the arrays of `metric.npz`.
-
-        Raises:
-            ValueError: An array is missing, not finite, or of another shape.
-        """
+        """Read the arrays of `metric.npz`."""
         count = len(arrays["prompts_P"])
 
         def forms(prefix: str, metrics: int) -> Forms:

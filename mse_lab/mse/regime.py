@@ -89,26 +89,20 @@ def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
 class Place(NamedTuple):
     """V and b* of an aggregate, on that side of b* = V/2 on which its ordering is.
 
-    With means over prompts weighted by S, V is the root of the mean V^2, and b* the mean
-    V b* over that root: so the mean of V S (2 b* - V) is its value at these and mean S.
+    Numbers, or arrays of several. With means over prompts weighted by S, V is the root of
+    the mean V^2, and b* the mean V b* over that root: so the mean of V S (2 b* - V) is its
+    value at these and mean S.
     """
 
-    value: float
-    best_baseline: float
+    value: Any
+    best_baseline: Any
 
 
-class Places(NamedTuple):
-    """V and b* of several aggregates, arrays of one shape."""
-
-    value: Floats
-    best_baseline: Floats
-
-
-def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Places:
+def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Place:
     """Place aggregates by means or sums of V^2 S, V B and S; NaN where they have none."""
     value2 = divide(value2_norm2, norm2, otherwise=math.nan)
     value = np.sqrt(np.where(value2 > 0, value2, math.nan))
-    return Places(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
+    return Place(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
 
 
 def aggregate_place(moments: Moments) -> Place:

@@ -277,12 +277,8 @@ class Summary:
 
 def _interval(estimate: Estimate) -> dict[str, Any] | None:
     """Write an estimate for JSON, which has no NaN and no infinity."""
-    if not np.isfinite(estimate.value):
-        return None
-    return {
-        name: float(end) if np.isfinite(end) else None
-        for name, end in estimate._asdict().items()
-    }
+    numbers = {name: float(end) for name, end in estimate._asdict().items()}
+    return _without_nan(numbers) if np.isfinite(estimate.value) else None
 
 
 def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
