@@ -154,12 +154,6 @@ class Statistic:
         return self.spread.degrees
 
     @property
-    def least_degrees(self) -> float:
-        """Degrees of freedom of its groups in a single prompt."""
-        counts = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
-        return float(min(counts, default=math.inf))
-
-    @property
     def is_positive(self) -> bool:
         """Whether it is above zero by more than its standard error."""
         return self.value > self.error
@@ -260,4 +254,5 @@ class Statistic:
         Two-sided, at the degrees of a single prompt if those are fewer: how many prompts
         carry the spread is estimated too, and chance may make them many.
         """
-        return self._two_tails(min(self.degrees, self.least_degrees))
+        single = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
+        return self._two_tails(min([self.degrees, *single]))

@@ -38,11 +38,6 @@ class Movement(NamedTuple):
     p_value: float
 
 
-def contributions(statistics: Sequence[Statistic]) -> Floats:
-    """What each prompt contributes to a figure at each checkpoint, (T, P)."""
-    return np.stack([statistic.groups["prompts"][0] for statistic in statistics])
-
-
 def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
     """Test whether a figure of the same prompts is one and the same at all checkpoints.
 
@@ -50,7 +45,7 @@ def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Mo
     where a figure is unknown, or the prompts are too few.
     """
     value_T = np.array([statistic.value for statistic in statistics])
-    apart_TP = contributions(statistics)
+    apart_TP = np.stack([statistic.groups["prompts"][0] for statistic in statistics])
     prompts = apart_TP.shape[1]
     degrees = min(prompts - 1, most_degrees)
     if not (np.isfinite(value_T).all() and np.isfinite(apart_TP).all()):

@@ -145,12 +145,6 @@ def identify_reward(reward: Reward, name: str) -> str:
     return "" if function is None else identify_named(function, name)
 
 
-def fault_of_reward(value: float) -> str:
-    """Say why a value cannot be a reward; empty if it can."""
-    usable = abs(value) <= LARGEST
-    return "" if usable else f"it must be a finite number of size {LARGEST:g} at most"
-
-
 def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
     """Turn errors and unusable values of a user's function into one line each.
 
@@ -168,8 +162,11 @@ def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False)
             if isinstance(value, str | bytes):
                 raise TypeError(f"it gave the text {value!r}, not a number")
             number = float(value)
-        if fault := fault_of_reward(number):
-            raise InputError(f"{what}: gave {number:g} on {where}; {fault}")
+        if not abs(number) <= LARGEST:
+            raise InputError(
+                f"{what}: gave {number:g} on {where}; it must be a finite number of size "
+                f"{LARGEST:g} at most"
+            )
         return number
 
     return reward

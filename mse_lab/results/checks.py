@@ -151,14 +151,9 @@ def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
     return _check(RIVALS, figure, float(-np.log(FALSE_ALARM)))
 
 
-def check_invariance(difference: float, dtype: str) -> Check:
-    """Judge the largest relative difference between alone, padded and batched scores."""
-    return _check(INVARIANCE, difference, SCORE_BOUNDS[dtype])
-
-
-def check_one_pass(distance: float, dtype: str) -> Check:
-    """Judge a gradient's relative distance from that of autograd."""
-    return _check(ONE_PASS, distance, SCORE_BOUNDS[dtype])
+def check_scores(name: str, difference: float, dtype: str) -> Check:
+    """Judge a relative difference of scores, `INVARIANCE` or `ONE_PASS`."""
+    return _check(name, difference, SCORE_BOUNDS[dtype])
 
 
 def summary(checks: Sequence[Check]) -> str:

@@ -10,7 +10,7 @@ from mse_lab.errors import InputError
 from mse_lab.measurement.rounds import SCORED, Look, looks
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
-from mse_lab.results.checks import Check, check_drawn_law, check_one_pass
+from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.run.narrowing import Narrowing, narrowing
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.samples import KeptSamples, Samples
@@ -128,7 +128,7 @@ class _Looks(Generic[D]):
         dtype = self._samples.subject.probe.model.dtype
         self.checks = [
             check_drawn_law([block.law_gap for blocks in found for block in blocks], dtype),
-            check_one_pass(found[0][0].gradient_gap, dtype),
+            check_scores(ONE_PASS, found[0][0].gradient_gap, dtype),
         ]
         self.prompts = [tuple(block.sample for block in blocks) for blocks in found]
         differ = sum(map(_varies, self.prompts))

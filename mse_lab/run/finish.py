@@ -12,12 +12,13 @@ from mse_lab.mse.pools import Pools
 from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
+    INVARIANCE,
     RIVALS,
     Check,
     check_alternative_samplers,
     check_drawn_law,
-    check_invariance,
     check_mean_score,
+    check_scores,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
 from mse_lab.results.files import write_json
@@ -38,7 +39,7 @@ def _run_checks(
     if subject.supplied:
         ratios_PR = np.stack([one.alternative_ratios_R for one in found])
         checks.append(check_alternative_samplers(ratios_PR))
-    return [*checks, check_invariance(found[0].invariance, dtype)]
+    return [*checks, check_scores(INVARIANCE, found[0].invariance, dtype)]
 
 
 def _warn_of_supplied(

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
-from mse_lab.trainer_logs.completion import Completion, Place, shorten_prompt
+from mse_lab.errors import InputError, one_line, shorten
+from mse_lab.trainer_logs.completion import Completion, Place
 
 UNKNOWN = -1
 
@@ -99,7 +99,7 @@ class Collector:
     def _code_of_prompt(self, prompt: str) -> int:
         code = self._prompts.setdefault(hash(prompt), len(self.labels))
         if code == len(self.labels):
-            self.labels.append(shorten_prompt(prompt))
+            self.labels.append(shorten(one_line(prompt[:1000]), 60))
         return code
 
     def add(self, completion: Completion, where: Place) -> None:

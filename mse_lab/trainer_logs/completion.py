@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mse_lab.arrays import LARGEST
-from mse_lab.errors import InputError, one_line, shorten, shown
+from mse_lab.errors import InputError, shorten, shown
 
 Record = Mapping[str, Any]
 
@@ -200,8 +200,3 @@ def cut_out(
         **{name: values and values[part] for name, values in read.items()},
         **known,
     )
-
-
-def shorten_prompt(prompt: str) -> str:
-    """Make a label of a prompt for tables."""
-    return shorten(one_line(prompt[:1000]), 60)
