@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Arrays = Mapping[str, NDArray[Any]]
 
 # The largest reward, squared score norm, and weight of a user's own estimator; below the

@@ -22,12 +22,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mse_lab.answers.judgement import Judged, Pair
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, judges
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
@@ -51,7 +50,7 @@ WHAT_IS_TESTED = (
 
 
 # Prompts of SETS aggregates (S, B), and what their gradients' spread adds to B x MSE (S,).
-_Sets = tuple[NDArray[np.int64], Floats]
+_Sets = tuple[Ints, Floats]
 
 
 def _stream(run: MeasuredRun, *purpose: object) -> np.random.Generator:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
 
 
@@ -24,7 +23,7 @@ class Groups:
     """
 
     rewards_PRG: Floats
-    lengths_PRG: NDArray[np.int64]
+    lengths_PRG: Ints
     norms2_PRG: Floats
     value_P: Floats
     best_constant_PR: Floats

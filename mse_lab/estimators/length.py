@@ -10,17 +10,12 @@ All but `none` change the target, so they count as biased, whatever they are app
 
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 
 Length = Literal["none", "sequence", "token", "token-batch"]
 
 
-def normalise_length(
-    weights_PRG: Floats, lengths_PRG: NDArray[np.int64], length: Length
-) -> Floats:
+def normalise_length(weights_PRG: Floats, lengths_PRG: Ints, length: Length) -> Floats:
     """Multiply weights w_i by the factor of a length normalisation, given tokens l_i >= 1.
 
     >>> weights, lengths = np.ones((1, 1, 2)), np.array([[[1, 3]]])

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.measurement.prompt import draw_pool
 from mse_lab.measurement.subject import Subject
@@ -27,7 +26,7 @@ GRAPH = 8
 VECTORS = 4
 
 
-def sample_prompts(seed: int, prompts: int, most: int) -> NDArray[np.int64]:
+def sample_prompts(seed: int, prompts: int, most: int) -> Ints:
     """Choose prompts at random, the same for the same seed, in their order."""
     drawn = stream(seed, "metric").permutation(prompts)[:most]
     return np.sort(drawn)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.memory import attempt
@@ -132,9 +131,7 @@ def _score_pool(
     return blocks
 
 
-def refuse_scores(
-    subject: Subject, index: int, scores: Scores, numbers_N: NDArray[np.int64]
-) -> None:
+def refuse_scores(subject: Subject, index: int, scores: Scores, numbers_N: Ints) -> None:
     """Refuse scores that are not finite, by the prompt and the completion's number."""
     finite = np.isfinite(scores.gram_NN.diagonal())
     if not finite.all():
@@ -145,7 +142,7 @@ def refuse_scores(
         )
 
 
-def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: NDArray[np.int64]) -> float:
+def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
     """Give the largest |difference| of log-probabilities, in nats per token."""
     return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
 

@@ -11,6 +11,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.arrays import Floats, Ints
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.prompt import CompletionPool, draw_pool, law_gap, refuse_scores
 from mse_lab.measurement.subject import Subject
@@ -26,7 +27,7 @@ POOL = "advice"
 
 
 def _score(
-    subject: Subject, index: int, scored: Completions, weights_K: NDArray[np.float64]
+    subject: Subject, index: int, scored: Completions, weights_K: Floats
 ) -> tuple[Scores, NDArray[np.float32]]:
     """Score completions all together; give their weighted sum, or its sketch, too."""
 
@@ -44,7 +45,7 @@ def _score(
 
 
 def _gradient_gap(
-    subject: Subject, index: int, scored: Completions, weights_K: NDArray[np.float64]
+    subject: Subject, index: int, scored: Completions, weights_K: Floats
 ) -> float:
     """Compare the gradient with that of autograd, which sees every use of a parameter."""
     if (
@@ -95,7 +96,7 @@ def sample_prompt(
 
 def _as_sample(
     pool: CompletionPool,
-    scored_K: NDArray[np.int64],
+    scored_K: Ints,
     scores: Scores,
     gradient_D: NDArray[np.float32],
     seconds: float,

@@ -13,11 +13,10 @@ agree on groups of n may differ beyond.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, digamma
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 
 # a and b in search, on the logarithm's scale: a spike at 0 and 1, and all values alike.
 _BOUNDS = (-9.0, 12.0)
@@ -41,10 +40,7 @@ class BetaBinomial(NamedTuple):
 
 
 def fit_beta_binomial(
-    right_K: NDArray[np.int64],
-    sizes_K: NDArray[np.int64],
-    weights_K: Floats,
-    start: BetaBinomial | None = None,
+    right_K: Ints, sizes_K: Ints, weights_K: Floats, start: BetaBinomial | None = None
 ) -> BetaBinomial:
     """Fit the law of values to groups with `right` of `size` completions right.
 

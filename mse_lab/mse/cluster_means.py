@@ -15,18 +15,15 @@ the prompts' numbers of groups as weights: random weights, Dirichlet(1, ..., 1),
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.intervals import Estimate, half_width
-
-Codes = NDArray[np.int64]
 
 # More prompts than this, or more kinds of them, need no interval for rare ones.
 MOST_KINDS = 4000
 
 
-def sums_by_cluster(values_K: Floats, clusters_K: Codes) -> Floats:
+def sums_by_cluster(values_K: Floats, clusters_K: Ints) -> Floats:
     """Add up values by cluster, (P,): codes are 0, ..., P - 1."""
     return np.bincount(clusters_K, weights=values_K).astype(float)
 
@@ -41,7 +38,7 @@ def _spread(sums_P: Floats, mean: float, sizes_P: Floats, level: float) -> float
     return half_width(math.sqrt(variance), level, clusters - 1)
 
 
-def cluster_mean(values_K: Floats, clusters_K: Codes, level: float) -> Estimate:
+def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     """Average values over groups; the interval is over prompts.
 
     >>> cluster_mean(np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 0.95).value
@@ -54,7 +51,7 @@ def cluster_mean(values_K: Floats, clusters_K: Codes, level: float) -> Estimate:
 
 
 def cluster_change(
-    values_K: Floats, later_K: NDArray[np.bool_], clusters_K: Codes, level: float
+    values_K: Floats, later_K: Flags, clusters_K: Ints, level: float
 ) -> Estimate:
     """How much larger the mean is over some groups than over the others.
 
@@ -83,7 +80,7 @@ def cluster_change(
 
 def cluster_share(
     shares_K: Floats,
-    clusters_K: Codes,
+    clusters_K: Ints,
     level: float,
     rng: np.random.Generator,
     draws: int = 4000,

@@ -24,9 +24,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import Floats, Ints, divide
 from mse_lab.mse.moments import OnePoolMoments
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS, PromptSample
 
@@ -36,8 +35,8 @@ class Stack(NamedTuple):
 
     rewards_QN: Floats  # Rewards of all.
     rewards_QK: Floats  # Rewards of those that were differentiated.
-    alike_QK: NDArray[np.int64]  # How many of these have the same reward, k_z.
-    drawn_QK: NDArray[np.int64]  # How many of all have it, n_z.
+    alike_QK: Ints  # How many of these have the same reward, k_z.
+    drawn_QK: Ints  # How many of all have it, n_z.
     gram_QKK: Floats  # <W_i, W_j>.
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.one_pool import PromptSample
 from mse_lab.mse.pools import Pools, inner_products
 
@@ -27,7 +27,7 @@ class PromptArrays:
     """
 
     rewards_N: Floats
-    lengths_N: NDArray[np.int64]
+    lengths_N: Ints
     gram_KGG: Floats
     products_N: Floats
     reference_rewards_N: Floats
@@ -49,14 +49,12 @@ class CompletionSummary:
     empty: float  # Share of completions whose first token ends them.
     distinct: float  # Distinct completions over all.
     commonest: float  # Share of the commonest completion.
-    end_ids: NDArray[np.int64]  # End tokens that occurred.
-    end_counts: NDArray[np.int64]  # How many completions each of them ended.
+    end_ids: Ints  # End tokens that occurred.
+    end_counts: Ints  # How many completions each of them ended.
     given_up: int  # Completions whose comparison with the answer timed out.
 
 
-def describe_tokens(
-    completions: Sequence[NDArray[np.int64]], ended_N: NDArray[np.bool_]
-) -> dict[str, Any]:
+def describe_tokens(completions: Sequence[Ints], ended_N: Flags) -> dict[str, Any]:
     """Count in the tokens of a prompt's completions what `CompletionSummary` needs.
 
     >>> one, other = np.array([7, 2]), np.array([7, 7])

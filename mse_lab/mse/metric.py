@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
@@ -149,7 +148,7 @@ class MetricPools:
     """What is kept of a metric's measurement; everything about it follows from this."""
 
     settings: str  # The probe's `metric`, as JSON.
-    prompts_P: NDArray[np.int64]  # The indices of the prompts that were sampled.
+    prompts_P: Ints  # The indices of the prompts that were sampled.
     trained: int  # How many prompts the probe has.
     half: int  # m, completions of half a pool of directions.
     curved: Forms  # Forms in -H, or -D H D: what training feels.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.estimators.groups import is_binary
 
 # Completions that products of four different ones take; and of one reward, of two.
@@ -28,11 +28,11 @@ class PromptSample:
     """Completions of one prompt: one pool, no reference."""
 
     rewards_N: Floats  # Rewards Z of all N completions drawn.
-    scored_K: NDArray[np.int64]  # Indices of the K that were differentiated, ascending.
+    scored_K: Ints  # Indices of the K that were differentiated, ascending.
     gram_KK: Floats  # <W_i, W_j> of those, float64.
     # Unbiased for g, by `gradient_weights`: the whole vector, or a sketch.
     gradient_D: NDArray[np.float32]
-    lengths_N: NDArray[np.int64]  # Tokens of each completion, end token included.
+    lengths_N: Ints  # Tokens of each completion, end token included.
     seconds: float  # What it took, drawing included.
 
     @property
@@ -46,7 +46,7 @@ class PromptSample:
         return len(self.scored_K)
 
 
-def drawn_for_each(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
+def drawn_for_each(rewards_N: Floats, scored_K: Ints) -> Floats:
     """How many of those drawn each one differentiated stands for, n_z / k_z, (K,).
 
     >>> drawn_for_each(np.array([1.0, 1.0, 0.0, 0.0, 0.0]), np.array([0, 2, 4]))
@@ -58,7 +58,7 @@ def drawn_for_each(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
     return np.asarray(drawn[places_K] / scored[places_K], dtype=np.float64)
 
 
-def gradient_weights(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
+def gradient_weights(rewards_N: Floats, scored_K: Ints) -> Floats:
     """Weights w_K with E sum_k w_k W_k = g.
 
     Args:
@@ -74,7 +74,7 @@ def gradient_weights(rewards_N: Floats, scored_K: NDArray[np.int64]) -> Floats:
 
 def choose_scored(
     rewards_N: Floats, most: tuple[int, int] | None, rng: np.random.Generator
-) -> NDArray[np.int64]:
+) -> Ints:
     """Choose which completions to differentiate, ascending indices.
 
     Args:

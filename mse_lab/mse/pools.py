@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import LARGEST, LEAST, Arrays, Floats
+from mse_lab.arrays import LARGEST, LEAST, Arrays, Flags, Floats, Ints
 from mse_lab.errors import InputError, nearest
 from mse_lab.estimators.groups import is_binary
 
@@ -41,7 +41,7 @@ class Pools:
     """Pools of P prompts; N replicate completions each, in K blocks of the largest G."""
 
     rewards_PN: Floats  # Rewards Z of the replicate pool.
-    lengths_PN: NDArray[np.int64]  # Tokens of each completion, end token included.
+    lengths_PN: Ints  # Tokens of each completion, end token included.
     # <W_i, W_j> inside each block; NaN between completions that were not scored together,
     # for want of memory.
     gram_PKGG: Floats
@@ -90,7 +90,7 @@ class Pools:
         return self.gram_PKGG.shape[1]
 
     @property
-    def has_cross_products_P(self) -> NDArray[np.bool_]:
+    def has_cross_products_P(self) -> Flags:
         """Whether all of a prompt's <W_i, W_j>, i != j, are known, (P,)."""
         return np.asarray(~np.isnan(self.gram_PKGG).any((1, 2, 3)))
 

@@ -22,9 +22,9 @@ from collections import Counter
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
@@ -81,9 +81,7 @@ def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]
     return torch.stack(ratios)
 
 
-def copying(
-    completions: Completions, log_probs_N: NDArray[np.float64], share: float
-) -> float:
+def copying(completions: Completions, log_probs_N: Floats, share: float) -> float:
     """Compute log L of a sampler that sometimes repeats an earlier completion.
 
     If c_i of the i completions before completion i are equal to it, its ratio is
@@ -117,9 +115,7 @@ def _choose(completions: Completions) -> Completions:
 
 
 @torch.no_grad()
-def _sum_tilted(
-    policy: Policy, prefix: SharedPrefix, batch: Completions
-) -> NDArray[np.float64]:
+def _sum_tilted(policy: Policy, prefix: SharedPrefix, batch: Completions) -> Floats:
     """Sum log L of the tilted laws over a batch of completions, (R,)."""
     tokens = padded_tokens(policy, batch)
     log_probs = policy.log_probabilities(completion_logits(policy, prefix, tokens))
@@ -128,11 +124,8 @@ def _sum_tilted(
 
 
 def log_likelihood_ratios(
-    policy: Policy,
-    prompt: list[int],
-    completions: Completions,
-    log_probs_N: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    policy: Policy, prompt: list[int], completions: Completions, log_probs_N: Floats
+) -> Floats:
     """Compute the log-likelihood ratios of `ALTERNATIVES` to the policy, (R,).
 
     Of completions of both pools, with their recomputed log-probabilities. The tilted laws
@@ -148,7 +141,7 @@ def log_likelihood_ratios(
     return np.concatenate([np.sum(sums, axis=0), copied])
 
 
-def describe_mismatch(log_ratios_PR: NDArray[np.float64]) -> str:
+def describe_mismatch(log_ratios_PR: Floats) -> str:
     """Say which sampler explains the completions of a run better than the policy."""
     totals = log_ratios_PR.sum(0)
     best = int(np.argmax(totals))

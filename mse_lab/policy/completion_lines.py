@@ -21,7 +21,6 @@ All lines have the same of these keys; others are ignored.
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AliasChoices,
     BaseModel,
@@ -31,7 +30,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mse_lab.arrays import LARGEST
+from mse_lab.arrays import LARGEST, Flags, Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
 
@@ -92,7 +91,7 @@ def parse_line(raw: bytes, where: str) -> Line:
     return line
 
 
-def read_mask(line: Line, where: str, length: int) -> NDArray[np.bool_] | None:
+def read_mask(line: Line, where: str, length: int) -> Flags | None:
     """Read which of a completion's `length` tokens are the policy's own; None for all."""
     mask = line.mask
     if mask is None:
@@ -109,9 +108,7 @@ def read_mask(line: Line, where: str, length: int) -> NDArray[np.bool_] | None:
     return np.array(mask, np.bool_)
 
 
-def read_log_prob(
-    line: Line, where: str, length: int, mask: NDArray[np.bool_] | None = None
-) -> float:
+def read_log_prob(line: Line, where: str, length: int, mask: Flags | None = None) -> float:
     """Read the log-probability of a completion of `length` tokens; NaN if there is none.
 
     Of the log-probabilities of each token those of the policy's own are added up.
@@ -129,7 +126,7 @@ def read_log_prob(
     return float(np.sum(given, where=True if mask is None else mask))
 
 
-def read_engine_log_probs(line: Line, where: str, positions: int) -> NDArray[np.float64]:
+def read_engine_log_probs(line: Line, where: str, positions: int) -> Floats:
     """Read the engine's log-probability of each token, zeros after the last, (T,)."""
     given, tokens = line.engine_log_probs or [], line.tokens
     if tokens is None:
@@ -152,9 +149,7 @@ def read_reward(line: Line, where: str) -> float:
     return line.reward
 
 
-def read_tokens(
-    line: Line, where: str, policy: Policy, positions: int
-) -> NDArray[np.int64]:
+def read_tokens(line: Line, where: str, policy: Policy, positions: int) -> Ints:
     """Read a completion's tokens, at most `positions`, or tokenise its text.
 
     With a `mask` those of tools and environments are among them.
@@ -183,12 +178,7 @@ def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
     return [*tokens, policy.tokenizer.eos_token_id]
 
 
-def _fault(
-    tokens: NDArray[np.int64],
-    mask: NDArray[np.bool_] | None,
-    policy: Policy,
-    positions: int,
-) -> str:
+def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
     """Say why the policy cannot have drawn these tokens, its own; empty if it can."""
     count, limit = len(tokens), f"sampling.max_new_tokens = {positions}"
     if not count:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.policy.policy import Policy
 
 
@@ -23,25 +24,19 @@ from mse_lab.policy.policy import Policy
 class Completions:
     """The completions of a prompt."""
 
-    # Token ids; those after a completion's length mean nothing.
-    tokens_NT: NDArray[np.int64]
-    # Number of tokens up to and including the first end token, or T.
-    lengths_N: NDArray[np.int64]
-    # Summed log-probability that the tokens were drawn with.
-    log_probs_N: NDArray[np.float64]
+    tokens_NT: Ints  # Token ids; those after a completion's length mean nothing.
+    lengths_N: Ints  # Number of tokens up to and including the first end token, or T.
+    log_probs_N: Floats  # Summed log-probability that the tokens were drawn with.
     # Whether an end token, or the environment, ended it; others were truncated.
-    ended_N: NDArray[np.bool_]
+    ended_N: Flags
     # Whether a token is the policy's own; None where all up to the length are.
-    mask_NT: NDArray[np.bool_] | None = None
+    mask_NT: Flags | None = None
     # What each token's log-probability counts, float64; None for one each.
-    weights_NT: NDArray[np.float64] | None = None
+    weights_NT: Floats | None = None
 
     @classmethod
     def ending(
-        cls,
-        tokens_NT: NDArray[np.int64],
-        log_probs_N: NDArray[np.float64],
-        end_tokens: Sequence[int],
+        cls, tokens_NT: Ints, log_probs_N: Floats, end_tokens: Sequence[int]
     ) -> "Completions":
         """Make completions from padded tokens; those without an end token have length T."""
         ends_NT = np.isin(tokens_NT, end_tokens)
@@ -52,11 +47,11 @@ class Completions:
     @classmethod
     def of_each(
         cls,
-        unpadded: Sequence[NDArray[np.int64]],
+        unpadded: Sequence[Ints],
         positions: int,
         log_probs: Sequence[float],
         end_tokens: Sequence[int],
-        masks: Sequence[NDArray[np.bool_]] | None = None,
+        masks: Sequence[Flags] | None = None,
     ) -> "Completions":
         """Make completions from unpadded tokens; those without an end token were truncated.
 
@@ -83,13 +78,13 @@ class Completions:
     def __len__(self) -> int:
         return len(self.lengths_N)
 
-    def __getitem__(self, rows: slice | NDArray[np.int64]) -> "Completions":
+    def __getitem__(self, rows: slice | Ints) -> "Completions":
         given: dict[str, Any] = {
             name: one for name, one in vars(self).items() if one is not None
         }
         return Completions(**{name: one[rows] for name, one in given.items()})
 
-    def own_NT(self, positions: int) -> NDArray[np.bool_]:
+    def own_NT(self, positions: int) -> Flags:
         """Whether each of so many positions holds a token of the policy's own."""
         own_NT = np.arange(positions) < self.lengths_N[:, None]
         if self.mask_NT is not None:
@@ -98,14 +93,14 @@ class Completions:
         return own_NT
 
     @property
-    def own_lengths_N(self) -> NDArray[np.int64]:
+    def own_lengths_N(self) -> Ints:
         """Number of the policy's own tokens, the length that estimators know."""
         if self.mask_NT is None:
             return self.lengths_N
         return self.own_NT(self.tokens_NT.shape[1]).sum(1)
 
     @property
-    def unpadded(self) -> list[NDArray[np.int64]]:
+    def unpadded(self) -> list[Ints]:
         """Each completion's tokens, up to its length."""
         pairs = zip(self.tokens_NT, self.lengths_N, strict=True)
         return [tokens[:length] for tokens, length in pairs]
@@ -120,7 +115,7 @@ class Completions:
                 keys = [key + each[:length].tobytes() for key, each, length in rows]
         return keys
 
-    def distinct(self) -> tuple["Completions", NDArray[np.int64]]:
+    def distinct(self) -> tuple["Completions", Ints]:
         """Leave out repetitions: equal completions have equal scores.
 
         Give the distinct ones, in order of their first occurrence, and where each is now.

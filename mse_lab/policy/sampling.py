@@ -8,12 +8,11 @@ a row of the batch until they differ, and finished completions leave the batch.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.policy import Policy
@@ -168,7 +167,7 @@ def _draw_batch(
 def draw(
     policy: Policy,
     prompt: list[int],
-    uniforms_NT: NDArray[np.float64],
+    uniforms_NT: Floats,
     prompt_id: str,
     *,
     max_batch: int | None = None,
@@ -192,7 +191,7 @@ def draw(
 
 @torch.no_grad()
 def draw_together(
-    policy: Policy, prompts: Sequence[list[int]], uniforms_PNT: NDArray[np.float64]
+    policy: Policy, prompts: Sequence[list[int]], uniforms_PNT: Floats
 ) -> list[Completions]:
     """Draw N completions of each of several prompts of one length, in one pass.
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, one_line, shorten, shown
 from mse_lab.policy.completion_lines import (
     POOLS,
@@ -72,14 +72,12 @@ class Supplied:
             unpadded, positions, log_probs, policy.end_tokens, masks or None
         )
 
-    def rewards(self, prompt_id: str, pool: str) -> NDArray[np.float64]:
+    def rewards(self, prompt_id: str, pool: str) -> Floats:
         """Read the rewards (N,) of a pool."""
         lines = self._lines(prompt_id, pool)
         return np.array([read_reward(line, where) for where, line in lines])
 
-    def engine_log_probs(
-        self, prompt_id: str, pool: str, positions: int
-    ) -> NDArray[np.float64]:
+    def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
         """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
         lines = self._lines(prompt_id, pool)
         return np.stack(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
 
 # Kind -> words; the first kind with a word in the parameter's name counts.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -27,9 +28,7 @@ def kind_of(name: str) -> str:
     )
 
 
-def sum_by_kind(
-    values: Mapping[str, float] | Mapping[str, NDArray[np.float64]],
-) -> NDArray[np.float64]:
+def sum_by_kind(values: Mapping[str, float] | Mapping[str, Floats]) -> Floats:
     """Sum the values of parameters by kind of module: (..., M) in the order of `KINDS`."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
     sums = dict.fromkeys(KINDS, np.zeros_like(next(iter(arrays.values()))))

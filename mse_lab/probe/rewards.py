@@ -12,9 +12,8 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mse_lab.arrays import LARGEST
+from mse_lab.arrays import LARGEST, Floats
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.probe.foreign_code import guard, load_extra, load_function, protect
 from mse_lab.probe.identity import identify_named
@@ -186,7 +185,7 @@ def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
 class Rewards(NamedTuple):
     """Rewards (N,), and the number of comparisons that were given up: their reward is 0."""
 
-    values_N: NDArray[np.float64]
+    values_N: Floats
     given_up: int
 
 

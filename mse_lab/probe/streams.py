@@ -9,7 +9,8 @@ import hashlib
 import json
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mse_lab.arrays import Floats
 
 
 def _key(seed: int, *name: str) -> int:
@@ -28,7 +29,7 @@ def stream(seed: int, *name: str) -> np.random.Generator:
 
 def uniforms(
     seed: int, prompt_id: str, pool: str, completions: range, positions: int
-) -> NDArray[np.float64]:
+) -> Floats:
     """Compute the uniforms for a prompt's completions, (N, T) in [0, 1).
 
     A uniform depends on (seed, prompt id, pool, number of the completion, position).

@@ -16,10 +16,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
@@ -63,7 +63,7 @@ def weighted_hessian_products(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    weights_N: NDArray[np.float64],
+    weights_N: Floats,
     vectors_KD: Tensor,
     max_batch: int | None = None,
 ) -> Tensor:
@@ -100,7 +100,7 @@ def hessian_products(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    rewards_N: NDArray[np.float64],
+    rewards_N: Floats,
     vectors_KD: Tensor,
     max_batch: int | None = None,
 ) -> Tensor:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Factor, join_completions
@@ -32,7 +32,7 @@ from mse_lab.scores.weighted_sum import weighted_sum
 class Weighted(NamedTuple):
     """A weighted sum of the scores that is wanted beside their inner products."""
 
-    weights_N: NDArray[np.float64]  # A weight for each completion.
+    weights_N: Floats  # A weight for each completion.
     keeper: Keeper  # What takes the sum, a parameter at a time.
 
 
@@ -51,7 +51,7 @@ class Recorder(ModuleHooks):
         # <W_i, W_j>; <W_i, r>, zero without a reference; in each parameter ||W_i||^2.
         self.gram = torch.zeros(count, count, dtype=torch.float64)
         self.products = torch.zeros(count, dtype=torch.float64)
-        self.norms2: dict[str, NDArray[np.float64]] = {}
+        self.norms2: dict[str, Floats] = {}
         self._policy = policy
         self._plan = find_plan(policy)
         self._reference = reference

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mse_lab.arrays import Floats, Ints
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import completion_log_probs
 from mse_lab.policy.policy import Policy
@@ -48,7 +49,7 @@ class Reference:
     # Parameter name -> <r_A, r_B>, whose sum is the unbiased ||g||^2.
     products: dict[str, float]
     distance2: float  # ||r_A - r_B||^2.
-    log_probs_N: NDArray[np.float64]  # log pi of the reference's completions, recomputed.
+    log_probs_N: Floats  # log pi of the reference's completions, recomputed.
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def meeting_gradients(
         yield
 
 
-def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
+def _cut(lengths_N: Ints, first: int = 0) -> list[int]:
     """Where to cut lengths, longest first, so that passes pad little: their starts."""
     saved = np.arange(len(lengths_N), 0, -1) * (lengths_N[:1] - lengths_N)
     best = int(np.argmax(saved))
@@ -79,7 +80,7 @@ def _cut(lengths_N: NDArray[np.int64], first: int = 0) -> list[int]:
     return _cut(lengths_N[:best], first) + _cut(lengths_N[best:], first + best)
 
 
-def in_passes(lengths_N: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
+def in_passes(lengths_N: Ints, most: int) -> list[Ints]:
     """Split completions into passes of so many, those of like length together.
 
     >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
@@ -94,9 +95,9 @@ def weighted_gradient(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    weights_N: NDArray[np.float64],
+    weights_N: Floats,
     max_batch: int | None = None,
-) -> tuple[Gradient, NDArray[np.float64]]:
+) -> tuple[Gradient, Floats]:
     """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
 
     At most `max_batch` completions are in one pass; None for no limit.
@@ -128,7 +129,7 @@ def weighted_gradient(
     return ordered, log_probs[place_N]
 
 
-def leave_one_out(rewards_N: NDArray[np.float64]) -> NDArray[np.float64]:
+def leave_one_out(rewards_N: Floats) -> Floats:
     """Weights of a half: (Z_i - Zbar) / (n - 1)."""
     return (rewards_N - rewards_N.mean()) / (len(rewards_N) - 1)
 
@@ -144,7 +145,7 @@ def measure_reference(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
-    rewards_N: NDArray[np.float64],
+    rewards_N: Floats,
     keep: Callable[[Gradient], NDArray[np.float32]],
     *,
     max_batch: int | None = None,

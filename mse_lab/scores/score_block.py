@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from torch import Tensor
 
+from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
@@ -42,12 +43,10 @@ class Scoring(NamedTuple):
 class Scores:
     """Inner products of the scores of a block of N completions."""
 
-    # <W_i, W_j>; NaN between completions that were not scored together.
-    gram_NN: NDArray[np.float64]
-    products_N: NDArray[np.float64]  # <W_i, r> with the reference r; zero without one.
-    # Parameter name -> ||W_i||^2 in that parameter, (N,).
-    norms2: dict[str, NDArray[np.float64]]
-    log_probs_N: NDArray[np.float64]  # log pi(Y_i | x), recomputed from the whole sequence.
+    gram_NN: Floats  # <W_i, W_j>; NaN between completions that were not scored together.
+    products_N: Floats  # <W_i, r> with the reference r; zero without one.
+    norms2: dict[str, Floats]  # Parameter name -> ||W_i||^2 in that parameter, (N,).
+    log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
 
 
 def _score_together(
@@ -125,7 +124,7 @@ def score_block(
         # those that are known would be no fair sample: all of a block's, or none.
         gram_NN[~np.eye(len(place_N), dtype=bool)] = np.nan
 
-    def join(parts_N: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def join(parts_N: Iterable[Floats]) -> Floats:
         return np.concatenate(list(parts_N))[place_N]
 
     return Scores(

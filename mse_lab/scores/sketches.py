@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.probe.streams import stream
 
 # Odd: else two places half of them apart would meet in two ways.
@@ -88,7 +88,7 @@ def _rows(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
         yield torch.nn.functional.pad(rest, (0, size - len(rest)))
 
 
-def _signs(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+def _signs(rng: np.random.Generator, count: int) -> Ints:
     return 1 - 2 * rng.integers(2, size=count)
 
 

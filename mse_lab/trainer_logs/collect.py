@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.trainer_logs.completion import Completion, Place
 
 UNKNOWN = -1
 
 MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

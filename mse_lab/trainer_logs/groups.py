@@ -11,14 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.mse.zero_variance import equal_share
-from mse_lab.trainer_logs.collect import Columns, Ints
-
-Flags = NDArray[np.bool_]
+from mse_lab.trainer_logs.collect import Columns
 
 # Share of completions that stand together by groups where a log is in their order.
 IN_ORDER = 0.9

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats
 from mse_lab.trainer_logs.collect import Columns
-from mse_lab.trainer_logs.groups import Flags, Groups
+from mse_lab.trainer_logs.groups import Groups
 
 
 def lengths_of(columns: Columns) -> tuple[str, Floats] | None:

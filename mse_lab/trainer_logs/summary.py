@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats
 from mse_lab.errors import one_line, shorten
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs import lengths, reward_functions, values
 from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
-from mse_lab.trainer_logs.groups import Flags, Groups
+from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
 
