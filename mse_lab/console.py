@@ -176,18 +176,12 @@ def write_traceback(error: BaseException) -> str:
     import traceback
 
     try:
-        with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            errors="backslashreplace",
-            prefix="mse_lab-",
-            suffix=".txt",
-            delete=False,
-        ) as file:
+        handle, name = tempfile.mkstemp(".txt", "mse_lab-")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             traceback.print_exception(error, file=file)
     except OSError as failure:
         return f"no file ({failure.strerror}; set TMPDIR)"
-    return file.name
+    return name
 
 
 def describe_error(error: BaseException) -> str:

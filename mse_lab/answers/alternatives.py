@@ -198,10 +198,8 @@ def find_alternatives(
 ) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
     """Judge other estimators: over random prompts, the cheapest first; then the rest."""
     run = yardstick.run
-    alternatives, singles = (
-        [yardstick.of_constant(name) for name in CONSTANT],
-        list[Single](),
-    )
+    alternatives = [yardstick.of_constant(name) for name in CONSTANT]
+    singles: list[Single] = []
     for name, entry in _others(run):
         estimator = find_estimator(_without_batch_tokens(entry))
         if not _applies(estimator, run):

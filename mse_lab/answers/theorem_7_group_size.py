@@ -89,10 +89,8 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     least, pairs, shown = _measured(run, best), [], []
     for size in (one for one in run.sizes if one != best):
-        other, label = (
-            _measured(run, size),
-            f"N x MSE at G = {size} over that at G = {best}:",
-        )
+        other = _measured(run, size)
+        label = f"N x MSE at G = {size} over that at G = {best}:"
         pairs.append(Pair(size, least, other))
         shown.append(Pair(size, other, least, label))
     reason = f"G = {best} is the run's best size by the law; this one must not beat it."

@@ -43,10 +43,8 @@ def find_finished(
     spec.results.refuse_foreign()
     if fresh:
         return None
-    results, identity = (
-        spec.results,
-        identity or identify_model(spec.probe.model, spec.root),
-    )
+    results = spec.results
+    identity = identity or identify_model(spec.probe.model, spec.root)
     results.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
     repaired = repair(spec.name, spec.probe, spec.prompts, results)
     if not results.is_complete():
