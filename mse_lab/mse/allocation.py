@@ -45,11 +45,7 @@ FILTER = (0.2, 0.8)  # Least and largest value of a prompt that an accuracy filt
 def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Sizes:
     """Allocate a budget so that sum_x T_x/G_x + zeta_x/(G_x (G_x-1)) is least.
 
-    Args:
-        trace: T of each prompt; estimates below zero count as zero.
-        zeta: The same of zeta.
-        budget: N, completions in all.
-        least: The least G_x; may be 1 where all zeta are 0.
+    Estimates below zero count as zero. The least G_x may be 1 where all zeta are 0.
 
     >>> best_sizes(np.array([1.0, 4.0]), np.zeros(2), 12).tolist()
     [4, 8]

@@ -44,11 +44,8 @@ def fit_beta_binomial(
 ) -> BetaBinomial:
     """Fit the law of values to groups with `right` of `size` completions right.
 
-    Args:
-        right_K: Numbers of right completions.
-        sizes_K: Numbers of completions, at least one of them two or more.
-        weights_K: How often each was seen.
-        start: Where the search begins; by default at two laws of their mean.
+    At least one has two or more; `weights_K` say how often each was seen. The search begins
+    at `start`, by default at two laws of their mean.
     """
     wrong_K, parts_K = sizes_K - right_K, weights_K / weights_K.sum()
 

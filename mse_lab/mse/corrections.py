@@ -111,11 +111,8 @@ def pair_means(gram_NN: Floats, rewards_N: Floats) -> PairMeans:
     """Average the products of h over the pairs of four completions or more.
 
     Sums over j give H_i = sum_j h_ij = sum_j M_ij U_j; in ||sum_i H_i||^2 each product of
-    three completions occurs four times, each of two twice.
-
-    Args:
-        gram_NN: <U_i, U'_j>, of one correction or two; (..., N, N).
-        rewards_N: Their rewards.
+    three completions occurs four times, each of two twice. The Gram matrix has <U_i, U'_j>
+    of one correction or two, (..., N, N).
     """
     count, apart_N = len(rewards_N), rewards_N - rewards_N.mean()
     mixing_NN = (count * np.diag(apart_N) + apart_N - apart_N[:, None]) / 2

@@ -49,11 +49,10 @@ from mse_lab.arrays import Floats
 def pair_weights(rewards_N: Floats) -> Floats:
     """Weights of the scores in z, whose E zz' is Var(Z) E[WW'] + gg'.
 
+    Of an even number of completions, four or more.
+
     >>> pair_weights(np.array([1.0, 0, 0, 0])) ** 2
     array([0.   , 0.125, 0.   , 0.125])
-
-    Args:
-        rewards_N: An even number of them, four or more.
     """
     count = len(rewards_N)
     signs = 1 - 2 * (np.arange(count) % 2)
@@ -64,12 +63,9 @@ def pair_weights(rewards_N: Floats) -> Floats:
 def curvature_gram(gram_NN: Floats, rewards_N: Floats) -> Floats:
     """Estimate W_i' H W_j of a log-linear policy from the Gram matrix of its scores.
 
-    H_ij = mean_k (Z_k - V) K_ik K_kj over completions k other than i and j; V is the mean
-    reward of those but k. So its mean given W_i and W_j is W_i' H W_j exactly.
-
-    Args:
-        gram_NN: K, of four completions or more of one prompt.
-        rewards_N: Their rewards.
+    H_ij = mean_k (Z_k - V) K_ik K_kj over completions k other than i and j, of four or more
+    of one prompt; V is the mean reward of those but k. So its mean given W_i and W_j is
+    W_i' H W_j exactly.
     """
     count = len(rewards_N)
     others = np.ones((count, count)) - np.eye(count)

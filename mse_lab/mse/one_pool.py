@@ -59,11 +59,7 @@ def drawn_for_each(rewards_N: Floats, scored_K: Ints) -> Floats:
 
 
 def gradient_weights(rewards_N: Floats, scored_K: Ints) -> Floats:
-    """Weights w_K with E sum_k w_k W_k = g.
-
-    Args:
-        rewards_N: Rewards of two completions or more.
-        scored_K: Which are differentiated: at least one of each reward.
+    """Weights w_K with E sum_k w_k W_k = g, where at least one of each reward is scored.
 
     >>> gradient_weights(np.array([1.0, 0.0, 0.0]), np.arange(3)).round(3)
     array([ 0.333, -0.167, -0.167])

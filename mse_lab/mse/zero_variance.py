@@ -21,12 +21,8 @@ from mse_lab.mse.intervals import Estimate
 def zero_variance_shares(rewards_PN: Floats, group_size: int) -> Floats:
     """Estimate the probability that a group's rewards are all equal, per prompt (P,).
 
-    The share of all groups of G different completions, sum_z C(n_z, G) / C(n, G) with n_z
+    The share of all groups of G of n >= G completions, sum_z C(n_z, G) / C(n, G) with n_z
     completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
-
-    Args:
-        rewards_PN: Rewards of n >= G completions.
-        group_size: G.
 
     >>> zero_variance_shares(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
     array([0.33333333])

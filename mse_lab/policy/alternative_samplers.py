@@ -87,12 +87,7 @@ def copying(completions: Completions, log_probs_N: Floats, share: float) -> floa
     If c_i of the i completions before completion i are equal to it, its ratio is
     1 - share + share c_i / (i pi(Y_i)), which is 1 on average over Y_i drawn from pi. With
     a mask pi(Y_i) leaves out the chance of an environment's tokens, at most 1: the average
-    is 1 at most.
-
-    Args:
-        completions: Completions of a prompt, in the order in which they were drawn.
-        log_probs_N: Their log-probabilities under the policy.
-        share: Probability of a repetition.
+    is 1 at most. The completions of a prompt are in the order in which they were drawn.
     """
     seen: Counter[bytes] = Counter()
     total = 0.0

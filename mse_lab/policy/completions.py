@@ -55,13 +55,8 @@ class Completions:
     ) -> "Completions":
         """Make completions from unpadded tokens; those without an end token were truncated.
 
-        Args:
-            unpadded: The tokens of each completion, from 1 to `positions`.
-            positions: T, the most tokens that are drawn.
-            log_probs: The log-probability of each completion.
-            end_tokens: Token ids that end a completion.
-            masks: Which tokens of each are the policy's own; None for all. What follows
-                the last of them is left out, and has ended the completion.
+        Each has from 1 to `positions` tokens. What follows the last of the policy's own,
+        where masks say which these are, is left out, and has ended it.
         """
         over_N = np.zeros(len(unpadded), np.bool_)
         if masks is not None:

@@ -102,12 +102,8 @@ class _Beginnings:
 def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
     """Invert distribution functions: the first token whose cumulative sum exceeds u, (N,).
 
-    A token of probability 0 is never returned.
-
-    Args:
-        log_probs_RV: Log-probabilities of R distributions.
-        uniforms_N: In [0, 1), float64.
-        row_N: The distribution for each uniform.
+    A token of probability 0 is never returned. The uniforms are in [0, 1), float64; `row_N`
+    is the distribution for each of them.
     """
     sums_RV = log_probs_RV.exp().cumsum(dim=-1, dtype=torch.float64)
     # The uniforms of a row side by side, so that its cumulative sums are not repeated.

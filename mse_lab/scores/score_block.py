@@ -102,15 +102,10 @@ def score_block(
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        completions: The block; products are formed between any two of it.
-        reference: Parameter name -> reference gradient, for every parameter that the
-            policy's log-probability depends on; None where no products are wanted.
-        padding: Tokens of padding beyond the longest completion; changes nothing.
-        how: What is kept in memory; None for everything, the fastest.
-        weighted: Weighted sums of the scores, out of the same pass.
+    Products are formed between any two of the block, and with the reference gradient, if
+    there is one, in every parameter that log pi depends on. Padding beyond the longest
+    completion changes nothing; `how` says what is kept in memory, everything if None;
+    `weighted` sums of the scores come out of the same pass.
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()

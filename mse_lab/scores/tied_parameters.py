@@ -102,15 +102,10 @@ def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
 def reduce_factors(
     factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size | None = None
 ) -> Reduced:
-    """Reduce the scores of one parameter to their inner products.
+    """Reduce the scores of one parameter, a factor for each use, to their inner products.
 
     Products of two gradients are summed in float32 or better, sums over slices in float64.
-
-    Args:
-        factors: One for each use of the parameter in the forward pass.
-        reference: The reference gradient in this parameter; None where no products with it
-            are wanted.
-        shape: Of the parameter, where no reference has it.
+    The shape is needed where there is no reference.
     """
     if reference is not None:
         reference, shape = at_least_float32(reference), reference.shape

@@ -72,15 +72,9 @@ def _by_rows(
 def weighted_sum(
     factors: Sequence[Factor], weights_N: Tensor, shape: torch.Size
 ) -> Iterator[Tensor]:
-    """Sum the scores of one parameter with weights.
+    """Sum the scores of one parameter, a factor for each of its uses, with weights.
 
-    Args:
-        factors: One for each use of the parameter in the forward pass.
-        weights_N: A weight for each completion.
-        shape: Of the parameter.
-
-    Yields:
-        The sum in parts, flat, in order; float32 or better.
+    Give the sum in parts, flat, in order; float32 or better.
     """
     uses = [exact(factor) for factor in factors]
     known = [use for use in uses if isinstance(use, OuterProducts | RowSums)]
