@@ -96,9 +96,7 @@ def measure_correlations(pools: Pools) -> Correlations:
     if len(halves) < 2:
         nothing = Statistic(math.nan, {}, {})
         return Correlations(len(halves), nothing, nothing, 1.0)
-    mean, square = (
-        mean_of_prompts(values_P) for values_P in (halves.mean(-1), halves.prod(-1))
-    )
+    mean, square = map(mean_of_prompts, (halves.mean(-1), halves.prod(-1)))
     p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
     return Correlations(len(halves), mean, square, p_value)
 

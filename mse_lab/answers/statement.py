@@ -118,9 +118,7 @@ def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "
 
 def tell_ratios(judged: Sequence[Judged]) -> str:
     """Write the ratio of each pair."""
-    return ", ".join(
-        f"{result.pair.label} {with_interval(result.ratio)}" for result in judged
-    )
+    return ", ".join(f"{one.pair.label} {with_interval(one.ratio)}" for one in judged)
 
 
 def _least_supported(judged: Sequence[Judged]) -> Judged:

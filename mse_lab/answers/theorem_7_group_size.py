@@ -116,9 +116,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
     totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
-    listed = ", ".join(
-        f"{_best_measured(run, budget)} at N = {budget}" for budget in totals
-    )
+    listed = ", ".join(f"{_best_measured(run, total)} at N = {total}" for total in totals)
     case, bounded = FREE.about(run), np.isfinite(run.best_group_size.high)
     what = "best G by the law" if case.untested else "best measured G"
     return case.claim(

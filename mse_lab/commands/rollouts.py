@@ -138,10 +138,8 @@ def _write_scored(found: Rollouts, arguments: Namespace) -> None:
     if probe:
         longest = limit or int(found.groups.columns.length_N.max())
         decode = _decoder(arguments.model)
-        files += [
-            probe,
-            write_probe(probe, path, prompts, arguments.model, longest, decode),
-        ]
+        texts = write_probe(probe, path, prompts, arguments.model, longest, decode)
+        files += [probe, texts]
     at = "" if step is None else f" of step {step}"
     print(
         f"{len(prompts):,} prompts x {len(prompts[0].completions)} completions{at}: "

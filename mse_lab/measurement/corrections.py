@@ -117,10 +117,8 @@ def score_corrections(
             Weighted(each.ravel(), subject.keeper(len(CORRECTIONS))) for each in weights_FR
         ]
         together = how._replace(block=len(rows))
-        tokens = subject.tokens[index]
-        scores = score_block(
-            subject.policy, tokens, rows, None, how=together, weighted=sums
-        )
+        policy, tokens = subject.policy, subject.tokens[index]
+        scores = score_block(policy, tokens, rows, None, how=together, weighted=sums)
         return scores.gram_NN, [one.keeper.vector.astype(float) for one in sums]
 
     gram_RR, gradients = attempt(subject.memory.scoring, act)

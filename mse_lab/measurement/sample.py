@@ -35,9 +35,9 @@ def _score(
         # A pass that ran out of memory leaves a part of a sum behind.
         weighted = Weighted(weights_K, subject.keeper())
         together = how._replace(block=len(scored))
-        tokens = subject.tokens[index]
+        policy, tokens = subject.policy, subject.tokens[index]
         scores = score_block(
-            subject.policy, tokens, scored, None, how=together, weighted=[weighted]
+            policy, tokens, scored, None, how=together, weighted=[weighted]
         )
         return scores, weighted.keeper.vector
 

@@ -95,9 +95,8 @@ def cluster_share(
     >>> low, round(high, 2)  # 1 - 0.025^(1/60)
     (0.0, 0.06)
     """
-    pairs = np.stack(
-        [sums_by_cluster(shares_K, clusters_K), np.bincount(clusters_K)], axis=-1
-    )
+    sums_P, sizes_P = sums_by_cluster(shares_K, clusters_K), np.bincount(clusters_K)
+    pairs = np.stack([sums_P, sizes_P], axis=-1)
     kinds, counts = np.unique(pairs.round(12), axis=0, return_counts=True)
     mean, tail = float(shares_K.mean()), (1 - level) / 2
     if len(kinds) > MOST_KINDS:

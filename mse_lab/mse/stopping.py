@@ -19,6 +19,7 @@ Neither ends it where too few prompts carry what is known.
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -63,9 +64,7 @@ def sequence_radius(count: int, level: float, rate: float = RATE) -> float:
 def _contributions(population: Population) -> tuple[Floats, Floats]:
     """c1, c2 and c3, (3,), and by prompt what they are the means of, (P, 3)."""
     names = ("c1", "c2", "c3")
-    found = [
-        population.statistic(lambda one, name=name: getattr(one, name)) for name in names
-    ]
+    found = [population.statistic(attrgetter(name)) for name in names]
     return (
         np.array([one.value for one in found]),
         np.stack([one.groups["prompts"][0] for one in found], axis=-1),

@@ -52,11 +52,9 @@ LOGITS = 2**24  # Logits in memory at once.
 
 
 def _temperatures(log_probs_NTV: Tensor, drawn_NT: Tensor) -> list[Tensor]:
-    exponents = [1 / temperature - 1 for temperature in TEMPERATURES]
+    tilts = [1 / temperature - 1 for temperature in TEMPERATURES]
     # The largest log-probability is at least -log V, so exp needs no shift.
-    return [
-        s * drawn_NT - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in exponents
-    ]
+    return [s * drawn_NT - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in tilts]
 
 
 def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:

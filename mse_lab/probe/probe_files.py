@@ -206,9 +206,8 @@ def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
 
 def dump_probe(probe: Probe) -> str:
     """Write the resolved configuration as YAML; reading it back gives the same probe."""
-    return yaml.safe_dump(
-        probe.model_dump(mode="json"), sort_keys=False, allow_unicode=True
-    )
+    values = probe.model_dump(mode="json")
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

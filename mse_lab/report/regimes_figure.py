@@ -71,9 +71,7 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     """Compose a row of panels for each side that has runs, and the diagram of all."""
     each = [Drawn(*panel) for panel in zip(runs, dots, colours_of(len(runs)), strict=True)]
-    sides = {
-        side: [panel for panel in each if panel.vanilla_is_worse is side] for side in SIDES
-    }
+    sides = {side: [one for one in each if one.vanilla_is_worse is side] for side in SIDES}
     there = {side: some for side, some in sides.items() if some}
     columns = max(map(len, there.values()))
     left = BESIDE + WIDTH * columns

@@ -41,9 +41,7 @@ MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
 def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
     """Name the identities of a user's own code, by what it is; nothing of ours."""
-    codes = {"reward": reward} | {
-        f"estimator {each.name}": each.code for each in estimators
-    }
+    codes = {"reward": reward} | {f"estimator {one.name}": one.code for one in estimators}
     return {part: code for part, code in codes.items() if code}
 
 

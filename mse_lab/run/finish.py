@@ -90,11 +90,9 @@ def conclude(
 
 
 def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) -> Outcome:
-    results = context.spec.results
+    name, results = context.spec.name, context.spec.results
     results.mark_incomplete()
-    result, checks, warnings, diagnostics = conclude(
-        context.spec.name, context.subject, prompts
-    )
+    result, checks, warnings, diagnostics = conclude(name, context.subject, prompts)
     results.write_completions(prompt.completions.lines for prompt in prompts)
     results.write_pools(result.pools)
     results.write_tables(result)
@@ -112,9 +110,8 @@ def _describe(
     spec, subject = context.spec, context.subject
     policy = subject.policy
     provenances = [prompt.provenance for prompt in prompts]
-    ranks, seconds = zip(
-        *((each.process, each.seconds) for each in provenances), strict=True
-    )
+    ranks = [each.process for each in provenances]
+    seconds = [each.seconds for each in provenances]
     seconds_R = np.bincount(ranks, seconds, len(devices))
     return describe_environment(spec.root, policy.device, float(seconds_R.max())) | {
         "device_model": "; ".join(dict.fromkeys(devices)),

@@ -46,9 +46,7 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int
     left = [index for index in shuffled if index in set(todo)]
     longest = max(left, key=lambda index: lengths_P[index], default=None)
     median = np.median(lengths_P)
-    return sorted(
-        left, key=lambda index: (index != longest, abs(lengths_P[index] - median))
-    )
+    return sorted(left, key=lambda at: (at != longest, abs(lengths_P[at] - median)))
 
 
 def _while_in_time(chosen: Sequence[int]) -> Iterator[int]:
@@ -70,9 +68,8 @@ def _analyse(
     some = prompts if len(prompts) > 1 else [*prompts, *prompts]
     unknown = [0.0] * len(some)
     described = describe_prompts([spec.prompts[0]] * len(some), unknown, unknown)
-    result = analyse_run(
-        spec.name, spec.probe, stack([one.arrays for one in some]), described
-    )
+    pools = stack([one.arrays for one in some])
+    result = analyse_run(spec.name, spec.probe, pools, described)
     _ = result.tables, result.warnings
     return result, (time.perf_counter() - began) * len(spec.prompts) / len(some)
 

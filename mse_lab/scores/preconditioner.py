@@ -60,9 +60,8 @@ def _preconditioner(policy: Policy, saved: Mapping[str, Any]) -> Tensor:
     names, parts = _in_order(groups, policy.parameters), {}
     settings = {key: group for group in groups for key in group["params"]}
     for key, name in names.items():
-        moments = _second_moments(
-            saved["state"][key], settings[key].get("betas", (0, 0))[1]
-        )
+        _, beta2 = settings[key].get("betas", (0, 0))
+        moments = _second_moments(saved["state"][key], beta2)
         if moments.shape != policy.parameters[name].shape:
             raise ValueError(f"{name} has another shape there")
         eps = settings[key].get("eps", EPS)

@@ -53,10 +53,8 @@ def _by_model(
 
     law = fit(np.ones(prompts))
     point = [law.zero_variance(size) for size in sizes]
-    alike_P = np.full(prompts, 1 / prompts)
-    again = [
-        fit(rng.multinomial(prompts, alike_P).astype(float), law) for _ in range(DRAWS)
-    ]
+    draws_BP = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=DRAWS)
+    again = [fit(draw_P.astype(float), law) for draw_P in draws_BP]
     drawn = np.array([[one.zero_variance(size) for size in sizes] for one in again])
     tail = (1 - level) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
