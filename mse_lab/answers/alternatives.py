@@ -21,7 +21,7 @@ import numpy as np
 
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.ranking import compare_prompts, nearest_size
+from mse_lab.answers.ranking import nearest_size
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
 from mse_lab.mse.budget import Constants, falling, mse_times_budget
@@ -170,17 +170,27 @@ def _applies(estimator: Estimator, run: Evidence) -> bool:
     return enough and fits and not estimator.knows_value
 
 
-def _on_single_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
-    """Compare it with GRPO-type on each prompt; nothing where no size will do."""
+def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
+    """Compare it with GRPO-type on each prompt; nothing where no size will do.
+
+    The median has no interval: the noise of single prompts moves it, and without a law no
+    truth says how far.
+    """
     sizes = [
         size for size in (nearest_size(run), *run.sizes) if size >= estimator.smallest_group
     ]
     if run.law_only or not sizes:
         return []
-    both = [estimator, ESTIMATORS["grpo"]]
-    errors = measure_errors(run.pools, both, sizes[:1])
-    rows = compare_prompts(both[:1], run, sizes[0], errors, "grpo")
-    return [Single(estimator.name, sizes[0], row.ratio, row.prompts) for row in rows]
+    size, both = sizes[0], [estimator, ESTIMATORS["grpo"]]
+    errors = measure_errors(run.pools, both, [size])
+    own_P, grpo_P = (
+        run.curves.of_prompts(one, size, errors[Key(one.name, size)]).scale_free_mse
+        for one in both
+    )
+    known_P = np.isfinite(own_P) & np.isfinite(grpo_P) & (grpo_P > 0)
+    ratios = own_P[known_P] / grpo_P[known_P]
+    median = float(np.median(ratios)) if ratios.size else math.nan
+    return [Single(estimator.name, size, median, len(ratios))]
 
 
 def price_default(run: Evidence, size: int, budget: float) -> Estimate:
@@ -212,7 +222,7 @@ def find_alternatives(
             unbiased = find_estimator(entry).unbiased
             alternatives.append(alternative._replace(estimator=name, unbiased=unbiased))
         elif isinstance(run, MeasuredRun):
-            singles += _on_single_prompts(find_estimator(entry), run)
+            singles += judge_on_prompts(find_estimator(entry), run)
     alternatives.sort(
         key=lambda alternative: np.nan_to_num(alternative.cost.value, nan=math.inf)
     )

@@ -7,14 +7,12 @@ and is set in proportion to the oracle's, paired.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.registry import ESTIMATORS
@@ -43,19 +41,6 @@ class Ranked(NamedTuple):
     estimator: Estimator
     curve: Curve
     ratio: Estimate
-
-
-class Unranked(NamedTuple):
-    """A biased estimator whose aggregate has no cheap bias.
-
-    `ratio` is the median, over prompts for which both are known, of its scale-free MSE over
-    the oracle's, or another's. It has no interval: the noise of single prompts moves a
-    median, and without a law no truth says how far.
-    """
-
-    estimator: Estimator
-    ratio: float
-    prompts: int
 
 
 @dataclass(frozen=True)
@@ -97,29 +82,6 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
         else:
             applicable.append(estimator)
     return applicable, left_out
-
-
-def compare_prompts(
-    estimators: Sequence[Estimator],
-    run: MeasuredRun,
-    size: int,
-    errors: Mapping[Key, Floats],
-    base: str = ORACLE,
-) -> tuple[Unranked, ...]:
-    """Give the estimators without aggregate figures those of the single prompts."""
-
-    def scale_free_P(estimator: Estimator) -> Floats:
-        errors_PR = errors[Key(estimator.name, size)]
-        return run.curves.of_prompts(estimator, size, errors_PR).scale_free_mse
-
-    base_P, rows = scale_free_P(ESTIMATORS[base]), []
-    for estimator in estimators:
-        own_P = scale_free_P(estimator)
-        both_known = np.isfinite(own_P) & np.isfinite(base_P) & (base_P > 0)
-        ratios = own_P[both_known] / base_P[both_known]
-        median = float(np.median(ratios)) if ratios.size else math.nan
-        rows.append(Unranked(estimator, median, len(ratios)))
-    return tuple(sorted(rows, key=lambda row: row.ratio))
 
 
 def rank_estimators(run: MeasuredRun, size: int) -> Ranking:

@@ -20,16 +20,18 @@ from mse_lab.answers.alternatives import (
     Yardstick,
     _law_directions,
     find_alternatives,
+    judge_on_prompts,
     price_default,
 )
-from mse_lab.estimators import find_estimator
+from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.length import normalise_length
 from mse_lab.mse.budget import Constants
 from mse_lab.mse.directions import Direction, efficiency
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
+from mse_lab.mse.replicates import Key, measure_errors
 from populations import choose, population
-from simulated import analysed
+from simulated import analysed, make_design
 
 BUDGET = 1024
 STANDARDISED = find_estimator("grpo-std")
@@ -269,3 +271,21 @@ def test_the_cheapest_by_the_estimate_comes_first_whatever_its_interval(judged):
     found, _ = find_alternatives(Wider(run, 4, BUDGET))
     named = [one.estimator for one in found if one.estimator in CONSTANT]
     assert named == list(CONSTANT[::-1])
+
+
+def test_a_median_over_prompts_by_hand():
+    """Ratios to GRPO-type, of prompts where both are known and its is positive."""
+    rng = np.random.default_rng(1)
+    pools = make_design(rng, 12).draw(rng, 256, 2, 32)
+    run = analysed(pools, [2, 4, 8, 16, 32], resamples=200)
+    both = [ESTIMATORS["grpo"], ESTIMATORS["opo"]]
+    [row] = judge_on_prompts(both[1], run)
+    size = row.group_size
+    errors = measure_errors(run.pools, both, [size])
+    grpo, own = (
+        run.curves.of_prompts(one, size, errors[Key(one.name, size)]).scale_free_mse
+        for one in both
+    )
+    ratios = [own[x] / grpo[x] for x in range(12) if grpo[x] > 0 and own[x] == own[x]]
+    assert row.prompts == len(ratios)
+    assert row.ratio == pytest.approx(np.median(ratios))

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from mse_lab.answers.ranking import NO_LAW, compare_prompts, nearest_size, rank_estimators
+from mse_lab.answers.ranking import NO_LAW, nearest_size, rank_estimators
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.replicates import Key, measure_errors
 from simulated import analysed, make_design
 
 SIZES = [2, 4, 8, 16, 32]
@@ -75,18 +74,3 @@ def test_what_does_not_apply_is_left_out_with_a_reason():
     assert not named & set(left_out)
     assert named | set(left_out) == {*ESTIMATORS, "grpo-std(eps=1.0)"}
     assert set(left_out.values()) == {"needs 2 prompts or more", NO_LAW}
-
-
-def test_a_median_over_prompts_by_hand():
-    """Ratios to the oracle, of prompts where both are known and the oracle's positive."""
-    run = analysed(simulate(), SIZES, resamples=200)
-    both = [ESTIMATORS["oracle"], ESTIMATORS["opo"]]
-    errors = measure_errors(run.pools, both, [16])
-    [row] = compare_prompts(both[1:], run, 16, errors)
-    oracle, own = (
-        run.curves.of_prompts(one, 16, errors[Key(one.name, 16)]).scale_free_mse
-        for one in both
-    )
-    ratios = [own[x] / oracle[x] for x in range(12) if oracle[x] > 0 and own[x] == own[x]]
-    assert row.prompts == len(ratios)
-    assert row.ratio == pytest.approx(np.median(ratios))
