@@ -30,6 +30,7 @@ def advise(
     regret: float = TOLERANCE,
     budget: int | None = None,
     sampling: Mapping[str, Any] | None = None,
+    metric: str | Mapping[str, Any] = "plain",
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
     template: str = "none",
@@ -51,6 +52,7 @@ def advise(
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions that are drawn in all; None for no limit.
         sampling: `max_new_tokens` and `temperature`.
+        metric: As in `measure`; what training feels is measured after the last look.
         interval: `level` and `resamples`.
         parameters: As in `measure`.
         template: As in `measure`.
@@ -72,7 +74,12 @@ def advise(
         raise InputError(f"regret = {shown(regret)}: give a share such as 0.05")
     sections = {"sampling": sampling, "interval": interval}
     settings = probe_settings(
-        sections, parameters=parameters, template=template, chat=chat, seed=seed
+        sections,
+        metric=metric,
+        parameters=parameters,
+        template=template,
+        chat=chat,
+        seed=seed,
     )
     level = (interval or {}).get("level", 0.95)
     folder = None if out is None else Path(out)
@@ -80,5 +87,8 @@ def advise(
     look = partial(decide, level=level, regret=regret)
     spec, ended = sample_model(lent, look, budget, shown=progress)
     held = none_failed(ended.checks)
-    run = as_run(spec.name, spec.probe, ended.prompts, ended.stopped, regret, held=held)
+    run = as_run(
+        spec.name, spec.probe, ended.prompts, ended.stopped, regret,
+        held=held, metric=ended.metric,
+    )  # fmt: skip
     return Advice(**vars(advise_run(run, ended.decision)))

@@ -43,6 +43,7 @@ def measure(
     estimators: Entries | None = None,
     sampling: Mapping[str, Any] | None = None,
     pool: Mapping[str, int] | None = None,
+    metric: str | Mapping[str, Any] = "plain",
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
     template: str = "none",
@@ -71,6 +72,8 @@ def measure(
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
+        metric: `adam` or `curvature`, or a mapping as in a probe: the advice then also has
+            the size that training by AdamW or SGD feels to be best, `advice.felt`.
         interval: `method`, `level` and `resamples`.
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.
@@ -89,6 +92,7 @@ def measure(
 
     settings = probe_settings(
         {"sampling": sampling, "pool": pool, "interval": interval},
+        metric=metric,
         parameters=parameters,
         template=template,
         chat=chat,
@@ -100,9 +104,9 @@ def measure(
         settings["estimators"] = _entries(estimators)
     folder = None if out is None else Path(out)
     lent = Lent(model, tokenizer, as_rows(prompts), reward, settings, name, folder)
-    analysis, checks, noted = measure_model(lent, shown=progress)
+    analysis, checks, noted, felt = measure_model(lent, shown=progress)
     given = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
-    return Result(**given, checks=tuple(checks), noted=tuple(noted))
+    return Result(**given, checks=tuple(checks), noted=tuple(noted), metric=felt)
 
 
 def load_model_libraries(function: str) -> None:
@@ -119,6 +123,7 @@ def as_rows(prompts: Any) -> Any:
 def probe_settings(
     sections: Mapping[str, Mapping[str, Any] | None],
     *,
+    metric: str | Mapping[str, Any],
     parameters: str | Sequence[str],
     template: str,
     chat: bool,
@@ -128,6 +133,7 @@ def probe_settings(
     return {
         "prompts": {"source": "memory", "template": template, "chat": chat},
         "seed": _plain(seed),
+        "metric": metric if isinstance(metric, str) else dict(metric),
         **{
             key: {name: _plain(value) for name, value in section.items()}
             for key, section in sections.items()

@@ -12,6 +12,7 @@ from mse_lab.answers import advice
 from mse_lab.answers.claims import claims_table, judge_run
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, nearest
+from mse_lab.mse.metric import MetricPools
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
 
@@ -47,10 +48,12 @@ class Result(MeasuredRun):
     Attributes:
         checks: The built-in checks of what was measured; none of arrays.
         noted: What was seen when it was measured; None of arrays.
+        metric: What was measured in another metric than the plain one, if anything.
     """
 
     checks: tuple[Check, ...] = ()
     noted: tuple[str, ...] | None = None
+    metric: MetricPools | None = None
 
     def __repr__(self) -> str:
         pools, sizes = self.pools, ", ".join(map(str, self.group_sizes))

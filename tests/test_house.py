@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "trainer_logs"},
     "": GROUND | {"public_advice", "public_api", "result", "rollout_logs"},
 }
-MAY_IMPORT["result"] = GROUND | {"answers", "results", "report"}
+MAY_IMPORT["result"] = GROUND | {"answers", "mse.metric", "results", "report"}
 MAY_IMPORT["rollout_logs"] = GROUND | {"trainer_logs", "report"}
 MAY_IMPORT["public_api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["public_advice"] = set(MAY_IMPORT) - {""}
@@ -58,7 +58,7 @@ MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("policy.fingerprint", "scores.score_block"),
     *("results.integrity", "results.folder", "results.table_readers"),
     *("run.prepare", "run.processes"),
-    # The public door measures no metric.
+    # The public door measures no metric without a run.
     *("answers.felt", "answers.plain_data", "measurement.metric", "measurement.subject"),
 }
 MAY_IMPORT["studies"] = set()

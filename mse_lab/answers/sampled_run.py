@@ -18,6 +18,7 @@ from mse_lab.estimators import Estimator
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import BinaryLaw, Law, find_law
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratio
 from mse_lab.mse.regret import SIZES, TOLERANCE, Choice
@@ -40,12 +41,13 @@ class SampledRun:
     resamples: int = 2000  # Draws where an interval is drawn.
     entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
     held: bool = True  # Whether all built-in checks hold.
-    warnings: tuple[str, ...] = ()  # What a reader should know, a sentence each.
+    # What was measured in another metric than the plain one, if anything.
+    metric: MetricPools | None = None
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
     kinds: ClassVar[tuple[Kind, ...]] = ()
-    metric: ClassVar[None] = None
+    warnings: ClassVar[tuple[str, ...]] = ()
     corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
 

@@ -143,7 +143,9 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         return 0
     show_status()
     held = none_failed(ended.checks)
-    run = as_run(name, probe, ended.prompts, ended.stopped, regret, held=held)
+    run = as_run(
+        name, probe, ended.prompts, ended.stopped, regret, held=held, metric=ended.metric
+    )
     text = advise_samples(
         run,
         ended.decision,

@@ -10,6 +10,7 @@ from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
 from mse_lab.formatting import wrap
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.mse.stopping import Decision, Stopped
@@ -17,11 +18,6 @@ from mse_lab.probe.schema import Probe
 from mse_lab.report.advice_files import json_values, screen_width, write_advice
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
-
-UNFELT = (
-    "metric: what training feels takes second derivatives, which few completions do not "
-    "give; mse-lab run measures it, and advise of that run says both"
-)
 
 
 def as_run(
@@ -32,6 +28,7 @@ def as_run(
     regret: float,
     *,
     held: bool,
+    metric: MetricPools | None = None,
 ) -> SampledRun:
     """Take samples of a probe's prompts for a run."""
     return SampledRun(
@@ -44,7 +41,7 @@ def as_run(
         resamples=probe.interval.resamples,
         entries=tuple(probe.estimators),
         held=held,
-        warnings=(UNFELT,) * (probe.metric.kind != "plain"),
+        metric=metric,
     )
 
 

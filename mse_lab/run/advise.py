@@ -8,9 +8,11 @@ import numpy as np
 
 from mse_lab.errors import InputError
 from mse_lab.measurement.rounds import SCORED, Look, looks
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
+from mse_lab.run.metric import add_more, lacks_more
 from mse_lab.run.narrowing import Narrowing, narrowing
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.samples import KeptSamples, Samples
@@ -61,6 +63,7 @@ class Sampling(NamedTuple, Generic[D]):
     # Half-width that endless completions of each prompt would leave; NaN where not all
     # prompts were looked at twice.
     limit: float
+    metric: MetricPools | None = None  # What training feels, where the probe asks for it.
 
     @property
     def differentiated(self) -> int:
@@ -182,13 +185,17 @@ def sample_context(
     fresh: bool = False,
     shown: bool = True,
 ) -> Sampling[D]:
-    """Sample in the folder of an advice; see `sample_probe`."""
-    spec = context.spec
-    with spec.processes.hold(spec.results.path):
-        spec.processes.agree(lambda: _take(context, fresh=fresh))
-        hidden = not (shown and spec.processes.first)
+    """Sample in the folder of an advice, then measure its metric; see `sample_probe`."""
+    spec, processes = context.spec, context.spec.processes
+    with processes.hold(spec.results.path):
+        processes.agree(lambda: _take(context, fresh=fresh))
+        hidden = not (shown and processes.first)
         with narrowing(spec.name, hidden=hidden) as line:
-            return sample_until(KeptSamples(context), decide, budget, line)
+            ended = sample_until(KeptSamples(context), decide, budget, line)
+        if processes.agree(lambda: ended.decision is not None and lacks_more(spec)):
+            processes.agree(lambda: add_more(context, shown=shown))
+    felt = spec.probe.metric.kind != "plain" and ended.decision is not None
+    return ended._replace(metric=spec.results.read("metric.npz") if felt else None)
 
 
 def sample_probe(

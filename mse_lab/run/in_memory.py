@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
-from mse_lab.measurement.subject import Subject, make_subject
+from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
@@ -39,6 +40,7 @@ from mse_lab.run.advise import (
     sample_until,
 )
 from mse_lab.run.finish import conclude
+from mse_lab.run.metric import measure_shown
 from mse_lab.run.narrowing import narrowing
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
 from mse_lab.run.progress import Tally, add_up, progress
@@ -47,11 +49,12 @@ from mse_lab.run.samples import Samples
 
 
 class Measured(NamedTuple):
-    """The analysis of what was measured, its checks and its warnings."""
+    """The analysis of what was measured, its checks, its warnings, and its metric."""
 
     analysis: Analysis
     checks: list[Check]
     warnings: list[str]
+    metric: MetricPools | None
 
 
 class Lent(NamedTuple):
@@ -108,7 +111,7 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
             prompts.append(measure_prompt(subject, index))
             show(add_up(map(Tally.of, prompts)))
     result, checks, warnings, _ = conclude(name, subject, prompts)
-    return Measured(result, checks, warnings)
+    return Measured(result, checks, warnings, measure_shown(name, subject, shown=shown))
 
 
 @contextmanager
@@ -148,7 +151,7 @@ def measure_model(lent: Lent, *, shown: bool) -> Measured:
     """Measure a model in memory; a progress bar may be `shown`."""
     with borrowing(lent) as (spec, policy):
         if lent.folder is None:
-            subject = make_subject(spec, policy)
+            subject = attach_model(spec, policy).subject
             return _measure_unwritten(spec.name, subject, shown=shown)
         done = execute(
             spec,
@@ -156,7 +159,8 @@ def measure_model(lent: Lent, *, shown: bool) -> Measured:
             identity=policy.identity,
             shown=shown,
         )
-    return Measured(read_result(lent.folder), done.checks, done.warnings)
+    metric = ResultsFolder(lent.folder).read("metric.npz", None)
+    return Measured(read_result(lent.folder), done.checks, done.warnings, metric)
 
 
 def sample_model(
@@ -175,9 +179,12 @@ def sample_model(
         lent = lent._replace(folder=lent.folder / ADVICE)
     with borrowing(lent) as (spec, policy):
         refuse_few(len(spec.prompts), budget)
+        context = attach_model(spec, policy, AT_ONCE)
         if lent.folder is not None:
-            context = attach_model(spec, policy, AT_ONCE)
             return spec, sample_context(context, decide, budget, shown=shown)
-        samples = Samples(make_subject(spec, policy, AT_ONCE))
         with narrowing(spec.name, hidden=not shown) as line:
-            return spec, sample_until(samples, decide, budget, line)
+            ended = sample_until(Samples(context.subject), decide, budget, line)
+        if ended.decision is None:
+            return spec, ended
+        metric = measure_shown(spec.name, context.subject, shown=shown)
+        return spec, ended._replace(metric=metric)

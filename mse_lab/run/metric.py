@@ -6,6 +6,8 @@ That is the probe's metric, and corrections of the mismatch where an engine drew
 from mse_lab.console import show_status
 from mse_lab.measurement.corrections import measure_corrections
 from mse_lab.measurement.metric import measure_metric
+from mse_lab.measurement.subject import Subject
+from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.schema import Metric
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.prepare import RunContext, RunSpec
@@ -41,8 +43,11 @@ def add_more(context: RunContext, *, shown: bool = True) -> None:
     Raises:
         InputError: It cannot be measured; the result stays as it is.
     """
-    if _lacks_metric(context.spec):
-        _add_metric(context, shown=shown)
+    spec = context.spec
+    if _lacks_metric(spec):
+        pools = measure_shown(spec.name, context.subject, shown=shown)
+        assert pools is not None  # or it would not be lacking
+        spec.results.write_metric(spec.probe, pools)
     if _lacks_corrections(context.spec):
         if shown:
             show_status(f"{context.spec.name}: corrections of the engine's mismatch")
@@ -50,13 +55,19 @@ def add_more(context: RunContext, *, shown: bool = True) -> None:
         show_status()
 
 
-def _add_metric(context: RunContext, *, shown: bool) -> None:
-    name = context.spec.name
+def measure_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:
+    """Measure the probe's metric, a line saying how far it is; None for the plain one.
+
+    Raises:
+        InputError: It cannot be measured.
+    """
+    if subject.probe.metric.kind == "plain":
+        return None
 
     def show(done: int, prompts: int) -> None:
         if shown:
             show_status(f"{name}: curvature of prompt {done + 1} of {prompts}")
 
-    pools = measure_metric(context.subject, show)
+    pools = measure_metric(subject, show)
     show_status()
-    context.spec.results.write_metric(context.spec.probe, pools)
+    return pools

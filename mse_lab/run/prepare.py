@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
+from mse_lab.measurement.metric import refuse_metric
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
@@ -110,8 +111,9 @@ def load(spec: RunSpec, scored: int | None = None) -> RunContext:
 
 
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
-    """Check that prompts and completions fit a policy; `scored` is as in `make_subject`."""
+    """Check that all fits a policy; `scored` is as in `make_subject`."""
     subject, supplied = make_subject(spec, policy, scored), spec.supplied
+    refuse_metric(subject)
     if supplied is not None:
         spec.processes.agree(lambda: supplied.validate(policy, spec.probe))
     return RunContext(spec, subject)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from mse_lab.measurement.metric import refuse_metric
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
 from mse_lab.run.metric import add_more, lacks_more
@@ -53,7 +52,6 @@ def execute(
                 processes.agree(lambda: add_more(context, shown=shown))
         return outcome
     context = attach(spec)
-    refuse_metric(context.subject)
     # An old run is dropped only now, when everything is known to be usable.
     processes.meet()
     with processes.hold(folder):

@@ -2,8 +2,12 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
+import transformers
 
+import mse_lab
 import run_mse
 from mse_lab.mse.corrections import NAMES
 from mse_lab.policy.log_probabilities import token_log_probs
@@ -12,7 +16,9 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.streams import uniforms
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_manifest
+from mse_lab.run import metric as adding
 
 SETTINGS = (
     "metric.kind=curvature",
@@ -21,6 +27,7 @@ SETTINGS = (
     "metric.repeats=1",
 )
 METRIC = [word for one in SETTINGS for word in ("--set", one)]
+IN_MEMORY = {"kind": "curvature", "prompts": 4, "completions": 256, "repeats": 1}
 
 # What a metric changes of a result.
 CHANGED = {"metric.npz", "config.yaml", "advice.json", "manifest.json"}
@@ -108,6 +115,67 @@ def test_what_is_damaged_or_impossible_is_refused(measured, refused):
     path = folder / "metric.npz"
     path.write_bytes(path.read_bytes()[:-20])
     assert "metric.npz: damaged" in refused("advise", folder)
+
+
+def same(found, folder):
+    """Whether what was measured is what lies in a folder, but for roundings of batches."""
+    expected = ResultsFolder(folder).read("metric.npz").as_arrays()
+    for name, part in found.as_arrays().items():
+        if part.dtype.kind == "f":
+            np.testing.assert_allclose(part, expected[name], rtol=1e-3, atol=1e-3)
+        else:
+            np.testing.assert_array_equal(part, expected[name])
+
+
+@pytest.fixture
+def felt(write_probe, checkpoint, tmp_path):
+    """The probe, its run with a metric, and what one has of it in Python."""
+    probe = write_probe(pool={"reference": 256, "replicate": 64})
+    assert run_mse.main(["run", str(probe), "--out", str(tmp_path / "run"), *METRIC]) == 0
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    rows = pd.read_json(tmp_path / "prompts.jsonl", lines=True)
+    lent = *(one.from_pretrained(checkpoint) for one in classes), rows, "integer"
+    return str(probe), tmp_path / "run/small", lent
+
+
+def test_in_memory_it_is_that_of_the_command(felt, tmp_path):
+    _, folder, lent = felt
+    given = {"sampling": {"max_new_tokens": 2}, "group_sizes": [2, 4, 8], "progress": False}
+    given |= {"pool": {"reference": 256, "replicate": 64}, "metric": IN_MEMORY}
+    for out in (None, tmp_path / "kept"):
+        result = mse_lab.measure(*lent, **given, out=out)
+        same(result.metric, folder)
+        assert result.advice.felt.metric == "curvature"
+        assert "felt by the reward of other prompts" in str(result.advice)
+
+
+def test_an_advice_measures_it_after_its_looks_and_keeps_it(
+    felt, tmp_path, capsys, monkeypatch
+):
+    probe, folder, lent = felt
+    given = {"sampling": {"max_new_tokens": 2}, "budget": 80, "progress": False}
+    in_memory = mse_lab.advise(*lent, **given, metric=IN_MEMORY)
+    ask = ["advise", probe, "--out", str(tmp_path / "few"), "--budget", "80", "--json"]
+    capsys.readouterr()
+    assert run_mse.main([*ask, *METRIC]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["completions"], found["metric"]) == (80, "curvature")
+    same(ResultsFolder(tmp_path / "few/small/advice").read("metric.npz"), folder)
+    felt_c3 = found["felt"]["c3"]["value"]
+    assert felt_c3 == pytest.approx(in_memory.felt.c3.value, rel=1e-3)
+    monkeypatch.setattr(adding, "measure_metric", None)
+    assert run_mse.main([*ask, *METRIC]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    # A plain probe has none, whatever lies there.
+    assert run_mse.main(ask) == 0
+    assert "felt" not in json.loads(capsys.readouterr().out)
+
+
+def test_an_advice_refuses_it_before_anything_is_drawn(write_probe, tmp_path, refused):
+    few = ("--set", "prompts.limit=3", "--out", str(tmp_path / "few"))
+    said = refused("advise", str(write_probe()), *few, *METRIC)
+    assert "metric: 3 prompts; it needs four or more" in said
+    assert not (tmp_path / "few").exists()
 
 
 def lines_of_an_engine(probe, folder):
