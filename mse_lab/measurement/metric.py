@@ -22,6 +22,9 @@ from mse_lab.scores.reference import leave_one_out, weighted_gradient
 # A graph that is differentiated twice takes this many times the memory of one pass.
 GRAPH = 8
 
+# Multiplies vectors (K, D) by a matrix.
+Multiply = Callable[[Tensor], Tensor]
+
 # Vectors (D,) of each prompt, scaled and not.
 VECTORS = 4
 
@@ -121,7 +124,7 @@ def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
 
 
 def _curved(
-    vectors: Directions, place: int, signs_RP: Tensor, multiply: Callable[[Tensor], Tensor]
+    vectors: Directions, place: int, signs_RP: Tensor, multiply: Multiply
 ) -> tuple[Floats, ...]:
     """Give the forms of all prompts in the curvature of prompt `place`, each (P,).
 
@@ -153,45 +156,7 @@ def _curved(
     return gradients_P, noises_P, pairs_P, rows_P, columns_P, meetings_P
 
 
-def measure_metric(
-    subject: Subject, show: Callable[[int, int], object] = lambda done, all: None
-) -> MetricPools:
-    """Measure the forms of a sample of prompts in the probe's metric.
-
-    `show` is called with the prompts that are done, and with how many there are.
-    """
-    settings = subject.probe.metric
-    most = min(settings.prompts, len(subject.prompts))
-    prompts_P = sample_prompts(subject.probe.seed, len(subject.prompts), most)
-    refuse_metric(subject)
-    columns = zip(*(_draw_directions(subject, int(one)) for one in prompts_P), strict=True)
-    vectors = Directions(*(torch.stack(column) for column in columns))
-    scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
-    first = _first_order(vectors, scale_D)
-    for vectors_PD in vectors:
-        vectors_PD *= scale_D
-    forms = []
-    for place, index in enumerate(map(int, prompts_P)):
-        show(place, most)
-        signs_RP = _signs(subject, index, most, settings.repeats)
-        multiply = _minus_hessian(subject, index)
-        forms.append(_curved(vectors, place, signs_RP, multiply))
-    curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
-    if not all(np.isfinite(part).all() for part in vars(curved).values()):
-        raise InputError(
-            "metric: a second derivative is not finite; use model.dtype=float32"
-        )
-    return MetricPools(
-        settings=settings.model_dump_json(),
-        prompts_P=prompts_P,
-        trained=len(subject.prompts),
-        half=settings.completions // 2,
-        curved=curved,
-        first=first,
-    )
-
-
-def _minus_hessian(subject: Subject, index: int) -> Callable[[Tensor], Tensor]:
+def minus_hessian(subject: Subject, index: int) -> Multiply:
     """Draw completions of a prompt; give what multiplies vectors by minus its Hessian."""
     drawn = range(subject.probe.metric.completions)
     pool = draw_pool(subject, index, "metric-curvature", drawn)
@@ -209,6 +174,46 @@ def _minus_hessian(subject: Subject, index: int) -> Callable[[Tensor], Tensor]:
     return multiply
 
 
+def measure_metric(
+    subject: Subject,
+    show: Callable[[int, int], object] = lambda done, all: None,
+    curvature: Callable[[Subject, int], Multiply] = minus_hessian,
+) -> MetricPools:
+    """Measure the forms of a sample of prompts in the probe's metric.
+
+    `show` is called with the prompts that are done, and with how many there are;
+    `curvature` gives what multiplies vectors by minus the Hessian of a prompt's value.
+    """
+    settings = subject.probe.metric
+    most = min(settings.prompts, len(subject.prompts))
+    prompts_P = sample_prompts(subject.probe.seed, len(subject.prompts), most)
+    refuse_metric(subject)
+    columns = zip(*(_draw_directions(subject, int(one)) for one in prompts_P), strict=True)
+    vectors = Directions(*(torch.stack(column) for column in columns))
+    scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
+    first = _first_order(vectors, scale_D)
+    for vectors_PD in vectors:
+        vectors_PD *= scale_D
+    forms = []
+    for place, index in enumerate(map(int, prompts_P)):
+        show(place, most)
+        signs_RP = _signs(subject, index, most, settings.repeats)
+        forms.append(_curved(vectors, place, signs_RP, curvature(subject, index)))
+    curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
+    if not all(np.isfinite(part).all() for part in vars(curved).values()):
+        raise InputError(
+            "metric: a second derivative is not finite; use model.dtype=float32"
+        )
+    return MetricPools(
+        settings=settings.model_dump_json(),
+        prompts_P=prompts_P,
+        trained=len(subject.prompts),
+        half=settings.completions // 2,
+        curved=curved,
+        first=first,
+    )
+
+
 def price_metric(subject: Subject) -> float:
     """Say how many seconds the metric will take, by one prompt of its sample.
 
@@ -220,7 +225,7 @@ def price_metric(subject: Subject) -> float:
     index = int(sample_prompts(subject.probe.seed, len(subject.prompts), most)[0])
     began = time.monotonic()
     *_, z_D = _draw_directions(subject, index)
-    multiply = _minus_hessian(subject, index)
+    multiply = minus_hessian(subject, index)
     times = [time.monotonic()]
     for count in (2, 1):
         multiply(z_D.expand(count, -1))

@@ -59,6 +59,25 @@ def _parts_of(vector_D: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     return [piece.view_as(parameter).to(parameter) for piece, parameter in pairs]
 
 
+def differentiate_slopes(policy: Policy, value: Tensor, vectors_KD: Tensor) -> Tensor:
+    """Multiply vectors by the Hessian of a value in the policy's parameters, (K, D)."""
+    parameters = [*policy.parameters.values()]
+    slopes = torch.autograd.grad(
+        value, parameters, create_graph=True, materialize_grads=True
+    )
+    products_KD = torch.empty_like(vectors_KD)
+    for product_D, vector_D in zip(products_KD, vectors_KD, strict=True):
+        found = torch.autograd.grad(
+            slopes,
+            parameters,
+            _parts_of(vector_D, parameters),
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        product_D[:] = torch.cat([one.flatten().to(product_D) for one in found])
+    return products_KD
+
+
 def weighted_hessian_products(
     policy: Policy,
     prompt: list[int],
@@ -73,7 +92,7 @@ def weighted_hessian_products(
     """
     distinct, place_N = completions.distinct()
     weights = torch.from_numpy(np.bincount(place_N, weights_N))
-    products_KD, parameters = torch.zeros_like(vectors_KD), [*policy.parameters.values()]
+    products_KD = torch.zeros_like(vectors_KD)
     for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
         with torch.enable_grad(), policy.differentiable(), plain_attention():
             log_probs = twice_differentiable(
@@ -81,18 +100,7 @@ def weighted_hessian_products(
             )
             ratios = (log_probs - log_probs.detach()).exp()
             surrogate = (weights[part].to(ratios) * ratios).sum()
-            slopes = torch.autograd.grad(
-                surrogate, parameters, create_graph=True, materialize_grads=True
-            )
-            for product_D, vector_D in zip(products_KD, vectors_KD, strict=True):
-                found = torch.autograd.grad(
-                    slopes,
-                    parameters,
-                    _parts_of(vector_D, parameters),
-                    retain_graph=True,
-                    materialize_grads=True,
-                )
-                product_D += torch.cat([one.flatten().to(product_D) for one in found])
+            products_KD += differentiate_slopes(policy, surrogate, vectors_KD)
     return products_KD
 
 

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 CHECKPOINTS = {
     "two": Corpus(words=2, ahead=True),
     "six": Corpus(words=6, ahead=True),
+    "twenty-four": Corpus(words=24, ahead=True),
 }
 HIDDEN, UPDATES, SEED = 64, 800, 0
 TRAINED, HELD_OUT = 60, 40

@@ -13,8 +13,8 @@ from mse_lab.measurement.metric import (
     Directions,
     _curved,
     _first_order,
-    _minus_hessian,
     measure_metric,
+    minus_hessian,
     refuse_metric,
     sample_prompts,
 )
@@ -114,7 +114,7 @@ def test_the_metric_is_minus_the_hessian_of_the_value(subject_of):
 
     exact = enumerate_policy(subject.policy, tokens, 4, 2, reward)
     gradient = torch.tensor(exact.gradient[None], dtype=torch.float32)
-    found = (_minus_hessian(subject, 1)(gradient) * gradient).sum()
+    found = (minus_hessian(subject, 1)(gradient) * gradient).sum()
     expected = weighted_hessian_products(
         subject.policy,
         tokens,

@@ -4,12 +4,12 @@ Measured on the checkpoint: SGD feels noise by the curvature of the reward, Adam
 behind its preconditioner, here made of the gradients measured (`mse_lab.answers.felt`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mse_lab.answers.felt import Felt, feel
-from mse_lab.measurement.metric import measure_metric
-from mse_lab.measurement.subject import Inputs, make_subject
+from mse_lab.measurement.metric import Multiply, measure_metric, minus_hessian
+from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.probe.schema import Metric
 from mse_lab.studies.training.settings import Arm
 from mse_lab.studies.training.task import load_task
@@ -17,19 +17,26 @@ from mse_lab.studies.training.task import load_task
 METRICS = {"sgd": "curvature", "adamw": "adam"}
 
 
-def measure_felt(arm: Arm, prompts: int, level: float, root: Path) -> Felt:
+def measure_felt(
+    arm: Arm,
+    settings: Mapping[str, int],
+    level: float,
+    root: Path,
+    curvature: Callable[[Subject, int], Multiply] = minus_hessian,
+) -> Felt:
     """Measure what an arm's optimiser feels of the checkpoint, on a sample of its prompts.
+
+    `settings` are keys of a probe's `metric`; `curvature` is as in `measure_metric`.
 
     Raises:
         InputError: It cannot be measured.
     """
     task = load_task(arm.training.probe, root)
-    metric = Metric.model_validate(
-        {"kind": METRICS[arm.training.optimiser], "prompts": prompts}
-    )
+    kind = METRICS[arm.training.optimiser]
+    metric = Metric.model_validate({"kind": kind, **settings})
     probe = task.probe.model_copy(update={"metric": metric})
     inputs = Inputs(probe=probe, prompts=task.prompts, reward=task.reward)
-    pools = measure_metric(make_subject(inputs, task.policy))
+    pools = measure_metric(make_subject(inputs, task.policy), curvature=curvature)
     plain = pools.first_order.choose() or 2
     return feel(pools, plain, level)
 
@@ -42,5 +49,5 @@ def felt_by_arm(
     for arm in arms:
         key = arm.training.probe, arm.training.optimiser
         if key not in found:
-            found[key] = measure_felt(arm, prompts, level, root)
+            found[key] = measure_felt(arm, {"prompts": prompts}, level, root)
     return {arm.name: found[arm.training.probe, arm.training.optimiser] for arm in arms}

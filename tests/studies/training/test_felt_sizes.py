@@ -13,9 +13,9 @@ from mse_lab.studies.training.settings import Study, arms_of
 def test_each_optimiser_feels_by_its_own_metric(write_probe, tmp_path, monkeypatch):
     honest, metrics = felt_sizes.measure_metric, []
 
-    def counted(subject):
+    def counted(subject, **given):
         metrics.append(subject.probe.metric)
-        return honest(subject)
+        return honest(subject, **given)
 
     monkeypatch.setattr(felt_sizes, "measure_metric", counted)
     changes = {"adamw": {"optimiser": "adamw"}, "slow": {"eta": 0.001}}
