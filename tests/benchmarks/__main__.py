@@ -10,7 +10,16 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import commands, needs, one_pass, precision, scaling, scoring, whole_run
+from benchmarks import (
+    commands,
+    metric,
+    needs,
+    one_pass,
+    precision,
+    scaling,
+    scoring,
+    whole_run,
+)
 from benchmarks.cases import ROOT
 from benchmarks.log import add_section, heading, replace_marked
 from benchmarks.plan import FULL, QUICK, Plan
@@ -18,7 +27,7 @@ from benchmarks.plan import FULL, QUICK, Plan
 RATIOS = "ratios of times: median (smallest to largest)"
 
 # results/COST.md shows these; the log has all of them.
-SHOWN = ("runs", "scoring", "precision", "scaling", "needs")
+SHOWN = ("runs", "metric", "scoring", "precision", "scaling", "needs")
 
 
 def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]]]:
@@ -35,6 +44,10 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "runs": (
             f"Whole runs, {RATIOS}",
             lambda: whole_run.report(plan.runs, folder, plan.rounds),
+        ),
+        "metric": (
+            f"What training feels, {RATIOS}",
+            lambda: metric.report(plan.metric, folder, plan.rounds),
         ),
         "commands": (
             "What needs no model",

@@ -48,6 +48,7 @@ class Plan:
         points: Points of each.
         process_rounds: Rounds of one process against two; 0 leaves them out.
         tables: Prompts of the run in which the share of the tables is measured.
+        metric: Prompts of the run beside which a metric is measured.
         needs: Real models whose needs are computed.
     """
 
@@ -60,6 +61,7 @@ class Plan:
     points: int
     process_rounds: int
     tables: int
+    metric: int
     needs: tuple[str, ...]
 
 
@@ -104,6 +106,7 @@ FULL = Plan(
     points=4,
     process_rounds=5,
     tables=60,
+    metric=4,
     needs=("0.5B", "1.5B", "7B"),
 )
 
@@ -122,5 +125,6 @@ QUICK = Plan(
     points=3,
     process_rounds=0,
     tables=60,
+    metric=4,
     needs=("0.5B",),
 )

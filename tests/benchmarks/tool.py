@@ -19,6 +19,9 @@ from torch import Tensor
 import mse_lab.run.resume
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
+from mse_lab.measurement.metric import measure_metric as measure_metric
+from mse_lab.measurement.metric import price_metric as price_metric
+from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.mse.replicates import Key
@@ -28,7 +31,7 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
-from mse_lab.probe.schema import Probe
+from mse_lab.probe.schema import Metric, Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.public_api import analyse
 from mse_lab.results.finished_run import read_result
@@ -193,6 +196,14 @@ def run(loaded: Loaded, folder: Path) -> None:
         outcome = execute(prepare("bench", loaded.probe, folder, ROOT), fresh=True)
     if not all(check.ok for check in outcome.checks):
         raise RuntimeError(f"{loaded.case.model}, {loaded.case.shape}: a check failed")
+
+
+def felt_by(loaded: Loaded, kind: str) -> Subject:
+    """Give what is measured in a metric."""
+    probe = loaded.probe.model_copy(update={"metric": Metric.model_validate(kind)})
+    reward = load_reward(probe.reward)
+    inputs = Inputs(probe=probe, prompts=loaded.prompts, reward=reward)
+    return make_subject(inputs, loaded.policy)
 
 
 def ratios(folder: Path, size: int) -> dict[str, Statistic]:
