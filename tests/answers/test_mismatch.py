@@ -1,5 +1,7 @@
 """The mismatch of an engine that is known: which correction is named, and when none."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,18 @@ def test_the_correction_that_points_best_is_named():
     assert row.scale_free_mse.value == pytest.approx(error, abs=3e-4)
     assert row.difference.value == pytest.approx(error - 0.5, abs=0.01)
     assert row.difference.high < 0
+
+
+def test_arrays_that_are_no_numbers_are_refused():
+    pools = pools_of({})
+    arrays = {field.name: getattr(pools, field.name) for field in fields(pools)}
+    again = CorrectionPools.from_arrays(arrays)
+    np.testing.assert_equal(again.log_ratios_PN, pools.log_ratios_PN)
+    unknown = pools.log_ratios_PN.copy()
+    unknown[0, 0] = np.nan
+    for damaged in (unknown, pools.log_ratios_PN[:-1]):
+        with pytest.raises(ValueError, match="numbers"):
+            CorrectionPools.from_arrays(arrays | {"log_ratios_PN": damaged})
 
 
 def test_a_factor_is_no_error():

@@ -38,6 +38,12 @@ def test_ranked_by_scale_free_mse(ranking):
     assert oracle.ratio == (1, 1, 1)
 
 
+def test_intervals_of_ratios_are_symmetric_in_the_logarithm(ranking):
+    for row in ranking.ranked:
+        both = row.ratio.low * row.ratio.high
+        assert both == pytest.approx(row.ratio.value**2, rel=1e-9)
+
+
 def test_a_factor_changes_no_rank(ranking):
     """Centred is GRPO-type times (G-1)/G: one scale-free MSE, up to noise."""
     rows = {row.estimator.name: row for row in ranking.ranked}

@@ -1,5 +1,6 @@
 """Theorem 2: the law and the line hold for independent draws, and fail without."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -30,6 +31,19 @@ def test_theorem_2_and_proposition_3_hold(kind):
     # The slope of so few replicates may be too uncertain; it must not be refused.
     assert found.pop("Theorem 2 (slope)") != "fails"
     assert set(found.values()) == {"holds"}
+
+
+def test_each_size_is_told_with_its_mse_and_its_law():
+    run = draw("fair")
+    for claim in judge_expansion(run):
+        if claim.group_size is not None and claim.measured.startswith("MSE"):
+            size = claim.group_size
+            told = re.match(r"MSE ([\d.]+) .*, law ([\d.]+),", claim.measured).groups()
+            exact = [one("grpo", size).value for one in (run.mse_of, run.law_of)]
+            np.testing.assert_allclose([float(one) for one in told], exact, rtol=0.01)
+            break
+    else:
+        pytest.fail("no size was judged")
 
 
 def test_the_slope_holds_with_many_replicates():

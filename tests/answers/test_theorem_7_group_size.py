@@ -1,5 +1,7 @@
 """Theorem 7: the best group size, where there is one."""
 
+import re
+
 import numpy as np
 
 from claimed_runs import DESIGNS, draw, scores_that_agree_in_large_groups, verdicts
@@ -30,3 +32,13 @@ def test_theorem_7_without_spread_has_no_upper_bound():
     claims = judge_best_group_size(draw("common"))
     assert set(verdicts(claims).values()) == {"undecided"}
     assert "no upper bound here" in claims[0].reason
+
+
+def test_the_best_sizes_at_three_budgets_are_told():
+    """Of G = 3 and 15, none divides 256, 1,024 or 4,096."""
+    told = judge_best_group_size(draw("fair", sizes=(4, 8)))[-1]
+    assert re.fullmatch(
+        r"best measured G \d at N = 256, \d at N = 1024, \d at N = 4096", told.measured
+    )
+    none = judge_best_group_size(draw("fair", sizes=(3, 15)))[-1]
+    assert none.measured == "no group size divides these budgets"

@@ -146,7 +146,7 @@ class Judge(Chosen):
 
     def _run(self, mutation: Mutation, functions: Sequence[FunctionType], items) -> str:
         change(functions, mutation)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed or time.process_time() > self._most:
                 break

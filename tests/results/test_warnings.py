@@ -24,6 +24,12 @@ def test_gradient_is_told_from_zero_where_there_is_one(signal):
     design = make_design(rng, 20) if signal else independent_design(rng, 20)
     pools = design.draw(rng, 256, 4, 8)
     assert any("of zero" in one for one in analysed(pools, [8]).warnings) == (not signal)
+    # One prompt of the 20 whose reward is always the same changes nothing; all do.
+    rewards_PN = pools.reference_rewards_PN * (np.arange(20) > 0)[:, None]
+    one = replace(pools, reference_rewards_PN=rewards_PN)
+    assert bool(warnings.warn_of_weak_gradient(one)) == (not signal)
+    every = replace(pools, reference_rewards_PN=0 * rewards_PN)
+    assert not warnings.warn_of_weak_gradient(every)
 
 
 def test_a_reference_that_is_too_small_for_a_bias_is_said():
