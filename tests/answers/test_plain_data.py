@@ -1,4 +1,4 @@
-"""Plain data: as deep as it goes, five digits, and words for what JSON has no number for."""
+"""Plain data, as deep as it goes: five digits, and words for what is not finite."""
 
 import math
 
