@@ -3,6 +3,11 @@
     from mse_lab.trl import MSECallback
     trainer = GRPOTrainer(..., callbacks=[MSECallback(data, reward, every=50)])
 
+Or, where no completions may be drawn beside the training's, by its own:
+
+    callback = MSECallback(every=50)
+    trainer = GRPOTrainer(..., reward_funcs=callback.watch(reward), callbacks=[callback])
+
 A callback sees the model before a step's completions are drawn, so the policy that is
 measured is the one that they come from. The training is the same, bit for bit, with and
 without it: a measurement has random streams of its own, and gives the model back with its
@@ -15,63 +20,30 @@ they go to W&B and trackio by the run that is active, as TRL's own tables of com
 and to any other reporter by a second one of transformers, in the same place.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from mse_lab.answers.advice import Advice, GroupSize
-from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.console import ending
 from mse_lab.errors import InputError, one_line, shown
 from mse_lab.measurement.rounds import EACH, FIRST
-from mse_lab.mse.beta_binomial import fit_beta_binomial
 from mse_lab.mse.regret import TOLERANCE
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.stopping import Decision, decide
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.report.advice_report import headline
 from mse_lab.report.sampled_advice import advise_run, as_run
+from mse_lab.report.trainer_log import log_numbers, log_of_rollouts, log_words
+from mse_lab.run.advise import Sampling
 from mse_lab.run.live_model import refuse, sample_live, step_size
+from mse_lab.run.own_rollouts import Rollouts
+from mse_lab.run.prepare import RunSpec
 from mse_lab.run.reporters import Reporters
 
-# By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.
-BEYOND = 4
-
-
-def _zero_variance(used: GroupSize, run: SampledRun) -> float:
-    """Share of groups with equal rewards; of larger ones than drawn by a Beta law."""
-    if used.zero_variance is not None:
-        return used.zero_variance.value
-    sizes_P = np.array([len(rewards) for rewards in run.rewards])
-    if not run.binary or used.group_size > BEYOND * sizes_P.min():
-        return math.nan
-    right_P = np.array([int(rewards.sum()) for rewards in run.rewards])
-    law = fit_beta_binomial(right_P, sizes_P, np.ones(len(sizes_P)))
-    return law.zero_variance(used.group_size)
-
-
-def _numbers(advice: Advice, run: SampledRun, args: Any) -> dict[str, float]:
-    """Name what is logged; what is not known is not logged."""
-    used = advice.row(args.num_generations)
-    least = min(one.value for one in (*advice.curves["grpo"], used.mse))
-    scale = advice.noise_scale.value * used.cost.value
-    found = {
-        "best_group_size": advice.best.value,
-        "best_group_size_low": advice.best.low,
-        "best_group_size_high": advice.best.high,
-        "cost_at_G": used.mse.value / least,
-        "relative_error": scale / step_size(args),
-        "noise_scale": scale,
-        "zero_variance_groups": _zero_variance(used, run),
-        "rho": advice.regime.rho.value,
-        "value": np.mean([rewards.mean() for rewards in run.rewards]),
-    }
-    return {f"mse/{key}": float(one) for key, one in found.items() if math.isfinite(one)}
+# What was measured, and how it ended.
+Found = tuple[RunSpec, Sampling[Decision]]
 
 
 class MSECallback(TrainerCallback):
@@ -82,12 +54,17 @@ class MSECallback(TrainerCallback):
     measured is said in a line and counted, and the training goes on. Of several processes
     the first one measures. Weights are measured in their own precision, without dropout.
 
+    Without prompts it measures by the training's own rollouts, of G = 4 or more: those that
+    a reward function from `watch` is given, of this process, of as many steps as it takes.
+    They are of the policies that drew them, G of each prompt.
+
     Logged under `mse/`: `best_group_size`, with `_low` and `_high`; and for groups of the
     size G in use `cost_at_G`, completions for the same error over those at the best size;
     `relative_error`, MSE / ||g||^2 of the completions of one step; `noise_scale`, the
     completions at which that is one; `zero_variance_groups`, their share, for G above
     the 16 or more completions of each prompt by a Beta law of values, up to four times as
-    many; `rho`; `value`, the mean reward. What is unknown is left out.
+    many; `rho`; `value`, the mean reward; of rollouts `steps`, those that drew them. What
+    is unknown is left out.
 
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
@@ -97,7 +74,8 @@ class MSECallback(TrainerCallback):
         every: Steps from one measurement to the next; the first is before the first step.
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions of a measurement; by default `share` of those that the
-            training draws in all, and those of the first look, 384, at least.
+            training draws in all, and at least those of the first look: of 24 prompts 16
+            each, or G rollouts where that is more.
         share: Of the training's time, what measurements after the first one may take.
 
     Raises:
@@ -106,15 +84,15 @@ class MSECallback(TrainerCallback):
 
     def __init__(
         self,
-        prompts: Any,
-        reward: Callable[..., Any],
+        prompts: Any = None,
+        reward: Callable[..., Any] | None = None,
         *,
         every: int = 50,
         regret: float = TOLERANCE,
         budget: int | None = None,
         share: float = 0.05,
     ) -> None:
-        if not callable(reward):
+        if not (callable(reward) or prompts is reward is None):
             raise InputError(f"reward = {shown(reward)}: give a function")
         for name, value in {"regret": regret, "share": share}.items():
             if not 0 < value <= 1:
@@ -124,9 +102,25 @@ class MSECallback(TrainerCallback):
                 raise InputError(f"{name} = {shown(count)}: give a number above zero")
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
+        self._rollouts = Rollouts()
         self._start()
 
+    def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """Measure by the rollouts that a reward function of TRL's form is given.
+
+        Args:
+            reward: `(completions, **columns) -> list`. The trainer gets what is returned,
+                a function that gives the same, as its only one.
+
+        Raises:
+            InputError: It is none, or this callback draws completions of its own.
+        """
+        if self._prompts is not None:
+            raise InputError("prompts are given: leave them out to measure by rollouts")
+        return self._rollouts.watch(reward)
+
     def _start(self) -> None:
+        self._rollouts.drop()
         self.measured, self.skipped = 0, 0
         self._began, self._spent, self._last = time.monotonic(), 0.0, 0.0
         self._next, self._recommended = 0, 0
@@ -145,38 +139,82 @@ class MSECallback(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the model that the step's completions come from."""
-        if (
-            not state.is_world_process_zero
-            or state.global_step < self._next
-            or self._waits()
-        ):
+        if not state.is_world_process_zero:
             return
+        if not self._rollouts.goes_on:
+            if state.global_step < self._next or self._waits():
+                return
+            self._next, self._last = state.global_step + self._every, 0.0
+        self._try(state, partial(self._look, args, state, given))
+
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, **given: Any
+    ) -> None:
+        """Measure by the step's own rollouts, before the policy that drew them is gone."""
+        if self._rollouts.goes_on:
+            self._try(state, partial(self._take, args, state, given))
+
+    def _try(self, state: Any, act: Callable[[], None]) -> None:
         began = time.monotonic()
-        self._next = state.global_step + self._every
         try:
-            self._look(args, state, given)
-            self.measured += 1
+            act()
         except Exception as error:  # Whatever it is, the training goes on.
+            self._rollouts.drop()
             self.skipped += 1
             _say(f"step {state.global_step} is not measured: {ending(error).line}")
-        self._last = time.monotonic() - began
-        self._spent += self._last
+        took = time.monotonic() - began
+        self._last += took
+        self._spent += took
 
     def _look(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         refuse(args, given)
-        advice, run = self._advise(args, state, given)
-        numbers = _numbers(advice, run, args)
+        budget = self._budget or self._default_budget(args, state)
+        if not self._rollouts.watched:
+            self._tell(self._draw(args, state, given, budget), args, state, given)
+            return
+        if not self._rollouts.goes_on:
+            look = partial(decide, regret=self._regret)
+            self._rollouts.begin(args, given["model"], budget, look)
+        self._rollouts.expect(given["model"])
+
+    def _take(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
+        found = self._rollouts.take(given, args, state.global_step)
+        if found is not None:
+            self._tell(found, args, state, given)
+            self._rollouts.drop()
+
+    def _tell(self, found: Found, args: Any, state: Any, given: Mapping[str, Any]) -> None:
+        """Advise by what was measured, and log it."""
+        spec, ended = found
+        why = ended.prompts, ended.stopped
+        run = as_run(spec.name, spec.probe, *why, self._regret, held=True)
+        advice = advise_run(run, ended.decision, (args.num_generations,))
+        numbers = log_numbers(advice, run, args.num_generations, step_size(args))
+        if steps := self._rollouts.steps:
+            numbers["mse/steps"] = len(steps)
+        self.measured += 1
         self._waiting = {**numbers, "mse/step": state.global_step}
-        self._say_advice(state, advice, numbers)
+        if advice.recommended != self._recommended:
+            self._recommended = advice.recommended
+            self._say_advice(args, state, log_words(advice, numbers), run.completions)
         self._reporters = self._reporters or Reporters(args)
         self._reporters.report(numbers, args, state, given["model"])
 
-    def _advise(
-        self, args: Any, state: Any, given: Mapping[str, Any]
-    ) -> tuple[Advice, SampledRun]:
-        """Advise for the live model; give what it rests on, too."""
-        budget = self._budget or self._default_budget(args, state)
+    def _say_advice(self, args: Any, state: Any, words: str, count: int) -> None:
+        if steps := self._rollouts.steps:
+            size, engine = args.num_generations, args.use_vllm
+            _say(log_of_rollouts(words, steps, count, size, engine=engine))
+        else:
+            _say(f"step {state.global_step}: {words} {count} were drawn.")
+
+    def _draw(self, args: Any, state: Any, given: Mapping[str, Any], budget: int) -> Found:
+        """Draw completions of the live model until the answer is known."""
         if not self._rows:
+            if self._reward is None:
+                raise InputError(
+                    "nothing to measure by: give prompts and a reward, or train with "
+                    "reward_funcs=callback.watch(reward)"
+                )
             rows = choose_rows(self._prompts, max(budget // EACH, FIRST), args.seed)
             tokenizer, options = given["processing_class"], args.chat_template_kwargs
             self._rows = as_prompt_set(rows, tokenizer, options)
@@ -184,24 +222,12 @@ class MSECallback(TrainerCallback):
             as_row_reward(self._reward, state),
             partial(decide, regret=self._regret),
         )
-        spec, ended = sample_live(given, args, self._rows, reward, look, budget)
-        why = ended.prompts, ended.stopped
-        run = as_run(spec.name, spec.probe, *why, self._regret, held=True)
-        return advise_run(run, ended.decision, (args.num_generations,)), run
+        return sample_live(given, args, self._rows, reward, look, budget)
 
     def _default_budget(self, args: Any, state: Any) -> int:
         drawn = state.max_steps * step_size(args) // args.num_iterations
-        return max(FIRST * EACH, int(self._share * drawn))
-
-    def _say_advice(self, state: Any, advice: Advice, numbers: Mapping[str, float]) -> None:
-        """Say the advice where it changes."""
-        if advice.recommended == self._recommended:
-            return
-        self._recommended, words = advice.recommended, f"step {state.global_step}: "
-        words += headline(advice)
-        if cost := numbers.get("mse/cost_at_G"):
-            words += f" The size in use costs {cost:.2f} times the best one's completions."
-        _say(f"{words} {advice.completions} were drawn.")
+        each = max(EACH, args.num_generations * self._rollouts.watched)
+        return max(FIRST * each, int(self._share * drawn))
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any
@@ -215,6 +241,8 @@ class MSECallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Say what the measurements took."""
+        if self._reporters:
+            self._reporters.close()
         if state.is_world_process_zero:
             share = self._spent / (time.monotonic() - self._began)
             _say(

@@ -7,6 +7,7 @@ pools have other uniform numbers, so that it stays an independent verification.
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,14 +79,40 @@ def sample_prompt(
     they are the same in any order of the prompts and in any process.
     """
     began = time.monotonic()
-    pool = draw_pool(subject, index, POOL, completions)
-    name = "scored", subject.prompts[index].id, str(completions.start)
+    pool, start = draw_pool(subject, index, POOL, completions), completions.start
+    found = sample_pool(subject, index, pool, most, start=start, checked=checked)
+    # Drawing took its time, too.
+    sample = replace(found.sample, seconds=time.monotonic() - began)
+    return replace(found, sample=sample)
+
+
+def sample_pool(
+    subject: Subject,
+    index: int,
+    pool: CompletionPool,
+    most: tuple[int, int] | None = None,
+    *,
+    start: int = 0,
+    checked: bool = False,
+) -> SampledPrompt:
+    """Differentiate some of a prompt's completions, which are drawn and rewarded.
+
+    Args:
+        subject: What is measured.
+        index: Which of its prompts.
+        pool: The completions; of those whose log-probability is NaN the gap is NaN.
+        most: As in `choose_scored`.
+        start: The number of the first one.
+        checked: As in `sample_prompt`.
+    """
+    began = time.monotonic()
+    name = "scored", subject.prompts[index].id, str(start)
     rng = stream(subject.probe.seed, *name)
     scored_K = choose_scored(pool.rewards_N, most, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)
     scored = pool.completions[scored_K]
     scores, gradient_D = _score(subject, index, scored, weights_K)
-    refuse_scores(subject, index, scores, completions.start + scored_K)
+    refuse_scores(subject, index, scores, start + scored_K)
     gap = np.nan
     if checked:
         gap = _gradient_gap(subject, index, scored, weights_K)

@@ -71,7 +71,7 @@ class Sampling(NamedTuple, Generic[D]):
         return sum(block.differentiated for blocks in self.prompts for block in blocks)
 
 
-def _varies(blocks: Blocks) -> bool:
+def varies(blocks: Blocks) -> bool:
     """Whether a prompt has rewards that differ."""
     return bool(np.ptp(np.concatenate([block.rewards_N for block in blocks])) > 0)
 
@@ -134,7 +134,7 @@ class _Looks(Generic[D]):
             check_scores(ONE_PASS, found[0][0].gradient_gap, dtype),
         ]
         self.prompts = [tuple(block.sample for block in blocks) for blocks in found]
-        differ = sum(map(_varies, self.prompts))
+        differ = sum(map(varies, self.prompts))
         one = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
         self.decision = one
         self._line.say(look, one.words if one else f"rewards differ within {differ} so far")

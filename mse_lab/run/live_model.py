@@ -14,7 +14,7 @@ from transformers.integrations.fsdp import is_fsdp_enabled
 
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.samples import Blocks
-from mse_lab.results.checks import none_failed
+from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import D, Sampling
 from mse_lab.run.in_memory import Lent, sample_model
 from mse_lab.run.prepare import RunSpec
@@ -26,6 +26,7 @@ SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
     *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
     *("gradient_accumulation_steps", "world_size", "report_to", "seed"),
+    *("generation_kwargs", "reward_weights", "use_vllm"),
 )
 GIVEN = ("model", "processing_class")
 
@@ -79,7 +80,7 @@ def step_size(args: Any) -> int:
 
 
 @contextmanager
-def _own_forward(model: Any) -> Iterator[None]:
+def own_forward(model: Any) -> Iterator[None]:
     """Leave out what mixed precision puts in the place of a model's own forward."""
     forward = vars(model).pop("forward", None)
     try:
@@ -103,6 +104,30 @@ def refuse(args: Any, given: Mapping[str, Any]) -> None:
     _refuse_model(args, given["model"])
 
 
+def refuse_failed(checks: Sequence[Check]) -> None:
+    """Refuse what a built-in check says is wrong.
+
+    Raises:
+        InputError: One failed.
+    """
+    if not none_failed(checks):
+        failed = ", ".join(check.name for check in checks if check.ok is False)
+        raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")
+
+
+def lend(
+    given: Mapping[str, Any],
+    args: Any,
+    rows: Sequence[Mapping[str, Any]],
+    reward: Callable[..., Any],
+) -> Lent:
+    """Lend the trainer's model, with the settings of its policy; see `sample_live`."""
+    prompts = {"source": "memory", "template": "none"}
+    settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
+    model, tokenizer = (given[name] for name in GIVEN)
+    return Lent(model, tokenizer, rows, reward, settings, "the live model")
+
+
 def sample_live(
     given: Mapping[str, Any],
     args: Any,
@@ -124,13 +149,8 @@ def sample_live(
     Raises:
         InputError: Something of the user's is at fault, or a built-in check failed.
     """
-    model, tokenizer = (given[name] for name in GIVEN)
-    prompts = {"source": "memory", "template": "none"}
-    settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
-    lent = Lent(model, tokenizer, rows, reward, settings, "the live model")
-    with _own_forward(model):
+    lent = lend(given, args, rows, reward)
+    with own_forward(lent.model):
         spec, ended = sample_model(lent, decide, budget, shown=False)
-    if not none_failed(ended.checks):
-        failed = ", ".join(check.name for check in ended.checks if check.ok is False)
-        raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")
+    refuse_failed(ended.checks)
     return spec, ended

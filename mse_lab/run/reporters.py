@@ -43,3 +43,9 @@ class Reporters:
             import_module(name).log(named | {"train/global_step": state.global_step})
         for one in self._second:
             one.on_log(args, state, None, logs=dict(numbers), model=model)
+
+    def close(self) -> None:
+        """Have tensorboard's files written to their end: a queue may hold the last ones."""
+        for one in self._second:
+            if writer := getattr(one, "tb_writer", None):
+                writer.close()

@@ -87,6 +87,7 @@ def _named(name: str):
 CASES = {
     "V 0.1 to 0.9": Case(_named("V 0.1 to 0.9")),
     "the same, 4 + 4 differentiated": Case(_named("V 0.1 to 0.9"), most=FEWER),
+    "the same, 4 completions each": Case(_named("V 0.1 to 0.9"), 4),
     "the same, 8 completions each": Case(_named("V 0.1 to 0.9"), 8),
     "the same, 12 completions each": Case(_named("V 0.1 to 0.9"), 12),
     "weak g": Case(_named("weak g")),

@@ -1,0 +1,82 @@
+"""What a trainer logs of its live model, and what its screen says."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mse_lab.answers.advice import Advice, GroupSize
+from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.mse.beta_binomial import fit_beta_binomial
+from mse_lab.report.advice_report import headline
+
+# By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.
+BEYOND = 4
+
+
+def zero_variance(used: GroupSize, run: SampledRun) -> float:
+    """Share of groups with equal rewards; of larger ones than drawn by a Beta law."""
+    if used.zero_variance is not None:
+        return used.zero_variance.value
+    sizes_P = np.array([len(rewards) for rewards in run.rewards])
+    if not run.binary or used.group_size > BEYOND * sizes_P.min():
+        return math.nan
+    right_P = np.array([int(rewards.sum()) for rewards in run.rewards])
+    law = fit_beta_binomial(right_P, sizes_P, np.ones(len(sizes_P)))
+    return law.zero_variance(used.group_size)
+
+
+def log_numbers(
+    advice: Advice, run: SampledRun, size: int, step_size: int
+) -> dict[str, float]:
+    """Name what is logged; what is not known is not logged.
+
+    Args:
+        advice: The advice.
+        run: What it rests on.
+        size: G in use.
+        step_size: Completions of one step of the optimiser.
+    """
+    used = advice.row(size)
+    least = min(one.value for one in (*advice.curves["grpo"], used.mse))
+    scale = advice.noise_scale.value * used.cost.value
+    found = {
+        "best_group_size": advice.best.value,
+        "best_group_size_low": advice.best.low,
+        "best_group_size_high": advice.best.high,
+        "cost_at_G": used.mse.value / least,
+        "relative_error": scale / step_size,
+        "noise_scale": scale,
+        "zero_variance_groups": zero_variance(used, run),
+        "rho": advice.regime.rho.value,
+        "value": np.mean([rewards.mean() for rewards in run.rewards]),
+    }
+    return {f"mse/{key}": float(one) for key, one in found.items() if math.isfinite(one)}
+
+
+def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
+    """Say the advice, and what the size in use costs."""
+    words = headline(advice)
+    if cost := numbers.get("mse/cost_at_G"):
+        words += f" The size in use costs {cost:.2f} times the best one's completions."
+    return words
+
+
+def log_of_rollouts(
+    words: str, steps: Sequence[int], count: int, size: int, *, engine: bool
+) -> str:
+    """Say an advice with the steps whose rollouts it rests on, and who drew them.
+
+    Args:
+        words: The advice.
+        steps: The steps.
+        count: How many rollouts.
+        size: Of each prompt, at a time.
+        engine: Whether vLLM drew them.
+    """
+    first, last = steps[0], steps[-1]
+    when = f"step {last}" if first == last else f"steps {first} to {last}"
+    whose = "policy" if first == last else "policies"
+    drew = ", by vLLM, whose probabilities may differ" * engine
+    rests = f"Of {count} rollouts, {size} a prompt, at the {whose} that drew them{drew}."
+    return f"{when}: {words} {rests}"

@@ -1,0 +1,130 @@
+"""A step's rollouts as a reward function of TRL's trainer is given them, group by group."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError, shown
+from mse_lab.measurement.prompt import CompletionPool
+from mse_lab.measurement.rounds import FIRST
+from mse_lab.mse.one_pool import LEAST_COMPLETIONS
+from mse_lab.policy.completion_lines import Line, read_tokens
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.policy import Policy
+
+REMEDY = "measure by completions drawn apart: MSECallback(prompts, reward)"
+
+
+class Group(NamedTuple):
+    """Rollouts of one prompt: tokens of each, end tokens included, and rewards."""
+
+    prompt: Any  # A text, or messages.
+    tokens: Sequence[Sequence[int]]
+    rewards_N: Floats
+
+    def pool(self, at: int, policy: Policy, positions: int) -> CompletionPool:
+        """Read them as completions of at most so many tokens, of unknown log-probability.
+
+        Raises:
+            InputError: The policy cannot have drawn them.
+        """
+        unpadded = [
+            read_tokens(
+                Line.model_validate({"prompt": str(at), "tokens": list(tokens)}),
+                f"group {at}, rollout {number}",
+                policy,
+                positions,
+            )
+            for number, tokens in enumerate(self.tokens)
+        ]
+        unknown, ends = [np.nan] * len(unpadded), policy.end_tokens
+        drawn = Completions.of_each(unpadded, positions, unknown, ends)
+        return CompletionPool("rollouts", drawn, [], self.rewards_N)
+
+
+class Batch(NamedTuple):
+    """What a reward function was given, and gave."""
+
+    given: Mapping[str, Any]
+    rewards: Sequence[Any]
+
+    def groups(self, size: int) -> Iterator[Group]:
+        """Take groups apart; one that is cut between two processes may be left out.
+
+        Raises:
+            InputError: They are not groups of this size, or not of a single turn.
+        """
+        prompts, tokens = self.given["prompts"], self.given["completion_ids"]
+        rewards_N = _as_numbers(self.rewards)
+        _refuse_turns(self.given)
+        for start in range(0, len(prompts), size):
+            group = slice(start, start + size)
+            if any(prompt != prompts[start] for prompt in prompts[group]):
+                raise InputError(
+                    f"rollouts {start} to {start + size - 1} are not of one prompt, as the "
+                    f"groups of {size} of TRL's own sampler are; {REMEDY}"
+                )
+            if len(tokens[group]) >= LEAST_COMPLETIONS:
+                yield Group(prompts[start], tokens[group], rewards_N[group])
+
+
+def _as_numbers(rewards: Sequence[Any]) -> Floats:
+    rewards_N = np.array([np.nan if one is None else float(one) for one in rewards])
+    if not np.isfinite(rewards_N).all():
+        at = int(np.argmin(np.isfinite(rewards_N)))
+        raise InputError(f"the reward of rollout {at} is {shown(rewards[at])}: no number")
+    return rewards_N
+
+
+def _refuse_turns(given: Mapping[str, Any]) -> None:
+    several = any(not isinstance(one, str) and len(one) > 1 for one in given["completions"])
+    if several or "environments" in given:
+        raise InputError(
+            "rollouts of several turns: which tokens are the policy's own is not known "
+            f"here; {REMEDY}"
+        )
+
+
+def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
+    """Refuse settings whose rollouts cannot be measured.
+
+    Raises:
+        InputError: Groups are too small, are not drawn by the policy that is
+            differentiated, or are of several rewards; or the budget is too low.
+    """
+    size = args.num_generations
+    if size < LEAST_COMPLETIONS:
+        raise InputError(
+            f"num_generations = {size}: the constants take {LEAST_COMPLETIONS} rollouts of "
+            f"a prompt; {REMEDY}"
+        )
+    if args.reward_weights is not None and len(args.reward_weights) > 1:
+        raise InputError(
+            "reward_weights: several reward functions, of which one is watched; give one "
+            "with their sum"
+        )
+    if args.generation_kwargs:
+        raise InputError(
+            f"generation_kwargs = {shown(args.generation_kwargs)}: rollouts may not be of "
+            "the policy that is differentiated; leave it out"
+        )
+    if not args.use_vllm and _has_dropout(model):
+        raise InputError(
+            "the trainer draws with dropout, which no measurement has; set "
+            "disable_dropout=True, and attention_dropout and lora_dropout to 0"
+        )
+    if budget < FIRST * size:
+        raise InputError(
+            f"budget = {budget}: the first look takes {FIRST * size} rollouts, {size} of "
+            f"each of {FIRST} prompts; give that or more"
+        )
+
+
+def _has_dropout(model: nn.Module) -> bool:
+    settings: Any = model.config
+    attention = getattr(settings.get_text_config(), "attention_dropout", 0.0)
+    modules = (one for one in model.modules() if isinstance(one, nn.Dropout))
+    return bool(attention) or any(one.p > 0 for one in modules)
