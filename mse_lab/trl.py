@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
 from tqdm import tqdm
 from transformers import TrainerCallback
 
@@ -33,11 +34,12 @@ from mse_lab.errors import InputError, one_line, shown
 from mse_lab.measurement.rounds import EACH, FIRST
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import Decision, decide
+from mse_lab.probe.schema import Metric
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.report.sampled_advice import advise_run, as_run
 from mse_lab.report.trainer_log import log_numbers, log_of_rollouts, log_words
 from mse_lab.run.advise import Sampling
-from mse_lab.run.live_model import refuse, sample_live, step_size
+from mse_lab.run.live_model import measure_live_metric, refuse, sample_live, step_size
 from mse_lab.run.own_rollouts import Rollouts
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.reporters import Reporters
@@ -63,8 +65,8 @@ class MSECallback(TrainerCallback):
     `relative_error`, MSE / ||g||^2 of the completions of one step; `noise_scale`, the
     completions at which that is one; `zero_variance_groups`, their share, for G above
     the 16 or more completions of each prompt by a Beta law of values, up to four times as
-    many; `rho`; `value`, the mean reward; of rollouts `steps`, those that drew them. What
-    is unknown is left out.
+    many; `rho`; `value`, the mean reward; of rollouts `steps`, those that drew them; with
+    a metric `felt_group_size`, with both ends. What is unknown is left out.
 
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
@@ -77,6 +79,8 @@ class MSECallback(TrainerCallback):
             training draws in all, and at least those of the first look: of 24 prompts 16
             each, or G rollouts where that is more.
         share: Of the training's time, what measurements after the first one may take.
+        metric: `adam` also measures what training by this optimiser feels, as the key of a
+            probe does, by its own second moments: not before its first step.
 
     Raises:
         InputError: One of these is not usable.
@@ -91,6 +95,7 @@ class MSECallback(TrainerCallback):
         regret: float = TOLERANCE,
         budget: int | None = None,
         share: float = 0.05,
+        metric: Any = "plain",
     ) -> None:
         if not (callable(reward) or prompts is reward is None):
             raise InputError(f"reward = {shown(reward)}: give a function")
@@ -100,6 +105,7 @@ class MSECallback(TrainerCallback):
         for name, count in {"every": every, "budget": budget}.items():
             if count is not None and count < 1:
                 raise InputError(f"{name} = {shown(count)}: give a number above zero")
+        self._metric = _as_metric(metric, prompts)
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
         self._rollouts = Rollouts()
@@ -187,15 +193,16 @@ class MSECallback(TrainerCallback):
         """Advise by what was measured, and log it."""
         spec, ended = found
         why = ended.prompts, ended.stopped
-        run = as_run(spec.name, spec.probe, *why, self._regret, held=True)
+        metric = ended.metric
+        run = as_run(spec.name, spec.probe, *why, self._regret, held=True, metric=metric)
         advice = advise_run(run, ended.decision, (args.num_generations,))
         numbers = log_numbers(advice, run, args.num_generations, step_size(args))
         if steps := self._rollouts.steps:
             numbers["mse/steps"] = len(steps)
         self.measured += 1
         self._waiting = {**numbers, "mse/step": state.global_step}
-        if advice.recommended != self._recommended:
-            self._recommended = advice.recommended
+        if advice.num_generations != self._recommended:
+            self._recommended = advice.num_generations
             self._say_advice(args, state, log_words(advice, numbers), run.completions)
         self._reporters = self._reporters or Reporters(args)
         self._reporters.report(numbers, args, state, given["model"])
@@ -222,7 +229,13 @@ class MSECallback(TrainerCallback):
             as_row_reward(self._reward, state),
             partial(decide, regret=self._regret),
         )
-        return sample_live(given, args, self._rows, reward, look, budget)
+        asked = given, args, self._rows, reward
+        spec, ended = sample_live(*asked, look, budget)
+        # Before its first step an optimiser has no moments.
+        if self._metric.kind == "plain" or not given["optimizer"].state:
+            return spec, ended
+        pools = measure_live_metric(*asked, self._metric.model_dump())
+        return spec, ended._replace(metric=pools)
 
     def _default_budget(self, args: Any, state: Any) -> int:
         drawn = state.max_steps * step_size(args) // args.num_iterations
@@ -249,6 +262,21 @@ class MSECallback(TrainerCallback):
                 f"{self.measured} measurements took {share:.1%} of the training's time; "
                 f"{self.skipped} were skipped"
             )
+
+
+def _as_metric(metric: Any, prompts: Any) -> Metric:
+    try:
+        found = Metric.model_validate(metric)
+    except ValidationError:
+        found = Metric(kind="curvature")
+    if found.kind == "curvature" or found.optimizer:
+        raise InputError(
+            f"metric = {shown(metric)}: give adam, or a mapping of it, its prompts and "
+            "completions; D is that of the optimiser that trains"
+        )
+    if found.kind != "plain" and prompts is None:
+        raise InputError("metric: needs completions of its own: give prompts and a reward")
+    return found
 
 
 def _say(text: str) -> None:

@@ -91,6 +91,9 @@ def test_what_cannot_be_measured_is_one_line_and_counted(
         ({"regret": 2}, "regret = 2"),
         ({"every": 0}, "every = 0"),
         ({"budget": 0}, "budget = 0"),
+        ({"metric": "curvature"}, "metric = 'curvature'"),
+        ({"metric": {"kind": "adam", "prompts": 1}}, "metric = "),
+        ({"metric": "adam", "prompts": None, "reward": None}, "completions of its own"),
     ],
 )
 def test_arguments_are_refused_before_the_training(changes, words):

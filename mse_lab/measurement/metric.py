@@ -90,7 +90,7 @@ def _scale(subject: Subject, halves_ND: Tensor) -> Tensor:
         return torch.ones(1, device=halves_ND.device, dtype=halves_ND.dtype)
     if settings.optimizer is None:
         return from_gradients(halves_ND)
-    return read_optimizer(subject.policy, settings.optimizer).to(halves_ND)
+    return read_optimizer(subject.policy, settings.optimizer)
 
 
 def _signs(subject: Subject, index: int, count: int, repeats: int) -> Tensor:
@@ -178,11 +178,13 @@ def measure_metric(
     subject: Subject,
     show: Callable[[int, int], object] = lambda done, all: None,
     curvature: Callable[[Subject, int], Multiply] = minus_hessian,
+    scale_D: Tensor | None = None,
 ) -> MetricPools:
     """Measure the forms of a sample of prompts in the probe's metric.
 
     `show` is called with the prompts that are done, and with how many there are;
-    `curvature` gives what multiplies vectors by minus the Hessian of a prompt's value.
+    `curvature` gives what multiplies vectors by minus the Hessian of a prompt's value;
+    `scale_D` is the preconditioner, where it is not by the probe.
     """
     settings = subject.probe.metric
     most = min(settings.prompts, len(subject.prompts))
@@ -190,7 +192,9 @@ def measure_metric(
     refuse_metric(subject)
     columns = zip(*(_draw_directions(subject, int(one)) for one in prompts_P), strict=True)
     vectors = Directions(*(torch.stack(column) for column in columns))
-    scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
+    if scale_D is None:
+        scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
+    scale_D = scale_D.to(vectors.a_PD)
     first = _first_order(vectors, scale_D)
     for vectors_PD in vectors:
         vectors_PD *= scale_D

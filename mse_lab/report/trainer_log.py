@@ -26,6 +26,15 @@ def zero_variance(used: GroupSize, run: SampledRun) -> float:
     return law.zero_variance(used.group_size)
 
 
+def _felt(advice: Advice) -> dict[str, float]:
+    """Name the best size that training feels, where it was measured."""
+    if advice.felt is None:
+        return {}
+    value, low, high = advice.felt.best
+    name = "felt_group_size"
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
 def log_numbers(
     advice: Advice, run: SampledRun, size: int, step_size: int
 ) -> dict[str, float]:
@@ -49,14 +58,17 @@ def log_numbers(
         "noise_scale": scale,
         "zero_variance_groups": zero_variance(used, run),
         "rho": advice.regime.rho.value,
+        **_felt(advice),
         "value": np.mean([rewards.mean() for rewards in run.rewards]),
     }
     return {f"mse/{key}": float(one) for key, one in found.items() if math.isfinite(one)}
 
 
 def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
-    """Say the advice, and what the size in use costs."""
+    """Say the advice; by the gradient's error, what the size in use costs."""
     words = headline(advice)
+    if advice.decisive:
+        return words
     if cost := numbers.get("mse/cost_at_G"):
         words += f" The size in use costs {cost:.2f} times the best one's completions."
     return words

@@ -13,11 +13,15 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_enabled
 
 from mse_lab.errors import InputError, shown
+from mse_lab.measurement.metric import measure_metric
+from mse_lab.measurement.subject import make_subject
+from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import D, Sampling
-from mse_lab.run.in_memory import Lent, sample_model
+from mse_lab.run.in_memory import Lent, borrowing, sample_model
 from mse_lab.run.prepare import RunSpec
+from mse_lab.scores.preconditioner import of_optimizer
 
 WRITTEN_FOR = "1.16"
 
@@ -120,10 +124,15 @@ def lend(
     args: Any,
     rows: Sequence[Mapping[str, Any]],
     reward: Callable[..., Any],
+    **more: Any,
 ) -> Lent:
-    """Lend the trainer's model, with the settings of its policy; see `sample_live`."""
+    """Lend the trainer's model, with the settings of its policy; see `sample_live`.
+
+    `more` are further keys of a probe.
+    """
     prompts = {"source": "memory", "template": "none"}
     settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
+    settings |= more
     model, tokenizer = (given[name] for name in GIVEN)
     return Lent(model, tokenizer, rows, reward, settings, "the live model")
 
@@ -154,3 +163,28 @@ def sample_live(
         spec, ended = sample_model(lent, decide, budget, shown=False)
     refuse_failed(ended.checks)
     return spec, ended
+
+
+def measure_live_metric(
+    given: Mapping[str, Any],
+    args: Any,
+    rows: Sequence[Mapping[str, Any]],
+    reward: Callable[..., Any],
+    metric: Any,
+) -> MetricPools:
+    """Measure the trainer's model in a metric, D that of the optimiser that trains it.
+
+    Args:
+        given: What a callback is given, its optimiser after a step.
+        args: The trainer's settings.
+        rows: As in `sample_live`.
+        reward: The same.
+        metric: The key `metric` of a probe, of the kind `adam`.
+
+    Raises:
+        InputError: It cannot be measured, or the optimiser keeps no second moments.
+    """
+    lent = lend(given, args, rows, reward, metric=metric)
+    with own_forward(lent.model), borrowing(lent) as (spec, policy):
+        scale_D = of_optimizer(policy, given["optimizer"])
+        return measure_metric(make_subject(spec, policy), scale_D=scale_D)

@@ -55,18 +55,51 @@ def _in_order(
     return dict(zip(keys, names, strict=True))
 
 
-def _preconditioner(policy: Policy, saved: Mapping[str, Any]) -> Tensor:
-    groups = saved["param_groups"]
-    names, parts = _in_order(groups, policy.parameters), {}
-    settings = {key: group for group in groups for key in group["params"]}
-    for key, name in names.items():
-        _, beta2 = settings[key].get("betas", (0, 0))
-        moments = _second_moments(saved["state"][key], beta2)
-        if moments.shape != policy.parameters[name].shape:
+# What an optimiser keeps of a parameter, and the settings of the parameter's group.
+Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def _preconditioner(policy: Policy, kept: Mapping[str, Kept]) -> Tensor:
+    parts = []
+    for name, parameter in policy.parameters.items():
+        state, settings = kept[name]
+        _, beta2 = settings.get("betas", (0, 0))
+        moments = _second_moments(state, beta2)
+        if moments.shape != parameter.shape:
             raise ValueError(f"{name} has another shape there")
-        eps = settings[key].get("eps", EPS)
-        parts[name] = 1 / (moments.float().sqrt() + (eps if type(eps) is float else 0))
-    return torch.cat([parts[name].flatten().cpu() for name in policy.parameters])
+        eps = settings.get("eps", EPS)
+        part = 1 / (moments.float().sqrt() + (eps if type(eps) is float else 0))
+        parts.append(part.flatten().cpu())
+    return torch.cat(parts)
+
+
+def _by_name(policy: Policy, saved: Mapping[str, Any]) -> dict[str, Kept]:
+    groups, state = saved["param_groups"], saved["state"]
+    settings = {key: group for group in groups for key in group["params"]}
+    names = _in_order(groups, policy.parameters)
+    return {name: (state[key], settings[key]) for key, name in names.items()}
+
+
+def of_optimizer(policy: Policy, optimizer: Any) -> Tensor:
+    """Give D of an optimiser that trains these very parameters, (D,) float32.
+
+    Raises:
+        InputError: It has no second moments of each: before its first step, or where it
+            keeps none (SGD), or keeps them in parts or in few bits.
+    """
+    groups = {one: group for group in optimizer.param_groups for one in group["params"]}
+    try:
+        # Asked by its index, a state that is not there would be made.
+        kept = {
+            name: (optimizer.state.get(one, {}), groups[one])
+            for name, one in policy.parameters.items()
+        }
+        return _preconditioner(policy, kept)
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"metric: the optimiser has no second moments of all parameters "
+            f"({in_short(error)}); train with AdamW or Adafactor, or leave metric out"
+        ) from None
 
 
 def read_optimizer(policy: Policy, folder: str) -> Tensor:
@@ -74,7 +107,7 @@ def read_optimizer(policy: Policy, folder: str) -> Tensor:
     path = Path(folder) / FILE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        return _preconditioner(policy, saved)
+        return _preconditioner(policy, _by_name(policy, saved))
     except FileNotFoundError:
         raise InputError(
             f"metric.optimizer: {path} is missing; name a trainer's checkpoint folder that "

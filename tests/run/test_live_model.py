@@ -3,12 +3,17 @@
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 import transformers
 
 from mse_lab.errors import InputError
+from mse_lab.measurement.metric import measure_metric
+from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.stopping import decide
-from mse_lab.run.live_model import sample_live, step_size
+from mse_lab.run.in_memory import borrowing
+from mse_lab.run.live_model import lend, measure_live_metric, sample_live, step_size
 
 ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}"} for at in range(6)]
 ARGS = SimpleNamespace(
@@ -66,3 +71,22 @@ def test_completions_of_another_distribution_are_refused(given, change):
 
 def test_a_step_takes_the_completions_of_all_processes():
     assert step_size(ARGS) == 48
+
+
+def test_the_metric_is_that_of_the_optimiser_that_trains(given, tmp_path):
+    """Of the same state saved as a trainer does, a probe's metric is the same."""
+    parameters = list(given["model"].parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=0.0)
+    for at, one in enumerate(parameters):
+        one.grad = torch.full_like(one, 0.1 + at)
+    optimizer.step()
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    few = {"prompts": 4, "completions": 4, "repeats": 1, "kind": "adam"}
+    live = given | {"optimizer": optimizer}
+    found = measure_live_metric(live, ARGS, ROWS, short, few)
+    saved = few | {"optimizer": str(tmp_path)}
+    with borrowing(lend(given, ARGS, ROWS, short, metric=saved)) as (spec, policy):
+        other = measure_metric(make_subject(spec, policy))
+    for name, forms_KP in vars(other.curved).items():
+        np.testing.assert_array_equal(getattr(found.curved, name), forms_KP)
+    assert all(one.grad is not None for one in parameters)

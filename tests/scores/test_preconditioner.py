@@ -8,7 +8,7 @@ from torch import nn
 from transformers.optimization import Adafactor
 
 from mse_lab.errors import InputError
-from mse_lab.scores.preconditioner import from_gradients, read_optimizer
+from mse_lab.scores.preconditioner import from_gradients, of_optimizer, read_optimizer
 
 
 def small_policy():
@@ -48,6 +48,26 @@ def test_the_step_of_adam_is_the_preconditioned_moment(tmp_path, grouped):
         state = optimizer.state[policy.parameters[name]]
         moments = state["exp_avg_sq"] / (1 - 0.9**3)
         torch.testing.assert_close(piece, 1 / (moments.sqrt() + 1e-3).flatten())
+
+
+def test_a_live_optimiser_is_asked_for_each_parameter_itself(tmp_path):
+    """In whatever groups they are: here in those of the trainer, the other way round."""
+    policy, model = small_policy()
+    optimizer = torch.optim.AdamW(groups_of(model), eps=1e-3)
+    train(model, optimizer, tmp_path)
+    optimizer.param_groups.reverse()
+    found = of_optimizer(policy, optimizer)
+    assert torch.equal(found, read_optimizer(policy, str(tmp_path)))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_an_optimiser_without_second_moments_is_refused_and_left_as_it_is(kind):
+    """Before its first step, or as it keeps none."""
+    policy, model = small_policy()
+    optimizer = kind(model.parameters(), lr=0.1)
+    with pytest.raises(InputError, match="no second moments of all parameters"):
+        of_optimizer(policy, optimizer)
+    assert not optimizer.state
 
 
 def test_adafactor_has_second_moments_of_rank_one(tmp_path):
