@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from exact_forms import Prompt, exact_forms
+from exact_forms import Prompt, exact_forms, felt_of
 from mse_lab.answers.felt import feel
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.metric_forms import Forms
 from mse_lab.studies.theory.bandit import opposed, worded
@@ -64,6 +65,23 @@ def test_own_prompts_are_told_from_others():
     trained = pools.felt_in_training.constants
     assert trained == pytest.approx((0, HALF - 1.5 / (HALF - 1), 1.5))
     assert math.isinf(felt.best.value)  # No c1.
+
+
+def test_what_the_plain_size_costs_is_over_the_felt_one():
+    pools = pools_of(bandit_prompts(0))
+    felt = feel(pools, 64, 0.95)
+    assert felt.recommended < 64
+    costs = [pools.felt.cost(size).value for size in (64, felt.recommended)]
+    assert felt.cost_of_plain.value == pytest.approx(costs[0] / costs[1])
+    assert felt.cost_of_plain.value > 1.5
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "known"),
+    [(1.0, math.inf, False), (1.0, 6.0, True), (1.5, math.inf, True), (2.5, 3.6, True)],
+)
+def test_a_size_is_known_where_its_interval_has_an_end(low, high, known):
+    assert felt_of(best=Estimate(3.0, low, high)).known == known
 
 
 def test_nothing_is_recommended_where_noise_costs_nothing():

@@ -75,10 +75,12 @@ def test_an_unclear_constant_opens_an_end(c1, c3, low, high):
 
 def test_at_both_ends_the_slope_is_just_significant():
     """By hand: the slope c1 - r c3 of forms in one metric is a mean over prompts."""
-    one, three = np.random.default_rng(2).gamma(4.0, size=(2, 1, 30))
+    halves = np.repeat([0.0, 2.0], 15)  # Half of the prompts carry all.
+    one, three = np.random.default_rng(2).permuted([[halves], [halves]], axis=-1)
     zeros = np.zeros((1, 30))
     population = MetricPopulation(Forms(one, zeros, three, zeros, zeros, zeros), HALF)
-    reach = stats.t.ppf(0.975, min(29, population.effective_prompts))
+    assert population.effective_prompts == pytest.approx(15)
+    reach = stats.t.ppf(0.975, 15)
     _, low, high = population.best_group_size(0.95)
     for end, sign in ((low, -1), (high, 1)):
         slopes = (one - three / (end - 1) ** 2)[0]
