@@ -16,7 +16,6 @@ import numpy as np
 from mse_lab.answers.prompt_means import Kind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Population
 from mse_lab.mse.corrections import CorrectionPools
@@ -223,18 +222,9 @@ class FinishedRun(MeasuredRun):
         """What is known of an engine's corrections, if one drew the completions."""
         return ResultsFolder(self.folder).read("corrections.npz", None)
 
-    def _record_with(self, name: str) -> ResultsFolder:
-        results = ResultsFolder(self.folder)
-        if not results.has(name):
-            raise InputError(
-                f"{self.where}{name} is missing; measure it again with "
-                f"mse-lab run {self.name} --fresh"
-            )
-        return results
-
     @cached_property
     def _judged(self) -> Checks:
-        return self._record_with("checks.json").read_checks()
+        return ResultsFolder(self.folder).read("checks.json")
 
     @property
     def checks(self) -> list[Check]:
@@ -254,7 +244,7 @@ class FinishedRun(MeasuredRun):
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Where and when it was measured."""
-        return self._record_with("environment.json").read("environment.json")
+        return ResultsFolder(self.folder).read("environment.json")
 
 
 def read_run(folder: Path, key: str = "") -> FinishedRun:

@@ -31,7 +31,6 @@ from mse_lab.mse.regime import (
 from mse_lab.report.drawing import MOST_DOTS, colours_of, legend_above
 from mse_lab.report.figure_4 import TITLES
 from mse_lab.results.finished_run import Tables, read_probe, read_tables
-from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
 # Group sizes at which GRPO-type meets vanilla; from 64 on that is the oracle's line.
@@ -100,8 +99,6 @@ def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
             f"{folder}: prompts.csv lacks what every run measures; make it again with "
             f"mse-lab run {run.name} --fresh"
         )
-    if not ResultsFolder(folder).has("config.yaml"):
-        raise InputError(f"{folder}: config.yaml is missing; name the folder of a run")
     moments = restore_moments(prompts, read_probe(folder).pool.reference)
     return as_dots(label, prompts, moments)
 

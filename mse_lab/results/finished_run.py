@@ -73,7 +73,8 @@ def read_tables(folder: Path) -> Tables:
 
 def read_probe(folder: Path) -> Probe:
     """Read the configuration of a run."""
-    return parse_probe(ResultsFolder(folder).configuration(), str(folder / "config.yaml"))
+    values = ResultsFolder(folder).read("config.yaml")
+    return parse_probe(values, str(folder / "config.yaml"))
 
 
 def read_finished(folder: Path) -> Finished:

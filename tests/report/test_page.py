@@ -151,7 +151,7 @@ def test_the_same_runs_give_the_same_bytes(folders, page, tmp_path):
     [
         ("pools.npz", "tables only; measure it again with mse-lab run probe"),
         ("mse.csv", "no finished run"),
-        ("environment.json", "environment.json is missing"),
+        ("environment.json", "environment.json: missing"),
     ],
 )
 def test_an_unfinished_folder_is_refused(small, tmp_path, missing, words):

@@ -108,7 +108,7 @@ def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
     for name in ("mse.csv", "prompts.csv"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     told = refused("figure", "--phase", tmp_path)
-    assert told.endswith("config.yaml is missing; name the folder of a run")
+    assert "config.yaml: missing; restore it" in told
 
 
 def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
