@@ -12,7 +12,7 @@ from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
-from mse_lab.run.metric import add_more, lacks_more
+from mse_lab.run.metric import add_more
 from mse_lab.run.narrowing import Narrowing, narrowing
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.samples import KeptSamples, Samples
@@ -192,7 +192,7 @@ def sample_context(
         hidden = not (shown and processes.first)
         with narrowing(spec.name, hidden=hidden) as line:
             ended = sample_until(KeptSamples(context), decide, budget, line)
-        if processes.agree(lambda: ended.decision is not None and lacks_more(spec)):
+        if processes.agree(lambda: ended.decision is not None):
             processes.agree(lambda: add_more(context, shown=shown))
     felt = spec.probe.metric.kind != "plain" and ended.decision is not None
     return ended._replace(metric=spec.results.read("metric.npz") if felt else None)
