@@ -19,7 +19,6 @@ from mse_lab.measurement.subject import Subject
 from mse_lab.mse.corrections import (
     CORRECTIONS,
     CorrectedPrompt,
-    CorrectionPools,
     PairMeans,
     pair_means,
 )
@@ -160,8 +159,3 @@ def _join(
         lengths_N=own_NT.sum(1),
         gradients_FD=total_FD / count,
     )
-
-
-def measure_corrections(subject: Subject) -> CorrectionPools:
-    """Measure all corrections on every prompt."""
-    return CorrectionPools.of([correct(subject, at) for at in range(len(subject.prompts))])

@@ -76,7 +76,7 @@ class ResultsFolder:
 
     def clear(self) -> None:
         """Remove what an earlier run left, and nothing else in the folder."""
-        self.drop_shards()
+        self.drop_corrected()
         if self.finished_prompts():
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
@@ -200,9 +200,21 @@ class ResultsFolder:
         """Remove the file of one prompt."""
         self._remove(str(self.shard(index).relative_to(self.path)))
 
+    def corrected(self, index: int) -> Path:
+        """Give the path of the file of one prompt's corrections of an engine's mismatch."""
+        return self.file(f"shards/corrections/{index:06d}.npz")
+
     def drop_shards(self) -> None:
         """Remove the shards of a run that is written, as far as they can be."""
-        folder = self.file("shards")
+        self._empty("shards")
+
+    def drop_corrected(self) -> None:
+        """Remove those files, of a run that has them all."""
+        self._empty("shards/corrections")
+        self._empty("shards")
+
+    def _empty(self, name: str) -> None:
+        folder = self.file(name)
         for path in folder.glob("*.npz*"):
             with suppress(OSError):
                 path.unlink()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.mse.corrections import CorrectedPrompt
 from mse_lab.mse.measurement import (
     CompletionSummary,
     PromptArrays,
@@ -102,3 +103,14 @@ def load_sample(path: Path, origin: str) -> SampledPrompt:
         names = [field.name for field in fields(PromptSample)]
         sample = PromptSample(**{name: values.pop(name) for name in names})
         return SampledPrompt(sample, **values)
+
+
+def save_corrected(prompt: CorrectedPrompt, path: Path, origin: str) -> None:
+    """Write a prompt's corrections, as `save_shard` does a measurement."""
+    _write_sealed(vars(prompt), path, origin)
+
+
+def load_corrected(path: Path, origin: str) -> CorrectedPrompt:
+    """Read a prompt's corrections."""
+    with _reading_sealed(path, origin) as arrays:
+        return CorrectedPrompt(**arrays)

@@ -193,7 +193,7 @@ def sample_context(
         with narrowing(spec.name, hidden=hidden) as line:
             ended = sample_until(KeptSamples(context), decide, budget, line)
         if processes.agree(lambda: ended.decision is not None):
-            processes.agree(lambda: add_more(context, shown=shown))
+            add_more(context, shown=shown)
     felt = spec.probe.metric.kind != "plain" and ended.decision is not None
     return ended._replace(metric=spec.results.read("metric.npz") if felt else None)
 

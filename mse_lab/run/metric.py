@@ -3,14 +3,20 @@
 That is the probe's metric, and corrections of the mismatch where an engine drew.
 """
 
+from contextlib import suppress
+
 from mse_lab.console import show_status
-from mse_lab.measurement.corrections import measure_corrections
+from mse_lab.errors import InputError
+from mse_lab.measurement.corrections import correct
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import Subject
+from mse_lab.mse.corrections import CorrectedPrompt, CorrectionPools
 from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.schema import Metric
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.shard import load_corrected, save_corrected
 from mse_lab.run.prepare import RunContext, RunSpec
+from mse_lab.run.processes import PATIENCE, wait_until
 
 
 def _metric_of(results: ResultsFolder) -> Metric:
@@ -38,21 +44,56 @@ def lacks_more(spec: RunSpec) -> bool:
 
 
 def add_more(context: RunContext, *, shown: bool = True) -> None:
-    """Measure what a finished result lacks.
+    """Measure what a finished result lacks; all processes call this.
 
     Raises:
         InputError: It cannot be measured; the result stays as it is.
     """
     spec = context.spec
-    if _lacks_metric(spec):
-        pools = measure_shown(spec.name, context.subject, shown=shown)
-        assert pools is not None  # or it would not be lacking
-        spec.results.write_metric(spec.probe, pools)
-    if _lacks_corrections(context.spec):
+    if spec.processes.agree(lambda: _lacks_metric(spec)):
+        spec.processes.agree(lambda: _add_metric(context, shown=shown))
+    if spec.processes.agree(lambda: _lacks_corrections(spec)):
+        _add_corrections(context, shown=shown and spec.processes.first)
+
+
+def _add_metric(context: RunContext, *, shown: bool) -> None:
+    spec = context.spec
+    pools = measure_shown(spec.name, context.subject, shown=shown)
+    assert pools is not None  # or it would not be lacking
+    spec.results.write_metric(spec.probe, pools)
+
+
+def _corrected(context: RunContext, index: int) -> CorrectedPrompt | None:
+    """Read a prompt's corrections; None if they are not there, or of another run."""
+    with suppress(InputError):
+        path = context.spec.results.corrected(index)
+        return load_corrected(path, context.origin(index))
+    return None
+
+
+def _add_corrections(context: RunContext, *, shown: bool) -> None:
+    """Share the prompts, each of which is a file until all are there."""
+    spec, indices = context.spec, range(len(context.spec.prompts))
+    todo = spec.processes.agree(
+        lambda: [at for at in indices if _corrected(context, at) is None], list[int]
+    )
+    for at in spec.processes.deal(todo):
         if shown:
-            show_status(f"{context.spec.name}: corrections of the engine's mismatch")
-        context.spec.results.write_corrections(measure_corrections(context.subject))
-        show_status()
+            show_status(f"{spec.name}: corrections of the mismatch, prompt {at + 1}")
+        prompt = correct(context.subject, at)
+        save_corrected(prompt, spec.results.corrected(at), context.origin(at))
+    spec.processes.meet()
+    show_status()
+    spec.processes.agree(lambda: _join_corrections(context))
+
+
+def _join_corrections(context: RunContext) -> None:
+    results, indices = context.spec.results, range(len(context.spec.prompts))
+    paths = [results.corrected(at) for at in indices]
+    wait_until(lambda: all(path.exists() for path in paths), PATIENCE)
+    prompts = [load_corrected(paths[at], context.origin(at)) for at in indices]
+    results.write_corrections(CorrectionPools.of(prompts))
+    results.drop_corrected()
 
 
 def measure_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:

@@ -49,7 +49,7 @@ def execute(
         if processes.agree(lambda: lacks_more(spec)):
             context = attach(spec)
             with processes.hold(folder):
-                processes.agree(lambda: add_more(context, shown=shown))
+                add_more(context, shown=shown)
         return outcome
     context = attach(spec)
     # An old run is dropped only now, when everything is known to be usable.
@@ -62,5 +62,5 @@ def execute(
         peaks = processes.gather(peak_memory_bytes())
         outcome = processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
         if processes.agree(lambda: lacks_more(spec)):
-            processes.agree(lambda: add_more(context, shown=shown))
+            add_more(context, shown=shown)
         return outcome

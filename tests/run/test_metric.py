@@ -1,6 +1,7 @@
 """A metric beside a run: added to what is measured, sealed, and left where it is."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,8 @@ from mse_lab.probe.streams import uniforms
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_manifest
 from mse_lab.run import metric as adding
+from mse_lab.run.prepare import load, prepare
+from mse_lab.run.processes import Processes
 
 SETTINGS = (
     "metric.kind=curvature",
@@ -194,16 +197,20 @@ def lines_of_an_engine(probe, folder):
                    "engine_log_probs": engine_T}  # fmt: skip
 
 
-def test_where_an_engine_drew_corrections_are_added(write_probe, tmp_path, capsys):
+@pytest.fixture
+def drawn_by_an_engine(write_probe, tmp_path):
+    """The words that measure such a probe, its folder, and the probe."""
     pools = {"reference": 64, "replicate": 32}
     lines = lines_of_an_engine(load_probe(write_probe(pool=pools)), tmp_path)
     path = tmp_path / "drawn.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     probe = write_probe(pool=pools, completions=str(path))
-    words, folder = (
-        ["run", str(probe), "--out", str(tmp_path / "out")],
-        tmp_path / "out/small",
-    )
+    words = ["run", str(probe), "--out", str(tmp_path / "out")]
+    return words, tmp_path / "out/small", probe
+
+
+def test_where_an_engine_drew_corrections_are_added(drawn_by_an_engine, capsys):
+    words, folder, _ = drawn_by_an_engine
     assert run_mse.main(words) == 0
     assert "corrections.npz" in read_manifest(folder)
     first = contents(folder)
@@ -216,3 +223,57 @@ def test_where_an_engine_drew_corrections_are_added(write_probe, tmp_path, capsy
     assert [row["correction"] for row in mismatch["rows"]] == [*NAMES]
     assert run_mse.main(["advise", str(folder)]) == 0
     assert "The engine that drew these completions is" in capsys.readouterr().out
+
+
+def test_corrections_of_a_killed_start_are_gone_on_with(drawn_by_an_engine, monkeypatch):
+    words, folder, _ = drawn_by_an_engine
+    seen, honest, count = [], adding.correct, 2
+
+    def correct(subject, index):
+        if len(seen) == count:
+            raise KeyboardInterrupt
+        seen.append(index)
+        return honest(subject, index)
+
+    monkeypatch.setattr(adding, "correct", correct)
+    assert run_mse.main(words) == 130
+    count = -1
+    assert run_mse.main(words) == 0
+    prompts = len(pd.read_csv(folder / "prompts.csv"))
+    assert seen == list(range(prompts))
+    gone_on = contents(folder)
+    assert not (folder / "shards").exists()
+    assert run_mse.main([*words, "--fresh"]) == 0
+    assert seen == [*range(prompts)] * 2
+    again = contents(folder)
+    assert gone_on["corrections.npz"] == again["corrections.npz"]
+
+
+def test_processes_share_the_corrections(drawn_by_an_engine, monkeypatch, tmp_path):
+    """Each takes every other prompt, and the first one joins them."""
+    words, folder, probe = drawn_by_an_engine
+    assert run_mse.main(words) == 0
+    spec = prepare("small", load_probe(probe), folder, tmp_path)
+    indices, seen, honest = list(range(len(spec.prompts))), [], adding.correct
+
+    class OfTwo(Processes):
+        def __init__(self, rank):
+            self.rank = rank
+
+        def deal(self, todo):
+            return iter(todo[self.rank :: 2])
+
+        def agree(self, decide, kind=None):
+            return indices if kind else decide() if self.first else None
+
+    def correct(subject, index):
+        seen.append(index)
+        return honest(subject, index)
+
+    monkeypatch.setattr(adding, "correct", correct)
+    whole = contents(folder)["corrections.npz"]
+    for rank in (1, 0):
+        context = load(replace(spec, processes=OfTwo(rank)))
+        adding._add_corrections(context, shown=False)
+    assert seen == indices[1::2] + indices[::2]
+    assert contents(folder)["corrections.npz"] == whole
