@@ -40,8 +40,8 @@ def equal_share(counts: Floats, sizes: Floats, group_size: int) -> Floats:
     C(count, G) / C(size, G), as a product whose factors are at most one, for sizes of at
     least G.
 
-    >>> equal_share(np.array([2.0]), np.array([3.0]), 2)
-    array([0.33333333])
+    >>> equal_share(np.array([2.0, 3.0]), np.array([3.0]), 2)
+    array([0.33333333, 1.        ])
     """
     share = np.ones(np.broadcast(counts, sizes).shape)
     for drawn in range(group_size):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from claimed_runs import DESIGNS, draw, evidence_of, verdicts
+from claimed_runs import DESIGNS, draw, evidence_of, make_design, verdicts
 from mse_lab.answers.corollary_5_baseline import explain_vanilla, judge_baselines
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 
@@ -34,6 +34,15 @@ def test_prompt_only_baselines_are_set_against_the_limit():
     ]
     expected = [one.p_value for one in judge_not_larger(limits, run.level)]
     assert [one.p_value for one in rows[1:]] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_small_limit_is_a_limit():
+    """Scores a tenth as long have 1% of the MSE, and the same ratio."""
+    pools = make_design((0.3, 0.8), scale=0.1).draw(np.random.default_rng(4), 256, 8, 16)
+    run = evidence_of("small", pools, (4, 8, 16))
+    assert 0 < run.law_of("best-constant", 1).value < 1
+    [whole, *_] = (one for one in judge_baselines(run) if "prompt-only" in one.statement)
+    assert "times smaller than GRPO-type's" in whole.reason
 
 
 def test_vanilla_as_a_whole_is_judged_by_the_limit():

@@ -1,6 +1,6 @@
 """Section 5.1: each observation on data that have it, and on data that do not."""
 
-from claimed_runs import draw, scores_that_agree_in_large_groups, verdicts
+from claimed_runs import by_size, draw, scores_that_agree_in_large_groups, verdicts
 from mse_lab.answers.section_5_1_figure_4 import judge_observations, judge_order_of_runs
 
 
@@ -19,6 +19,11 @@ def test_observations_fail():
     assert fair["Section 5.1 (near the oracle at G = 8)"] == "fails"
     rising = judge_observations(scores_that_agree_in_large_groups(draw("fair")))
     assert verdicts(rising)["Section 5.1 (falls with G)"] == "fails"
+
+
+def test_near_the_oracle_is_judged_at_both_sizes():
+    claims = judge_observations(draw("fair"))
+    assert {*by_size(claims, "Section 5.1 (the oracle's at G = 32 and 64)")} == {32, 64}
 
 
 def test_order_of_runs():

@@ -133,6 +133,7 @@ def test_pools_are_read_back_and_refused_where_damaged():
     back = MetricPools.from_arrays(arrays)
     assert back.felt.constants == pools.felt.constants
     assert back.first_order.constants == pools.first_order.constants
+    assert MetricPools.from_arrays(arrays | {"half": np.array(2)}).half == 2
     few = MetricPools("{}", np.arange(3), 3, HALF, pools.curved, pools.first).as_arrays()
     for damaged in (few, arrays | {"half": np.array(1)}):
         with pytest.raises(ValueError, match="fewer than four"):

@@ -1,8 +1,11 @@
 """Extrapolation: costs by the prompts measured, widths as those of the run's intervals."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mse_lab.mse.replicates import Key
 from mse_lab.results.analysis import Analysis
@@ -39,6 +42,14 @@ def test_prompts_left_cost_the_mean_without_the_longest():
 def test_few_prompts_do_not_give_their_spread(count, measured, factor):
     costs = {index: taking(one) for index, one in enumerate(measured)}
     assert extrapolate([9, *[5] * (count - 1)], costs)[1] == factor
+
+
+def test_the_factor_by_hand():
+    """Of 10 prompts five are left, of 3 s each: 36 s in all; s^2 of 1, 2, 3, 6 is 14/3."""
+    costs = {index: taking(one) for index, one in enumerate([9, 1, 2, 3, 6])}
+    error = math.sqrt(14 / 3) * 5 * math.sqrt(1 / 5 + 1 / 4)
+    factor = extrapolate([9, *[5] * 9], costs)[1]
+    assert factor == pytest.approx(1 + stats.t.ppf(0.975, 3) * error / 36)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])

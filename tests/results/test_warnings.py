@@ -66,6 +66,7 @@ def test_the_degrees_of_one_prompt_by_its_law():
     curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=100.0))
     [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
     assert "(3.0, grpo at G = 4)" in told
+    assert warnings.warn_of_few_degrees(pools, {}) == []
 
 
 CUT = (EndToken(2, "<end>", 0.4),)
