@@ -21,7 +21,27 @@ if TYPE_CHECKING:
 
 
 class Advice(advice.Advice):
-    """The advice; `print` shows the screen of `mse-lab advise`."""
+    """The advice; `print` shows the screen of `mse-lab advise`.
+
+    Estimates have `value`, `low` and `high`, over prompts, at the confidence `level`.
+
+    Attributes:
+        recommended: The smallest power of two that is near the best size.
+        regret: By how much more than the best size it costs at most.
+        best: G*, the size of least gradient error; infinite above where c1 is not
+            significantly positive.
+        near_best: Least and largest of the sizes that cost at most `near_regret` more.
+        rows: The sizes that were asked for, with cost, MSE and zero-variance groups.
+        alternatives: Other estimators over random prompts, the cheapest first.
+        relative_error: MSE / ||g||^2 at `budget` completions and the recommended size.
+        noise_scale: The completions at which that is one.
+        c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).
+        regime: V, rho, b* and the line above which vanilla is worse than the oracle.
+        felt: What training feels, where a metric was measured.
+        completions, stopped, wanted: How many were drawn until the answer was known, why
+            no more, and how many would give G*; None of a finished run.
+        held, warnings: Whether the built-in checks hold, and what the reader was told.
+    """
 
     def __repr__(self) -> str:
         from mse_lab.report.advice_report import headline

@@ -29,6 +29,7 @@ def page(folder):
 
 
 README, PROBES, RESULTS = page(""), page("probes"), page("results")
+TRAINING = (ROOT / "results/TRAINING.md").read_text(encoding="utf-8")
 REFERENCE = page("mse_lab/results")
 ESTIMATORS_PAGE = page("mse_lab/estimators")
 PAGES = [
@@ -42,6 +43,7 @@ PAGES = [
     page("results/dials"),
     page("results/one-training"),
     page("results/theory"),
+    TRAINING,
 ]
 
 # A command as it is typed, at the beginning of an indented or fenced line.
@@ -192,7 +194,7 @@ def test_the_citation_is_of_this_version():
 def test_the_screen_of_a_training_run_is_the_committed_one():
     written = (ROOT / "results/tiny/base/along/along.txt").read_text().splitlines()
     assert len(written) > 15
-    assert "\n".join(f"    {line}".rstrip() for line in written) in RESULTS
+    assert "\n".join(f"    {line}".rstrip() for line in written) in TRAINING
 
 
 def test_the_commands_are_found():

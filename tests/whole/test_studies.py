@@ -36,7 +36,7 @@ def verdict():
 @pytest.fixture
 def page():
     """The page of results, wherever its lines end."""
-    return words_of("results/README.md")
+    return words_of("results/TRAINING.md")
 
 
 def words_of(name):
@@ -106,7 +106,7 @@ def bracketed(interval):
 
 def test_the_tables_of_the_page_are_those_of_the_verdict(verdict):
     """The main grid's rows; each arm's last step; the best of several step sizes."""
-    page = (ROOT / "results/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "results/TRAINING.md").read_text(encoding="utf-8")
     arms = set()
     for row in verdict["steps"]:
         told = f"{row['prompts']} | {cells(row)}"
