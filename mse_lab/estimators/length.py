@@ -18,6 +18,7 @@ Length = Literal["none", "sequence", "token", "token-batch"]
 def normalise_length(weights_PRG: Floats, lengths_PRG: Ints, length: Length) -> Floats:
     """Multiply weights w_i by the factor of a length normalisation, given tokens l_i >= 1.
 
+    >>> import numpy as np
     >>> weights, lengths = np.ones((1, 1, 2)), np.array([[[1, 3]]])
     >>> normalise_length(weights, lengths, "sequence").tolist()
     [[[1.0, 0.3333333333333333]]]
