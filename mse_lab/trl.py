@@ -257,11 +257,20 @@ class MSECallback(TrainerCallback):
         if self._reporters:
             self._reporters.close()
         if state.is_world_process_zero:
+            self._drop_unfinished()
             share = self._spent / (time.monotonic() - self._began)
             _say(
                 f"{self.measured} measurements took {share:.1%} of the training's time; "
                 f"{self.skipped} were skipped"
             )
+
+    def _drop_unfinished(self) -> None:
+        """Count a measurement by rollouts that has no answer yet, and say so."""
+        if self._rollouts.goes_on:
+            self.skipped += 1
+            count = self._rollouts.count
+            _say(f"{count} rollouts were differentiated, too few for an answer")
+            self._rollouts.drop()
 
 
 def _as_metric(metric: Any, prompts: Any) -> Metric:

@@ -7,6 +7,9 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import transformers
+
+import mse_lab
 from mse_lab.probe.prompt_templates import load_template
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +56,21 @@ def train(folder, callbacks, reward=right, **changes):
         with contextlib.redirect_stdout(io.StringIO()) as screen:
             trainer.train()
     return trainer, screen.getvalue()
+
+
+def advise_apart(budget):
+    """Advise on tiny/base by completions drawn apart from any training."""
+    parts = [one.from_pretrained(BASE) for one in
+             (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)]  # fmt: skip
+    prompts = [{"id": str(at), "problem": row["prompt"], "answer": row["answer"]}
+               for at, row in enumerate(ROWS)]  # fmt: skip
+    return mse_lab.advise(
+        *parts,
+        prompts,
+        lambda text, row: float(text.strip() == row["answer"]),
+        sampling={"max_new_tokens": LENGTH},
+        **{"budget": budget, "seed": SEED, "progress": False},
+    )
 
 
 def settings(**changes):

@@ -76,6 +76,11 @@ class _Window:
         self._decision: Decision | None = None
 
     @property
+    def count(self) -> int:
+        """How many rollouts were differentiated."""
+        return self._groups * self._size
+
+    @property
     def _prompts(self) -> list[Blocks]:
         return [tuple(one.sample for one in each) for each in self._found.values()]
 
@@ -176,6 +181,11 @@ class Rollouts:
     def steps(self) -> list[int]:
         """The steps whose rollouts are in the measurement."""
         return self._window.steps if self._window else []
+
+    @property
+    def count(self) -> int:
+        """How many rollouts are in the measurement."""
+        return self._window.count if self._window else 0
 
     def begin(
         self,

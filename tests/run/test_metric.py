@@ -21,7 +21,7 @@ from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_manifest
 from mse_lab.run import metric as adding
 from mse_lab.run.prepare import load, prepare
-from mse_lab.run.processes import Processes
+from pretended_processes import OfTwo
 
 SETTINGS = (
     "metric.kind=curvature",
@@ -256,13 +256,7 @@ def test_processes_share_the_corrections(drawn_by_an_engine, monkeypatch, tmp_pa
     spec = prepare("small", load_probe(probe), folder, tmp_path)
     indices, seen, honest = list(range(len(spec.prompts))), [], adding.correct
 
-    class OfTwo(Processes):
-        def __init__(self, rank):
-            self.rank = rank
-
-        def deal(self, todo):
-            return iter(todo[self.rank :: 2])
-
+    class Agreed(OfTwo):
         def agree(self, decide, kind=None):
             return indices if kind else decide() if self.first else None
 
@@ -273,7 +267,7 @@ def test_processes_share_the_corrections(drawn_by_an_engine, monkeypatch, tmp_pa
     monkeypatch.setattr(adding, "correct", correct)
     whole = contents(folder)["corrections.npz"]
     for rank in (1, 0):
-        context = load(replace(spec, processes=OfTwo(rank)))
+        context = load(replace(spec, processes=Agreed(rank)))
         adding._add_corrections(context, shown=False)
     assert seen == indices[1::2] + indices[::2]
     assert contents(folder)["corrections.npz"] == whole

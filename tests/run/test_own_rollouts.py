@@ -7,7 +7,6 @@ import pytest
 import torch
 import transformers
 
-import mse_lab
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.one_pool import PromptSample, gradient_weights
 from mse_lab.mse.samples import Samples
@@ -15,7 +14,7 @@ from mse_lab.mse.stopping import decide
 from mse_lab.report.sampled_advice import advise_run
 from mse_lab.run import own_rollouts, rollout_groups
 from mse_lab.trl import MSECallback
-from trl_training import BASE, LENGTH, ROWS, SEED, right, train
+from trl_training import BASE, SEED, advise_apart, right, train
 
 pytest.importorskip("trl", reason="needs the extra train")
 
@@ -141,6 +140,13 @@ def test_it_is_marked_as_of_the_policies_that_drew_them(trained):
     assert "mse_lab: 1 measurements took " in trained.screen
 
 
+def test_a_measurement_that_the_training_ends_before_is_counted(trained):
+    assert (
+        "mse_lab: 32 rollouts were differentiated, too few for an answer" in trained.screen
+    )
+    assert "; 1 were skipped" in trained.screen
+
+
 def test_no_completion_is_drawn_and_no_reward_asked_for_it(trained):
     assert [len(rewards) for _, _, rewards in trained.calls] == [SIZE * GROUPS] * 5
 
@@ -151,17 +157,7 @@ def test_the_trainer_names_the_reward_as_without_it(trained):
 
 def test_it_agrees_with_completions_of_its_own(trained):
     """At steps this short the policies are nearly the first one."""
-    parts = [one.from_pretrained(BASE) for one in
-             (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)]  # fmt: skip
-    prompts = [{"id": str(at), "problem": row["prompt"], "answer": row["answer"]}
-               for at, row in enumerate(ROWS)]  # fmt: skip
-    advice = mse_lab.advise(
-        *parts,
-        prompts,
-        lambda text, row: float(text.strip() == row["answer"]),
-        sampling={"max_new_tokens": LENGTH},
-        **{"budget": 192, "seed": SEED, "progress": False},
-    )
+    advice = advise_apart(192)
     (found,) = trained.found
     low, high = (found[f"mse/best_group_size{end}"] for end in ("_low", "_high"))
     assert low < advice.best_group_size < high

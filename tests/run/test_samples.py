@@ -13,8 +13,8 @@ from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import read_arrays
 from mse_lab.run import samples as kept
 from mse_lab.run.prepare import load, prepare
-from mse_lab.run.processes import Processes
 from mse_lab.run.samples import KeptSamples, Samples
+from pretended_processes import OfTwo
 
 # Two blocks of each prompt.
 LOOK = Look(5, 24)
@@ -90,13 +90,7 @@ def test_what_is_there_is_gone_on_with(context, counted):
 def test_processes_share_the_prompts(context):
     """Each takes every other one, and the first reads what the second has written."""
 
-    class OfTwo(Processes):
-        def __init__(self, rank):
-            self.rank = rank
-
-        def deal(self, todo):
-            return iter(todo[self.rank :: 2])
-
+    class Agreed(OfTwo):
         def agree(self, decide, kind=None):
             return todo
 
@@ -104,7 +98,7 @@ def test_processes_share_the_prompts(context):
     todo = whole._missing(LOOK)
     whole.measure(LOOK, nothing)
     both = [
-        KeptSamples(replace(context, spec=replace(context.spec, processes=OfTwo(rank))))
+        KeptSamples(replace(context, spec=replace(context.spec, processes=Agreed(rank))))
         for rank in (1, 0)
     ]
     for one in both:

@@ -11,7 +11,7 @@ from transformers.integrations import integration_utils
 
 import mse_lab
 from mse_lab.trl import MSECallback
-from trl_training import BASE, LENGTH, ROWS, SEED, right, train
+from trl_training import BASE, ROWS, advise_apart, right, train
 
 callbacks = pytest.importorskip("trl.trainer.callbacks", reason="needs the extra train")
 
@@ -128,17 +128,7 @@ def test_the_screen_says_the_advice_and_the_share(trained):
 
 
 def test_its_numbers_are_those_of_advise(trained):
-    parts = [one.from_pretrained(BASE) for one in
-             (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)]  # fmt: skip
-    prompts = [{"id": str(at), "problem": row["prompt"], "answer": row["answer"]}
-               for at, row in enumerate(ROWS)]  # fmt: skip
-    advice = mse_lab.advise(
-        *parts,
-        prompts,
-        lambda text, row: float(text.strip() == row["answer"]),
-        sampling={"max_new_tokens": LENGTH},
-        **{"budget": BUDGET, "seed": SEED, "progress": False},
-    )
+    advice = advise_apart(BUDGET)
     found = trained.trainer.state.log_history[0]
     assert advice.recommended != 2  # or one could be taken for the other
     assert found["mse/best_group_size"] == pytest.approx(advice.best_group_size, rel=1e-6)
