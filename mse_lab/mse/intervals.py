@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
@@ -56,7 +56,7 @@ def half_width(error: float, level: float, degrees: float = math.inf) -> float:
     >>> round(half_width(1.0, 0.95), 2), round(half_width(1.0, 0.95, degrees=4), 2)
     (1.96, 2.78)
     """
-    return float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    return float(special.stdtrit(degrees, (1 + level) / 2)) * error
 
 
 class Spread(NamedTuple):
@@ -234,7 +234,7 @@ class Statistic:
     def _tail(self, value: float, degrees: float) -> float:
         if self.error == 0:
             return float(value <= 0)
-        return float(stats.t.sf(value / self.error, degrees))
+        return float(special.stdtr(degrees, -value / self.error))
 
     def _two_tails(self, degrees: float) -> float:
         ends = (self._tail(value, degrees) for value in (self.value, -self.value))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.mse.budget import count_carriers
@@ -92,7 +92,7 @@ class MetricPopulation:
         both = self._both
         one, three = _statistic(both.c1), _statistic(both.c3)
         degrees = min(one.degrees, three.degrees, self.effective_prompts)
-        reach2 = float(stats.t.ppf((1 + level) / 2, degrees)) ** 2 / len(both.c1[1:])
+        reach2 = float(special.stdtrit(degrees, (1 + level) / 2)) ** 2 / len(both.c1[1:])
         parts = [part.groups["prompts"][0] for part in (one, three)]
         (v11, v13), (_, v33) = np.cov(parts) * reach2
         squared = three.value**2 - v33

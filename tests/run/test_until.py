@@ -10,12 +10,12 @@ from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute
 from mse_lab.run.until import next_rounds, rounds_begun, run_until, widest, with_rounds
 
-WIDTH = 0.6
+WIDTH = 0.8
 
 
 @pytest.fixture
 def probe(write_probe):
-    return load_probe(write_probe(pool={"reference": 64, "replicate": 16}))
+    return load_probe(write_probe())
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_round_that_was_begun_goes_on(probe, until, tmp_path, monkeypatch):
 def test_what_replicates_do_not_narrow_is_said(until, monkeypatch):
     monkeypatch.setattr("mse_lab.run.until.widest", lambda folder: 0.5)
     first, last = until(0.1)
-    assert "next 64" in first
+    assert "next 128" in first
     assert "raise pool.reference" in last
 
 
