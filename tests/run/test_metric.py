@@ -26,11 +26,11 @@ from pretended_processes import OfTwo
 SETTINGS = (
     "metric.kind=curvature",
     "metric.prompts=4",
-    "metric.completions=256",
+    "metric.completions=64",
     "metric.repeats=1",
 )
 METRIC = [word for one in SETTINGS for word in ("--set", one)]
-IN_MEMORY = {"kind": "curvature", "prompts": 4, "completions": 256, "repeats": 1}
+IN_MEMORY = {"kind": "curvature", "prompts": 4, "completions": 64, "repeats": 1}
 
 # What a metric changes of a result.
 CHANGED = {"metric.npz", "config.yaml", "advice.json", "manifest.json"}
@@ -39,7 +39,7 @@ CHANGED = {"metric.npz", "config.yaml", "advice.json", "manifest.json"}
 @pytest.fixture
 def measured(write_probe, tmp_path):
     """The words that measure a probe into a folder, and the folder."""
-    probe = write_probe(pool={"reference": 256, "replicate": 64})
+    probe = write_probe(pool={"reference": 64, "replicate": 32})
     words = ("run", str(probe), "--out", str(tmp_path / "results"))
     assert run_mse.main([*words]) == 0
     return words, tmp_path / "results/small"
@@ -133,7 +133,7 @@ def same(found, folder):
 @pytest.fixture
 def felt(write_probe, checkpoint, tmp_path):
     """The probe, its run with a metric, and what one has of it in Python."""
-    probe = write_probe(pool={"reference": 256, "replicate": 64})
+    probe = write_probe(pool={"reference": 64, "replicate": 32})
     assert run_mse.main(["run", str(probe), "--out", str(tmp_path / "run"), *METRIC]) == 0
     classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
     rows = pd.read_json(tmp_path / "prompts.jsonl", lines=True)
@@ -144,7 +144,7 @@ def felt(write_probe, checkpoint, tmp_path):
 def test_in_memory_it_is_that_of_the_command(felt, tmp_path):
     _, folder, lent = felt
     given = {"sampling": {"max_new_tokens": 2}, "group_sizes": [2, 4, 8], "progress": False}
-    given |= {"pool": {"reference": 256, "replicate": 64}, "metric": IN_MEMORY}
+    given |= {"pool": {"reference": 64, "replicate": 32}, "metric": IN_MEMORY}
     for out in (None, tmp_path / "kept"):
         result = mse_lab.measure(*lent, **given, out=out)
         same(result.metric, folder)
