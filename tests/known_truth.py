@@ -46,7 +46,7 @@ def measure(checkpoint, folder, times=1):
         f"model: {{path: '{checkpoint}', device: cpu, batch: 512}}\n"
         f"prompts: {{source: '{prompts}', template: none}}\n"
         "sampling: {max_new_tokens: 2}\n"
-        f"pool: {{reference: {4096 * times}, replicate: {2400 * times}}}\n"
+        f"pool: {{reference: {2048 * times}, replicate: {1200 * times}}}\n"
         f"group_sizes: {SIZES}\n"
         f"estimators: {NAMES}\n"
         "interval: {resamples: 400}\n"
@@ -86,7 +86,7 @@ def main():
     """Print measured, law and enumerated MSE side by side."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        results, probe = measure(write_checkpoint(folder / "checkpoint"), folder, 8)
+        results, probe = measure(write_checkpoint(folder / "checkpoint"), folder, 16)
         prompts = enumerate_prompts(probe, folder)
         table = pd.read_csv(results / "mse.csv")
     print("estimator      G  enumerated  measured                law")

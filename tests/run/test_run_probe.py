@@ -71,8 +71,8 @@ def test_prompt_moments_are_the_enumerated_ones(finished, exact):
     table = pd.read_csv(finished[0] / "prompts.csv")
     for (_, row), one in zip(table.iterrows(), exact, strict=True):
         moments = one.moments()
-        # Four binomial standard errors of 4096 rewards; the rest within 15%.
-        assert abs(row.value - one.value) < 4 * np.sqrt(one.value * (1 - one.value) / 4096)
+        # Four binomial standard errors of 2048 rewards; the rest within 15%.
+        assert abs(row.value - one.value) < 4 * np.sqrt(one.value * (1 - one.value) / 2048)
         np.testing.assert_allclose(row.score_norm2, moments.norm2[0], rtol=0.15)
         np.testing.assert_allclose(row.zeta, moments.zeta[0], rtol=0.15)
         np.testing.assert_allclose(row.trace_oracle, moments.trace_oracle[0], rtol=0.15)
@@ -93,14 +93,14 @@ def test_files_of_a_result(finished):
     assert results.is_complete()
     assert load_probe(folder / "config.yaml") == probe
     errors = read_arrays(folder / "errors.npz")
-    assert errors["grpo/4"].shape == (3, 2400 // 4)
+    assert errors["grpo/4"].shape == (3, 1200 // 4)
     table = pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"])
     np.testing.assert_allclose(
         errors["oracle/8"].mean(1).sum() / 9, table.loc[("oracle", 8)].mse, rtol=1e-9
     )
     text = (folder / "completions.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
-    assert len(lines) == 3 * (4096 + 2400)
+    assert len(lines) == 3 * (2048 + 1200)
     keys = {"prompt", "pool", "text", "reward", "length", "truncated", "log_prob"}
     assert set(lines[0]) == keys
     environment = json.loads((folder / "environment.json").read_text())

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mse_lab", "probes", "results", "pyproject.toml", "setup.py", "README.md")
 SMOKE = [f"--set={setting}" for setting in
-         ("prompts.limit=3", "pool.reference=64", "pool.replicate=128")]  # fmt: skip
+         ("prompts.limit=2", "pool.reference=32", "pool.replicate=128")]  # fmt: skip
 
 
 def run(*words, cwd, status=0):
@@ -60,6 +60,21 @@ def link(names, folder):
                 (folder / top).symlink_to(found.locate_file(top))
 
 
+# Commands in turn; a process each would import pandas and matplotlib again.
+IN_TURN = """
+import contextlib, io, json, sys
+from mse_lab.cli import main
+
+def call(words):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stderr(io.StringIO()) as complaints:
+            status = main(words)
+    return status, out.getvalue(), complaints.getvalue()
+
+print(json.dumps([call(words) for words in json.loads(sys.argv[1])]))
+"""
+
+
 class Installed:
     """An environment with the wheel, and an empty folder to work in."""
 
@@ -79,9 +94,14 @@ class Installed:
         link(needed_by(wanted(lines, extra)), folder)
         (self.packages / f"{folder.name}.pth").write_text(f"{folder}\n")
 
-    def __call__(self, *words, status=0):
-        command = self.python.parent / "mse-lab"
-        return run(command, *words, cwd=self.here, status=status)
+    def __call__(self, *words):
+        return run(self.python.parent / "mse-lab", *words, cwd=self.here)
+
+    def each(self, *commands):
+        """Give status, output and complaints of several commands of one process."""
+        lines = [[str(word) for word in words] for words in commands]
+        said = run(self.python, "-c", IN_TURN, json.dumps(lines), cwd=self.here)
+        return json.loads(said)
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +132,22 @@ def test_without_torch_it_answers(base):
     answer = base("demo")
     assert answer.startswith("Set num_generations to 4.")
     assert "pip install 'mse-lab[measure]'" in answer
-    assert base("advise", "tiny/base").startswith("Set num_generations to 4.")
-    base("figure")
     # As TRL writes its own: Parquet needs a package that pandas does not bring.
     log = pd.read_json(ROOT / "probes/notebooks/rollouts.jsonl", lines=True)
     log.to_parquet(base.folder / "log.parquet")
-    summary = json.loads(base("rollouts", base.folder / "log.parquet", "--json"))
-    assert (summary["prompts"], summary["completions"]) == (60, 480)
-    base("analyse", "demo")
-    assert "tiny/base            not run" in base("list")
+    found = base.each(
+        ["advise", "tiny/base"],
+        ["figure"],
+        ["rollouts", base.folder / "log.parquet", "--json"],
+        ["analyse", "demo"],
+        ["list"],
+    )
+    assert [status for status, *_ in found] == [0] * 5, found
+    (_, advice, _), _, (_, summary, _), _, (_, listed, _) = found
+    assert advice.startswith("Set num_generations to 4.")
+    counts = json.loads(summary)
+    assert (counts["prompts"], counts["completions"]) == (60, 480)
+    assert "tiny/base            not run" in listed
     # What `report demo` reads, which takes too long here.
     demo = base.packages / "mse_lab/bundled/results/demo"
     assert {"environment.json", "pools.npz"} <= {path.name for path in demo.iterdir()}
@@ -134,9 +161,11 @@ def test_without_torch_it_answers(base):
 
 def test_without_torch_what_needs_it_says_what_to_install(base):
     remedy = "pip install 'mse-lab[measure]'"
-    for words in (["run", "tiny/base"], ["advise", "qwen/base"]):
-        (line,) = base(*words, status=2).splitlines()
-        assert line.startswith("mse-lab: no package torch in ")
+    found = base.each(["run", "tiny/base"], ["advise", "qwen/base"])
+    for status, _, complaint in found:
+        (line,) = complaint.splitlines()
+        assert status == 2
+        assert ": no package torch in " in line
         assert line.endswith(remedy)
     for name in ("measure", "advise"):
         code = f"import mse_lab; mse_lab.{name}(None, None, [], 'integer')"
