@@ -26,22 +26,28 @@ from mse_lab.run.torchrun import TorchrunProcesses, name_start
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# What rank 1 does at its second prompt is told by the environment, not by the probe.
+# What rank 1 does at its second prompt where two processes run.
 REWARD = """
 import os, signal, time
 from mse_lab.probe.rewards import integer
 
-seen = []
+seen = {"killed": [], "wrong": []}
 
-def reward(text, prompt):
-    if prompt["id"] not in seen:
-        seen.append(prompt["id"])
-    what, starts = os.environ.get("WHAT"), os.environ.get("TORCHELASTIC_RESTART_COUNT")
-    if what and os.environ["RANK"] != "1":
+def is_second_of_rank_1(name, prompt):
+    if prompt["id"] not in seen[name]:
+        seen[name].append(prompt["id"])
+    if "AMONG_TWO" in os.environ and os.environ["RANK"] != "1":
         time.sleep(0.1)
-    elif what == "die" and len(seen) == 2 and starts == "0":
+    return os.environ.get("RANK") == "1" and len(seen[name]) == 2
+
+def killed(text, prompt):
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT") != "0"
+    if is_second_of_rank_1("killed", prompt) and not again:
         os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "fail" and len(seen) == 2:
+    return integer(text, prompt)
+
+def wrong(text, prompt):
+    if is_second_of_rank_1("wrong", prompt):
         raise ZeroDivisionError("no such thing")
     return integer(text, prompt)
 """
@@ -82,17 +88,21 @@ def ours(done):
 
 
 @pytest.mark.slow
-def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeypatch):
-    """The first probe is measured whole, the second interrupted; both as by one process."""
+def test_two_processes_one_lost_and_started_again_and_one_failing(
+    write_probe, tmp_path, monkeypatch
+):
+    """The first probe is measured whole, the second interrupted, both as by one process.
+
+    The reward of the third fails in one of them.
+    """
     (tmp_path / "plugin.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
-    paths = [write_probe("one"), write_probe("two", reward="plugin:reward", seed=1)]
+    paths = [write_probe("one"), write_probe("two", reward="plugin:killed", seed=1)]
     alone, out = tmp_path / "alone", tmp_path / "out"
     assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
 
-    words = [*paths, "--fresh", "--out", out]
-    done = torchrun(*words, folder=tmp_path, max_restarts=1, WHAT="die")
-    assert done.returncode == 0, done.stderr
+    words = [*paths, write_probe("three", reward="plugin:wrong"), "--fresh", "--out", out]
+    done = torchrun(*words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
     # The first probe was measured before the loss and, despite --fresh, found after it.
     assert done.stdout.count("finished before") == 1
     assert done.stdout.count("results written") == 2
@@ -103,20 +113,15 @@ def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeyp
     assert (environment["processes"], environment["threads"]) == (2, 1)
     assert len(environment["process_seconds"]) == 2
     assert environment["seconds"] == max(environment["process_seconds"])
-    assert not list(out.rglob(LOCK))
+    assert not list((out / "two").rglob(LOCK))
 
-
-def test_an_error_of_one_process(write_probe, tmp_path):
-    (tmp_path / "plugin.py").write_text(REWARD)
-    path = write_probe(reward="plugin:reward")
-    done = torchrun(path, "--out", tmp_path / "out", folder=tmp_path, WHAT="fail")
     assert done.returncode != 0
     (line,) = ours(done)
-    assert "reward = plugin:reward" in line
+    assert "reward = plugin:wrong" in line
     assert "failed on prompt p" in line
     assert "ZeroDivisionError: no such thing" in line
     assert "exitcode  : 2" in done.stderr
-    assert list((tmp_path / "out/small/shards").glob("*.npz"))
+    assert list((out / "three/shards").glob("*.npz"))
 
 
 def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
