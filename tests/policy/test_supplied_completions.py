@@ -108,7 +108,7 @@ def test_texts_are_said_to_be_tokenised_anew(drawn, write, run):
     assert any("need not be the tokens that were drawn" in words for words in told)
 
 
-LARGE = {"pool": {"reference": 256, "replicate": 128}}
+LARGE = {"pool": {"reference": 128, "replicate": 64}}
 
 
 @pytest.mark.parametrize("given", ["true", "untouched", "none"])
