@@ -24,8 +24,8 @@ from mse_lab.answers.epochs import Epochs, Training, deal_out
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
+from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.plain_data import as_data
-from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
@@ -100,7 +100,7 @@ class Advice:
     # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
     relative_error: Estimate
     noise_scale: Estimate  # The budget at which that is one.
-    kinds: tuple[Kind, ...]  # Where the noise sits.
+    kinds: tuple[ModuleKind, ...]  # Where the noise sits.
     # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
     # How many were drawn until the answer was known; None of a finished run, as the next

@@ -22,13 +22,13 @@ from mse_lab.answers.advice import BUDGET, noise_scale
 from mse_lab.answers.alternatives import price_default
 from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Constants
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
+from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
@@ -144,7 +144,7 @@ class Along:
     @cached_property
     def values(self) -> list[Statistic]:
         """J, the mean value, at each checkpoint."""
-        return [mean_of_prompts(run.pools.value_P) for run in self.runs]
+        return [mean_over_prompts(run.pools.value_P) for run in self.runs]
 
     @cached_property
     def log_rhos(self) -> list[Statistic]:

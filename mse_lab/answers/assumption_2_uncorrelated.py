@@ -16,12 +16,12 @@ import numpy as np
 
 from mse_lab.answers.judgement import decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.formatting import number
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_samples import mean_over_prompts
 
 ASSUMPTION = Statement(
     "Assumption 2",
@@ -96,7 +96,7 @@ def measure_correlations(pools: Pools) -> Correlations:
     if len(halves) < 2:
         nothing = Statistic(math.nan, {}, {})
         return Correlations(len(halves), nothing, nothing, 1.0)
-    mean, square = map(mean_of_prompts, (halves.mean(-1), halves.prod(-1)))
+    mean, square = map(mean_over_prompts, (halves.mean(-1), halves.prod(-1)))
     p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
     return Correlations(len(halves), mean, square, p_value)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import Kind, share_by_kind
+from mse_lab.answers.noise_by_module import ModuleKind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -159,7 +159,7 @@ class MeasuredRun(Analysis):
         return choose_size(self.population, self.level)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ModuleKind, ...]:
         """Where the noise sits."""
         return share_by_kind(self.pools, self.level)
 

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.arrays import Floats
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
 
 # Of the line on which vanilla and the oracle have one MSE: above it vanilla's is larger.
@@ -51,7 +51,7 @@ def _side(share: Estimate) -> Side:
 
 def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
     """Estimate q; unknown where no prompt has a value and a score."""
-    share = mean_of_prompts(moments.value_reward_norm2) / mean_of_prompts(squares_P)
+    share = mean_over_prompts(moments.value_reward_norm2) / mean_over_prompts(squares_P)
     # Few prompts may carry what decides between q and 1/2.
     carriers = count_carriers(oracle_gain(moments))
     return share.interval(level, positive=True, most_degrees=min(most, carriers))
@@ -62,7 +62,7 @@ def _best_baseline(
 ) -> Estimate:
     """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
     parts = (moments.value_reward_norm2, squares_P, moments.norm2)
-    weighted, squares, norm2 = map(mean_of_prompts, parts)
+    weighted, squares, norm2 = map(mean_over_prompts, parts)
     if not (weighted.is_positive and squares.is_positive):
         return UNKNOWN
     log = weighted.log() - (squares.log() + norm2.log()) * 0.5

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import Kind
+from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
@@ -46,7 +46,7 @@ class SampledRun:
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
-    kinds: ClassVar[tuple[Kind, ...]] = ()
+    kinds: ClassVar[tuple[ModuleKind, ...]] = ()
     warnings: ClassVar[tuple[str, ...]] = ()
     corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES

@@ -1,28 +1,24 @@
-"""Plain means over prompts, and the noise by kind of module."""
+"""The noise by kind of module: how much of it sits in attention, in embeddings, ..."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.probe.module_kinds import KINDS
 
 
-class Kind(NamedTuple):
+class ModuleKind(NamedTuple):
     """A kind of module's shares of T, S and zeta."""
 
     name: str
     trace_oracle: Estimate
     norm2: Estimate
     zeta: Estimate
-
-
-def mean_of_prompts(values_P: Floats) -> Statistic:
-    """Estimate a mean over prompts, which are drawn at random."""
-    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
 
 
 def _figures_by_kind(pools: Pools) -> Floats:
@@ -37,15 +33,15 @@ def _figures_by_kind(pools: Pools) -> Floats:
     return np.stack([weighted - gamma, norm2, zeta])
 
 
-def share_by_kind(pools: Pools, level: float) -> tuple[Kind, ...]:
+def share_by_kind(pools: Pools, level: float) -> tuple[ModuleKind, ...]:
     """Share T, S and zeta out among the kinds of module that the policy has."""
     figures = _figures_by_kind(pools)
     shares = []
     for name, of_kind in zip(KINDS, np.moveaxis(figures, -1, 0), strict=False):
         if of_kind[1].any():
             ratios = (
-                (mean_of_prompts(part) / mean_of_prompts(whole)).interval(level)
+                (mean_over_prompts(part) / mean_over_prompts(whole)).interval(level)
                 for part, whole in zip(of_kind, figures.sum(-1), strict=True)
             )
-            shares.append(Kind(name, *ratios))
+            shares.append(ModuleKind(name, *ratios))
     return tuple(shares)
