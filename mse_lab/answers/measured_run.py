@@ -192,15 +192,14 @@ class MeasuredRun(Analysis):
     def regime(self) -> Regime:
         """On which side of vanilla it is; of three prompts or more."""
         rho_P, most = self.norm_ratios[:, 0], self.population.effective_prompts
-        return find_regime(self.moments, rho_P, self.pools.binary, self.level, most)
+        return find_regime(self.moments, rho_P, self.binary, self.level, most)
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun(MeasuredRun):
     """A run that lies in a folder, with what else is known of it there."""
 
-    folder: Path  # The folder.
-    key: str  # Names the run in the ids of a page.
+    folder: Path
 
     @property
     def where(self) -> str:
@@ -247,6 +246,6 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("environment.json")
 
 
-def read_run(folder: Path, key: str = "") -> FinishedRun:
+def read_run(folder: Path) -> FinishedRun:
     """Read a finished run."""
-    return FinishedRun(**vars(read_result(folder)), folder=folder, key=key)
+    return FinishedRun(**vars(read_result(folder)), folder=folder)

@@ -99,5 +99,4 @@ def write_report(folders: Sequence[Path], output: Path) -> None:
     """Write one page about finished runs, which are compared in this order."""
     if not folders:
         raise InputError("no run to report on; name one")
-    sources = [read_run(folder, f"run{n}") for n, folder in enumerate(folders, start=1)]
-    write_text(output, compose_page(sources))
+    write_text(output, compose_page([read_run(folder) for folder in folders]))
