@@ -50,13 +50,16 @@ TRAINER_SETTINGS = (
 # TRL's group size unless told otherwise.
 TRLS_SIZE = 8
 
+# The name of what TRL computes by default.
+_TRLS_DEFAULT = "grpo-std(eps=0.0001, length=token-batch)"
+
 # What readers know an estimator as.
 CALLED = {
     "grpo": "GRPO-type (RLOO)",
     "vanilla": "vanilla (no baseline)",
     "batch-mean": "batch-mean baseline",
     "best-constant": "bound: best baseline per prompt",
-    "grpo-std(eps=0.0001, length=token-batch)": "TRL's default (grpo-std, dapo)",
+    _TRLS_DEFAULT: "TRL's default (grpo-std, dapo)",
 }
 
 # Which settings of a trainer compute an estimator.
@@ -74,8 +77,6 @@ HOW = {
         "no trainer has every completion's score norm, which it takes; verl's "
         "algorithm.adv_estimator=opo takes lengths in their place"
     ),
-    "grpo-std(eps=0.0001, length=token-batch)": (
-        'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")'
-    ),
+    _TRLS_DEFAULT: 'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")',
 }
 NO_TRAINER = "no trainer has these weights among its settings"
