@@ -60,14 +60,14 @@ def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
 
     By default it is the recommended G for each prompt.
     """
-    pools, moments = run.pools, run.moments
+    pools, moments, binary = run.pools, run.moments, run.binary
     budget = advise(run).recommended * pools.prompts if budget is None else budget
     _see_budget(run, budget)
     if not (pools.reward_variance_P > 0).any():
         raise InputError("the rewards of a prompt are all equal: nothing to allocate by")
-    outside = is_outside(moments.value) & pools.binary
+    outside = is_outside(moments.value) & binary
     # An accuracy is the value of rewards 0 and 1 alone.
-    rules = {name: one for name, one in RULES.items() if pools.binary or name != FILTERED}
+    rules = {name: one for name, one in RULES.items() if binary or name != FILTERED}
     judged = judge_rules(pools, budget, rules)
     error = judged[UNIFORM].value / pools.prompts
     return Allocation(

@@ -127,7 +127,7 @@ class Along:
     @property
     def binary(self) -> bool:
         """Whether all rewards are 0 or 1, so that there is a rho."""
-        return all(run.curves.binary for run in self.runs)
+        return all(run.binary for run in self.runs)
 
     @cached_property
     def trajectory(self) -> Trajectory:
@@ -237,11 +237,12 @@ class Along:
         return measured, law
 
     def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
-        population, level, size = run.population, self.level, self.group_size
-        place = [places_without(run)] if self.binary else []
+        level, size = self.level, self.group_size
 
         def of_place(figure: Callable[..., Floats]) -> Estimate:
-            return population.estimate_positive(figure, level, *place) if place else UNKNOWN
+            if not self.binary:
+                return UNKNOWN
+            return run.population.estimate_positive(figure, level, places_without(run))
 
         measured, law = self._equal_rewards(run)
         return {

@@ -13,9 +13,9 @@ over the budget; for an unbiased estimator it holds at any budget.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -156,11 +156,11 @@ def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
     return {key: value for key, value in entry.items() if key != "length"}
 
 
-def _others(run: Evidence) -> Iterator[tuple[str, EstimatorEntry]]:
+def _others(run: Evidence) -> dict[str, EstimatorEntry]:
     """Name the estimators that are judged: the trainers', one of ours, and the probe's."""
-    entries: list[Any] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
+    entries: list[EstimatorEntry] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
     named = {find_estimator(entry).name: entry for entry in entries}
-    yield from ((name, one) for name, one in named.items() if name not in _COMPARED)
+    return {name: entry for name, entry in named.items() if name not in _COMPARED}
 
 
 def _applies(estimator: Estimator, run: Evidence) -> bool:
@@ -210,7 +210,7 @@ def find_alternatives(
     run = yardstick.run
     alternatives = [yardstick.of_constant(name) for name in CONSTANT]
     singles: list[Single] = []
-    for name, entry in _others(run):
+    for name, entry in _others(run).items():
         estimator = find_estimator(_without_batch_tokens(entry))
         if not _applies(estimator, run):
             continue

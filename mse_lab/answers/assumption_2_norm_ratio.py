@@ -45,7 +45,7 @@ def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
     case = RATIO.about(run)
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
-    if not run.pools.binary:
+    if not run.binary:
         return case.undecided("no rho", "Rewards are not 0 and 1, for which rho is.")
     (low, high), line = _known_ratios(run)
     if not low.size:

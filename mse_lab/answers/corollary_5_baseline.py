@@ -21,7 +21,6 @@ from mse_lab.answers.assumption_2_uncorrelated import (
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import Claim, Statement, compare, judges
-from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import crossing_size, oracle_gain
 
@@ -111,7 +110,7 @@ def explain_vanilla(run: MeasuredRun) -> str:
 
 def _count_beyond(run: MeasuredRun) -> str:
     gain_P = oracle_gain(run.moments)
-    line = "rho > (1-V)/(2-V), " if is_binary(run.pools.rewards_PN) else ""
+    line = "rho > (1-V)/(2-V), " if run.binary else ""
     return (
         f"vanilla is worse than the oracle ({line}by the moments) on {(gain_P > 0).sum()} "
         f"of {(gain_P != 0).sum()} prompts"

@@ -24,8 +24,6 @@ from mse_lab.mse.replicates import Key, measure_errors
 # used in training.
 MIDDLE = 16
 
-ORACLE = "oracle"
-
 # Why an estimator is left out.
 NO_LAW = "biased, and no law gives the bias of the aggregate"
 NOTHING = "no law, and there are no replicates"
@@ -66,7 +64,7 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
         return f"needs groups of {estimator.smallest_group} or more"
     if estimator.smallest_batch > run.pools.prompts:
         return f"needs {estimator.smallest_batch} prompts or more"
-    return "needs rewards 0 and 1" if estimator.binary and not run.curves.binary else ""
+    return "needs rewards 0 and 1" if estimator.binary and not run.binary else ""
 
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
@@ -99,7 +97,7 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             curves.append((estimator, curve))
         else:
             left_out.append(f"{estimator.name}: {NO_LAW if errors[key].size else NOTHING}")
-    [oracle] = [curve for one, curve in curves if one.name == ORACLE]
+    [oracle] = [curve for one, curve in curves if one.name == "oracle"]
     base = oracle.statistic("scale_free_mse")
     rows = []
     for estimator, curve in curves:

@@ -49,19 +49,18 @@ def _side(share: Estimate) -> Side:
     return "below" if share.high < 1 / 2 else "undecided"
 
 
-def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
+def _share(moments: Moments, level: float, most: float) -> Estimate:
     """Estimate q; unknown where no prompt has a value and a score."""
-    share = mean_over_prompts(moments.value_reward_norm2) / mean_over_prompts(squares_P)
+    weighted, squares = moments.value_reward_norm2, moments.value2_norm2
+    share = mean_over_prompts(weighted) / mean_over_prompts(squares)
     # Few prompts may carry what decides between q and 1/2.
     carriers = count_carriers(oracle_gain(moments))
     return share.interval(level, positive=True, most_degrees=min(most, carriers))
 
 
-def _best_baseline(
-    squares_P: Floats, moments: Moments, level: float, most: float
-) -> Estimate:
+def _best_baseline(moments: Moments, level: float, most: float) -> Estimate:
     """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
-    parts = (moments.value_reward_norm2, squares_P, moments.norm2)
+    parts = (moments.value_reward_norm2, moments.value2_norm2, moments.norm2)
     weighted, squares, norm2 = map(mean_over_prompts, parts)
     if not (weighted.is_positive and squares.is_positive):
         return UNKNOWN
@@ -84,14 +83,13 @@ def find_regime(
     degrees of freedom, as `Population.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
-    squares_P = moments.value2_norm2
-    share = _share(squares_P, moments, level, most)
+    share = _share(moments, level, most)
     finite = rho_P[np.isfinite(rho_P)]
     return Regime(
         side=_side(share),
         binary=binary,
         value=value,
-        best_baseline=_best_baseline(squares_P, moments, level, most),
+        best_baseline=_best_baseline(moments, level, most),
         rho=Estimate(*_rho(np.array(share) * value, value)) if binary else UNKNOWN,
         line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
         median_rho=float(np.median(finite)) if finite.size else math.nan,

@@ -12,6 +12,8 @@ fixed policy can be evidence for or against it; what ties the best G to N is tra
 epochs (`mse_lab.mse.epochs`).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mse_lab.answers.judgement import Pair, for_all
@@ -45,9 +47,8 @@ def _measured(run: MeasuredRun, size: int) -> Statistic:
     return noise + Statistic(between * size, {}, {})
 
 
-def _best_measured(run: MeasuredRun, total: int) -> int:
-    """Name the size of least measured MSE among those that divide the budget N."""
-    sizes = [size for size in run.sizes if total % size == 0]
+def _best_measured(run: MeasuredRun, sizes: Sequence[int]) -> int:
+    """Choose the size of least measured MSE."""
     return min(sizes, key=lambda size: _measured(run, size).value)
 
 
@@ -106,17 +107,24 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
     constants = run.population.constants
     paper = np.sqrt(constants.c3.item() / constants.c1.item())
     edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
+    by_law, measured = _best_by_law(run), _best_measured(run, run.sizes)
     return (
         f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
-        f"is {_best_by_law(run)} by the law and {_best_measured(run, 0)} as measured; the "
+        f"is {by_law} by the law and {measured} as measured; the "
         f"paper's sqrt(c3/c1) is {paper:.2f}."
     )
 
 
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
-    totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
-    listed = ", ".join(f"{_best_measured(run, total)} at N = {total}" for total in totals)
+    dividing = {
+        total: [size for size in run.sizes if total % size == 0] for total in BUDGETS
+    }
+    listed = ", ".join(
+        f"{_best_measured(run, sizes)} at N = {total}"
+        for total, sizes in dividing.items()
+        if sizes
+    )
     case, bounded = FREE.about(run), np.isfinite(run.best_group_size.high)
     what = "best G by the law" if case.untested else "best measured G"
     return case.claim(
