@@ -27,7 +27,7 @@ from mse_lab.report.drawing import (
     styles_of,
 )
 from mse_lab.results.finished_run import Tables
-from mse_lab.results.tables import BASE, FIGURE_4
+from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 
@@ -66,10 +66,6 @@ ROWS = (
 )
 
 
-def _columns(name: str) -> list[str]:
-    return [name, f"{name}_low", f"{name}_high"]
-
-
 def find_curves(run: Tables) -> pd.DataFrame:
     """Find the curves of a run: the paper's three where they were measured, else all.
 
@@ -85,8 +81,8 @@ def find_curves(run: Tables) -> pd.DataFrame:
 
 def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
     """Draw an estimator's points and its law; points joined without one, or it alone."""
-    points = curve[_columns(row.points)].dropna(subset=row.points)
-    law = curve.reindex(columns=_columns(row.law))
+    points = curve[interval_heads(row.points)].dropna(subset=row.points)
+    law = curve.reindex(columns=interval_heads(row.law))
     if points.empty:
         draw_line(axes, curve.index, law.to_numpy(), style)
         return
