@@ -126,7 +126,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.answers.epochs import Training
     from mse_lab.mse.regret import TOLERANCE
     from mse_lab.mse.stopping import decide
-    from mse_lab.report.sampled_advice import advise_samples, as_run
+    from mse_lab.report.sampled_advice import as_run, write_sampled_advice
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import ADVICE, sample_probe
     from mse_lab.run.prepare import prepare
@@ -146,7 +146,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     run = as_run(
         name, probe, ended.prompts, ended.stopped, regret, held=held, metric=ended.metric
     )
-    text = advise_samples(
+    text = write_sampled_advice(
         run,
         ended.decision,
         ended.limit,

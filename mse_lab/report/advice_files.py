@@ -13,9 +13,10 @@ from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
+from mse_lab.formatting import WIDTH, wrap
 from mse_lab.mse.regret import SIZES
 from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
+from mse_lab.report.advice_report import advice_text, answer, headline
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json, write_table
 from mse_lab.results.folder import ResultsFolder
@@ -90,14 +91,34 @@ def keep_advice(folder: Path) -> Advice:
     return advice
 
 
-def write_advice(folder: Path, advice: Advice) -> list[str]:
-    """Write the advice into a folder; name the files. Without pools there is no curve."""
+def write_advice(
+    folder: Path,
+    advice: Advice,
+    sizes: Sequence[int],
+    *,
+    as_json: bool,
+    note: str = "",
+    written: Sequence[str] = (),
+) -> str:
+    """Write the table and the figure of an advice into a folder; return what to print.
+
+    That is JSON, for which nothing is written; or the screen with the costs of these group
+    sizes, a note below it, and the names of the files: those that the caller has `written`
+    and these. Nothing is written if a built-in check failed, no figure without pools.
+    """
+    if as_json:
+        return json.dumps(json_values(advice), indent=2)
+    screen = advice_text(advice, sizes, screen_width())
+    if not advice.held:
+        return screen.rstrip()
     results = ResultsFolder(folder)
     write_table(results.file("advice.csv"), advice_table(advice))
-    drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
-    for name in drawings:
+    figures = ["advice.png", "advice.pdf"] if advice.curves else []
+    for name in figures:
         save_figure(lambda: compose_advice(advice), results.file(name))
-    return ["advice.csv", *drawings]
+    below = f"{wrap(note, screen_width())}\n" if note else ""
+    names = ", ".join([*written, "advice.csv", *figures])
+    return f"{screen}{below}Written to {folder}:\n  {names}"
 
 
 def advise_run(
@@ -109,18 +130,9 @@ def advise_run(
     *,
     as_json: bool = False,
 ) -> str:
-    """Advise from a run; write table and figure into a place, by default the run's folder.
-
-    Nothing is written as JSON, or if a built-in check of the run failed.
-    """
+    """Advise from a run; write the advice into a place, by default the run's folder."""
     advice = _find_advice(folder, sizes, budget).for_training(training)
-    if as_json:
-        return json.dumps(json_values(advice), indent=2)
-    screen = advice_text(advice, sizes, screen_width())
-    if not advice.held:
-        return screen.rstrip()
-    written = ", ".join(write_advice(place or folder, advice))
-    return f"{screen}Written to {place or folder}:\n  {written}"
+    return write_advice(place or folder, advice, sizes, as_json=as_json)
 
 
 def screen_width() -> int:

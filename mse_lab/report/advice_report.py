@@ -12,7 +12,7 @@ from mse_lab.answers.trainer_settings import (
     TRAINER_SETTINGS,
     TRLS_SIZE,
 )
-from mse_lab.formatting import number, table, times, with_interval, wrap
+from mse_lab.formatting import WIDTH, number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
@@ -32,8 +32,8 @@ HOLDS = (
 # Group sizes on the screen, with the recommended one, unless others are asked for.
 SHOWN = (8, 16, 32)
 
-# The columns of a terminal, and where in it the trainers' settings begin.
-WIDTH, SETTING = 80, 12
+# The column in which the trainers' settings begin.
+SETTING = 12
 
 # The curve is flat where sizes that differ by a factor of FLAT cost at most FLATNESS more
 # than the best.
@@ -81,14 +81,10 @@ def _price(advice: Advice) -> str:
     )
 
 
-def best_size_words(advice: Advice) -> str:
-    """Write G* for a terminal."""
-    if not advice.unbounded:
-        return with_interval(advice.best)
-    return (
-        f"at least {advice.best.low:.1f} (more than these {advice.prompts} prompts would "
-        "bound it)"
-    )
+def best_size(advice: Advice) -> str:
+    """Write G*."""
+    best = advice.best
+    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
 
 
 def _beats_vanilla(advice: Advice) -> str:
@@ -247,7 +243,9 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
         return "".join(f"{line}\n" for line in (*said, *mismatch))
     size = advice.num_generations
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
-    about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
+    more = f" (more than these {advice.prompts} prompts would bound it)"
+    best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
+    about = [say_regime(advice), f"{best}; {error}"]
     lines = [
         *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),

@@ -8,10 +8,11 @@ from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.errors import InputError
-from mse_lab.formatting import NONE, with_interval
+from mse_lab.formatting import with_interval
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import (
     HOLDS,
+    best_size,
     called,
     error_name,
     say_prompts,
@@ -30,14 +31,6 @@ def advise_source(source: FinishedRun) -> Advice | str:
         return advise(source)
     except InputError as error:
         return str(error)
-
-
-def best_size(advice: Advice | str) -> str:
-    """Write G* in a few words."""
-    if isinstance(advice, str):
-        return NONE
-    best = advice.best
-    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
 
 
 def _cost_table(advice: Advice) -> Table:

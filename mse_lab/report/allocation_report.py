@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import wrap
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,10 @@ from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError, shorten
-from mse_lab.formatting import number, table, with_interval
+from mse_lab.formatting import number, table, with_interval, wrap
 from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
-
-WIDTH = 80
 
 # What a reader knows the rules as, up to 42 columns each.
 CALLED = {
@@ -53,8 +50,6 @@ def _say_sizes(allocation: Allocation) -> str:
 
 
 def _say_bias(allocation: Allocation) -> str:
-    if FILTERED not in allocation.sizes:
-        return ""
     if not allocation.outside or math.isnan(allocation.bias):
         return "No prompt is outside the filter, so none would be dropped."
     share = number(max(allocation.bias, 0.0))
@@ -78,8 +73,9 @@ def _lines(allocation: Allocation) -> Iterator[str]:
     ]
     yield table(rows, heads, "<<")
     yield "Planned on half of a prompt's completions, judged on the other half."
-    yield from wrap(_say_sizes(allocation), WIDTH, break_on_hyphens=False)
-    yield from wrap(_say_bias(allocation), WIDTH)
+    yield wrap(_say_sizes(allocation))
+    if FILTERED in allocation.sizes:
+        yield wrap(_say_bias(allocation))
 
 
 def allocation_text(allocation: Allocation) -> str:

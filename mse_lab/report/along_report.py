@@ -8,7 +8,7 @@ from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
 from mse_lab.formatting import number, share, table, times, with_interval, wrap
 from mse_lab.report.along_figure import compose_along
-from mse_lab.report.claims_report import SHOWN, WIDTH
+from mse_lab.report.claims_report import SHOWN
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table, write_text
 
@@ -50,12 +50,11 @@ def along_text(along: Along) -> str:
         f"{name} at {len(along.runs)} checkpoints, {along.runs[0].pools.prompts} prompts; "
         f"group size {along.group_size}; MSE of vanilla and GRPO over the oracle's"
     )
-    indent = " " * 10
-    lines = [wrap(about, WIDTH), "", _table(along), ""]
-    lines += [wrap(sentence, WIDTH) for sentence in _say(along)]
+    lines = [wrap(about), "", _table(along), ""]
+    lines += [wrap(sentence) for sentence in _say(along)]
     for claim in along.claims:
         lines.append(f"{SHOWN[claim.verdict]:<10}{claim.about.says}")
-        lines.append(wrap(f"{indent}{claim.measured}", WIDTH, len(indent)))
+        lines.append(wrap(f"{'':10}{claim.measured}", indent=10))
     return "".join(f"{line}\n" for line in lines)
 
 

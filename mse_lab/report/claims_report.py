@@ -14,7 +14,6 @@ from mse_lab.answers.statement import Claim, Statement
 from mse_lab.formatting import NONE, table, typeset, with_interval, wrap
 from mse_lab.report.layout import TEMPLATES, Table
 from mse_lab.results.files import write_table
-from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
 
 # How the first word of a statement's name is written on the screen.
@@ -37,8 +36,8 @@ KINDS = {
     "evidence": "Evidence: another model could decide otherwise",
     "identity": "Identities: they test the run, not the paper",
 }
-# Columns of the screen, of a verdict, and of where a statement is in the paper.
-WIDTH, COLUMN, PLACE = 80, 11, 9
+# Columns of a verdict, and of where a statement is in the paper.
+COLUMN, PLACE = 11, 9
 # Columns of a statement's few words, and how many runs fit on a screen with it.
 SHORT, TOGETHER = 34, 3
 
@@ -82,7 +81,7 @@ def _line(judged: Judged, claim: Claim) -> str:
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
     said = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
-    return wrap(f"{start}{said}", WIDTH, len(start))
+    return wrap(f"{start}{said}", indent=len(start))
 
 
 def _of_several(judged: Sequence[Judged], runs: Sequence[str]) -> Iterator[str]:
@@ -109,7 +108,7 @@ def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
     judged = _by_statement(claims)
     runs = list(dict.fromkeys(run for one in judged for run in one.verdicts))
-    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients", WIDTH)]
+    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
     if len(runs) == 1:
         for kind, title in KINDS.items():
             pairs = [(one, claim) for one in _of_kind(judged, kind) for claim in one.whole]
@@ -120,19 +119,18 @@ def claims_screen(claims: Sequence[Claim]) -> str:
         pairs = [(one, claim) for one in judged for claim in one.whole]
         lines += [_line(one, claim) for one, claim in pairs if len(claim.runs) > 1]
     places = ", ".join(one.place for one in _of_kind(judged, "argument"))
-    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}", WIDTH))
+    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}"))
     untested = [", ".join(one.runs) for one in claims if UNTESTED in one.reason]
     if untested:
         names = ", ".join(dict.fromkeys(untested))
-        lines.append(wrap(f"Norms only, so nothing tests the law: {names}", WIDTH))
+        lines.append(wrap(f"Norms only, so nothing tests the law: {names}"))
     return "\n".join(lines)
 
 
-def write_claims(folder: Path, claims: Sequence[Claim], place: Path | None = None) -> None:
-    """Write `claims.csv` of a run, into its folder unless a `place` is given."""
-    name, results = read_tables(folder).name, ResultsFolder(place or folder)
-    about_run = [claim for claim in claims if name in claim.runs]
-    write_table(results.file("claims.csv"), claims_table(about_run))
+def write_claims(folder: Path, run: str, claims: Sequence[Claim]) -> None:
+    """Write `claims.csv` into a folder: the claims about one run, by its name."""
+    about_run = [claim for claim in claims if run in claim.runs]
+    write_table(ResultsFolder(folder).file("claims.csv"), claims_table(about_run))
 
 
 def _verdict_cell(verdict: Verdict | None) -> str:

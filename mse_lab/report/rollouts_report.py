@@ -8,6 +8,7 @@ import numpy as np
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import shorten
 from mse_lab.formatting import (
+    WIDTH,
     duration,
     number,
     percent,
@@ -19,8 +20,6 @@ from mse_lab.formatting import (
 )
 from mse_lab.trainer_logs.log_ratios import CLIP
 from mse_lab.trainer_logs.summary import Summary
-
-WIDTH = 80
 
 # The first look of `advise`: prompts, and completions of each.
 FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16

@@ -1,5 +1,6 @@
 """The advice of few completions in words: how few they were, and what they do not tell."""
 
+import math
 from collections.abc import Mapping
 
 from mse_lab.answers.advice import Advice
@@ -13,6 +14,9 @@ STOPPED: Mapping[Stopped, str] = {
     "budget": ", and the budget is spent",
     "exhausted": ", and there are no more prompts",
 }
+
+# Of these, those that leave the question open.
+UNANSWERED: tuple[Stopped, ...] = ("budget", "exhausted")
 
 UNTOLD = (
     "Not estimated here: the MSE itself, and estimators that use norms or lengths; mse-lab "
@@ -31,11 +35,33 @@ def say_stopped(advice: Advice) -> str:
     drawn = f"{advice.completions:,} completions of {advice.prompts} prompts were drawn"
     why = STOPPED[advice.stopped]
     more = ""
-    if advice.wanted:
+    if advice.wanted and advice.stopped in UNANSWERED:
         more = f" Some {number(float(f'{advice.wanted:.2g}'))} completions would show G*."
-    ended = advice.stopped in ("budget", "exhausted")
-    measured = f" {MEASURED}" * (advice.level >= LEVEL)
+    measured = f" {MEASURED}" if advice.level >= LEVEL else ""
     return (
-        f"{drawn}, {advice.differentiated:,} of them differentiated{why}.{more * ended} "
+        f"{drawn}, {advice.differentiated:,} of them differentiated{why}.{more} "
         f"{UNTOLD}{measured}"
+    )
+
+
+def say_limit(stopped: Stopped, width: float, limit: float) -> str:
+    """Say what more completions of each prompt could still give, where there are no more.
+
+    Args:
+        stopped: Why there are no more.
+        width: Half-width of the interval of log(G*-1).
+        limit: The half-width that it would have with endless completions; NaN where that
+            is not known.
+    """
+    if stopped not in UNANSWERED:
+        return ""
+    if math.isnan(limit) or math.isinf(width):
+        return "It is not known yet what more completions of these prompts would add."
+    now, then = (f"{math.exp(end):.2g}" for end in (width, limit))
+    known = f"G*-1 is known within a factor of {now}."
+    if now == then:
+        return f"{known} More prompts can narrow that, more completions of these cannot."
+    return (
+        f"{known} More completions of these prompts can bring that down to {then}, more "
+        "prompts further."
     )
