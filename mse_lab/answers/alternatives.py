@@ -9,7 +9,7 @@ over the budget; for an unbiased estimator it holds at any budget.
   and 1, at their own best G. A normalisation by the tokens of a batch is left out: it is
   one factor a batch, which hardly varies where the batch is large.
 - Other unbiased estimators are judged by the run's replicates, at the best of its sizes.
-- Of the rest, whose mean no law gives, single prompts say something: the median ratio.
+- The others, whose mean no law gives, are compared on single prompts: the median ratio.
 """
 
 import math
@@ -30,17 +30,17 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
 
-# What TRL and verl compute unless told otherwise: the group's spread divides, the mean is
-# over the tokens of the batch.
+# What TRL and verl compute by default: the group's spread divides, and the mean is over the
+# tokens of the batch.
 TRAINERS_DEFAULT = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
 
-# Of each prompt one number for a baseline, or one for all, at their best G.
+# Baselines that are one number for each prompt, or one for all prompts.
 CONSTANT = ("vanilla", "batch-mean", "best-constant")
 
 # No training knows the best constant of a prompt; it bounds what a baseline could save.
 BOUND = "best-constant"
 
-# In a probe's list they are what the others are compared with.
+# Estimators of a probe that are not judged: the others are compared with them.
 _COMPARED = ("vanilla", "grpo", "oracle", "centred", "best-constant")
 
 # Group sizes at which laws are evaluated.
@@ -85,7 +85,7 @@ class Yardstick:
         """Its N x MSE."""
         return mse_times_budget("grpo", constants, self.group_size)
 
-    def of_constant(self, name: str) -> Alternative:
+    def judge_constant(self, name: str) -> Alternative:
         """Judge a baseline that is constant on each prompt, at G = 1."""
 
         def share(constants: Constants) -> Floats:
@@ -95,7 +95,7 @@ class Yardstick:
         return Alternative(name, 1, cost, unbiased=True)
 
     def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
-        """Its efficiency at a group size; of an unbiased one ||g||^2 cancels."""
+        """What gives its efficiency at a group size; if it is unbiased ||g||^2 cancels."""
 
         def unbiased(constants: Constants, direction: Direction) -> Floats:
             return divide(self.cost(constants), size * direction.noise)
@@ -105,7 +105,7 @@ class Yardstick:
 
         return unbiased if estimator.unbiased else biased
 
-    def of_directions(
+    def judge_directions(
         self, estimator: Estimator, directions: Mapping[int, Direction]
     ) -> Alternative:
         """Judge an estimator by where it points at some group sizes."""
@@ -130,9 +130,9 @@ def _law_directions(
     for size in sizes:
         law = run.find_law(estimator, size)
         if law is not None and size >= estimator.smallest_group:
-            at = law(run.moments)
-            within = at.second - at.slope**2 * run.moments.gradient2
-            directions[size] = find_direction(run.population, at.slope, within)
+            mean = law(run.moments)
+            noise_P = mean.second - mean.slope**2 * run.moments.gradient2
+            directions[size] = find_direction(run.population, mean.slope, noise_P)
     return directions
 
 
@@ -141,16 +141,17 @@ def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Di
     sizes = [size for size in run.sizes if size >= estimator.smallest_group]
     if not estimator.unbiased or run.law_only:
         return {}
-    errors, ones = measure_errors(run.pools, [estimator], sizes), np.ones(run.pools.prompts)
+    errors = measure_errors(run.pools, [estimator], sizes)
+    slope_P = np.ones(run.pools.prompts)
+    noises = {size: errors[Key(estimator.name, size)].mean(-1) for size in sizes}
     return {
-        size: find_direction(
-            run.population, ones, errors[Key(estimator.name, size)].mean(-1)
-        )
-        for size in sizes
+        size: find_direction(run.population, slope_P, noise_P)
+        for size, noise_P in noises.items()
     }
 
 
 def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
+    """Leave out a normalisation by the tokens of a batch: nearly one factor for all."""
     if isinstance(entry, str) or entry.get("length") != "token-batch":
         return entry
     return {key: value for key, value in entry.items() if key != "length"}
@@ -194,13 +195,17 @@ def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
 
 
 def price_default(run: Evidence, size: int, budget: float) -> Estimate:
-    """Price what trainers compute unless told otherwise, over GRPO-type at the same G.
+    """Price the trainers' default estimator, relative to GRPO-type at the same G.
 
-    In completions for its scale-free MSE at the budget; unknown without a law.
+    The price is in completions for its scale-free MSE at the budget; unknown without a law.
     """
     estimator = find_estimator(_without_batch_tokens(TRAINERS_DEFAULT))
-    at = _law_directions(estimator, run, [size]) if _applies(estimator, run) else {}
-    return Yardstick(run, size, budget).of_directions(estimator, at).cost if at else UNKNOWN
+    if not _applies(estimator, run):
+        return UNKNOWN
+    directions = _law_directions(estimator, run, [size])
+    if not directions:
+        return UNKNOWN
+    return Yardstick(run, size, budget).judge_directions(estimator, directions).cost
 
 
 def find_alternatives(
@@ -208,17 +213,17 @@ def find_alternatives(
 ) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
     """Judge other estimators: over random prompts, the cheapest first; then the rest."""
     run = yardstick.run
-    alternatives = [yardstick.of_constant(name) for name in CONSTANT]
+    alternatives = [yardstick.judge_constant(name) for name in CONSTANT]
     singles: list[Single] = []
     for name, entry in _others(run).items():
         estimator = find_estimator(_without_batch_tokens(entry))
         if not _applies(estimator, run):
             continue
-        at = _law_directions(estimator, run)
-        if not at and isinstance(run, MeasuredRun):
-            at = _measured_directions(estimator, run)
-        if at:
-            alternative = yardstick.of_directions(estimator, at)
+        directions = _law_directions(estimator, run)
+        if not directions and isinstance(run, MeasuredRun):
+            directions = _measured_directions(estimator, run)
+        if directions:
+            alternative = yardstick.judge_directions(estimator, directions)
             unbiased = find_estimator(entry).unbiased
             alternatives.append(alternative._replace(estimator=name, unbiased=unbiased))
         elif isinstance(run, MeasuredRun):
