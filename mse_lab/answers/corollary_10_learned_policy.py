@@ -36,8 +36,8 @@ def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
     moments = run.moments
-    apart = mean_over_prompts(moments.reward_norm2 - moments.value * moments.norm2)
-    mean = apart / mean_over_prompts(moments.norm2)
+    difference = mean_over_prompts(moments.reward_norm2 - moments.value * moments.norm2)
+    mean = difference / mean_over_prompts(moments.norm2)
     estimate = mean.interval(run.level, most_degrees=run.population.effective_prompts)
     verdict: Verdict = "premise fails"
     if estimate.low > 0:

@@ -3,10 +3,10 @@
 Asymptotically no prompt-only baseline does better than GRPO-type, and vanilla does worse.
 What GRPO-type tends to is the oracle, so the limit is tested by the oracle's MSE over that
 of the best constant, whose b* comes from other completions at a cost that is taken off.
-Where the assumption fails, a corollary that is not true has had no chance: its verdict is
+Where the assumption fails, a corollary that does not hold is not refuted: its verdict is
 that the premise fails.
 
-On which side of vanilla the oracle is, prompt by prompt, `mse_lab.mse.regime` says.
+`mse_lab.mse.regime` says, prompt by prompt, on which side of vanilla the oracle is.
 """
 
 from dataclasses import replace
@@ -99,7 +99,7 @@ def explain_vanilla(run: MeasuredRun) -> str:
     )
     where = (
         f"Root mean square, b* is {zero:.2f} from vanilla's 0 and {oracle:.2f} from the "
-        f"oracle's V; {_count_beyond(run)}"
+        f"oracle's V; {_count_worse(run)}"
     )
     gain = run.vanilla_trace.value - run.oracle_trace.value
     if gain <= 0:
@@ -108,7 +108,7 @@ def explain_vanilla(run: MeasuredRun) -> str:
     return f"{where}; so by the moments GRPO-type beats vanilla from G = {start:.1f} on."
 
 
-def _count_beyond(run: MeasuredRun) -> str:
+def _count_worse(run: MeasuredRun) -> str:
     gain_P = oracle_gain(run.moments)
     line = "rho > (1-V)/(2-V), " if run.binary else ""
     return (
@@ -123,11 +123,11 @@ def judge_baselines(run: MeasuredRun) -> list[Claim]:
     assumption = judge_correlation(run)
     corollaries = [*_judge_prompt_only(run), *_judge_vanilla(run)]
     if assumption.verdict == "fails":
-        corollaries = [_on_a_false_premise(claim) for claim in corollaries]
+        corollaries = [_without_premise(claim) for claim in corollaries]
     return [assumption, *corollaries]
 
 
-def _on_a_false_premise(claim: Claim) -> Claim:
+def _without_premise(claim: Claim) -> Claim:
     if claim.verdict != "fails":
         return claim
     reason = f"Not so here, where Assumption 2, on which it rests, fails. {claim.reason}"

@@ -1,7 +1,7 @@
 """A measured run, as every answer and the page see it.
 
-What more than one of them shows (a paired ratio, c1 to c3, G*) is computed from here, once
-and with one interval. The aggregate is the mean over the P prompts of the run, each with a
+What several of them show (a paired ratio, c1 to c3, G*) is computed here, once and with one
+interval. The aggregate is the mean over the P prompts of the run, each with a
 group of its own; `population` is the distribution that these prompts are drawn from.
 """
 
@@ -42,16 +42,16 @@ BY_LAW = "By the law alone, for there are no replicates."
 
 
 class MeasuredRun(Analysis):
-    """The analysis of one run, or of anybody's pools, and what answers share of it."""
+    """The analysis of one run, or of anybody's pools, with what several answers need."""
 
     @property
     def where(self) -> str:
-        """What a refusal begins with."""
+        """What the message of a refusal begins with."""
         return ""
 
     @property
     def held(self) -> bool:
-        """Whether all built-in checks hold; of bare pools none is known that does not."""
+        """Whether all built-in checks hold; bare pools come without checks that fail."""
         return True
 
     @property
@@ -160,7 +160,7 @@ class MeasuredRun(Analysis):
 
     @property
     def kinds(self) -> tuple[ModuleKind, ...]:
-        """Where the noise sits."""
+        """In which kinds of modules the noise sits."""
         return share_by_kind(self.pools, self.level)
 
     # A finished run has all the completions that its probe asks for.
@@ -203,7 +203,7 @@ class FinishedRun(MeasuredRun):
 
     @property
     def where(self) -> str:
-        """What a refusal begins with."""
+        """What the message of a refusal begins with."""
         return f"{self.folder}: "
 
     @cached_property
@@ -222,23 +222,23 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("corrections.npz", None)
 
     @cached_property
-    def _judged(self) -> Checks:
+    def _checks(self) -> Checks:
         return ResultsFolder(self.folder).read("checks.json")
 
     @property
     def checks(self) -> list[Check]:
         """Its built-in checks."""
-        return self._judged.checks
+        return self._checks.checks
 
     @property
     def held(self) -> bool:
         """Whether all of them hold."""
-        return self._judged.ok
+        return self._checks.ok
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What its reader was told when it was measured, a sentence each."""
-        return self._judged.warnings
+        """What its reader should know, a sentence each, as noted when it was measured."""
+        return self._checks.warnings
 
     @cached_property
     def environment(self) -> dict[str, Any]:

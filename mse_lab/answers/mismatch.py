@@ -1,4 +1,8 @@
-"""What corrections of an engine's mismatch do to the gradient, and which one is best."""
+"""What corrections of an engine's mismatch do to the gradient, and which one is best.
+
+An engine such as vLLM draws with other probabilities than the policy that is
+differentiated; `mse_lab.mse.corrections` has the corrections and their laws.
+"""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +36,7 @@ class Corrected(NamedTuple):
     bias2: Estimate
     variance: Estimate
     scale_free_mse: Estimate  # The least MSE of a multiple of it, over ||g||^2.
-    difference: Estimate  # The same less that of no correction.
+    difference: Estimate  # The same less that without a correction.
 
 
 class Mismatch(NamedTuple):
@@ -44,10 +48,9 @@ class Mismatch(NamedTuple):
     kl_per_token: float  # KL divergence, nats a token.
     sd: float  # Standard deviation of a completion's log ratio.
     effective: float  # Effective sample size of uncut ratios over completions.
-    # Whether no correction has, or may have, a bias of more than 5% of its MSE.
+    # Whether, without a correction, the bias is or may be more than 5% of the MSE.
     needed: bool
-    # The correction of least scale-free MSE, where it is shown to be below that of no
-    # correction.
+    # The correction of least scale-free MSE, if it is shown to be below that without one.
     best: str | None
     rows: tuple[Corrected, ...]  # All of them.
 

@@ -20,14 +20,14 @@ from mse_lab.mse.curves import Curve, measure_curves
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 
-# Where no group size is recommended: large enough for every estimator, small enough to be
-# used in training.
+# The group size where none is recommended: large enough for every estimator, and small
+# enough to be used in training.
 MIDDLE = 16
 
 # Why an estimator is left out.
 NO_LAW = "biased, and no law gives the bias of the aggregate"
 NOTHING = "no law, and there are no replicates"
-SMALL_REFERENCE = "its mean is known without bias from completions in pool.reference of"
+SMALL_REFERENCE = "its mean has a bias unless pool.reference is"
 
 
 class Ranked(NamedTuple):
@@ -69,7 +69,7 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
     applicable, left_out, built_in = [], [], list(ESTIMATORS)
-    for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
+    for entry in [*built_in, *(entry for entry in run.entries if entry not in built_in)]:
         try:
             estimator = find_estimator(entry)
         except InputError as error:
@@ -97,12 +97,12 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             curves.append((estimator, curve))
         else:
             left_out.append(f"{estimator.name}: {NO_LAW if errors[key].size else NOTHING}")
-    [oracle] = [curve for one, curve in curves if one.name == "oracle"]
+    [oracle] = [curve for estimator, curve in curves if estimator.name == "oracle"]
     base = oracle.statistic("scale_free_mse")
     rows = []
     for estimator, curve in curves:
         ratio = curve.statistic("scale_free_mse") / base
         rows.append(Ranked(estimator, curve, ratio.interval(run.level, positive=True)))
-    # What is not known comes last.
+    # Those whose figure is unknown come last.
     rows.sort(key=lambda row: np.nan_to_num(row.curve.point.scale_free_mse, nan=math.inf))
     return Ranking(size, tuple(rows), tuple(left_out))

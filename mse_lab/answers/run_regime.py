@@ -23,14 +23,15 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
 
-# Of the line on which vanilla and the oracle have one MSE: above it vanilla's is larger.
+# A side of the line on which vanilla and the oracle have one MSE; above it vanilla's is
+# larger.
 Side = Literal["above", "below", "undecided"]
 
 
 class Regime(NamedTuple):
     """Where a run and its prompts are, intervals over prompts."""
 
-    side: Side  # Of the aggregate: undecided where the interval of q holds 1/2.
+    side: Side  # That of the aggregate; undecided where the interval of q holds 1/2.
     binary: bool  # Whether rewards are 0 and 1; else nothing is known of rho.
     value: float  # V of the aggregate's place.
     best_baseline: Estimate  # b* there.
@@ -70,8 +71,8 @@ def _best_baseline(moments: Moments, level: float, most: float) -> Estimate:
 
 
 def _rho(baseline: Floats | float, value: float) -> list[float]:
-    within = np.clip(np.atleast_1d(baseline), 0, 1)
-    return [float(ratio) for ratio in norm_ratio(within, np.full(within.shape, value))]
+    clipped = np.clip(np.atleast_1d(baseline), 0, 1)
+    return [float(ratio) for ratio in norm_ratio(clipped, np.full(clipped.shape, value))]
 
 
 def find_regime(

@@ -60,9 +60,10 @@ def _best_by_law(run: MeasuredRun) -> int:
 
 @judges(order=80)
 def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
-    """Judge Theorem 7: the measured optimum, then what is to be said of N."""
+    """Judge Theorem 7: the measured optimum, then its independence of N."""
     if run.pools.prompts < 3:
-        return [one for of in (BEST, FREE) for one in of.about(run).undecided(*FEW_PROMPTS)]
+        cases = [statement.about(run) for statement in (BEST, FREE)]
+        return [claim for case in cases for claim in case.undecided(*FEW_PROMPTS)]
     return [*_judge_best(run), _judge_independence(run)]
 
 
@@ -73,13 +74,13 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
     rows = [] if case.untested else _compare_with(run, best)
     verdict = for_all(row.verdict for row in rows)
     inside = min(sizes) < best < max(sizes)
-    seen = np.isfinite(run.best_group_size.high) and inside
+    minimum_seen = np.isfinite(run.best_group_size.high) and inside
     constants = ", ".join(
         f"{name} {with_interval(run.constants[name])}" for name in ("c1", "c2", "c3")
     )
     whole = case.claim(
         f"{constants}; G* {with_interval(run.best_group_size)}",
-        verdict if seen or verdict == "fails" else "undecided",
+        verdict if minimum_seen or verdict == "fails" else "undecided",
         _explain(run, case.untested, inside),
         run.best_group_size,
         max((row.p_value or 0.0 for row in rows), default=None),
@@ -89,7 +90,7 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     least, pairs, shown = _measured(run, best), [], []
-    for size in (one for one in run.sizes if one != best):
+    for size in (size for size in run.sizes if size != best):
         other = _measured(run, size)
         label = f"N x MSE at G = {size} over that at G = {best}:"
         pairs.append(Pair(size, least, other))
@@ -126,9 +127,9 @@ def _judge_independence(run: MeasuredRun) -> Claim:
         if sizes
     )
     case, bounded = FREE.about(run), np.isfinite(run.best_group_size.high)
-    what = "best G by the law" if case.untested else "best measured G"
+    name = "best G by the law" if case.untested else "best measured G"
     return case.claim(
-        f"{what} {listed}" if listed else "no group size divides these budgets",
+        f"{name} {listed}" if listed else "no group size divides these budgets",
         "holds" if bounded else "undecided",
         "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N. In epochs "
         "the noise of prompts cancels in part, and the best G of training rises with N."

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterator, Sequence
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import BOUND, Alternative
 from mse_lab.answers.trainer_settings import (
-    CALLED,
-    HOW,
+    DISPLAY_NAMES,
+    ESTIMATOR_SETTINGS,
     NO_TRAINER,
     TRAINER_SETTINGS,
     TRLS_SIZE,
@@ -135,9 +135,9 @@ def say_prompts(advice: Advice) -> str:
     )
 
 
-def called(name: str) -> str:
-    """Call an estimator what a reader knows it as."""
-    return CALLED.get(name, name)
+def display_name(name: str) -> str:
+    """Give the name of an estimator that a reader knows."""
+    return DISPLAY_NAMES.get(name, name)
 
 
 def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None:
@@ -152,10 +152,10 @@ def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None
 
 def _needs(alternative: Alternative) -> str:
     """Say what an estimator needs compared with GRPO-type, and by which change."""
-    how = HOW.get(alternative.estimator, NO_TRAINER)
+    settings = ESTIMATOR_SETTINGS.get(alternative.estimator, NO_TRAINER)
     return (
-        f"{called(alternative.estimator)} at G = {alternative.group_size} takes "
-        f"{times(alternative.cost)} the completions ({how})."
+        f"{display_name(alternative.estimator)} at G = {alternative.group_size} takes "
+        f"{times(alternative.cost)} the completions ({settings})."
     )
 
 
@@ -200,12 +200,12 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
     for row in advice.rows:
         if row.group_size in sizes and row.group_size != advice.recommended:
             default = " (TRL's default G)" if row.group_size == TRLS_SIZE else ""
-            name = f"{called('grpo')}, G = {row.group_size}{default}"
+            name = f"{display_name('grpo')}, G = {row.group_size}{default}"
             costs.append([f"  {name}", times(row.cost)])
     for alternative in advice.alternatives:
         costs.append(
             [
-                f"  {called(alternative.estimator)}, G = {alternative.group_size}",
+                f"  {display_name(alternative.estimator)}, G = {alternative.group_size}",
                 times(alternative.cost),
             ]
         )
@@ -274,6 +274,6 @@ def answer(advice: Advice) -> Iterator[str]:
     ]
     yield f"instead {', '.join(costs)} times the completions"
     if alternative := best_usable(advice):
-        cost = times(alternative.cost)
-        yield f"{called(alternative.estimator)}, G = {alternative.group_size}, takes {cost}"
+        name, cost = display_name(alternative.estimator), times(alternative.cost)
+        yield f"{name}, G = {alternative.group_size}, takes {cost}"
     yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"

@@ -13,7 +13,7 @@ from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import (
     HOLDS,
     best_size,
-    called,
+    display_name,
     error_name,
     say_prompts,
     say_regime,
@@ -37,10 +37,11 @@ def _cost_table(advice: Advice) -> Table:
     size, rows = advice.recommended, []
     for row in advice.rows:
         mark = " ◂ use" if row.group_size == size else ""
-        name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
+        name = f"{display_name('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
         rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
     for alternative in advice.alternatives:
-        name = f"{called(alternative.estimator)}, G\u00a0=\u00a0{alternative.group_size}"
+        name = display_name(alternative.estimator)
+        name = f"{name}, G\u00a0=\u00a0{alternative.group_size}"
         rows.append([name, estimate_cell(alternative.cost), share_cell(None)])
     heads = [
         "Completions for the same error",

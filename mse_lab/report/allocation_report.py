@@ -17,8 +17,8 @@ from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
-# What a reader knows the rules as, up to 42 columns each.
-CALLED = {
+# The names of the rules that a reader knows, up to 42 columns each.
+DISPLAY_NAMES = {
     "uniform": "the same G for every prompt",
     "best": "best for each prompt",
     "reward variance": "by reward variance p(1-p) (GVM, VIP)",
@@ -66,9 +66,9 @@ def _lines(allocation: Allocation) -> Iterator[str]:
     each = f"on average {allocation.budget / prompts:.3g} each"
     yield f"{allocation.budget:,} completions for {prompts:,} prompts, {each}"
     heads = ["MSE, by how they are shared out", f"over the first ({level:g}% interval)"]
-    rows = [[f"  {CALLED['uniform']}", "1"]]
+    rows = [[f"  {DISPLAY_NAMES['uniform']}", "1"]]
     rows += [
-        [f"  {CALLED[name]}", with_interval(ratio)]
+        [f"  {DISPLAY_NAMES[name]}", with_interval(ratio)]
         for name, ratio in allocation.ratios.items()
     ]
     yield table(rows, heads, "<<")
