@@ -1,12 +1,12 @@
-"""Trainers' settings: what computes the estimator that is recommended, in each of them.
+"""Trainers' settings: those that compute the recommended estimator, and other estimators.
 
-That is GRPO-type: weights Z_i minus the mean of the others, scores summed over tokens.
-TRL's mean-centred weights are (G-1)/G times these, and TRL divides its loss by the longest
-completion allowed; both are factors, which the learning rate absorbs. The settings hold for
-one update a batch, where nothing is clipped. With one completion a prompt verl's rloo
-subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The settings
-are those of TRL 1.16, verl 0.7 and the OpenRLHF whose options are dotted; in earlier
-versions they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
+The recommended one is GRPO-type: weights Z_i minus the mean of the others, scores summed
+over tokens. TRL's mean-centred weights are (G-1)/G times these, and TRL divides its loss by
+the longest completion allowed; both are factors, which the learning rate absorbs. The
+settings hold for one update a batch, where nothing is clipped. With one completion a prompt
+verl's rloo subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The
+settings are those of TRL 1.16, verl 0.7 and the OpenRLHF whose options are dotted; in
+earlier versions they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
 """
 
 from typing import NamedTuple

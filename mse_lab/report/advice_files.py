@@ -66,11 +66,11 @@ def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
     if results.has("pools.npz") or not results.has("advice.json"):
         return _advise(read_run(folder), sizes or SIZES, budget)
     advice = restore_advice(results.file("advice.json"))
-    there = {row.group_size for row in advice.rows}
-    if not there.issuperset(sizes) or budget != advice.budget:
+    priced = {row.group_size for row in advice.rows}
+    if not priced.issuperset(sizes) or budget != advice.budget:
         raise InputError(
             f"{folder}: has no pools.npz, only the answers for --at "
-            f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; measure it "
+            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget}; measure it "
             f"again with mse-lab run {advice.name}"
         )
     return advice
@@ -142,9 +142,9 @@ def screen_width() -> int:
 
 def answer_lines(folder: Path) -> list[str]:
     """Say the answer of a run in a few lines; keep it if it is new."""
-    there = ResultsFolder(folder).has("advice.json")
+    kept = ResultsFolder(folder).has("advice.json")
     try:
-        advice = restore_advice(folder / "advice.json") if there else keep_advice(folder)
+        advice = restore_advice(folder / "advice.json") if kept else keep_advice(folder)
     except InputError as error:
         return [f"no advice: {str(error).removeprefix(f'{folder}: ')}"]
     return list(answer(advice))

@@ -43,10 +43,14 @@ def allocation_table(allocation: Allocation) -> pd.DataFrame:
 def _say_sizes(allocation: Allocation) -> str:
     sizes = allocation.sizes["best"]
     low, high = (round(float(quantile)) for quantile in np.quantile(sizes, [0.25, 0.75]))
-    most = np.argsort(-sizes, kind="stable")[:NAMED]
-    named = ", ".join(f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in most)
-    first, last = sizes.min(), sizes.max()
-    return f"The best are {first} to {last}, half {low} to {high}; most get {named}."
+    largest = np.argsort(-sizes, kind="stable")[:NAMED]
+    named = ", ".join(
+        f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in largest
+    )
+    return (
+        f"The best sizes are {sizes.min()} to {sizes.max()}, half of them {low} to {high}; "
+        f"the largest are {named}."
+    )
 
 
 def _say_bias(allocation: Allocation) -> str:
@@ -63,8 +67,8 @@ def _lines(allocation: Allocation) -> Iterator[str]:
     prompts, level = len(allocation.prompts), 100 * allocation.level
     if not allocation.held:
         yield "A built-in check of this run FAILED; find out why first."
-    each = f"on average {allocation.budget / prompts:.3g} each"
-    yield f"{allocation.budget:,} completions for {prompts:,} prompts, {each}"
+    mean = f"on average {allocation.budget / prompts:.3g} each"
+    yield f"{allocation.budget:,} completions for {prompts:,} prompts, {mean}"
     heads = ["MSE, by how they are shared out", f"over the first ({level:g}% interval)"]
     rows = [[f"  {DISPLAY_NAMES['uniform']}", "1"]]
     rows += [

@@ -13,7 +13,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.report.drawing import STYLES, Style, draw_line, label_plainly, reach
 from mse_lab.results.tables import interval_heads
 
-# A figure of the run itself, and what it is set against.
+# The colours of the run's own numbers, and of what they are compared with.
 _RUN, _LINE = "0.25", "0.5"
 
 # Of the points of a logarithmic panel, as a factor on either side.
@@ -68,7 +68,7 @@ def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
     _near(axes, table[["rho", "rho_line"]].to_numpy(float))
 
 
-def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
+def _draw_zero_variance(axes: Axes, table: pd.DataFrame) -> None:
     intervals = intervals_of(table, "equal_rewards")
     axes.errorbar(table["step"], intervals[:, 0], reach(intervals), fmt="o", color=_RUN,
                   ms=3.5, elinewidth=1, label="measured")  # fmt: skip
@@ -89,7 +89,7 @@ PANELS: Mapping[str, Panel] = {
     "Best group size G*": _draw_best,
     "MSE over the oracle's": _draw_ratios,
     "ρ, right over wrong ‖W‖²": _draw_rho,
-    "Groups of equal rewards": _draw_equal_rewards,
+    "Zero-variance groups": _draw_zero_variance,
     "Completions N at which MSE = ‖g‖²": _draw_noise,
 }
 

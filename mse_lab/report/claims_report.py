@@ -26,7 +26,7 @@ ABBREVIATIONS = {
     "Section": "Sec.",
     "Theorem": "Thm.",
 }
-SHOWN: dict[Verdict | None, str] = {
+VERDICT_WORDS: dict[Verdict | None, str] = {
     "holds": "holds",
     "fails": "FAILS",
     "premise fails": "no premise",
@@ -36,13 +36,13 @@ KINDS = {
     "evidence": "Evidence: another model could decide otherwise",
     "identity": "Identities: they test the run, not the paper",
 }
-# Columns of a verdict, and of where a statement is in the paper.
-COLUMN, PLACE = 11, 9
+# Columns of a verdict, and of a statement's citation.
+COLUMN, CITATION = 11, 9
 # Columns of a statement's few words, and how many runs fit on a screen with it.
 SHORT, TOGETHER = 34, 3
 
 
-class Judged(NamedTuple):
+class StatementClaims(NamedTuple):
     """A statement, and the claims about it as a whole."""
 
     about: Statement
@@ -51,76 +51,84 @@ class Judged(NamedTuple):
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict of each run by itself."""
-        return {one.runs[0]: one.verdict for one in self.whole if len(one.runs) == 1}
+        single = (claim for claim in self.whole if len(claim.runs) == 1)
+        return {claim.runs[0]: claim.verdict for claim in single}
 
     @property
-    def place(self) -> str:
-        """Where the statement is in the paper, abbreviated."""
+    def citation(self) -> str:
+        """Where the statement is in the paper, abbreviated: Thm. 2."""
         name, _, rest = self.about.name.partition(" (")[0].partition(" ")
         return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
 
 
-def _by_statement(claims: Sequence[Claim]) -> list[Judged]:
+def _by_statement(claims: Sequence[Claim]) -> list[StatementClaims]:
     wholes = [claim for claim in claims if claim.group_size is None]
     statements = dict.fromkeys(claim.about for claim in wholes)
     return [
-        Judged(about, [claim for claim in wholes if claim.about == about])
+        StatementClaims(about, [claim for claim in wholes if claim.about == about])
         for about in statements
     ]
 
 
-def _of_kind(judged: Sequence[Judged], kind: str) -> list[Judged]:
-    return [one for one in judged if one.about.kind == kind]
+def _of_kind(judged: Sequence[StatementClaims], kind: str) -> list[StatementClaims]:
+    return [statement for statement in judged if statement.about.kind == kind]
 
 
-def _line(judged: Judged, claim: Claim) -> str:
+def _line(judged: StatementClaims, claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
     number = f"{claim.about.number} {with_interval(claim.estimate)}"
-    start = f"{SHOWN[claim.verdict]:<{COLUMN}}{judged.place:<{PLACE}}"
+    start = f"{VERDICT_WORDS[claim.verdict]:<{COLUMN}}{judged.citation:<{CITATION}}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
-    said = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
-    return wrap(f"{start}{said}", indent=len(start))
+    words = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
+    return wrap(f"{start}{words}", indent=len(start))
 
 
-def _of_several(judged: Sequence[Judged], runs: Sequence[str]) -> Iterator[str]:
+def _side_by_side(judged: Sequence[StatementClaims], runs: Sequence[str]) -> Iterator[str]:
     """Give the verdicts of some runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
-    shown = [one for kind in KINDS for one in _of_kind(judged, kind) if one.verdicts]
+    shown = [
+        statement
+        for kind in KINDS
+        for statement in _of_kind(judged, kind)
+        if statement.verdicts
+    ]
     rows = [
         [
-            one.place,
-            one.about.short,
-            *(SHOWN.get(one.verdicts.get(run), "") for run in runs),
+            statement.citation,
+            statement.about.short,
+            *(VERDICT_WORDS.get(statement.verdicts.get(run), "") for run in runs),
         ]
-        for one in shown
+        for statement in shown
     ]
     head, *lines = table(rows, heads, "<" * len(heads)).splitlines()
     yield head
     for kind, title in KINDS.items():
         yield title
         pairs = zip(shown, lines, strict=True)
-        yield from (line for one, line in pairs if one.about.kind == kind)
+        yield from (line for statement, line in pairs if statement.about.kind == kind)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
     judged = _by_statement(claims)
-    runs = list(dict.fromkeys(run for one in judged for run in one.verdicts))
+    runs = list(dict.fromkeys(run for statement in judged for run in statement.verdicts))
     lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
     if len(runs) == 1:
         for kind, title in KINDS.items():
-            pairs = [(one, claim) for one in _of_kind(judged, kind) for claim in one.whole]
-            lines += [title, *(_line(*pair) for pair in pairs)]
+            lines.append(title)
+            for statement in _of_kind(judged, kind):
+                lines += [_line(statement, claim) for claim in statement.whole]
     else:
         for start in range(0, len(runs), TOGETHER):
-            lines += _of_several(judged, runs[start : start + TOGETHER])
-        pairs = [(one, claim) for one in judged for claim in one.whole]
-        lines += [_line(one, claim) for one, claim in pairs if len(claim.runs) > 1]
-    places = ", ".join(one.place for one in _of_kind(judged, "argument"))
-    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}"))
-    untested = [", ".join(one.runs) for one in claims if UNTESTED in one.reason]
+            lines += _side_by_side(judged, runs[start : start + TOGETHER])
+        for statement in judged:
+            compared = [claim for claim in statement.whole if len(claim.runs) > 1]
+            lines += [_line(statement, claim) for claim in compared]
+    citations = ", ".join(argued.citation for argued in _of_kind(judged, "argument"))
+    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {citations}"))
+    untested = [", ".join(claim.runs) for claim in claims if UNTESTED in claim.reason]
     if untested:
         names = ", ".join(dict.fromkeys(untested))
         lines.append(wrap(f"Norms only, so nothing tests the law: {names}"))
@@ -140,16 +148,13 @@ def _verdict_cell(verdict: Verdict | None) -> str:
     return Markup(macros.verdict(verdict))
 
 
-def _verdict_table(judged: Sequence[Judged], names: Sequence[str]) -> Table:
+def _verdict_table(judged: Sequence[StatementClaims], names: Sequence[str]) -> Table:
     cell = Markup("{}<small>{}: {}</small>")
-    rows = [
-        [
-            cell.format(typeset(one.about.short), one.about.name, typeset(one.about.says)),
-            *(_verdict_cell(one.verdicts.get(name)) for name in names),
-        ]
-        for one in judged
-        if one.verdicts
-    ]
+    rows = []
+    for about, verdicts in ((one.about, one.verdicts) for one in judged):
+        if verdicts:
+            first = cell.format(typeset(about.short), about.name, typeset(about.says))
+            rows.append([first, *(_verdict_cell(verdicts.get(name)) for name in names)])
     return Table(["Statement", *names], rows)
 
 

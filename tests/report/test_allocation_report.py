@@ -55,7 +55,7 @@ def test_the_screen(found):
         assert line.endswith(with_interval(ratio))
     told = " ".join(lines)
     assert f"Dropping the {found.outside} prompts" in told
-    assert found.sizes["best"].max() == int(told.split("most get ")[1].split()[0])
+    assert found.sizes["best"].max() == int(told.split("largest are ")[1].split()[0])
     none = " ".join(allocation_text(replace(found, outside=0)).splitlines())
     assert "so none would be dropped" in none
     failed = allocation_text(replace(found, held=False))
