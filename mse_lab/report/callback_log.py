@@ -15,7 +15,7 @@ BEYOND = 4
 
 
 def zero_variance(used: GroupSize, run: SampledRun) -> float:
-    """Share of groups with equal rewards; of larger ones than drawn by a Beta law."""
+    """Share of zero-variance groups; by a Beta law where groups are larger than drawn."""
     if used.zero_variance is not None:
         return used.zero_variance.value
     sizes_P = np.array([len(rewards) for rewards in run.rewards])
@@ -38,7 +38,7 @@ def _felt(advice: Advice) -> dict[str, float]:
 def log_numbers(
     advice: Advice, run: SampledRun, size: int, step_size: int
 ) -> dict[str, float]:
-    """Name what is logged; what is not known is not logged.
+    """Name the numbers to log; unknown ones are left out.
 
     Args:
         advice: The advice.
@@ -47,9 +47,9 @@ def log_numbers(
         step_size: Completions of one step of the optimiser.
     """
     used = advice.row(size)
-    least = min(one.value for one in (*advice.curves["grpo"], used.mse))
+    least = min(mse.value for mse in (*advice.curves["grpo"], used.mse))
     scale = advice.noise_scale.value * used.cost.value
-    found = {
+    numbers = {
         "best_group_size": advice.best.value,
         "best_group_size_low": advice.best.low,
         "best_group_size_high": advice.best.high,
@@ -61,11 +61,12 @@ def log_numbers(
         **_felt(advice),
         "value": np.mean([rewards.mean() for rewards in run.rewards]),
     }
-    return {f"mse/{key}": float(one) for key, one in found.items() if math.isfinite(one)}
+    known = {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+    return {f"mse/{name}": value for name, value in known.items()}
 
 
 def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
-    """Say the advice; by the gradient's error, what the size in use costs."""
+    """Say the advice; where it goes by gradient error, what the size in use costs."""
     words = headline(advice)
     if advice.decisive:
         return words
@@ -83,12 +84,13 @@ def log_of_rollouts(
         words: The advice.
         steps: The steps.
         count: How many rollouts.
-        size: Of each prompt, at a time.
+        size: How many of each prompt in a step.
         engine: Whether vLLM drew them.
     """
     first, last = steps[0], steps[-1]
     when = f"step {last}" if first == last else f"steps {first} to {last}"
     whose = "policy" if first == last else "policies"
-    drew = ", by vLLM, whose probabilities may differ" * engine
-    rests = f"Of {count} rollouts, {size} a prompt, at the {whose} that drew them{drew}."
-    return f"{when}: {words} {rests}"
+    drawn = f"at the {whose} that drew them"
+    if engine:
+        drawn += ", by vLLM, whose probabilities may differ"
+    return f"{when}: {words} Of {count} rollouts, {size} a prompt, {drawn}."

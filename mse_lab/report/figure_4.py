@@ -31,7 +31,7 @@ from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 
-# Inches: a panel's width, what is left of the panels, the rows' heights, what stands above.
+# Inches: a panel's width, the space left of the panels, the rows' heights, the space above.
 WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 
 # Of the group-size axis, as a factor on either side.
@@ -47,12 +47,12 @@ POINTS: dict[str, Any] = {
 
 
 class Row(NamedTuple):
-    """A row of panels: what is drawn as points and as lines; what is said of nothing."""
+    """A row of panels."""
 
-    points: str
-    law: str
-    label: str
-    nothing: str
+    points: str  # The column that is drawn as points.
+    law: str  # The column that is drawn as lines.
+    label: str  # That of the vertical axis.
+    empty: str  # What is said where there is nothing to draw.
 
 
 ROWS = (
@@ -80,7 +80,7 @@ def find_curves(run: Tables) -> pd.DataFrame:
 
 
 def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
-    """Draw an estimator's points and its law; points joined without one, or it alone."""
+    """Draw an estimator's points and its law; without a law, join the points."""
     points = curve[interval_heads(row.points)].dropna(subset=row.points)
     law = curve.reindex(columns=interval_heads(row.law))
     if points.empty:
@@ -91,12 +91,12 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None
         line, dashes = points[row.points], ":"
     axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
     intervals = points.to_numpy()
-    look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
-    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
+    settings = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
+    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **settings)
 
 
 def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
-    """Leave the curves of a row, of which a point has a place on a logarithmic axis."""
+    """Keep the curves of a row if any point of them fits on a logarithmic axis."""
     if row.points == "ratio":
         curves = curves.drop(BASE, level=0, errors="ignore")
     return curves if (curves[[row.points, row.law]] > 0).any(axis=None) else curves[:0]
@@ -112,7 +112,7 @@ def draw_curves(
     name_sizes(axes, sizes)
     drawable = _drawable(curves, row)
     if drawable.empty:
-        axes.text(0.5, 0.5, row.nothing, transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.5, row.empty, transform=axes.transAxes, ha="center", va="center")
         return
     for name in dict.fromkeys(curves.index.get_level_values(0)):
         if name in drawable.index:
@@ -126,7 +126,7 @@ def title_of(run: Tables) -> str:
     name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
     head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
-    return "\n".join([head, *(remark for remark, so in remarks.items() if so)])
+    return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 
 # Where a vertical axis begins and ends.

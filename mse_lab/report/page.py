@@ -84,9 +84,10 @@ def compose_page(sources: Sequence[FinishedRun]) -> str:
         "page.html",
         sources=sources,
         sections=[
-            (one, Markup(lay_out(f"{one.key}.html", **one.context))) for one in sections
+            (section, Markup(lay_out(f"{section.key}.html", **section.context)))
+            for section in sections
         ],
-        dates=sorted({str(one.environment.get("date", "")) for one in sources} - {""}),
+        dates=sorted({str(run.environment.get("date", "")) for run in sources} - {""}),
         levels=sorted({f"{source.level:.0%}" for source in sources}),
         answers=[
             f"No advice: {advice}" if isinstance(advice, str) else headline(advice)

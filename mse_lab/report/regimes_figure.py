@@ -70,18 +70,20 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     """Compose a row of panels for each side that has runs, and the diagram of all."""
-    each = [Drawn(*panel) for panel in zip(runs, dots, colours_of(len(runs)), strict=True)]
-    sides = {side: [one for one in each if one.vanilla_is_worse is side] for side in SIDES}
-    there = {side: some for side, some in sides.items() if some}
-    columns = max(map(len, there.values()))
+    panels = zip(runs, dots, colours_of(len(runs)), strict=True)
+    drawn = [Drawn(*panel) for panel in panels]
+    rows = {side: [run for run in drawn if run.vanilla_is_worse is side] for side in SIDES}
+    by_side = {side: row for side, row in rows.items() if row}
+    columns = max(map(len, by_side.values()))
     left = BESIDE + WIDTH * columns
-    height = ABOVE + HEIGHT * max(len(there), 2)
+    height = ABOVE + HEIGHT * max(len(by_side), 2)
     figure = Figure(figsize=(left + DIAGRAM, height), layout="constrained")
-    rows, diagram = figure.subfigures(1, 2, squeeze=False, width_ratios=(left, DIAGRAM))[0]
-    parts = rows.subfigures(len(there), 1, squeeze=False)[:, 0]
-    for part, (side, some) in zip(parts, there.items(), strict=True):
-        _draw_row(part, some, columns, SIDES[side])
-    rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
+    widths = (left, DIAGRAM)
+    [[curves, diagram]] = figure.subfigures(1, 2, squeeze=False, width_ratios=widths)
+    parts = curves.subfigures(len(by_side), 1, squeeze=False)[:, 0]
+    for part, (side, row) in zip(parts, by_side.items(), strict=True):
+        _draw_row(part, row, columns, SIDES[side])
+    curves.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     legend_above(figure, 4, LAW)
     draw_runs(diagram.subplots(), dots, [dot.label for dot in dots], dots_size=DOTS)
     diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")

@@ -18,7 +18,7 @@ STOPPED: Mapping[Stopped, str] = {
 # Of these, those that leave the question open.
 UNANSWERED: tuple[Stopped, ...] = ("budget", "exhausted")
 
-UNTOLD = (
+NOT_ESTIMATED = (
     "Not estimated here: the MSE itself, and estimators that use norms or lengths; mse-lab "
     "run measures them."
 )
@@ -40,7 +40,7 @@ def say_stopped(advice: Advice) -> str:
     measured = f" {MEASURED}" if advice.level >= LEVEL else ""
     return (
         f"{drawn}, {advice.differentiated:,} of them differentiated{why}.{more} "
-        f"{UNTOLD}{measured}"
+        f"{NOT_ESTIMATED}{measured}"
     )
 
 

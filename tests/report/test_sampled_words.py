@@ -8,8 +8,8 @@ import pytest
 from mse_lab.mse.stopping import Stopped
 from mse_lab.report.sampled_words import (
     MEASURED,
+    NOT_ESTIMATED,
     STOPPED,
-    UNTOLD,
     say_limit,
     say_stopped,
 )
@@ -30,7 +30,7 @@ def test_of_a_finished_run_nothing_is_said():
 def test_why_it_ended_and_what_is_not_told(stopped):
     said = say_stopped(few(stopped=stopped))
     drawn = "1,960 completions of 60 prompts were drawn, 960 of them differentiated"
-    assert said == f"{drawn}{STOPPED[stopped]}. {UNTOLD} {MEASURED}"
+    assert said == f"{drawn}{STOPPED[stopped]}. {NOT_ESTIMATED} {MEASURED}"
 
 
 @pytest.mark.parametrize(("stopped", "there"), [("budget", True), ("regret", False)])
