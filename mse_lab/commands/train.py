@@ -102,7 +102,7 @@ def run_missing(study: Study, folder: Path, processes: int, *, fresh: bool) -> N
     load_trainer(folder)
     from mse_lab.studies.training.run_study import run_study
 
-    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
+    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=show_progress)
     show_status()
 
 
@@ -123,7 +123,7 @@ def save_checkpoints(study: Study, name: str, folder: Path) -> int:
     return 0
 
 
-def tell(line: str) -> None:
-    """Print a line about the progress."""
+def show_progress(line: str) -> None:
+    """Print a line about the progress of a study."""
     show_status()
     print(line, file=sys.stderr, flush=True)
