@@ -52,15 +52,11 @@ CONSTANTS = ("c1", "c2", "c3", "c_vanilla", "gradient2")
 _FACTOR = 1 + RESOLUTION
 
 
-def places_without(run: MeasuredRun) -> Place:
-    """Place the aggregate of all prompts, and of all but each, (S,)."""
+def sampled_places(run: MeasuredRun) -> Place:
+    """Place the aggregate of each sample of prompts, (S,)."""
     moments = run.moments
-    squares = (moments.value**2 - moments.value_variance) * moments.norm2
-    parts = tuple(
-        run.population.prompt_samples.means(part)
-        for part in (squares, moments.value * moments.reward_norm2, moments.norm2)
-    )
-    return places_of(*parts)
+    parts = (moments.value2_norm2, moments.value_reward_norm2, moments.norm2)
+    return places_of(*map(run.population.prompt_samples.means, parts))
 
 
 def _finite(value: Floats) -> Floats:
@@ -153,7 +149,7 @@ class Along:
     def log_rhos(self) -> list[Statistic]:
         """Log rho of the aggregate; none unless rewards are 0 and 1."""
         runs = self.runs if self.binary else ()
-        return [run.population.statistic(_log(_rho), places_without(run)) for run in runs]
+        return [run.population.statistic(_log(_rho), sampled_places(run)) for run in runs]
 
     @cached_property
     def log_vanillas(self) -> list[Statistic]:
@@ -245,7 +241,7 @@ class Along:
         def of_place(figure: Callable[..., Floats]) -> Estimate:
             if not self.binary:
                 return UNKNOWN
-            return run.population.estimate_positive(figure, level, places_without(run))
+            return run.population.estimate_positive(figure, level, sampled_places(run))
 
         measured, law = self._zero_variance(run)
         return {

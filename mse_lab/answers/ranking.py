@@ -7,7 +7,6 @@ and is set in proportion to the oracle's, paired.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,15 +38,6 @@ class Ranked(NamedTuple):
     estimator: Estimator
     curve: Curve
     ratio: Estimate
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The estimators of one run at one group size; `left_out` has a reason each."""
-
-    group_size: int
-    ranked: tuple[Ranked, ...]
-    left_out: tuple[str, ...]
 
 
 def nearest_size(run: MeasuredRun, wanted: float = MIDDLE) -> int:
@@ -82,8 +72,8 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
     return applicable, left_out
 
 
-def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
-    """Evaluate all estimators that apply at a group size of the run, and rank them."""
+def rank_estimators(run: MeasuredRun, size: int) -> tuple[list[Ranked], list[str]]:
+    """Rank all estimators that apply at a group size of the run; say what is left out."""
     estimators, left_out = _applicable(run, size)
     errors = measure_errors(run.pools, estimators, [size])
     points = measure_curves(run.curves, estimators, errors)
@@ -105,4 +95,4 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
         rows.append(Ranked(estimator, curve, ratio.interval(run.level, positive=True)))
     # Those whose figure is unknown come last.
     rows.sort(key=lambda row: np.nan_to_num(row.curve.point.scale_free_mse, nan=math.inf))
-    return Ranking(size, tuple(rows), tuple(left_out))
+    return rows, left_out

@@ -70,9 +70,9 @@ def _best_baseline(moments: Moments, level: float, most: float) -> Estimate:
     return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in interval))
 
 
-def _rho(baseline: Floats | float, value: float) -> list[float]:
-    clipped = np.clip(np.atleast_1d(baseline), 0, 1)
-    return [float(ratio) for ratio in norm_ratio(clipped, np.full(clipped.shape, value))]
+def _rho(baseline: float, value: float) -> float:
+    """Rho at a best baseline, which is held between 0 and 1."""
+    return float(norm_ratio(np.clip(baseline, 0, 1), np.array(value)))
 
 
 def find_regime(
@@ -91,8 +91,8 @@ def find_regime(
         binary=binary,
         value=value,
         best_baseline=_best_baseline(moments, level, most),
-        rho=Estimate(*_rho(np.array(share) * value, value)) if binary else UNKNOWN,
-        line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
+        rho=Estimate(*(_rho(q * value, value) for q in share)) if binary else UNKNOWN,
+        line=_rho(float(equal_baseline(np.array(value))), value) if binary else math.nan,
         median_rho=float(np.median(finite)) if finite.size else math.nan,
         prompts_with_rho=int(finite.size),
         vanilla_worse=int((gain_P > 0).sum()),
