@@ -9,6 +9,7 @@ from mse_lab.answers.advice import Advice, GroupSize
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.beta_binomial import fit_beta_binomial
 from mse_lab.report.advice_report import headline
+from mse_lab.results.tables import columns_of
 
 # By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.
 BEYOND = 4
@@ -26,15 +27,6 @@ def zero_variance(used: GroupSize, run: SampledRun) -> float:
     return law.zero_variance(used.group_size)
 
 
-def _felt(advice: Advice) -> dict[str, float]:
-    """Name the best size that training feels, where it was measured."""
-    if advice.felt is None:
-        return {}
-    value, low, high = advice.felt.best
-    name = "felt_group_size"
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
 def log_numbers(
     advice: Advice, run: SampledRun, size: int, step_size: int
 ) -> dict[str, float]:
@@ -50,19 +42,20 @@ def log_numbers(
     least = min(mse.value for mse in (*advice.curves["grpo"], used.mse))
     scale = advice.noise_scale.value * used.cost.value
     numbers = {
-        "best_group_size": advice.best.value,
-        "best_group_size_low": advice.best.low,
-        "best_group_size_high": advice.best.high,
+        **columns_of("best_group_size", advice.best),
         "cost_at_G": used.mse.value / least,
         "relative_error": scale / step_size,
         "noise_scale": scale,
         "zero_variance_groups": zero_variance(used, run),
         "rho": advice.regime.rho.value,
-        **_felt(advice),
+        **columns_of("felt_group_size", advice.felt.best if advice.felt else None),
         "value": np.mean([rewards.mean() for rewards in run.rewards]),
     }
-    known = {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
-    return {f"mse/{name}": value for name, value in known.items()}
+    return {
+        f"mse/{name}": float(value)
+        for name, value in numbers.items()
+        if value is not None and math.isfinite(value)
+    }
 
 
 def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
