@@ -126,7 +126,7 @@ class Advice:
 
     @property
     def num_generations(self) -> int:
-        """The group size to set: by what is felt where that is known, or `recommended`."""
+        """The group size to set: the felt one where that is known, else `recommended`."""
         felt = self.decisive
         return felt.recommended if felt and felt.recommended else self.recommended
 
@@ -180,7 +180,7 @@ class Advice:
 
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
-    """Smallest whole G above 1 + c3 / (c_vanilla - c2)."""
+    """Estimate the least whole G above 1 + c3 / (c_vanilla - c2), or infinity."""
 
     def gain(constants: Constants) -> Floats:
         return divide(constants.vanilla - constants.c2, constants.c3)
@@ -190,7 +190,7 @@ def beats_vanilla_from(population: Population, level: float) -> Estimate:
 
 
 def _cost(run: Evidence, size: int, over: int) -> Estimate:
-    """Completions that one group size needs, over those of another."""
+    """Estimate the completions that a group size needs, over those of another."""
 
     def cost(constants: Constants) -> Floats:
         mse, base = (mse_times_budget("grpo", constants, one) for one in (size, over))

@@ -177,25 +177,24 @@ class Along:
         return measure_movement(self.log_bests, self.trajectory.effective_prompts)
 
     def _judge_best(self) -> Claim:
-        """Judge that G* stays: only where no two checkpoints can be `_FACTOR` apart."""
+        """Judge that G* stays the same, by the test and by factors between checkpoints."""
         pairs = combinations(range(len(self.runs)), 2)
         factors = [self.factor(self.log_bests, *pair) for pair in pairs]
         near = all(ratio.low > 1 / _FACTOR and ratio.high < _FACTOR for ratio in factors)
         q, differences, p_value = self.movement
-        has_p_value = math.isfinite(p_value)
         change = self.factor(self.log_bests, -1, 0)
-        return STILL.about(*self.runs).claim(
-            f"Q = {q:.3g} of {differences}; G* - 1, last over first: "
-            f"{with_interval(change)}"
-            if has_p_value
-            else "G* is not known at every checkpoint",
-            decide(p_value < 1 - self.level, near),
+        ratio = f"G* - 1, last over first: {with_interval(change)}"
+        measured = f"Q = {q:.3g} of {differences}; {ratio}"
+        reason = (
             f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
-            if has_p_value
-            else "At one of them c1 is not significantly positive, or prompts are too few.",
-            change,
-            p_value,
         )
+        if not math.isfinite(p_value):
+            measured = "G* is not known at every checkpoint"
+            reason = (
+                "At one of them c1 is not significantly positive, or prompts are too few."
+            )
+        verdict = decide(p_value < 1 - self.level, near)
+        return STILL.about(*self.runs).claim(measured, verdict, reason, change, p_value)
 
     def _judge_fall(
         self, statement: Statement, logs: Sequence[Statistic], prompts: str
@@ -269,7 +268,7 @@ class Along:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The rows of `along.csv`, one a checkpoint; empty what cannot be known."""
+        """The rows of `along.csv`, one a checkpoint; unknown numbers are empty."""
         rows = []
         for index, (step, run) in enumerate(zip(self.steps, self.runs, strict=True)):
             estimates = {

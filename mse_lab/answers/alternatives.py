@@ -50,9 +50,9 @@ LAW_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 class Alternative(NamedTuple):
     """Another estimator at its best group size.
 
-    `cost` is completions for the scale-free MSE of the recommended estimator at the budget,
-    over the budget; infinite where no number will do, unknown where ||g||^2 is not
-    significantly positive and the estimator is not `unbiased`.
+    `cost` is the number of completions that gives the scale-free MSE of the recommended
+    estimator at the budget, over the budget. It is infinite where no number will do, and
+    unknown where ||g||^2 is not significantly positive and the estimator not `unbiased`.
     """
 
     estimator: str
@@ -82,7 +82,7 @@ class Yardstick:
     budget: float
 
     def cost(self, constants: Constants) -> Floats:
-        """Its N x MSE."""
+        """N x MSE of the recommended estimator."""
         return mse_times_budget("grpo", constants, self.group_size)
 
     def judge_constant(self, name: str) -> Alternative:
@@ -95,7 +95,7 @@ class Yardstick:
         return Alternative(name, 1, cost, unbiased=True)
 
     def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
-        """What gives its efficiency at a group size; if it is unbiased ||g||^2 cancels."""
+        """What computes its efficiency; ||g||^2 cancels where it is unbiased."""
 
         def unbiased(constants: Constants, direction: Direction) -> Floats:
             return divide(self.cost(constants), size * direction.noise)
@@ -158,7 +158,7 @@ def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
 
 
 def _others(run: Evidence) -> dict[str, EstimatorEntry]:
-    """Name the estimators that are judged: the trainers', one of ours, and the probe's."""
+    """Name the estimators to judge: the trainers' default, one more, and the probe's."""
     entries: list[EstimatorEntry] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
     named = {find_estimator(entry).name: entry for entry in entries}
     return {name: entry for name, entry in named.items() if name not in _COMPARED}
@@ -172,10 +172,10 @@ def _applies(estimator: Estimator, run: Evidence) -> bool:
 
 
 def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
-    """Compare it with GRPO-type on each prompt; nothing where no size will do.
+    """Compare an estimator with GRPO-type on each prompt; empty where no size will do.
 
-    The median has no interval: the noise of single prompts moves it, and without a law no
-    truth says how far.
+    The median has no interval: the noise of single prompts moves it, and without a law
+    nothing says how far.
     """
     sizes = [
         size for size in (nearest_size(run), *run.sizes) if size >= estimator.smallest_group

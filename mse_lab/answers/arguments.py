@@ -68,7 +68,7 @@ ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
 
 @judges(order=100)
 def judge_arguments(run: MeasuredRun) -> list[Claim]:
-    """Give every argument, each the same for every run."""
+    """Claim every argument, in the same words for every run."""
     return [
         statement.about(run).claim(NOT_MEASURED, verdict, reason)
         for statement, (verdict, reason) in ARGUMENTS.items()

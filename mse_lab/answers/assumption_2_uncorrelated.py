@@ -54,9 +54,10 @@ def _halves(pools: Pools) -> tuple[Floats, Floats]:
 
 
 def correlations(pools: Pools) -> Floats:
-    """Correlate ||W||^2 with Z in each prompt by halves, (P', 2) where both vary in both.
+    """Correlate ||W||^2 with Z by halves of each prompt in which both vary, (P', 2).
 
-    The covariance of one half over the scale of the other, which is independent of it.
+    The covariance of a half is divided by the scale of the other half, which is independent
+    of it.
     """
     covariance, scale = _halves(pools)
     varied = (scale > 0).all(-1)

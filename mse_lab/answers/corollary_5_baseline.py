@@ -58,7 +58,7 @@ def _explain_limit(run: MeasuredRun) -> str:
 
 
 def _prompt_only_rows(run: MeasuredRun) -> list[Claim]:
-    """Judge each size by what is left of GRPO-type's MSE in the limit; show all of it."""
+    """Judge each size by the part of GRPO-type's MSE that does not vanish; show all."""
     reason = "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE."
     label = "GRPO-type / best constant"
     shown = [compare(run, "grpo", "best-constant", size, label) for size in run.sizes]

@@ -59,7 +59,7 @@ def best_sizes_in_epochs(
     each_step: float,
     epochs: float,
 ) -> tuple[InEpochs, ...]:
-    """Give the best sizes of trainings with as many steps of as many completions.
+    """Give the best group sizes, at one number of steps and of completions in a step.
 
     Args:
         best: G* where prompts are drawn anew.

@@ -93,7 +93,7 @@ def judge_equal(
 
 
 def judge_smaller(pairs: Sequence[Pair], level: float) -> list[JudgedPair]:
-    """Judge "the first is smaller than the second" by the sign of what lies between."""
+    """Judge "the first is smaller than the second" by the sign of the difference."""
     gains = [pair.second.exceeding(pair.first) for pair in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []

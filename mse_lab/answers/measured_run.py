@@ -115,7 +115,7 @@ class MeasuredRun(Analysis):
         return measured or self.law_of(estimator, group_size)
 
     def law_of(self, estimator: str, group_size: int) -> Statistic:
-        """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""
+        """Evaluate the aggregate's exact law; of a constant baseline at G = 1, G x MSE."""
         key = Key(estimator, group_size)
         if key not in self._laws:
             law = self.curves.by_law(find_estimator(estimator), group_size)
@@ -190,7 +190,7 @@ class MeasuredRun(Analysis):
 
     @cached_property
     def regime(self) -> Regime:
-        """On which side of vanilla it is; of three prompts or more."""
+        """On which side of vanilla the run is; needs three prompts."""
         rho_P, most = self.norm_ratios[:, 0], self.population.effective_prompts
         return find_regime(self.moments, rho_P, self.binary, self.level, most)
 

@@ -58,7 +58,7 @@ class Mismatch(NamedTuple):
 def _row(
     population: CorrectionPopulation, judged: Sequence[Judged], index: int, level: float
 ) -> Corrected:
-    """Judge a correction; relatively where ||g||^2 is known to be positive."""
+    """Judge a correction relative to ||g||^2; unknown where that may be zero."""
     own, correction = judged[index], CORRECTIONS[index]
     gradient2 = population.estimate(own.gradient2, level)
 

@@ -41,7 +41,7 @@ class Ranked(NamedTuple):
 
 
 def nearest_size(run: MeasuredRun, wanted: float = MIDDLE) -> int:
-    """Choose the measured group size nearest to one, below the largest if there is any.
+    """Choose the measured size nearest to the wanted one, below the largest if possible.
 
     Figures of single prompts need two groups in a block of the largest size.
     """

@@ -29,7 +29,7 @@ Side = Literal["above", "below", "undecided"]
 
 
 class Regime(NamedTuple):
-    """Where a run and its prompts are, intervals over prompts."""
+    """On which side of vanilla a run and its prompts are; intervals are over prompts."""
 
     side: Side  # That of the aggregate; undecided where the interval of q holds 1/2.
     binary: bool  # Whether rewards are 0 and 1; else nothing is known of rho.
@@ -60,7 +60,7 @@ def _share(moments: Moments, level: float, most: float) -> Estimate:
 
 
 def _best_baseline(moments: Moments, level: float, most: float) -> Estimate:
-    """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
+    """Estimate b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
     parts = (moments.value_reward_norm2, moments.value2_norm2, moments.norm2)
     weighted, squares, norm2 = map(mean_over_prompts, parts)
     if not (weighted.is_positive and squares.is_positive):

@@ -29,7 +29,7 @@ from mse_lab.probe.schema import EstimatorEntry
 
 @dataclass(frozen=True, eq=False)
 class SampledRun:
-    """Samples of three prompts or more, as advice sees them."""
+    """Samples of three prompts or more, with what advice needs of them."""
 
     name: str  # The probe's.
     samples: Samples  # What was drawn.

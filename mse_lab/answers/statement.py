@@ -112,7 +112,7 @@ class Claim:
 
 
 def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
-    """Set the MSE of one estimator against that of another on the same groups."""
+    """Pair the MSE of an estimator with that of another on the same groups."""
     return Pair(size, run.mse_of(first, size), run.mse_of(second, size), label)
 
 
@@ -167,7 +167,7 @@ class Case:
         )
 
     def undecided(self, measured: str, why: str) -> list[Claim]:
-        """Say in one claim that nothing can be said."""
+        """Claim that the statement is undecided, and why."""
         return [self.claim(measured, "undecided", why)]
 
     def without_replicates(self, prefix: str = "") -> list[Claim]:
@@ -197,7 +197,7 @@ class Case:
     def equal(
         self, pairs: Sequence[Pair], describe: Describe, prefix: str = ""
     ) -> list[Claim]:
-        """Judge "measured equals law", as a whole by the size that is furthest off.
+        """Judge "measured equals law"; the size furthest off speaks for the whole.
 
         `describe` says what the pairs of a size measure; the whole begins with the prefix.
         """
@@ -231,7 +231,7 @@ class Case:
 
 
 def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> list[Claim]:
-    """Put the verdict on the whole, which shows the worst of the sizes, before them."""
+    """Put the verdict on the whole, which shows the worst size, before those of sizes."""
     verdict = for_all(row.verdict for row in rows)
     whole = replace(
         worst, measured=measured, verdict=verdict, reason=reason, group_size=None

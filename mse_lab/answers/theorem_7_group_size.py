@@ -68,7 +68,7 @@ def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
 
 
 def _judge_best(run: MeasuredRun) -> list[Claim]:
-    """Judge whether another size beats the best by the law; seen only inside the sizes."""
+    """Judge whether another size beats the best by the law, which needs sizes around it."""
     case, best, sizes = BEST.about(run), _best_by_law(run), run.sizes
     # By the law alone the best size by the law would be set against itself.
     rows = [] if case.untested else _compare_with(run, best)

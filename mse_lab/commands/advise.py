@@ -113,7 +113,7 @@ def answer_from(run: Path, arguments: Namespace) -> str:
 
 
 def training_of(arguments: Namespace) -> Training:
-    """Take what is said of the training."""
+    """Take what the user says of the training."""
     from mse_lab.answers.epochs import Training
 
     return Training(arguments.optimizer, arguments.prompts, arguments.epochs)

@@ -141,7 +141,7 @@ def screen_width() -> int:
 
 
 def answer_lines(folder: Path) -> list[str]:
-    """Say the answer of a run in a few lines; keep it if it is new."""
+    """Say the advice of a run in a few lines; keep it in the folder if it is new."""
     kept = ResultsFolder(folder).has("advice.json")
     try:
         advice = restore_advice(folder / "advice.json") if kept else keep_advice(folder)

@@ -130,7 +130,7 @@ def say_prompts(advice: Advice) -> str:
 
 
 def display_name(name: str) -> str:
-    """Give the name of an estimator that a reader knows."""
+    """Give the name by which readers know an estimator."""
     return DISPLAY_NAMES.get(name, name)
 
 
@@ -154,7 +154,7 @@ def _needs(alternative: Alternative) -> str:
 
 
 def say_better(advice: Advice) -> str:
-    """Say what needs the fewest completions, and the fewest of what is unbiased."""
+    """Say which estimator needs the fewest completions, and which unbiased one."""
     cheapest, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
     if cheapest is None:
         return (
@@ -180,7 +180,7 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def warnings_of(advice: Advice) -> list[str]:
-    """Give what a reader should know first, a sentence each."""
+    """Give the warnings that come before the advice, a sentence each."""
     if math.isinf(advice.noise_scale.high):
         return [BOUNDS_ONLY, *advice.warnings]
     return list(advice.warnings)

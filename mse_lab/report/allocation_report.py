@@ -90,9 +90,10 @@ def allocation_text(allocation: Allocation) -> str:
 def allocate_run(
     folder: Path, budget: int | None, place: Path | None = None, *, as_json: bool = False
 ) -> str:
-    """Share a budget out among the prompts of a run; write the sizes, by default beside it.
+    """Share a budget out among the prompts of a run; write the sizes, return the screen.
 
-    As JSON the numbers are for programs, and nothing is written.
+    They are written into a place, by default the run's folder. As JSON, for programs,
+    nothing is written.
     """
     run = read_run(folder)
     try:

@@ -35,7 +35,7 @@ def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
 
 
 def _near(axes: Axes, values: Floats) -> None:
-    """Keep to what is near the points of a logarithmic panel; bands may leave it."""
+    """Keep a logarithmic panel near its points; bands may leave it."""
     shown = values[np.isfinite(values) & (values > 0)]
     axes.set_yscale("log", nonpositive="clip")
     if shown.size:

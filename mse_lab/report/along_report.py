@@ -44,7 +44,7 @@ def _table(along: Along) -> str:
 
 
 def along_text(along: Along) -> str:
-    """Say it on one screen."""
+    """Say what changes along the run on one screen."""
     name = along.runs[0].name.partition("/along/")[0]
     about = (
         f"{name} at {len(along.runs)} checkpoints, {along.runs[0].pools.prompts} prompts; "

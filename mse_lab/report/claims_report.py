@@ -86,7 +86,7 @@ def _line(judged: StatementClaims, claim: Claim) -> str:
 
 
 def _side_by_side(judged: Sequence[StatementClaims], runs: Sequence[str]) -> Iterator[str]:
-    """Give the verdicts of some runs, a column for each."""
+    """Lay out the verdicts of a few runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
     shown = [
         statement

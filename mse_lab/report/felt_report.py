@@ -67,7 +67,7 @@ def _cost(felt: Felt) -> str:
 
 
 def felt_table(felt: Felt, plain: Estimate, level: float) -> str:
-    """Put best sizes side by side: by the gradient's error (`plain`), and felt."""
+    """Put best sizes side by side: by gradient error (`plain`), and by what is felt."""
     heads = ["Best group size G*", f"({level:.0%} interval)"]
     return table(_rows(felt, plain), heads, "<<")
 

@@ -69,7 +69,8 @@ ROWS = (
 def find_curves(run: Tables) -> pd.DataFrame:
     """Find the curves of a run: the paper's three where they were measured, else all.
 
-    By (estimator, group size) the columns of `mse.csv`, and `law_ratio`, without interval.
+    Rows are (estimator, group size); columns are those of `mse.csv`, and `law_ratio`, which
+    has no interval.
     """
     curves = run.mse.set_index(["estimator", "group_size"])
     base = curves["law"][curves.index.isin([BASE], level=0)].droplevel(0)
@@ -174,5 +175,5 @@ def compose(runs: Sequence[Tables], scales: Sequence[Ends] = ()) -> Figure:
 
 
 def scales_of(runs: Sequence[Tables]) -> list[Ends]:
-    """Give the scales of the figure of all runs, for those that stand apart."""
+    """Give the scales of the figure of all runs, for figures of single runs."""
     return [axes.get_ylim() for axes in compose(runs).axes[:: len(runs)]]

@@ -69,7 +69,7 @@ def mismatch_table(mismatch: Mismatch, level: float) -> str:
 
 
 def mismatch_lines(mismatch: Mismatch | None, level: float, width: int) -> Iterator[str]:
-    """Say all of it on lines of a terminal; nothing where no engine drew."""
+    """Say sentences and table on lines of a terminal; nothing where no engine drew."""
     if mismatch is None:
         return
     yield from (wrap(text, width) for text in mismatch_sentences(mismatch))

@@ -72,7 +72,7 @@ class Dots(NamedTuple):
         return divide(gain, (gain + 2 * oracle).sum())
 
     def describe(self) -> str:
-        """Say the run's own ordering of MSEs, which is that of the sums over prompts."""
+        """Say how the run's MSEs are ordered, which is by the sums over prompts."""
         moments = self.moments
         gain, oracle = float(oracle_gain(moments).sum()), float(moments.trace_oracle.sum())
         if oracle <= 0:
@@ -115,7 +115,7 @@ def _label(name: str, folder: Path, names: Sequence[str]) -> str:
 
 
 def read_dots(folders: Sequence[Path]) -> list[Dots]:
-    """Read the prompts of runs off their tables.
+    """Read the prompts of runs from their tables.
 
     Runs of one title are labelled by their names, runs of one name by their folders.
     """
@@ -191,7 +191,7 @@ def draw_runs(
 
 
 def compose_phase(runs: Sequence[Dots]) -> Figure:
-    """Compose the diagram, with each run's own ordering in the legend."""
+    """Compose the diagram, with the order of each run's MSEs in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
     draw_runs(figure.subplots(), runs, labels)

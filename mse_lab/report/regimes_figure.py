@@ -41,12 +41,12 @@ class Drawn(NamedTuple):
 
     @property
     def vanilla_is_worse(self) -> bool:
-        """Whether it lies above the line."""
+        """Whether the run lies above the line."""
         return bool(self.dots.gain_shares.sum() > 0)
 
 
 def _name_row(drawn: Sequence[Drawn], side: str) -> str:
-    """Say on which side its runs lie; by the folders of their probes, where they have any.
+    """Name the folders of the row's probes, if any, and the side that its runs lie on.
 
     `tiny: below the line, ...`
     """

@@ -27,7 +27,7 @@ def as_run(
     held: bool,
     metric: MetricPools | None = None,
 ) -> SampledRun:
-    """Take samples of a probe's prompts for a run."""
+    """Make a run of samples of a probe's prompts."""
     return SampledRun(
         name=name,
         samples=Samples.of(prompts),

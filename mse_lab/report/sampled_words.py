@@ -29,7 +29,7 @@ MEASURED = 'In simulations such an "at most" was true in 99% of runs, whenever t
 
 
 def say_stopped(advice: Advice) -> str:
-    """Say how few completions it rests on, and why there are no more."""
+    """Say how few completions the advice rests on, and why there are no more."""
     if advice.stopped is None:
         return ""
     drawn = f"{advice.completions:,} completions of {advice.prompts} prompts were drawn"
