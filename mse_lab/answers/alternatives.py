@@ -13,8 +13,9 @@ over the budget; for an unbiased estimator it holds at any budget.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -94,16 +95,14 @@ class Yardstick:
         cost = self.run.population.estimate_positive(share, self.run.level)
         return Alternative(name, 1, cost, unbiased=True)
 
-    def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
-        """What computes its efficiency; ||g||^2 cancels where it is unbiased."""
-
-        def unbiased(constants: Constants, direction: Direction) -> Floats:
-            return divide(self.cost(constants), size * direction.noise)
-
-        def biased(constants: Constants, direction: Direction) -> Floats:
-            return efficiency(constants, direction, size, self.cost(constants), self.budget)
-
-        return unbiased if estimator.unbiased else biased
+    def _efficiency(
+        self, estimator: Estimator, size: int, constants: Constants, direction: Direction
+    ) -> Floats:
+        """Efficiency at a group size; ||g||^2 cancels where the estimator is unbiased."""
+        cost = self.cost(constants)
+        if estimator.unbiased:
+            return divide(cost, size * direction.noise)
+        return efficiency(constants, direction, size, cost, self.budget)
 
     def judge_directions(
         self, estimator: Estimator, directions: Mapping[int, Direction]
@@ -112,12 +111,13 @@ class Yardstick:
         population, level = self.run.population, self.run.level
         if not estimator.unbiased and self.run.constants["gradient2"].low <= 0:
             return Alternative(estimator.name, self.group_size, UNKNOWN)
+        samples = population.samples
         value = {
-            size: float(self._efficiency(estimator, size)(population.samples, direction)[0])
+            size: float(self._efficiency(estimator, size, samples, direction)[0])
             for size, direction in directions.items()
         }
         best = max(value, key=value.__getitem__)
-        figure = self._efficiency(estimator, best)
+        figure = partial(self._efficiency, estimator, best)
         share = population.estimate_positive(figure, level, directions[best])
         return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
 

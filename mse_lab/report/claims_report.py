@@ -1,9 +1,9 @@
 """The paper's statements, written: a screen, the table of a run, a section of the page."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -42,91 +42,71 @@ COLUMN, CITATION = 11, 9
 SHORT, TOGETHER = 34, 3
 
 
-class StatementClaims(NamedTuple):
-    """A statement, and the claims about it as a whole."""
-
-    about: Statement
-    whole: list[Claim]
-
-    @property
-    def verdicts(self) -> dict[str, Verdict]:
-        """The verdict of each run by itself."""
-        single = (claim for claim in self.whole if len(claim.runs) == 1)
-        return {claim.runs[0]: claim.verdict for claim in single}
-
-    @property
-    def citation(self) -> str:
-        """Where the statement is in the paper, abbreviated: Thm. 2."""
-        name, _, rest = self.about.name.partition(" (")[0].partition(" ")
-        return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
+def _by_statement(claims: Sequence[Claim]) -> dict[Statement, list[Claim]]:
+    """Group the claims about statements as a whole."""
+    grouped: dict[Statement, list[Claim]] = {}
+    for claim in claims:
+        if claim.group_size is None:
+            grouped.setdefault(claim.about, []).append(claim)
+    return grouped
 
 
-def _by_statement(claims: Sequence[Claim]) -> list[StatementClaims]:
-    wholes = [claim for claim in claims if claim.group_size is None]
-    statements = dict.fromkeys(claim.about for claim in wholes)
-    return [
-        StatementClaims(about, [claim for claim in wholes if claim.about == about])
-        for about in statements
-    ]
+def _verdicts(whole: Sequence[Claim]) -> dict[str, Verdict]:
+    """Give the verdict of each run by itself."""
+    return {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
 
 
-def _of_kind(judged: Sequence[StatementClaims], kind: str) -> list[StatementClaims]:
-    return [statement for statement in judged if statement.about.kind == kind]
+def _cite(statement: Statement) -> str:
+    """Say where a statement is in the paper, abbreviated: Thm. 2."""
+    name, _, rest = statement.name.partition(" (")[0].partition(" ")
+    return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
 
 
-def _line(judged: StatementClaims, claim: Claim) -> str:
+def _line(claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
     number = f"{claim.about.number} {with_interval(claim.estimate)}"
-    start = f"{VERDICT_WORDS[claim.verdict]:<{COLUMN}}{judged.citation:<{CITATION}}"
+    start = f"{VERDICT_WORDS[claim.verdict]:<{COLUMN}}{_cite(claim.about):<{CITATION}}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
     words = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
     return wrap(f"{start}{words}", indent=len(start))
 
 
-def _side_by_side(judged: Sequence[StatementClaims], runs: Sequence[str]) -> Iterator[str]:
+def _side_by_side(
+    grouped: Mapping[Statement, Sequence[Claim]], runs: Sequence[str]
+) -> Iterator[str]:
     """Lay out the verdicts of a few runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
-    shown = [
-        statement
-        for kind in KINDS
-        for statement in _of_kind(judged, kind)
-        if statement.verdicts
-    ]
-    rows = [
-        [
-            statement.citation,
-            statement.about.short,
-            *(VERDICT_WORDS.get(statement.verdicts.get(run), "") for run in runs),
-        ]
-        for statement in shown
-    ]
+    kinds, rows = [], []
+    for statement, whole in grouped.items():
+        if statement.kind in KINDS and (verdicts := _verdicts(whole)):
+            words = (VERDICT_WORDS.get(verdicts.get(run), "") for run in runs)
+            kinds.append(statement.kind)
+            rows.append([_cite(statement), statement.short, *words])
     head, *lines = table(rows, heads, "<" * len(heads)).splitlines()
     yield head
     for kind, title in KINDS.items():
         yield title
-        pairs = zip(shown, lines, strict=True)
-        yield from (line for statement, line in pairs if statement.about.kind == kind)
+        pairs = zip(kinds, lines, strict=True)
+        yield from (line for row_kind, line in pairs if row_kind == kind)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
-    judged = _by_statement(claims)
-    runs = list(dict.fromkeys(run for statement in judged for run in statement.verdicts))
+    grouped = _by_statement(claims)
+    wholes = [claim for whole in grouped.values() for claim in whole]
+    runs = list(dict.fromkeys(claim.runs[0] for claim in wholes if len(claim.runs) == 1))
     lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
     if len(runs) == 1:
         for kind, title in KINDS.items():
-            lines.append(title)
-            for statement in _of_kind(judged, kind):
-                lines += [_line(statement, claim) for claim in statement.whole]
+            lines += [title, *(_line(one) for one in wholes if one.about.kind == kind)]
     else:
         for start in range(0, len(runs), TOGETHER):
-            lines += _side_by_side(judged, runs[start : start + TOGETHER])
-        for statement in judged:
-            compared = [claim for claim in statement.whole if len(claim.runs) > 1]
-            lines += [_line(statement, claim) for claim in compared]
-    citations = ", ".join(argued.citation for argued in _of_kind(judged, "argument"))
+            lines += _side_by_side(grouped, runs[start : start + TOGETHER])
+        lines += [_line(claim) for claim in wholes if len(claim.runs) > 1]
+    arguments = (statement for statement in grouped if statement.kind == "argument")
+    citations = ", ".join(map(_cite, arguments))
     lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {citations}"))
     untested = [", ".join(claim.runs) for claim in claims if UNTESTED in claim.reason]
     if untested:
@@ -148,23 +128,18 @@ def _verdict_cell(verdict: Verdict | None) -> str:
     return Markup(macros.verdict(verdict))
 
 
-def _verdict_table(judged: Sequence[StatementClaims], names: Sequence[str]) -> Table:
-    cell = Markup("{}<small>{}: {}</small>")
-    rows = []
-    for about, verdicts in ((one.about, one.verdicts) for one in judged):
-        if verdicts:
-            first = cell.format(typeset(about.short), about.name, typeset(about.says))
-            rows.append([first, *(_verdict_cell(verdicts.get(name)) for name in names)])
-    return Table(["Statement", *names], rows)
-
-
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, by `kinds`, and what they rest on, by `statements`."""
-    judged, names = _by_statement(claims), [source.name for source in sources]
+    grouped, names = _by_statement(claims), [source.name for source in sources]
+    rows: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
+    name_cell = Markup("{}<small>{}: {}</small>")
+    for about, whole in grouped.items():
+        if about.kind in KINDS and (verdicts := _verdicts(whole)):
+            name = name_cell.format(typeset(about.short), about.name, typeset(about.says))
+            cells = (_verdict_cell(verdicts.get(run)) for run in names)
+            rows[about.kind].append([name, *cells])
+    heads = ["Statement", *names]
     return {
-        "kinds": [
-            (title, _verdict_table(_of_kind(judged, kind), names))
-            for kind, title in KINDS.items()
-        ],
-        "statements": judged,
+        "kinds": [(title, Table(heads, rows[kind])) for kind, title in KINDS.items()],
+        "statements": list(grouped.items()),
     }

@@ -6,7 +6,6 @@ their prompts. A run's cross in the diagram stands in its panel, too.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from matplotlib.figure import Figure, SubFigure
 
@@ -32,17 +31,8 @@ _CAPTION = (
 )
 
 
-class Drawn(NamedTuple):
-    """A run: its tables, its prompts and its colour."""
-
-    run: Tables
-    dots: Dots
-    colour: str
-
-    @property
-    def vanilla_is_worse(self) -> bool:
-        """Whether the run lies above the line."""
-        return bool(self.dots.gain_shares.sum() > 0)
+# A run and its colour.
+Drawn = tuple[Tables, str]
 
 
 def _name_row(drawn: Sequence[Drawn], side: str) -> str:
@@ -50,19 +40,19 @@ def _name_row(drawn: Sequence[Drawn], side: str) -> str:
 
     `tiny: below the line, ...`
     """
-    families = dict.fromkeys(panel.run.name.rpartition("/")[0] for panel in drawn)
+    families = dict.fromkeys(run.name.rpartition("/")[0] for run, _ in drawn)
     return ": ".join(filter(None, [", ".join(filter(None, families)), side]))
 
 
 def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) -> None:
     part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
     panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
-    for axes, panel in zip(panels, drawn, strict=False):
-        curves = find_curves(panel.run)
+    for axes, (run, colour) in zip(panels, drawn, strict=False):
+        curves = find_curves(run)
         names = dict.fromkeys(curves.index.get_level_values(0))
         draw_curves(axes, curves, ROWS[0], styles_of(names))
-        axes.set_title(title_of(panel.run), fontsize=8)
-        draw_cross(axes, (0.9, 0.88), panel.colour, transform=axes.transAxes)
+        axes.set_title(title_of(run), fontsize=8)
+        draw_cross(axes, (0.9, 0.88), colour, transform=axes.transAxes)
     for axes in panels[len(drawn) :]:
         axes.set_axis_off()
     scale_row(panels[: len(drawn)], ROWS[0].label, None)
@@ -70,10 +60,10 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     """Compose a row of panels for each side that has runs, and the diagram of all."""
-    panels = zip(runs, dots, colours_of(len(runs)), strict=True)
-    drawn = [Drawn(*panel) for panel in panels]
-    rows = {side: [run for run in drawn if run.vanilla_is_worse is side] for side in SIDES}
-    by_side = {side: row for side, row in rows.items() if row}
+    by_side: dict[bool, list[Drawn]] = {side: [] for side in SIDES}
+    for run, prompts, colour in zip(runs, dots, colours_of(len(runs)), strict=True):
+        by_side[bool(prompts.gain_shares.sum() > 0)].append((run, colour))
+    by_side = {side: row for side, row in by_side.items() if row}
     columns = max(map(len, by_side.values()))
     left = BESIDE + WIDTH * columns
     height = ABOVE + HEIGHT * max(len(by_side), 2)
