@@ -5,7 +5,6 @@ zero-variance groups against the group size with its band, dashed where it is a 
 size in use marked; lengths by reward; the mean reward along the steps.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,6 @@ RIGHT, WRONG = STYLES["oracle"].colour, STYLES["vanilla"].colour
 
 # Bins of the histogram, and dots of the drift at most.
 BINS, MOST_STEPS = 20, 40
-
-Panel = Callable[[Axes], None]
 
 
 def _legend_above(axes: Axes) -> None:
@@ -126,25 +123,20 @@ def _draw_drift(axes: Axes, summary: Summary) -> None:
     _legend_above(axes)
 
 
-def _panels(summary: Summary) -> list[Panel]:
-    panels: list[Panel] = [lambda axes: _draw_values(axes, summary)]
-    if summary.forecasts:
-        panels.append(lambda axes: _draw_forecast(axes, summary))
-    if summary.lengths is not None:
-        panels.append(lambda axes: _draw_lengths(axes, summary))
-    if len(summary.steps) > 1:
-        panels.append(lambda axes: _draw_drift(axes, summary))
-    return panels
-
-
 def compose_rollouts(summary: Summary) -> Figure:
     """Compose the figure, two panels in a row."""
-    panels = _panels(summary)
+    drawable = {
+        _draw_values: True,
+        _draw_forecast: bool(summary.forecasts),
+        _draw_lengths: summary.lengths is not None,
+        _draw_drift: len(summary.steps) > 1,
+    }
+    panels = [draw for draw, possible in drawable.items() if possible]
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(6.8, 2.6 * rows), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, min(len(panels), 2))).ravel()
     for draw, panel in zip(panels, axes, strict=False):
-        draw(panel)
+        draw(panel, summary)
         panel.set_axisbelow(True)
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
