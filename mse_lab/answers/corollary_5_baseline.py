@@ -73,19 +73,13 @@ def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
     """Judge at each G by the replicates, if any; as a whole by T / (A - ||g||^2)."""
     label = "GRPO-type / vanilla"
     pairs = [compare(run, "grpo", "vanilla", size, label) for size in run.sizes]
-    rows = VANILLA.about(run).smaller(pairs, run.explain(explain_vanilla(run)))
-    limit, last = Pair(0, run.oracle_trace, run.vanilla_trace), rows[-1]
+    case, reason = VANILLA.about(run), run.explain(explain_vanilla(run))
+    rows = case.smaller(pairs, reason)
+    limit = Pair(0, run.oracle_trace, run.vanilla_trace)
     [(_, verdict, p_value, ratio)] = judge_smaller([limit], run.level)
-    whole = replace(
-        last,
-        measured=f"limit by the law {with_interval(ratio)}; "
-        f"{run.source} at G = {last.group_size}: {last.measured}",
-        verdict=verdict,
-        group_size=None,
-        estimate=ratio,
-        p_value=p_value,
-    )
-    return [whole, *rows]
+    last = f"{run.source} at G = {rows[-1].group_size}: {rows[-1].measured}"
+    measured = f"limit by the law {with_interval(ratio)}; {last}"
+    return [case.claim(measured, verdict, reason, ratio, p_value), *rows]
 
 
 def explain_vanilla(run: MeasuredRun) -> str:
