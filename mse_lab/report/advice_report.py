@@ -17,7 +17,7 @@ from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
 from mse_lab.report.mismatch_report import mismatch_lines
-from mse_lab.report.sampled_words import say_stopped
+from mse_lab.report.sampled_report import say_stopped
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "

@@ -13,7 +13,7 @@ from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.probe.schema import Probe
 from mse_lab.report.advice_files import write_advice
-from mse_lab.report.sampled_words import say_limit
+from mse_lab.report.sampled_report import say_limit
 from mse_lab.results.files import write_json
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mse_lab.mse.stopping import Stopped
-from mse_lab.report.sampled_words import (
+from mse_lab.report.sampled_report import (
     MEASURED,
     NOT_ESTIMATED,
     STOPPED,
