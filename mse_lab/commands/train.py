@@ -98,7 +98,7 @@ def load_trainer(folder: Path) -> None:
 
 
 def run_missing(study: Study, folder: Path, processes: int, *, fresh: bool) -> None:
-    """Run what is missing of a study."""
+    """Run the trainings of a study that are missing."""
     load_trainer(folder)
     from mse_lab.studies.training.run_study import run_study
 
@@ -107,7 +107,7 @@ def run_missing(study: Study, folder: Path, processes: int, *, fresh: bool) -> N
 
 
 def save_checkpoints(study: Study, name: str, folder: Path) -> int:
-    """Repeat one run of a study; save the model along it."""
+    """Repeat one training of a study; save the model along it."""
     from mse_lab.studies.training.settings import arms_of, find_run
 
     run = find_run(arms_of(study), name)
