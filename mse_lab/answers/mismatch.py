@@ -29,7 +29,7 @@ class Corrected(NamedTuple):
     """GRPO-type with a correction, over random prompts at the budget."""
 
     correction: str  # Its name.
-    setting: str  # How the trainer is told; empty where it has none.
+    setting: str  # The trainer's setting for it; empty where there is none.
     mass: float  # Mean weight of a token.
     kept: Estimate  # The share of the gradient that is kept, <E g_hat, g> / ||g||^2.
     # Over ||g||^2.

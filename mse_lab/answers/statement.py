@@ -73,7 +73,7 @@ class Statement:
     says: str  # What it says, in a sentence.
     would_fail: str = ""  # What would make an identity fail; empty for evidence.
     argued: bool = False  # Whether it is an argument on paper, which no run measures.
-    short: str = ""  # What it says in 34 columns, so that three runs have room beside it.
+    short: str = ""  # What it says in 34 columns; three verdicts fit on its line.
     number: str = ""  # What the number is that decides, in a word.
 
     @property

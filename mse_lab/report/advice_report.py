@@ -168,15 +168,15 @@ def say_better(advice: Advice) -> str:
 
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what else would do, the answer first."""
-    said = [headline(advice), say_stopped(advice), say_better(advice)]
+    parts = [headline(advice), say_stopped(advice), say_better(advice)]
     if not advice.decisive:
         measured = advice.felt is not None and advice.felt.optimizer == advice.optimizer
-        said.append(unfelt(advice.optimizer, measured=measured))
+        parts.append(unfelt(advice.optimizer, measured=measured))
     if advice.felt:
-        said += felt_sentences(advice.felt)
+        parts += felt_sentences(advice.felt)
     if advice.epochs:
-        said.append(epochs_sentence(advice.epochs))
-    return [sentence for sentence in said if sentence]
+        parts.append(epochs_sentence(advice.epochs))
+    return [sentence for sentence in parts if sentence]
 
 
 def warnings_of(advice: Advice) -> list[str]:

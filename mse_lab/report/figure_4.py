@@ -3,7 +3,7 @@
 A figure is a function of tables only, a run's files or those of a result in memory. Points
 are the replicates' MSE with its interval, thin lines the exact law at the pool's moments.
 Below stands the ratio to the oracle's, paired: both see the same groups, so its intervals
-tell curves apart that coincide above. A run with norms only has no replicates: its laws are
+separate curves that coincide above. A run with norms only has no replicates: its laws are
 drawn with the bands of their intervals.
 """
 

@@ -20,8 +20,8 @@ SIDES = {
     False: "below the line, a baseline near V hurts",
 }
 
-# Inches: a panel's width and a row's height, what stands beside and above panels, the
-# diagram; and its dots' size beside that of the diagram alone.
+# Inches: a panel's width and a row's height, the space beside and above panels, the
+# diagram; and the size of its dots relative to that of the diagram alone.
 WIDTH, HEIGHT, BESIDE, ABOVE, DIAGRAM = 1.4, 1.9, 0.45, 0.6, 3.8
 DOTS = 0.35
 

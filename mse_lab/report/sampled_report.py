@@ -1,4 +1,4 @@
-"""The advice of few completions in words: how few they were, and what they do not tell."""
+"""The advice of few completions in words: how many there were, what more would give."""
 
 import math
 from collections.abc import Mapping
