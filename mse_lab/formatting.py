@@ -13,6 +13,8 @@ Interval = tuple[float, float, float]
 
 NONE = "–"
 
+WIDTH = 80  # Columns of a screen.
+
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -203,7 +205,7 @@ def byte_size(count: float) -> str:
     return f"{scaled:.0f} {name}" if scaled >= 10 else f"{scaled:.2g} {name}"
 
 
-def wrap(text: str, width: int = 80, indent: int = 0) -> str:
+def wrap(text: str, width: int = WIDTH, indent: int = 0) -> str:
     """Break a text into lines for a terminal at its spaces; no word is cut.
 
     >>> print(wrap("raise pool.replicate, or take more prompts", 22, indent=2))

@@ -16,7 +16,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
 from mse_lab.public_api import as_rows, load_model_libraries, probe_settings
-from mse_lab.report.sampled_advice import advise_run, as_run
+from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.result import Advice
 from mse_lab.results.checks import none_failed
 
@@ -91,4 +91,4 @@ def advise(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,
         held=held, metric=ended.metric,
     )  # fmt: skip
-    return Advice(**vars(advise_run(run, ended.decision)))
+    return Advice(**vars(advise_sampled_run(run, ended.decision)))

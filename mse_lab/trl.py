@@ -36,8 +36,8 @@ from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import Decision, decide
 from mse_lab.probe.schema import Metric
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.report.sampled_advice import advise_run, as_run
-from mse_lab.report.trainer_log import log_numbers, log_of_rollouts, log_words
+from mse_lab.report.callback_log import log_numbers, log_of_rollouts, log_words
+from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.run.advise import Sampling
 from mse_lab.run.live_model import measure_live_metric, refuse, sample_live, step_size
 from mse_lab.run.own_rollouts import Rollouts
@@ -195,7 +195,7 @@ class MSECallback(TrainerCallback):
         why = ended.prompts, ended.stopped
         metric = ended.metric
         run = as_run(spec.name, spec.probe, *why, self._regret, held=True, metric=metric)
-        advice = advise_run(run, ended.decision, (args.num_generations,))
+        advice = advise_sampled_run(run, ended.decision, (args.num_generations,))
         numbers = log_numbers(advice, run, args.num_generations, step_size(args))
         if steps := self._rollouts.steps:
             numbers["mse/steps"] = len(steps)

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
-from mse_lab.answers.epochs import Epochs, Training, deal_out
+from mse_lab.answers.epochs import Epochs, Training, best_sizes_in_epochs
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
+from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.plain_data import as_data
-from mse_lab.answers.prompt_means import Kind
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
@@ -42,7 +42,7 @@ CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
 # Completions of the budget that errors are stated for; nearly every figure is free of it.
 BUDGET = 1024
 
-# Prompts that are needed to tell how gradients differ, and of them, with a gradient.
+# The fewest prompts whose gradients can be compared, and in how many rewards must differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
@@ -51,8 +51,8 @@ CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 class GroupSize(NamedTuple):
     """One group size: its MSE at the budget, and what it costs.
 
-    `cost` is completions for the same MSE, over those at the recommended size;
-    `zero_variance` the share of groups whose rewards are all equal; None where the pools
+    `cost` is the number of completions for the same MSE, relative to the recommended size;
+    `zero_variance` is the share of groups whose rewards are all equal, None where the pools
     have fewer completions than the group.
     """
 
@@ -71,7 +71,7 @@ class Advice:
     level: float
     budget: int
     held: bool  # Whether its built-in checks hold.
-    warnings: tuple[str, ...]  # What its reader was told, a sentence each.
+    warnings: tuple[str, ...]  # What its reader should know, a sentence each.
     law_only: bool  # Whether no replicate confirms the laws that this rests on.
     # The constants above.
     c1: Estimate
@@ -93,22 +93,22 @@ class Advice:
     rows: tuple[GroupSize, ...]  # The sizes that were asked for, and the recommended one.
     # Other estimators over random prompts, the cheapest first.
     alternatives: tuple[Alternative, ...]
-    singles: tuple[Single, ...]  # Estimators of which only single prompts are known.
+    singles: tuple[Single, ...]  # Estimators that only single prompts can judge.
     # Smallest whole G at which GRPO-type has the smaller error; infinite for never.
     beats_vanilla_from: Estimate
-    regime: Regime  # Why so: where the run and its prompts are.
+    regime: Regime  # On which side of vanilla the run and its prompts are.
     # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
     relative_error: Estimate
     noise_scale: Estimate  # The budget at which that is one.
-    kinds: tuple[Kind, ...]  # Where the noise sits.
+    kinds: tuple[ModuleKind, ...]  # In which kinds of modules the noise sits.
     # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
-    # How many were drawn until the answer was known; None of a finished run, as the next
-    # three.
+    # How many were drawn until the answer was known; None for a finished run, like the
+    # next three fields.
     completions: int | None = None
     differentiated: int | None = None  # How many of them were differentiated.
     stopped: Stopped | None = None  # Why no more were drawn.
-    # How many would be, for G*-1 within a factor of 1.4; None if not in sight.
+    # How many would give G*-1 within a factor of 1.4; None if that is not in sight.
     wanted: int | None = None
     felt: Felt | None = None  # What training feels, where a metric was measured.
     # The best sizes of a training in epochs, where they were asked for.
@@ -121,11 +121,12 @@ class Advice:
     def decisive(self) -> Felt | None:
         """What this optimiser feels, where that is known; None where it is not."""
         felt = self.felt
-        return felt if felt and felt.known and felt.optimizer == self.optimizer else None
+        known = felt is not None and felt.is_known and felt.optimizer == self.optimizer
+        return felt if known else None
 
     @property
     def num_generations(self) -> int:
-        """The group size to set: by what is felt where that is known, or `recommended`."""
+        """The group size to set: the felt one where that is known, else `recommended`."""
         felt = self.decisive
         return felt.recommended if felt and felt.recommended else self.recommended
 
@@ -154,30 +155,32 @@ class Advice:
         return next(row for row in self.rows if row.group_size == group_size)
 
     def for_training(self, training: Training) -> Self:
-        """Choose by what its optimiser feels; say what is best in epochs, if it has any."""
+        """Adapt the advice to a training: to its optimiser, and to its epochs if any."""
         optimizer, prompts, epochs = training
-        told = replace(self, optimizer=optimizer)
+        advice = replace(self, optimizer=optimizer)
         if prompts is None:
-            return told
-        source, size = told.decisive or told, told.num_generations
+            return advice
+        source, size = advice.decisive or advice, advice.num_generations
         constants = {name: getattr(source, name).value for name in ("c1", "c2", "c3")}
-        rows = deal_out(source.best, constants, size, self.budget / prompts, epochs)
-        return replace(told, epochs=Epochs(prompts, epochs, epochs * size, rows))
+        each_step = self.budget / prompts
+        rows = best_sizes_in_epochs(source.best, constants, size, each_step, epochs)
+        return replace(advice, epochs=Epochs(prompts, epochs, epochs * size, rows))
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        # Of samples it is said, too, that no number of them is in sight.
-        kept = {"wanted"} if self.stopped else set()
+        # For samples None says that no number of completions is in sight.
+        even_none = {"wanted"} if self.stopped else set()
         return {
             name: as_data(value)
             for name, value in values.items()
-            if name not in ("curves", "optimizer") and (value is not None or name in kept)
+            if name not in ("curves", "optimizer")
+            and (value is not None or name in even_none)
         }
 
 
 def beats_vanilla_from(population: Population, level: float) -> Estimate:
-    """Smallest whole G above 1 + c3 / (c_vanilla - c2)."""
+    """Estimate the least whole G above 1 + c3 / (c_vanilla - c2), or infinity."""
 
     def gain(constants: Constants) -> Floats:
         return divide(constants.vanilla - constants.c2, constants.c3)
@@ -187,16 +190,17 @@ def beats_vanilla_from(population: Population, level: float) -> Estimate:
 
 
 def _cost(run: Evidence, size: int, over: int) -> Estimate:
-    """Completions that one group size needs, over those of another."""
+    """Estimate the completions that a group size needs, over those of another."""
 
     def cost(constants: Constants) -> Floats:
-        return divide(*(mse_times_budget("grpo", constants, at) for at in (size, over)))
+        mse, base = (mse_times_budget("grpo", constants, one) for one in (size, over))
+        return divide(mse, base)
 
     return run.population.estimate_positive(cost, run.level)
 
 
 def noise_scale(run: Evidence, size: int) -> Estimate:
-    """N MSE / ||g||^2; infinite above where ||g||^2 is not measurably positive."""
+    """N MSE / ||g||^2; without an upper end where ||g||^2 is not measurably positive."""
 
     def inverse(constants: Constants) -> Floats:
         return divide(constants.gradient2, mse_times_budget("grpo", constants, size))
@@ -205,7 +209,7 @@ def noise_scale(run: Evidence, size: int) -> Estimate:
 
 
 def _mse(run: Evidence, name: str, size: float, budget: float) -> Estimate:
-    """MSE at a budget."""
+    """MSE of an estimator at a group size and a budget."""
 
     def figure(constants: Constants) -> Floats:
         return mse_times_budget(name, constants, size) / budget
@@ -217,7 +221,7 @@ def _zero_variance(run: Evidence, size: int) -> Estimate | None:
     if size > min(map(len, run.rewards)):
         return None
     shares_P = np.concatenate(
-        [zero_variance_shares(one[None], size) for one in run.rewards]
+        [zero_variance_shares(rewards_N[None], size) for rewards_N in run.rewards]
     )
     name = f"zero variance at {size}"
     return mean_share(shares_P, run.level, run.resamples, stream(run.seed, "advice", name))
@@ -226,25 +230,26 @@ def _zero_variance(run: Evidence, size: int) -> Estimate | None:
 def _refuse(run: Evidence) -> None:
     if not run.sizes:
         raise InputError("group_sizes = [1]: advice needs one of two or more")
-    measured = run.population.pools
-    prompts, differ = measured.prompts, int((measured.reward_variance_P > 0).sum())
+    pools = run.population.pools
+    prompts, varied = pools.prompts, int((pools.reward_variance_P > 0).sum())
     if prompts < LEAST_PROMPTS:
         raise InputError(
             f"{prompts} prompts: advice needs three or more; raise prompts.limit"
         )
-    if not differ or math.isnan(run.best_group_size.value):
+    if not varied or math.isnan(run.best_group_size.value):
         raise InputError("the rewards of a prompt are all equal: nothing to advise on")
-    if differ < LEAST_SIGNALS:
+    if varied < LEAST_SIGNALS:
         raise InputError(
-            f"rewards differ within {differ} of {prompts} prompts only: nothing to advise "
+            f"rewards differ within {varied} of {prompts} prompts only: nothing to advise "
             "on; measure more prompts, or some that the model gets right now and then"
         )
 
 
 def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
-    """Work out the advice, of three prompts or more taken as drawn from a distribution.
+    """Work out the advice from three prompts or more, taken as a random sample.
 
-    Group sizes, of two or more, are priced; errors are stated for `budget` completions.
+    The group sizes, two or more each, are priced; errors are stated for `budget`
+    completions.
     """
     _refuse(run)
     choice, recommended = run.choice, run.choice.size

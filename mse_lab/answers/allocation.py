@@ -1,8 +1,8 @@
-"""Allocation: rollouts by prompt for one run, and what each rule for them saves.
+"""Allocation: how many rollouts each prompt of a run should get, and what that saves.
 
-Sizes are planned on all completions of the run; what a rule saves is told on completions
-that it has not seen (`mse_lab.mse.allocation`), as the MSE over that of the group's mean
-with one G for all.
+A rule plans the sizes on all completions of the run. What it saves is measured on
+completions that its plan has not seen (`mse_lab.mse.allocation`): the MSE over that of
+GRPO-type with one G for all prompts.
 """
 
 from collections.abc import Mapping
@@ -40,11 +40,11 @@ class Allocation:
     sizes: Mapping[str, Sizes]  # Rule -> G_x of each prompt.
     # Rule -> MSE over that of `uniform`, the interval over prompts.
     ratios: Mapping[str, Estimate]
-    outside: int  # Prompts that an accuracy filter leaves out; it is for rewards 0 and 1.
+    outside: int  # Prompts that an accuracy filter, for rewards 0 and 1, leaves out.
     bias: float  # The squared bias that leaving them out brings, over the MSE of `uniform`.
 
 
-def _see_budget(run: MeasuredRun, budget: int) -> None:
+def _check_budget(run: MeasuredRun, budget: int) -> None:
     prompts = run.pools.prompts
     if prompts < 2:
         raise InputError("one prompt: nothing to allocate; raise prompts.limit")
@@ -60,14 +60,14 @@ def allocate(run: MeasuredRun, budget: int | None = None) -> Allocation:
 
     By default it is the recommended G for each prompt.
     """
-    pools, moments = run.pools, run.moments
+    pools, moments, binary = run.pools, run.moments, run.binary
     budget = advise(run).recommended * pools.prompts if budget is None else budget
-    _see_budget(run, budget)
+    _check_budget(run, budget)
     if not (pools.reward_variance_P > 0).any():
         raise InputError("the rewards of a prompt are all equal: nothing to allocate by")
-    outside = is_outside(moments.value) & pools.binary
+    outside = is_outside(moments.value) & binary
     # An accuracy is the value of rewards 0 and 1 alone.
-    rules = {name: one for name, one in RULES.items() if pools.binary or name != FILTERED}
+    rules = {name: rule for name, rule in RULES.items() if binary or name != FILTERED}
     judged = judge_rules(pools, budget, rules)
     error = judged[UNIFORM].value / pools.prompts
     return Allocation(

@@ -6,7 +6,8 @@ these prompts, by the law: (A - ||g||^2) / T of vanilla, whatever G, 1 + zeta / 
 GRPO-type; their differences are paired completion by completion.
 
 For rewards 0 and 1 training to convergence should bring rho down: at a maximum of J of a
-log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla gains on the oracle.
+log-linear softmax policy E[S (b* - V)] = tr Hess J <= 0. Then vanilla's MSE falls relative
+to the oracle's.
 """
 
 import math
@@ -22,13 +23,13 @@ from mse_lab.answers.advice import BUDGET, noise_scale
 from mse_lab.answers.alternatives import price_default
 from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Constants
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
+from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
@@ -37,9 +38,11 @@ from mse_lab.probe.streams import stream
 from mse_lab.results.tables import columns_of
 
 STILL = Statement("Along a run (best group size)", "The best group size stays the same.")
-FALLS = Statement("Along a run (rho)", "rho falls: right answers' scores over wrong ones'.")
-GAINS = Statement(
-    "Along a run (vanilla)", "Vanilla gains on the oracle: their ratio falls."
+RHO_FALLS = Statement(
+    "Along a run (rho)", "rho falls: the squared score norm of right over wrong answers."
+)
+VANILLA_FALLS = Statement(
+    "Along a run (vanilla)", "Vanilla's MSE falls relative to the oracle's."
 )
 
 # Columns of `along.csv`: the constants by the names that the formulas have for them.
@@ -49,28 +52,24 @@ CONSTANTS = ("c1", "c2", "c3", "c_vanilla", "gradient2")
 _FACTOR = 1 + RESOLUTION
 
 
-def places_without(run: MeasuredRun) -> Place:
-    """Place the aggregate of all prompts, and of all but each, (S,)."""
+def sampled_places(run: MeasuredRun) -> Place:
+    """Place the aggregate of each sample of prompts, (S,)."""
     moments = run.moments
-    squares = (moments.value**2 - moments.value_variance) * moments.norm2
-    parts = tuple(
-        run.population.prompt_samples.means(part)
-        for part in (squares, moments.value * moments.reward_norm2, moments.norm2)
-    )
-    return places_of(*parts)
+    parts = (moments.value2_norm2, moments.value_reward_norm2, moments.norm2)
+    return places_of(*map(run.population.prompt_samples.means, parts))
 
 
-def _known(value: Floats) -> Floats:
+def _finite(value: Floats) -> Floats:
     return np.where(np.isfinite(value) & (value > 0), value, math.nan)
 
 
 def _rho(_: Constants, places: Place) -> Floats:
-    return _known(norm_ratio(places.best_baseline, places.value))
+    return _finite(norm_ratio(places.best_baseline, places.value))
 
 
 def _rho_line(_: Constants, places: Place) -> Floats:
     """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
-    return _known(norm_ratio(equal_baseline(places.value), places.value))
+    return _finite(norm_ratio(equal_baseline(places.value), places.value))
 
 
 def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:
@@ -93,7 +92,7 @@ def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
 
 def _spread_of_best(constants: Constants) -> Floats:
     """G* - 1."""
-    return _known(best_ratio([constants])) ** -0.5
+    return _finite(best_ratio([constants])) ** -0.5
 
 
 def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
@@ -101,7 +100,7 @@ def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
 
 
 def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
-    """Refuse what nothing could be said of, before anything is measured."""
+    """Refuse settings that can give no answer, before anything is measured."""
     if checkpoints < 2:
         raise InputError("--checkpoints: a single one; give two, or add --from-start")
     if size > min(pool.reference, pool.replicate):
@@ -127,7 +126,7 @@ class Along:
     @property
     def binary(self) -> bool:
         """Whether all rewards are 0 or 1, so that there is a rho."""
-        return all(run.curves.binary for run in self.runs)
+        return all(run.binary for run in self.runs)
 
     @cached_property
     def trajectory(self) -> Trajectory:
@@ -144,13 +143,13 @@ class Along:
     @cached_property
     def values(self) -> list[Statistic]:
         """J, the mean value, at each checkpoint."""
-        return [mean_of_prompts(run.pools.value_P) for run in self.runs]
+        return [mean_over_prompts(run.pools.value_P) for run in self.runs]
 
     @cached_property
     def log_rhos(self) -> list[Statistic]:
         """Log rho of the aggregate; none unless rewards are 0 and 1."""
         runs = self.runs if self.binary else ()
-        return [run.population.statistic(_log(_rho), places_without(run)) for run in runs]
+        return [run.population.statistic(_log(_rho), sampled_places(run)) for run in runs]
 
     @cached_property
     def log_vanillas(self) -> list[Statistic]:
@@ -167,8 +166,8 @@ class Along:
         """Estimate the paired ratio of a figure at two checkpoints by its logarithms."""
         difference, most = logs[later] - logs[earlier], math.inf
         if "prompts" in difference.groups:
-            both = (self.runs[place].population for place in (later, earlier))
-            most = min(population.effective_prompts for population in both)
+            runs = self.runs[later], self.runs[earlier]
+            most = min(run.population.effective_prompts for run in runs)
         ends = difference.interval(self.level, most_degrees=most)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in ends))
 
@@ -178,25 +177,24 @@ class Along:
         return measure_movement(self.log_bests, self.trajectory.effective_prompts)
 
     def _judge_best(self) -> Claim:
-        """Still only where no two checkpoints can be a factor of `_FACTOR` apart."""
+        """Judge that G* stays the same, by the test and by factors between checkpoints."""
         pairs = combinations(range(len(self.runs)), 2)
         factors = [self.factor(self.log_bests, *pair) for pair in pairs]
         near = all(ratio.low > 1 / _FACTOR and ratio.high < _FACTOR for ratio in factors)
         q, differences, p_value = self.movement
-        has_p_value = math.isfinite(p_value)
         change = self.factor(self.log_bests, -1, 0)
-        return STILL.about(*self.runs).claim(
-            f"Q = {q:.3g} of {differences}; G* - 1, last over first: "
-            f"{with_interval(change)}"
-            if has_p_value
-            else "G* is not known at every checkpoint",
-            decide(p_value < 1 - self.level, near),
+        ratio = f"G* - 1, last over first: {with_interval(change)}"
+        measured = f"Q = {q:.3g} of {differences}; {ratio}"
+        reason = (
             f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
-            if has_p_value
-            else "At one of them c1 is not significantly positive, or prompts are too few.",
-            change,
-            p_value,
         )
+        if not math.isfinite(p_value):
+            measured = "G* is not known at every checkpoint"
+            reason = (
+                "At one of them c1 is not significantly positive, or prompts are too few."
+            )
+        verdict = decide(p_value < 1 - self.level, near)
+        return STILL.about(*self.runs).claim(measured, verdict, reason, change, p_value)
 
     def _judge_fall(
         self, statement: Statement, logs: Sequence[Statistic], prompts: str
@@ -213,14 +211,14 @@ class Along:
     def claims(self) -> list[Claim]:
         """Judge what is claimed of training runs."""
         rho = (
-            [self._judge_fall(FALLS, self.log_rhos, "prompts drawn at random")]
+            [self._judge_fall(RHO_FALLS, self.log_rhos, "prompts drawn at random")]
             if self.binary
             else []
         )
-        gains = self._judge_fall(GAINS, self.log_vanillas, "these prompts")
-        return [self._judge_best(), *rho, gains]
+        vanilla = self._judge_fall(VANILLA_FALLS, self.log_vanillas, "these prompts")
+        return [self._judge_best(), *rho, vanilla]
 
-    def _equal_rewards(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
+    def _zero_variance(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
         """Share of the replicates' groups whose rewards are all equal, and its law.
 
         The law, mean[V^G + (1-V)^G] for rewards 0 and 1, is that of the reference pool.
@@ -231,19 +229,20 @@ class Along:
         measured_P = (rewards == rewards[..., :1]).all(-1).mean(-1)
         law_P = zero_variance_shares(pools.reference_rewards_PN, size)
         rng = stream(run.seed, "along", "zero-variance groups")
-        measured, law = (
-            mean_share(one, self.level, run.resamples, rng) for one in (measured_P, law_P)
+        return (
+            mean_share(measured_P, self.level, run.resamples, rng),
+            mean_share(law_P, self.level, run.resamples, rng),
         )
-        return measured, law
 
     def _figures(self, run: MeasuredRun) -> dict[str, Estimate]:
-        population, level, size = run.population, self.level, self.group_size
-        place = [places_without(run)] if self.binary else []
+        level, size = self.level, self.group_size
 
         def of_place(figure: Callable[..., Floats]) -> Estimate:
-            return population.estimate_positive(figure, level, *place) if place else UNKNOWN
+            if not self.binary:
+                return UNKNOWN
+            return run.population.estimate_positive(figure, level, sampled_places(run))
 
-        measured, law = self._equal_rewards(run)
+        measured, law = self._zero_variance(run)
         return {
             **{
                 name: _over_oracle(run, name, size).interval(level, positive=True)
@@ -257,27 +256,27 @@ class Along:
             "rho_line": of_place(_rho_line),
         }
 
-    def _changes(self, place: int) -> dict[str, Estimate]:
+    def _changes(self, index: int) -> dict[str, Estimate]:
         tracks = {"best": self.log_bests, "vanilla": self.log_vanillas}
         if self.binary:
             tracks["rho"] = self.log_rhos
-        gain = (self.values[place] - self.values[0]).interval(self.level)
+        gain = (self.values[index] - self.values[0]).interval(self.level)
         factors = {
-            f"{name}_change": self.factor(logs, place, 0) for name, logs in tracks.items()
+            f"{name}_change": self.factor(logs, index, 0) for name, logs in tracks.items()
         }
         return {"value_gain": gain, **factors}
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The rows of `along.csv`, one a checkpoint; empty what cannot be known."""
+        """The rows of `along.csv`, one a checkpoint; unknown numbers are empty."""
         rows = []
-        for place, (step, run) in enumerate(zip(self.steps, self.runs, strict=True)):
+        for index, (step, run) in enumerate(zip(self.steps, self.runs, strict=True)):
             estimates = {
-                "value": self.values[place].interval(self.level),
+                "value": self.values[index].interval(self.level),
                 "best_group_size": run.best_group_size,
                 **self._figures(run),
                 **{name: run.constants[name.removeprefix("c_")] for name in CONSTANTS},
-                **self._changes(place),
+                **self._changes(index),
             }
             row = {"step": step, "probe": run.name, "group_size": self.group_size}
             for name, estimate in estimates.items():

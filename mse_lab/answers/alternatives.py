@@ -9,13 +9,14 @@ over the budget; for an unbiased estimator it holds at any budget.
   and 1, at their own best G. A normalisation by the tokens of a batch is left out: it is
   one factor a batch, which hardly varies where the batch is large.
 - Other unbiased estimators are judged by the run's replicates, at the best of its sizes.
-- Of the rest, whose mean no law gives, single prompts say something: the median ratio.
+- The others, whose mean no law gives, are compared on single prompts: the median ratio.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,17 +31,17 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
 
-# What TRL and verl compute unless told otherwise: the group's spread divides, the mean is
-# over the tokens of the batch.
+# What TRL and verl compute by default: the group's spread divides, and the mean is over the
+# tokens of the batch.
 TRAINERS_DEFAULT = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
 
-# Of each prompt one number for a baseline, or one for all, at their best G.
+# Baselines that are one number for each prompt, or one for all prompts.
 CONSTANT = ("vanilla", "batch-mean", "best-constant")
 
 # No training knows the best constant of a prompt; it bounds what a baseline could save.
 BOUND = "best-constant"
 
-# In a probe's list they are what the others are compared with.
+# Estimators of a probe that are not judged: the others are compared with them.
 _COMPARED = ("vanilla", "grpo", "oracle", "centred", "best-constant")
 
 # Group sizes at which laws are evaluated.
@@ -50,9 +51,9 @@ LAW_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 class Alternative(NamedTuple):
     """Another estimator at its best group size.
 
-    `cost` is completions for the scale-free MSE of the recommended estimator at the budget,
-    over the budget; infinite where no number will do, unknown where ||g||^2 is not
-    significantly positive and the estimator is not `unbiased`.
+    `cost` is the number of completions that gives the scale-free MSE of the recommended
+    estimator at the budget, over the budget. It is infinite where no number will do, and
+    unknown where ||g||^2 is not significantly positive and the estimator not `unbiased`.
     """
 
     estimator: str
@@ -82,10 +83,10 @@ class Yardstick:
     budget: float
 
     def cost(self, constants: Constants) -> Floats:
-        """Its N x MSE."""
+        """N x MSE of the recommended estimator."""
         return mse_times_budget("grpo", constants, self.group_size)
 
-    def of_constant(self, name: str) -> Alternative:
+    def judge_constant(self, name: str) -> Alternative:
         """Judge a baseline that is constant on each prompt, at G = 1."""
 
         def share(constants: Constants) -> Floats:
@@ -94,30 +95,29 @@ class Yardstick:
         cost = self.run.population.estimate_positive(share, self.run.level)
         return Alternative(name, 1, cost, unbiased=True)
 
-    def _efficiency(self, estimator: Estimator, size: int) -> Callable[..., Floats]:
-        """Its efficiency at a group size; of an unbiased one ||g||^2 cancels."""
+    def _efficiency(
+        self, estimator: Estimator, size: int, constants: Constants, direction: Direction
+    ) -> Floats:
+        """Efficiency at a group size; ||g||^2 cancels where the estimator is unbiased."""
+        cost = self.cost(constants)
+        if estimator.unbiased:
+            return divide(cost, size * direction.noise)
+        return efficiency(constants, direction, size, cost, self.budget)
 
-        def unbiased(constants: Constants, direction: Direction) -> Floats:
-            return divide(self.cost(constants), size * direction.noise)
-
-        def biased(constants: Constants, direction: Direction) -> Floats:
-            return efficiency(constants, direction, size, self.cost(constants), self.budget)
-
-        return unbiased if estimator.unbiased else biased
-
-    def of_directions(
+    def judge_directions(
         self, estimator: Estimator, directions: Mapping[int, Direction]
     ) -> Alternative:
         """Judge an estimator by where it points at some group sizes."""
         population, level = self.run.population, self.run.level
         if not estimator.unbiased and self.run.constants["gradient2"].low <= 0:
             return Alternative(estimator.name, self.group_size, UNKNOWN)
+        samples = population.samples
         value = {
-            size: float(self._efficiency(estimator, size)(population.samples, direction)[0])
+            size: float(self._efficiency(estimator, size, samples, direction)[0])
             for size, direction in directions.items()
         }
         best = max(value, key=value.__getitem__)
-        figure = self._efficiency(estimator, best)
+        figure = partial(self._efficiency, estimator, best)
         share = population.estimate_positive(figure, level, directions[best])
         return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
 
@@ -130,9 +130,9 @@ def _law_directions(
     for size in sizes:
         law = run.find_law(estimator, size)
         if law is not None and size >= estimator.smallest_group:
-            at = law(run.moments)
-            within = at.second - at.slope**2 * run.moments.gradient2
-            directions[size] = find_direction(run.population, at.slope, within)
+            mean = law(run.moments)
+            noise_P = mean.second - mean.slope**2 * run.moments.gradient2
+            directions[size] = find_direction(run.population, mean.slope, noise_P)
     return directions
 
 
@@ -141,26 +141,27 @@ def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Di
     sizes = [size for size in run.sizes if size >= estimator.smallest_group]
     if not estimator.unbiased or run.law_only:
         return {}
-    errors, ones = measure_errors(run.pools, [estimator], sizes), np.ones(run.pools.prompts)
+    errors = measure_errors(run.pools, [estimator], sizes)
+    slope_P = np.ones(run.pools.prompts)
+    noises = {size: errors[Key(estimator.name, size)].mean(-1) for size in sizes}
     return {
-        size: find_direction(
-            run.population, ones, errors[Key(estimator.name, size)].mean(-1)
-        )
-        for size in sizes
+        size: find_direction(run.population, slope_P, noise_P)
+        for size, noise_P in noises.items()
     }
 
 
 def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
+    """Leave out a normalisation by the tokens of a batch: nearly one factor for all."""
     if isinstance(entry, str) or entry.get("length") != "token-batch":
         return entry
     return {key: value for key, value in entry.items() if key != "length"}
 
 
-def _others(run: Evidence) -> Iterator[tuple[str, EstimatorEntry]]:
-    """Name the estimators that are judged: the trainers', one of ours, and the probe's."""
-    entries: list[Any] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
+def _others(run: Evidence) -> dict[str, EstimatorEntry]:
+    """Name the estimators to judge: the trainers' default, one more, and the probe's."""
+    entries: list[EstimatorEntry] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
     named = {find_estimator(entry).name: entry for entry in entries}
-    yield from ((name, one) for name, one in named.items() if name not in _COMPARED)
+    return {name: entry for name, entry in named.items() if name not in _COMPARED}
 
 
 def _applies(estimator: Estimator, run: Evidence) -> bool:
@@ -171,10 +172,10 @@ def _applies(estimator: Estimator, run: Evidence) -> bool:
 
 
 def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
-    """Compare it with GRPO-type on each prompt; nothing where no size will do.
+    """Compare an estimator with GRPO-type on each prompt; empty where no size will do.
 
-    The median has no interval: the noise of single prompts moves it, and without a law no
-    truth says how far.
+    The median has no interval: the noise of single prompts moves it, and without a law
+    nothing says how far.
     """
     sizes = [
         size for size in (nearest_size(run), *run.sizes) if size >= estimator.smallest_group
@@ -194,13 +195,17 @@ def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
 
 
 def price_default(run: Evidence, size: int, budget: float) -> Estimate:
-    """Price what trainers compute unless told otherwise, over GRPO-type at the same G.
+    """Price the trainers' default estimator, relative to GRPO-type at the same G.
 
-    In completions for its scale-free MSE at the budget; unknown without a law.
+    The price is in completions for its scale-free MSE at the budget; unknown without a law.
     """
     estimator = find_estimator(_without_batch_tokens(TRAINERS_DEFAULT))
-    at = _law_directions(estimator, run, [size]) if _applies(estimator, run) else {}
-    return Yardstick(run, size, budget).of_directions(estimator, at).cost if at else UNKNOWN
+    if not _applies(estimator, run):
+        return UNKNOWN
+    directions = _law_directions(estimator, run, [size])
+    if not directions:
+        return UNKNOWN
+    return Yardstick(run, size, budget).judge_directions(estimator, directions).cost
 
 
 def find_alternatives(
@@ -208,17 +213,17 @@ def find_alternatives(
 ) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
     """Judge other estimators: over random prompts, the cheapest first; then the rest."""
     run = yardstick.run
-    alternatives = [yardstick.of_constant(name) for name in CONSTANT]
+    alternatives = [yardstick.judge_constant(name) for name in CONSTANT]
     singles: list[Single] = []
-    for name, entry in _others(run):
+    for name, entry in _others(run).items():
         estimator = find_estimator(_without_batch_tokens(entry))
         if not _applies(estimator, run):
             continue
-        at = _law_directions(estimator, run)
-        if not at and isinstance(run, MeasuredRun):
-            at = _measured_directions(estimator, run)
-        if at:
-            alternative = yardstick.of_directions(estimator, at)
+        directions = _law_directions(estimator, run)
+        if not directions and isinstance(run, MeasuredRun):
+            directions = _measured_directions(estimator, run)
+        if directions:
+            alternative = yardstick.judge_directions(estimator, directions)
             unbiased = find_estimator(entry).unbiased
             alternatives.append(alternative._replace(estimator=name, unbiased=unbiased))
         elif isinstance(run, MeasuredRun):

@@ -21,48 +21,44 @@ from mse_lab.answers.statement import Claim, Statement, judges
 
 NOT_MEASURED = "an argument, not measured on this run"
 
-COVARIANCE = Statement(
-    "Theorem 8 (covariance)",
-    "The limit's covariance is Gamma_kl / (beta (lambda_k + lambda_l) - 1).",
-    argued=True,
-    short="the limit's covariance",
-)
-STEPS = Statement(
-    "Assumption 5 (steps beta/i)",
-    "Steps beta/i with beta > 1/(2 mu) stay where the other assumptions hold.",
-    argued=True,
-    short="steps beta/i from the first on",
-)
-SIZES = Statement(
-    "Table 2 (best group sizes)",
-    "At N = 1024, 2048 and 4096 the group sizes 64, 64 and 128 are the best on MATH.",
-    argued=True,
-    short="the best G on MATH",
-)
-PENALTY = Statement(
-    "Appendix A (K3 gradient)",
-    "The gradient of the K3 penalty is W (1 - pi/pi_ref).",
-    argued=True,
-    short="the gradient of K3",
-)
-
+# What is argued, the verdict, and the argument.
 ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
-    COVARIANCE: (
+    Statement(
+        "Theorem 8 (covariance)",
+        "The limit's covariance is Gamma_kl / (beta (lambda_k + lambda_l) - 1).",
+        argued=True,
+        short="the limit's covariance",
+    ): (
         "fails",
         "beta^2 is missing: the noise comes into step i times beta/i. `python run_mse.py "
         "theory` simulates the theorem with it and without.",
     ),
-    STEPS: (
+    Statement(
+        "Assumption 5 (steps beta/i)",
+        "Steps beta/i with beta > 1/(2 mu) stay where the other assumptions hold.",
+        argued=True,
+        short="steps beta/i from the first on",
+    ): (
         "undecided",
         "As mu <= L, the first step is above 1/(2 L), and may leave them at once. Steps "
         "beta/(i + i0) have the same limit and start small.",
     ),
-    SIZES: (
+    Statement(
+        "Table 2 (best group sizes)",
+        "At N = 1024, 2048 and 4096 the group sizes 64, 64 and 128 are the best on MATH.",
+        argued=True,
+        short="the best G on MATH",
+    ): (
         "undecided",
         "One run each. To tell the best from the next at 95% takes 32,000, 195,000 and "
         "70,000 independent answers for each; MATH's test has 5,000 problems.",
     ),
-    PENALTY: (
+    Statement(
+        "Appendix A (K3 gradient)",
+        "The gradient of the K3 penalty is W (1 - pi/pi_ref).",
+        argued=True,
+        short="the gradient of K3",
+    ): (
         "fails",
         "K3 is r - 1 - log r with r = pi_ref/pi, and grad r = -r W, so its gradient is "
         "W (1 - pi_ref/pi): the ratio is the other way round.",
@@ -72,7 +68,7 @@ ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
 
 @judges(order=100)
 def judge_arguments(run: MeasuredRun) -> list[Claim]:
-    """Give every argument, each the same for every run."""
+    """Claim every argument, in the same words for every run."""
     return [
         statement.about(run).claim(NOT_MEASURED, verdict, reason)
         for statement, (verdict, reason) in ARGUMENTS.items()

@@ -1,11 +1,11 @@
 """Assumption 2 for rewards 0 and 1: rho = E[||W||^2 | Z=1] / E[||W||^2 | Z=0] is 1.
 
-It is about every prompt, and there the same as no correlation between ||W||^2 and Z: so it
-is refused by the test of `assumption_2_uncorrelated`, over prompts, whose level does not
-rest on intervals of single prompts. Of those, which cover less where right completions are
-few and scores heavy-tailed, it is told how many miss 1. It holds where every interval lies
-within a factor of two of 1. What the paper's picture needs is far less: rho above
-(1-V)/(2-V), by `mse_lab.mse.regime`, never above 1/2.
+The assumption is about every prompt. On a prompt it says that ||W||^2 and Z are
+uncorrelated, so it fails by the test of `assumption_2_uncorrelated`, over prompts. The
+level of that test does not rest on intervals of single prompts, which cover less where
+right completions are few and scores heavy-tailed: how many of them miss 1 is only reported.
+The assumption holds where every interval lies within a factor of two of 1. The paper's
+picture needs far less: rho above (1-V)/(2-V), which is at most 1/2 (`mse_lab.mse.regime`).
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ RATIO = Statement(
     number="rho",
 )
 
-# Right and wrong completions of a prompt, of either, from which on its interval counts.
+# The fewest right, and the fewest wrong, completions of a prompt whose interval counts.
 FEWEST = 5
 
 
@@ -41,11 +41,11 @@ def _known_ratios(run: MeasuredRun) -> tuple[Floats, Floats]:
 
 @judges(order=60)
 def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
-    """Judge rho = 1 by the correlations; tell how many prompts' intervals miss it."""
+    """Judge rho = 1 by the correlations; count the prompts whose intervals miss it."""
     case = RATIO.about(run)
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
-    if not run.pools.binary:
+    if not run.binary:
         return case.undecided("no rho", "Rewards are not 0 and 1, for which rho is.")
     (low, high), line = _known_ratios(run)
     if not low.size:
@@ -56,7 +56,7 @@ def judge_norm_ratio(run: MeasuredRun) -> list[Claim]:
     near = bool(((low > 1 / 2) & (high < 2)).all())
     return [
         case.claim(
-            f"rho {with_interval(regime.rho)} of the aggregate; the interval of a prompt's "
+            f"rho {with_interval(regime.rho)} for the aggregate; a prompt's interval "
             f"misses 1 on {missed} of {low.size}",
             decide(p_value < 1 - run.level, near),
             "That vanilla is worse than the oracle needs only rho > (1-V)/(2-V), "

@@ -16,12 +16,12 @@ import numpy as np
 
 from mse_lab.answers.judgement import decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import Claim, Statement
 from mse_lab.arrays import Floats
 from mse_lab.formatting import number
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_samples import mean_over_prompts
 
 ASSUMPTION = Statement(
     "Assumption 2",
@@ -34,7 +34,7 @@ ASSUMPTION = Statement(
 SMALL_CORRELATION = 0.1
 
 # Said where a correlation looks like an error.
-BEYOND_ONE = " (one half's covariance over the other's scale: it may pass one)"
+BEYOND_ONE = " (one half's covariance over the other's scale: it may exceed one)"
 
 
 def _halves(pools: Pools) -> tuple[Floats, Floats]:
@@ -45,17 +45,19 @@ def _halves(pools: Pools) -> tuple[Floats, Floats]:
         values_PN[:, : 2 * half].reshape(shape)
         for values_PN in (pools.norms2_PN, pools.rewards_PN)
     )
-    apart = [values - values.mean(-1, keepdims=True) for values in (norms2, rewards)]
+    deviations = [values - values.mean(-1, keepdims=True) for values in (norms2, rewards)]
     # Norms that differ by the rounding of float32 alone, in which scores are, do not vary.
     varies = np.ptp(norms2, axis=-1) > 1e-6 * np.abs(norms2).max(-1)
-    scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1)) * varies
-    return (apart[0] * apart[1]).sum(-1), scale
+    of_norms2, of_rewards = deviations
+    scale = np.sqrt((of_norms2**2).sum(-1) * (of_rewards**2).sum(-1)) * varies
+    return (of_norms2 * of_rewards).sum(-1), scale
 
 
 def correlations(pools: Pools) -> Floats:
-    """Correlate ||W||^2 with Z in each prompt by halves, (P', 2) where both vary in both.
+    """Correlate ||W||^2 with Z by halves of each prompt in which both vary, (P', 2).
 
-    The covariance of one half over the scale of the other, which is independent of it.
+    The covariance of a half is divided by the scale of the other half, which is independent
+    of it.
     """
     covariance, scale = _halves(pools)
     varied = (scale > 0).all(-1)
@@ -81,7 +83,8 @@ def describe_baselines(run: MeasuredRun) -> str:
 class Correlations(NamedTuple):
     """The mean over prompts, the mean square, and the p-value of no correlation at all.
 
-    That is Holm's of the two tests; unknown, and 1, where fewer than two prompts can tell.
+    The p-value is Holm's of the two tests. It is 1, and the means are unknown, where fewer
+    than two prompts have rewards and score norms that vary.
     """
 
     prompts: int
@@ -94,9 +97,9 @@ def measure_correlations(pools: Pools) -> Correlations:
     """Test whether ||W||^2 and Z are uncorrelated on every prompt."""
     halves = correlations(pools)
     if len(halves) < 2:
-        nothing = Statistic(math.nan, {}, {})
-        return Correlations(len(halves), nothing, nothing, 1.0)
-    mean, square = map(mean_of_prompts, (halves.mean(-1), halves.prod(-1)))
+        unknown = Statistic(math.nan, {}, {})
+        return Correlations(len(halves), unknown, unknown, 1.0)
+    mean, square = map(mean_over_prompts, (halves.mean(-1), halves.prod(-1)))
     p_value = min(holm([mean.p_not_zero(), square.p_above_zero()]))
     return Correlations(len(halves), mean, square, p_value)
 

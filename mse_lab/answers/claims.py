@@ -30,11 +30,11 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
 
 
 def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
-    """Put every statement to runs, in the order in which MSEs are claimed to fall.
+    """Put every statement to runs, given in the order in which MSEs are claimed to fall.
 
     Returns:
-        Claims in the order of the paper for each run, then those that compare runs. Of a
-        statement the verdict as a whole comes first, then its group sizes.
+        Claims in the order of the paper for each run, then those that compare runs. The
+        verdict on a statement as a whole comes before those at its group sizes.
     """
     names = [run.name for run in runs]
     for name in names:

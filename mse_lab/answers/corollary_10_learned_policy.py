@@ -12,9 +12,9 @@ is; for other policies a term E[Z (tr Hess log pi + S)] comes in.
 
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.answers.statement import FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.formatting import with_interval
+from mse_lab.mse.prompt_samples import mean_over_prompts
 
 LEARNED = Statement(
     "Corollary 10",
@@ -36,8 +36,8 @@ def judge_learned_policy(run: MeasuredRun) -> list[Claim]:
     if run.pools.prompts < 3:
         return case.undecided(*FEW_PROMPTS)
     moments = run.moments
-    apart = mean_of_prompts(moments.reward_norm2 - moments.value * moments.norm2)
-    mean = apart / mean_of_prompts(moments.norm2)
+    difference = mean_over_prompts(moments.reward_norm2 - moments.value * moments.norm2)
+    mean = difference / mean_over_prompts(moments.norm2)
     estimate = mean.interval(run.level, most_degrees=run.population.effective_prompts)
     verdict: Verdict = "premise fails"
     if estimate.low > 0:

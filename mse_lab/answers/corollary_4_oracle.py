@@ -17,7 +17,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from mse_lab.answers.judgement import Judged, Pair, decide, holm
+from mse_lab.answers.judgement import JudgedPair, Pair, decide, holm
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import DRAWS, Case, Claim, Statement, judges
 from mse_lab.formatting import with_interval
@@ -34,18 +34,18 @@ LIMIT = Statement(
 
 
 # Chooses which of its comparisons speaks for one G, with the verdict, and says why.
-Choose = Callable[[Sequence[Judged]], tuple[Judged, str]]
+Choose = Callable[[Sequence[JudgedPair]], tuple[JudgedPair, str]]
 
 
 def _test(pair: Pair) -> tuple[float, float]:
     """Test whether the ratio is beyond the margin, on either side, and within it."""
     grpo, oracle = pair.first, pair.second
-    room = ((oracle * (1 + MARGIN)).exceeding(grpo), grpo.exceeding(oracle * (1 - MARGIN)))
-    outside = min(1.0, 2 * min((side * -1.0).p_above_zero() for side in room))
-    return outside, max(side.p_above_zero() for side in room)
+    sides = ((oracle * (1 + MARGIN)).exceeding(grpo), grpo.exceeding(oracle * (1 - MARGIN)))
+    outside = min(1.0, 2 * min((side * -1.0).p_above_zero() for side in sides))
+    return outside, max(side.p_above_zero() for side in sides)
 
 
-def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
+def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[JudgedPair]]:
     """Judge at each size the replicates, where there are any, then the law."""
     sources = {run.source: run.mse_of, "law": run.law_of}
     pairs = [
@@ -55,13 +55,14 @@ def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[Judged]]:
     ]
     outside, inside = (holm(p_values) for p_values in zip(*map(_test, pairs), strict=True))
     judged, alpha = [], 1 - run.level
-    for pair, beyond, within in zip(pairs, outside, inside, strict=True):
-        verdict = decide(beyond < alpha, within < alpha)
-        judged.append(pair.judged(verdict, min(beyond, within), run.level))
+    for pair, p_outside, p_inside in zip(pairs, outside, inside, strict=True):
+        verdict = decide(p_outside < alpha, p_inside < alpha)
+        p_value = min(p_outside, p_inside)
+        judged.append(pair.with_verdict(verdict, p_value, run.level))
     return [[result for result in judged if result.pair.size == size] for size in sizes]
 
 
-def decide_by_either(judged: Sequence[Judged]) -> tuple[Judged, str]:
+def decide_by_either(judged: Sequence[JudgedPair]) -> tuple[JudgedPair, str]:
     """Let the replicates decide where they can, else the law."""
     for result in judged:
         if result.verdict != "undecided":
@@ -69,7 +70,7 @@ def decide_by_either(judged: Sequence[Judged]) -> tuple[Judged, str]:
     return judged[-1], "Neither replicates nor law decide."
 
 
-def _decide_limit(judged: Sequence[Judged]) -> tuple[Judged, str]:
+def _decide_limit(judged: Sequence[JudgedPair]) -> tuple[JudgedPair, str]:
     measured, law = judged[0], judged[-1]
     if measured.verdict == "holds":
         return measured, "Within the margin by the replicates."

@@ -3,10 +3,10 @@
 Asymptotically no prompt-only baseline does better than GRPO-type, and vanilla does worse.
 What GRPO-type tends to is the oracle, so the limit is tested by the oracle's MSE over that
 of the best constant, whose b* comes from other completions at a cost that is taken off.
-Where the assumption fails, a corollary that is not true has had no chance: its verdict is
+Where the assumption fails, a corollary that does not hold is not refuted: its verdict is
 that the premise fails.
 
-On which side of vanilla the oracle is, prompt by prompt, `mse_lab.mse.regime` says.
+`mse_lab.mse.regime` says, prompt by prompt, on which side of vanilla the oracle is.
 """
 
 from dataclasses import replace
@@ -21,7 +21,6 @@ from mse_lab.answers.assumption_2_uncorrelated import (
 from mse_lab.answers.judgement import Pair, judge_not_larger, judge_smaller
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import Claim, Statement, compare, judges
-from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import with_interval
 from mse_lab.mse.regime import crossing_size, oracle_gain
 
@@ -59,7 +58,7 @@ def _explain_limit(run: MeasuredRun) -> str:
 
 
 def _prompt_only_rows(run: MeasuredRun) -> list[Claim]:
-    """Judge each size by what is left of GRPO-type's MSE in the limit; show all of it."""
+    """Judge each size by the part of GRPO-type's MSE that does not vanish; show all."""
     reason = "Judged after zeta/(G(G-1)), which vanishes, is taken off GRPO-type's MSE."
     label = "GRPO-type / best constant"
     shown = [compare(run, "grpo", "best-constant", size, label) for size in run.sizes]
@@ -74,19 +73,13 @@ def _judge_vanilla(run: MeasuredRun) -> list[Claim]:
     """Judge at each G by the replicates, if any; as a whole by T / (A - ||g||^2)."""
     label = "GRPO-type / vanilla"
     pairs = [compare(run, "grpo", "vanilla", size, label) for size in run.sizes]
-    rows = VANILLA.about(run).smaller(pairs, run.explain(explain_vanilla(run)))
-    limit, last = Pair(0, run.oracle_trace, run.vanilla_trace), rows[-1]
+    case, reason = VANILLA.about(run), run.explain(explain_vanilla(run))
+    rows = case.smaller(pairs, reason)
+    limit = Pair(0, run.oracle_trace, run.vanilla_trace)
     [(_, verdict, p_value, ratio)] = judge_smaller([limit], run.level)
-    whole = replace(
-        last,
-        measured=f"limit by the law {with_interval(ratio)}; "
-        f"{run.source} at G = {last.group_size}: {last.measured}",
-        verdict=verdict,
-        group_size=None,
-        estimate=ratio,
-        p_value=p_value,
-    )
-    return [whole, *rows]
+    last = f"{run.source} at G = {rows[-1].group_size}: {rows[-1].measured}"
+    measured = f"limit by the law {with_interval(ratio)}; {last}"
+    return [case.claim(measured, verdict, reason, ratio, p_value), *rows]
 
 
 def explain_vanilla(run: MeasuredRun) -> str:
@@ -100,7 +93,7 @@ def explain_vanilla(run: MeasuredRun) -> str:
     )
     where = (
         f"Root mean square, b* is {zero:.2f} from vanilla's 0 and {oracle:.2f} from the "
-        f"oracle's V; {_count_beyond(run)}"
+        f"oracle's V; {_count_worse(run)}"
     )
     gain = run.vanilla_trace.value - run.oracle_trace.value
     if gain <= 0:
@@ -109,9 +102,9 @@ def explain_vanilla(run: MeasuredRun) -> str:
     return f"{where}; so by the moments GRPO-type beats vanilla from G = {start:.1f} on."
 
 
-def _count_beyond(run: MeasuredRun) -> str:
+def _count_worse(run: MeasuredRun) -> str:
     gain_P = oracle_gain(run.moments)
-    line = "rho > (1-V)/(2-V), " if is_binary(run.pools.rewards_PN) else ""
+    line = "rho > (1-V)/(2-V), " if run.binary else ""
     return (
         f"vanilla is worse than the oracle ({line}by the moments) on {(gain_P > 0).sum()} "
         f"of {(gain_P != 0).sum()} prompts"
@@ -124,11 +117,11 @@ def judge_baselines(run: MeasuredRun) -> list[Claim]:
     assumption = judge_correlation(run)
     corollaries = [*_judge_prompt_only(run), *_judge_vanilla(run)]
     if assumption.verdict == "fails":
-        corollaries = [_on_a_false_premise(claim) for claim in corollaries]
+        corollaries = [_without_premise(claim) for claim in corollaries]
     return [assumption, *corollaries]
 
 
-def _on_a_false_premise(claim: Claim) -> Claim:
+def _without_premise(claim: Claim) -> Claim:
     if claim.verdict != "fails":
         return claim
     reason = f"Not so here, where Assumption 2, on which it rests, fails. {claim.reason}"

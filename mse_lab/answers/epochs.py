@@ -1,9 +1,9 @@
 """Which group size is best where training deals its prompts out in epochs.
 
 The noise of prompts then cancels in part (`mse_lab.mse.epochs`), so larger groups may pay.
-How much of it does depends on the step times the curvature, which no measurement of
-gradients knows: the answer is given at both ends, and in between for a share of the way to
-the maximum that all steps of the training go together.
+How much cancels depends on the step times the curvature, which no measurement of gradients
+knows. So the answer is given for both extremes, and for a training whose steps together go
+nine tenths of the way to the maximum.
 """
 
 import math
@@ -26,9 +26,8 @@ class Training(NamedTuple):
     """What a user says of the training."""
 
     optimizer: Optimizer = "adamw"  # What takes the steps.
-    # That are dealt out in epochs; None where nothing is said of them.
-    prompts: int | None = None
-    epochs: float = 1.0  # How often each of them comes, at the recommended group size.
+    prompts: int | None = None  # How many prompts the epochs have; None if not said.
+    epochs: float = 1.0  # How often each prompt comes, at the recommended group size.
 
 
 NOT_SAID = Training()
@@ -53,33 +52,34 @@ class Epochs(NamedTuple):
     rows: tuple[InEpochs, ...]  # From long steps to short ones.
 
 
-def deal_out(
+def best_sizes_in_epochs(
     best: Estimate,
     constants: Mapping[str, float],
     size: int,
     each_step: float,
     epochs: float,
 ) -> tuple[InEpochs, ...]:
-    """Give the best sizes of trainings with as many steps of as many completions.
+    """Give the best group sizes, at one number of steps and of completions in a step.
 
     Args:
         best: G* where prompts are drawn anew.
         constants: c1, c2 and c3.
-        size: Group size at which a prompt comes so many times.
+        size: Group size at which each prompt comes `epochs` times.
         each_step: N/P, completions of each prompt in a step.
-        epochs: How many times.
+        epochs: How often each prompt comes.
     """
     steps = max(epochs * size / each_step, 1.0)
     c1, c2, c3 = (constants[name] for name in ("c1", "c2", "c3"))
 
     def row(way: float) -> InEpochs:
         pull = _LONG if way == 1 else max(-math.log1p(-way) / steps, _SHORT)
-        charged = {one: float(charged_size(one, each_step, steps, pull)) for one in SIZES}
-        costs = {one: max(c1, 0.0) * charged[one] + c2 + c3 / (one - 1) for one in SIZES}
-        near = (1 + TOLERANCE) * min(costs.values())
+        costs = {}
+        for group_size in SIZES:
+            charged = float(charged_size(group_size, each_step, steps, pull))
+            costs[group_size] = max(c1, 0.0) * charged + c2 + c3 / (group_size - 1)
+        most = (1 + TOLERANCE) * min(costs.values())
+        recommended = next(one for one, cost in costs.items() if cost <= most)
         ends = (best_in_epochs(end, each_step, steps, pull) for end in best)
-        return InEpochs(
-            way, Estimate(*ends), next(one for one in SIZES if costs[one] <= near)
-        )
+        return InEpochs(way, Estimate(*ends), recommended)
 
     return tuple(map(row, WAYS))

@@ -1,7 +1,7 @@
-"""Which group size training feels to be best, beside the one of least gradient error.
+"""Which group size is best by the noise that training feels.
 
-Plain G* is best for E||g_hat - g||^2. Training feels the part of that error along which
-the reward curves (`mse_lab.mse.metric_forms`), measured on a sample of the prompts.
+Plain G* is best for E||g_hat - g||^2. Training feels only the part of that error along
+which the reward curves (`mse_lab.mse.metric_forms`); it is measured on a sample of prompts.
 """
 
 import json
@@ -44,11 +44,11 @@ class Felt(NamedTuple):
 
     @property
     def optimizer(self) -> Optimizer:
-        """Whose training feels it."""
+        """The optimiser whose training feels it."""
         return "sgd" if self.metric == "curvature" else "adamw"
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether there is a best size, and its interval has an end."""
         bounded = self.best.low > 1 or math.isfinite(self.best.high)
         return self.recommended is not None and bounded

@@ -23,19 +23,19 @@ SMALL_LOSS = 0.05
 
 
 class Pair(NamedTuple):
-    """Two numbers that a statement compares at a group size; what it calls their ratio."""
+    """Two numbers that a statement compares at a group size, and a label of their ratio."""
 
     size: int
     first: Statistic
     second: Statistic
     label: str = ""
 
-    def judged(self, verdict: Verdict, p_value: float, level: float) -> "Judged":
-        """Give it a verdict, and its paired ratio, unknown unless that is positive."""
-        return Judged(self, verdict, p_value, self.first.ratio_to(self.second, level))
+    def with_verdict(self, verdict: Verdict, p_value: float, level: float) -> "JudgedPair":
+        """Add a verdict and the paired ratio, which is unknown unless it is positive."""
+        return JudgedPair(self, verdict, p_value, self.first.ratio_to(self.second, level))
 
 
-class Judged(NamedTuple):
+class JudgedPair(NamedTuple):
     """A pair, its verdict, the corrected p-value of the test behind it, and its ratio."""
 
     pair: Pair
@@ -81,30 +81,30 @@ def decide(fails: bool, holds: bool) -> Verdict:
 
 def judge_equal(
     pairs: Sequence[Pair], level: float, resolution: float = RESOLUTION
-) -> list[Judged]:
+) -> list[JudgedPair]:
     """Judge "the first equals the second" by the test and by the ratio's interval."""
     p_values = holm([pair.first.exceeding(pair.second).p_refuted() for pair in pairs])
     judged = []
     for pair, p_value in zip(pairs, p_values, strict=True):
-        result = pair.judged("undecided", p_value, level)
+        result = pair.with_verdict("undecided", p_value, level)
         narrow = result.ratio.low > 1 - resolution and result.ratio.high < 1 + resolution
         judged.append(result._replace(verdict=decide(p_value < 1 - level, narrow)))
     return judged
 
 
-def judge_smaller(pairs: Sequence[Pair], level: float) -> list[Judged]:
-    """Judge "the first is smaller than the second" by the sign of what lies between."""
+def judge_smaller(pairs: Sequence[Pair], level: float) -> list[JudgedPair]:
+    """Judge "the first is smaller than the second" by the sign of the difference."""
     gains = [pair.second.exceeding(pair.first) for pair in pairs]
     p_values = holm([gain.p_not_zero() for gain in gains])
     judged = []
     for pair, gain, p_value in zip(pairs, gains, p_values, strict=True):
         shown, smaller = p_value < 1 - level, gain.value > 0
         verdict = decide(shown and not smaller, shown)
-        judged.append(pair.judged(verdict, p_value, level))
+        judged.append(pair.with_verdict(verdict, p_value, level))
     return judged
 
 
-def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
+def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[JudgedPair]:
     """Judge "the first is not larger than the second".
 
     It fails where the first is shown to be larger, by however little; it holds where that
@@ -118,5 +118,5 @@ def judge_not_larger(pairs: Sequence[Pair], level: float) -> list[Judged]:
     for pair, p_larger, p_small in zip(pairs, larger, small, strict=True):
         verdict = decide(p_larger < 1 - level, p_small < 1 - level)
         p_value = p_larger if verdict == "fails" else p_small
-        judged.append(pair.judged(verdict, p_value, level))
+        judged.append(pair.with_verdict(verdict, p_value, level))
     return judged

@@ -45,20 +45,20 @@ def largest_difference(
 ) -> tuple[float, bool]:
     """Find the largest distance between an estimator and the pairwise form.
 
-    Relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed: unlike
-    ||g_hat||, it cannot vanish by cancellation. Weights other than GRPO-type's show what
-    the test can see.
+    The distance is relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed:
+    unlike ||g_hat||, that cannot vanish by cancellation. Weights other than GRPO-type's
+    show what the test can see.
 
     Returns:
-        The distance, and whether it is exact: else a bound, for want of products.
+        The distance, and whether it is exact; without products it is a bound.
     """
     groups = form_groups(pools, group_size)
     weights_PRG = weights(groups) / group_size
-    apart_PRG = weights_PRG - _pairwise_coefficients(groups.rewards_PRG)
+    differences_PRG = weights_PRG - _pairwise_coefficients(groups.rewards_PRG)
     norms_PRG = np.sqrt(groups.norms2_PRG)
-    pulled = (apart_PRG[:, :, None, :] @ group_grams(pools, group_size))[:, :, 0]
-    exact = np.sqrt(np.abs((pulled * apart_PRG).sum(-1)))
-    bound = (np.abs(apart_PRG) * norms_PRG).sum(-1)
+    products = (differences_PRG[:, :, None, :] @ group_grams(pools, group_size))[:, :, 0]
+    exact = np.sqrt(np.abs((products * differences_PRG).sum(-1)))
+    bound = (np.abs(differences_PRG) * norms_PRG).sum(-1)
     distance = np.where(np.isnan(exact), bound, exact)
     length = (np.abs(weights_PRG) * norms_PRG).sum(-1)
     return float(divide(distance, length).max()), not np.isnan(exact).any()

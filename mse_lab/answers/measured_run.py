@@ -1,7 +1,7 @@
 """A measured run, as every answer and the page see it.
 
-What more than one of them shows (a paired ratio, c1 to c3, G*) is computed from here, once
-and with one interval. The aggregate is the mean over the P prompts of the run, each with a
+What several of them show (a paired ratio, c1 to c3, G*) is computed here, once and with one
+interval. The aggregate is the mean over the P prompts of the run, each with a
 group of its own; `population` is the distribution that these prompts are drawn from.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import Kind, share_by_kind
+from mse_lab.answers.noise_by_module import ModuleKind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -42,16 +42,16 @@ BY_LAW = "By the law alone, for there are no replicates."
 
 
 class MeasuredRun(Analysis):
-    """The analysis of one run, or of anybody's pools, and what answers share of it."""
+    """The analysis of one run, or of anybody's pools, with what several answers need."""
 
     @property
     def where(self) -> str:
-        """What a refusal begins with."""
+        """What the message of a refusal begins with."""
         return ""
 
     @property
     def held(self) -> bool:
-        """Whether all built-in checks hold; of bare pools none is known that does not."""
+        """Whether all built-in checks hold; bare pools come without checks that fail."""
         return True
 
     @property
@@ -115,7 +115,7 @@ class MeasuredRun(Analysis):
         return measured or self.law_of(estimator, group_size)
 
     def law_of(self, estimator: str, group_size: int) -> Statistic:
-        """Evaluate the aggregate's exact law; at G = 1 its limit of G x MSE."""
+        """Evaluate the aggregate's exact law; of a constant baseline at G = 1, G x MSE."""
         key = Key(estimator, group_size)
         if key not in self._laws:
             law = self.curves.by_law(find_estimator(estimator), group_size)
@@ -159,8 +159,8 @@ class MeasuredRun(Analysis):
         return choose_size(self.population, self.level)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Where the noise sits."""
+    def kinds(self) -> tuple[ModuleKind, ...]:
+        """In which kinds of modules the noise sits."""
         return share_by_kind(self.pools, self.level)
 
     # A finished run has all the completions that its probe asks for.
@@ -190,21 +190,20 @@ class MeasuredRun(Analysis):
 
     @cached_property
     def regime(self) -> Regime:
-        """On which side of vanilla it is; of three prompts or more."""
+        """On which side of vanilla the run is; needs three prompts."""
         rho_P, most = self.norm_ratios[:, 0], self.population.effective_prompts
-        return find_regime(self.moments, rho_P, self.pools.binary, self.level, most)
+        return find_regime(self.moments, rho_P, self.binary, self.level, most)
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun(MeasuredRun):
     """A run that lies in a folder, with what else is known of it there."""
 
-    folder: Path  # The folder.
-    key: str  # Names the run in the ids of a page.
+    folder: Path
 
     @property
     def where(self) -> str:
-        """What a refusal begins with."""
+        """What the message of a refusal begins with."""
         return f"{self.folder}: "
 
     @cached_property
@@ -223,23 +222,23 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("corrections.npz", None)
 
     @cached_property
-    def _judged(self) -> Checks:
+    def _checks(self) -> Checks:
         return ResultsFolder(self.folder).read("checks.json")
 
     @property
     def checks(self) -> list[Check]:
         """Its built-in checks."""
-        return self._judged.checks
+        return self._checks.checks
 
     @property
     def held(self) -> bool:
         """Whether all of them hold."""
-        return self._judged.ok
+        return self._checks.ok
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What its reader was told when it was measured, a sentence each."""
-        return self._judged.warnings
+        """What its reader should know, a sentence each, as noted when it was measured."""
+        return self._checks.warnings
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -247,6 +246,6 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("environment.json")
 
 
-def read_run(folder: Path, key: str = "") -> FinishedRun:
+def read_run(folder: Path) -> FinishedRun:
     """Read a finished run."""
-    return FinishedRun(**vars(read_result(folder)), folder=folder, key=key)
+    return FinishedRun(**vars(read_result(folder)), folder=folder)

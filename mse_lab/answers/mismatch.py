@@ -1,10 +1,16 @@
-"""What corrections of an engine's mismatch do to the gradient, and which one is best."""
+"""What corrections of an engine's mismatch do to the gradient, and which one is best.
+
+An engine such as vLLM draws with other probabilities than the policy that is
+differentiated; `mse_lab.mse.corrections` has the corrections and their laws.
+"""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from mse_lab.arrays import Floats
 from mse_lab.mse.corrections import (
     CORRECTIONS,
     EXACT,
@@ -23,14 +29,14 @@ class Corrected(NamedTuple):
     """GRPO-type with a correction, over random prompts at the budget."""
 
     correction: str  # Its name.
-    setting: str  # How the trainer is told; empty where it has none.
+    setting: str  # The trainer's setting for it; empty where there is none.
     mass: float  # Mean weight of a token.
     kept: Estimate  # The share of the gradient that is kept, <E g_hat, g> / ||g||^2.
     # Over ||g||^2.
     bias2: Estimate
     variance: Estimate
     scale_free_mse: Estimate  # The least MSE of a multiple of it, over ||g||^2.
-    difference: Estimate  # The same less that of no correction.
+    difference: Estimate  # The same less that without a correction.
 
 
 class Mismatch(NamedTuple):
@@ -42,46 +48,35 @@ class Mismatch(NamedTuple):
     kl_per_token: float  # KL divergence, nats a token.
     sd: float  # Standard deviation of a completion's log ratio.
     effective: float  # Effective sample size of uncut ratios over completions.
-    # Whether no correction has, or may have, a bias of more than 5% of its MSE.
+    # Whether, without a correction, the bias is or may be more than 5% of the MSE.
     needed: bool
-    # The correction of least scale-free MSE, where it is shown to be below that of no
-    # correction.
+    # The correction of least scale-free MSE, if it is shown to be below that without one.
     best: str | None
     rows: tuple[Corrected, ...]  # All of them.
 
 
-class _Bench(NamedTuple):
-    population: CorrectionPopulation
-    judged: list[Judged]
-    level: float
+def _row(
+    population: CorrectionPopulation, judged: Sequence[Judged], index: int, level: float
+) -> Corrected:
+    """Judge a correction relative to ||g||^2; unknown where that may be zero."""
+    own, correction = judged[index], CORRECTIONS[index]
+    gradient2 = population.estimate(own.gradient2, level)
 
-    def row(self, place: int) -> Corrected:
-        """Judge a correction; relatively where ||g||^2 is known to be positive."""
-        one, correction = self.judged[place], CORRECTIONS[place]
-        gradient2 = self.population.estimate(one.gradient2, self.level)
+    def figure(samples: Floats, *, positive: bool = False) -> Estimate:
+        if gradient2.low <= 0:
+            return UNKNOWN
+        return population.estimate(samples, level, positive=positive)
 
-        def figure(samples: np.ndarray, *, positive: bool = False) -> Estimate:
-            if gradient2.low <= 0:
-                return UNKNOWN
-            return self.population.estimate(samples, self.level, positive=positive)
-
-        return Corrected(
-            correction=correction.name,
-            setting=correction.setting,
-            mass=float(self.population.pools.mass_PF[:, place].mean()),
-            kept=figure(one.kept),
-            bias2=figure(one.bias2),
-            variance=figure(one.noise, positive=True),
-            scale_free_mse=figure(one.scale_free),
-            difference=figure(one.scale_free - self.judged[NONE].scale_free),
-        )
-
-    @property
-    def needed(self) -> bool:
-        """Whether no correction's bias may be more than a small share of its MSE."""
-        none = self.judged[NONE]
-        excess = (1 - SMALL) * none.distance2 - SMALL * none.variance
-        return not self.population.estimate(excess, self.level).high <= 0
+    return Corrected(
+        correction=correction.name,
+        setting=correction.setting,
+        mass=float(population.pools.mass_PF[:, index].mean()),
+        kept=figure(own.kept),
+        bias2=figure(own.bias2),
+        variance=figure(own.noise, positive=True),
+        scale_free_mse=figure(own.scale_free),
+        difference=figure(own.scale_free - judged[NONE].scale_free),
+    )
 
 
 def judge_mismatch(
@@ -90,13 +85,14 @@ def judge_mismatch(
     """Judge all corrections, at a group size and a budget; None where no engine drew."""
     if pools is None:
         return None
-    population = CorrectionPopulation(pools)
+    population, count = CorrectionPopulation(pools), len(CORRECTIONS)
     groups = budget / group_size
-    judged = [population.judge(at, group_size, groups) for at in range(len(CORRECTIONS))]
-    bench = _Bench(population, judged, level)
-    rows = [bench.row(place) for place in range(len(CORRECTIONS))]
-    usable = [one for place, one in enumerate(rows) if place not in (NONE, EXACT)]
-    least = min(usable, key=lambda one: np.nan_to_num(one.difference.value, nan=math.inf))
+    judged = [population.judge(index, group_size, groups) for index in range(count)]
+    rows = [_row(population, judged, index, level) for index in range(count)]
+    usable = [row for index, row in enumerate(rows) if index not in (NONE, EXACT)]
+    least = min(usable, key=lambda row: np.nan_to_num(row.difference.value, nan=math.inf))
+    none = judged[NONE]
+    excess_bias = (1 - SMALL) * none.distance2 - SMALL * none.variance
     weights = np.exp(pools.log_ratios_PN - pools.log_ratios_PN.max())
     return Mismatch(
         group_size=group_size,
@@ -104,7 +100,7 @@ def judge_mismatch(
         kl_per_token=float(pools.divergences_PN.sum() / pools.lengths_PN.sum()),
         sd=float(pools.log_ratios_PN.std()),
         effective=float(weights.sum() ** 2 / (weights**2).sum() / weights.size),
-        needed=bench.needed,
+        needed=not population.estimate(excess_bias, level).high <= 0,
         best=least.correction if least.difference.high < 0 else None,
         rows=tuple(rows),
     )

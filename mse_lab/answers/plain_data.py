@@ -6,7 +6,7 @@ from typing import Any
 
 
 def as_data(value: Any) -> Any:
-    """Turn named tuples into mappings; what is not finite into a word, as JSON has none."""
+    """Turn named tuples into mappings, and numbers that JSON does not have into words."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return as_data(value._asdict())
     if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ its own picked at random: the error of a set's mean against the mean of all P gr
 
 the groups' measured errors and the spread of the gradients, from <rbar(x), rbar(x')> for
 different prompts and <r_A, r_B> for one. Prompts drawn from a finite P have the constant
-c1 (P-1)/P in the place of c1.
+c1 (P-1)/P instead of c1.
 
 What this cannot see: the cross terms, between the noise of two prompts and between noise
 and spread. They have mean zero because prompts are sampled independently; they are left
@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mse_lab.answers.judgement import Judged, Pair
+from mse_lab.answers.judgement import JudgedPair, Pair
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import DRAWS, FEW_PROMPTS, Claim, Statement, judges
 from mse_lab.arrays import Floats, Ints
@@ -85,7 +85,7 @@ def _law(run: MeasuredRun, size: int) -> Statistic:
     return run.law_of("grpo", size) * prompts + spread
 
 
-def _tell(judged: Sequence[Judged]) -> str:
+def _describe(judged: Sequence[JudgedPair]) -> str:
     measured = ", ".join(f"{pair.first.value:.3g} at {pair.label}" for pair, *_ in judged)
     law, worst = judged[0].pair.second.value, min(judged, key=lambda result: result.p_value)
     ratio = f"ratio at {worst.pair.label} {with_interval(worst.ratio)}"
@@ -113,5 +113,5 @@ def _judge_sets(run: MeasuredRun, between: str) -> list[Claim]:
         for batch in batches
     ]
     listed = f"{between}B = {', '.join(map(str, batches))}; "
-    whole, *rows = PROPOSITION.about(run).equal(pairs, _tell, listed)
+    whole, *rows = PROPOSITION.about(run).equal(pairs, _describe, listed)
     return [replace(whole, reason=WHAT_IS_TESTED), *rows]

@@ -7,7 +7,6 @@ and is set in proportion to the oracle's, paired.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +19,14 @@ from mse_lab.mse.curves import Curve, measure_curves
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 
-# Where no group size is recommended: large enough for every estimator, small enough to be
-# used in training.
+# The group size where none is recommended: large enough for every estimator, and small
+# enough to be used in training.
 MIDDLE = 16
-
-ORACLE = "oracle"
 
 # Why an estimator is left out.
 NO_LAW = "biased, and no law gives the bias of the aggregate"
 NOTHING = "no law, and there are no replicates"
-SMALL_REFERENCE = "its mean is known without bias from completions in pool.reference of"
+SMALL_REFERENCE = "its mean has a bias unless pool.reference is"
 
 
 class Ranked(NamedTuple):
@@ -43,17 +40,8 @@ class Ranked(NamedTuple):
     ratio: Estimate
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The estimators of one run at one group size; `left_out` has a reason each."""
-
-    group_size: int
-    ranked: tuple[Ranked, ...]
-    left_out: tuple[str, ...]
-
-
 def nearest_size(run: MeasuredRun, wanted: float = MIDDLE) -> int:
-    """Choose the measured group size nearest to one, below the largest if there is any.
+    """Choose the measured size nearest to the wanted one, below the largest if possible.
 
     Figures of single prompts need two groups in a block of the largest size.
     """
@@ -66,12 +54,12 @@ def _obstacle(estimator: Estimator, run: MeasuredRun, size: int) -> str:
         return f"needs groups of {estimator.smallest_group} or more"
     if estimator.smallest_batch > run.pools.prompts:
         return f"needs {estimator.smallest_batch} prompts or more"
-    return "needs rewards 0 and 1" if estimator.binary and not run.curves.binary else ""
+    return "needs rewards 0 and 1" if estimator.binary and not run.binary else ""
 
 
 def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]]:
     applicable, left_out, built_in = [], [], list(ESTIMATORS)
-    for entry in [*built_in, *(one for one in run.entries if one not in built_in)]:
+    for entry in [*built_in, *(entry for entry in run.entries if entry not in built_in)]:
         try:
             estimator = find_estimator(entry)
         except InputError as error:
@@ -84,8 +72,8 @@ def _applicable(run: MeasuredRun, size: int) -> tuple[list[Estimator], list[str]
     return applicable, left_out
 
 
-def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
-    """Evaluate all estimators that apply at a group size of the run, and rank them."""
+def rank_estimators(run: MeasuredRun, size: int) -> tuple[list[Ranked], list[str]]:
+    """Rank all estimators that apply at a group size of the run; say what is left out."""
     estimators, left_out = _applicable(run, size)
     errors = measure_errors(run.pools, estimators, [size])
     points = measure_curves(run.curves, estimators, errors)
@@ -99,12 +87,12 @@ def rank_estimators(run: MeasuredRun, size: int) -> Ranking:
             curves.append((estimator, curve))
         else:
             left_out.append(f"{estimator.name}: {NO_LAW if errors[key].size else NOTHING}")
-    [oracle] = [curve for one, curve in curves if one.name == ORACLE]
+    [oracle] = [curve for estimator, curve in curves if estimator.name == "oracle"]
     base = oracle.statistic("scale_free_mse")
     rows = []
     for estimator, curve in curves:
         ratio = curve.statistic("scale_free_mse") / base
         rows.append(Ranked(estimator, curve, ratio.interval(run.level, positive=True)))
-    # What is not known comes last.
+    # Those whose figure is unknown come last.
     rows.sort(key=lambda row: np.nan_to_num(row.curve.point.scale_free_mse, nan=math.inf))
-    return Ranking(size, tuple(rows), tuple(left_out))
+    return rows, left_out

@@ -16,21 +16,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import mean_of_prompts
 from mse_lab.arrays import Floats
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
 
-# Of the line on which vanilla and the oracle have one MSE: above it vanilla's is larger.
+# A side of the line on which vanilla and the oracle have one MSE; above it vanilla's is
+# larger.
 Side = Literal["above", "below", "undecided"]
 
 
 class Regime(NamedTuple):
-    """Where a run and its prompts are, intervals over prompts."""
+    """On which side of vanilla a run and its prompts are; intervals are over prompts."""
 
-    side: Side  # Of the aggregate: undecided where the interval of q holds 1/2.
+    side: Side  # That of the aggregate; undecided where the interval of q holds 1/2.
     binary: bool  # Whether rewards are 0 and 1; else nothing is known of rho.
     value: float  # V of the aggregate's place.
     best_baseline: Estimate  # b* there.
@@ -49,20 +50,19 @@ def _side(share: Estimate) -> Side:
     return "below" if share.high < 1 / 2 else "undecided"
 
 
-def _share(squares_P: Floats, moments: Moments, level: float, most: float) -> Estimate:
+def _share(moments: Moments, level: float, most: float) -> Estimate:
     """Estimate q; unknown where no prompt has a value and a score."""
-    share = mean_of_prompts(moments.value_reward_norm2) / mean_of_prompts(squares_P)
+    weighted, squares = moments.value_reward_norm2, moments.value2_norm2
+    share = mean_over_prompts(weighted) / mean_over_prompts(squares)
     # Few prompts may carry what decides between q and 1/2.
     carriers = count_carriers(oracle_gain(moments))
     return share.interval(level, positive=True, most_degrees=min(most, carriers))
 
 
-def _best_baseline(
-    squares_P: Floats, moments: Moments, level: float, most: float
-) -> Estimate:
-    """b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
-    parts = (moments.value_reward_norm2, squares_P, moments.norm2)
-    weighted, squares, norm2 = map(mean_of_prompts, parts)
+def _best_baseline(moments: Moments, level: float, most: float) -> Estimate:
+    """Estimate b* = E[VB] / sqrt(E[V^2 S] E[S]), with the noise of the place's V."""
+    parts = (moments.value_reward_norm2, moments.value2_norm2, moments.norm2)
+    weighted, squares, norm2 = map(mean_over_prompts, parts)
     if not (weighted.is_positive and squares.is_positive):
         return UNKNOWN
     log = weighted.log() - (squares.log() + norm2.log()) * 0.5
@@ -70,9 +70,9 @@ def _best_baseline(
     return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in interval))
 
 
-def _rho(baseline: Floats | float, value: float) -> list[float]:
-    within = np.clip(np.atleast_1d(baseline), 0, 1)
-    return [float(ratio) for ratio in norm_ratio(within, np.full(within.shape, value))]
+def _rho(baseline: float, value: float) -> float:
+    """Rho at a best baseline, which is held between 0 and 1."""
+    return float(norm_ratio(np.clip(baseline, 0, 1), np.array(value)))
 
 
 def find_regime(
@@ -84,16 +84,15 @@ def find_regime(
     degrees of freedom, as `Population.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
-    squares_P = moments.value2_norm2
-    share = _share(squares_P, moments, level, most)
+    share = _share(moments, level, most)
     finite = rho_P[np.isfinite(rho_P)]
     return Regime(
         side=_side(share),
         binary=binary,
         value=value,
-        best_baseline=_best_baseline(squares_P, moments, level, most),
-        rho=Estimate(*_rho(np.array(share) * value, value)) if binary else UNKNOWN,
-        line=_rho(equal_baseline(np.array([value])), value)[0] if binary else math.nan,
+        best_baseline=_best_baseline(moments, level, most),
+        rho=Estimate(*(_rho(q * value, value) for q in share)) if binary else UNKNOWN,
+        line=_rho(float(equal_baseline(np.array(value))), value) if binary else math.nan,
         median_rho=float(np.median(finite)) if finite.size else math.nan,
         prompts_with_rho=int(finite.size),
         vanilla_worse=int((gain_P > 0).sum()),

@@ -1,7 +1,7 @@
 """A sampled run: few completions of each prompt, and why there are no more.
 
-What takes replicates or a reference is not known: estimators whose weights depend on norms
-or lengths, the MSE of single groups, and in which kind of module the noise sits.
+What needs replicates or a reference is not known: estimators whose weights depend on norms
+or lengths, the MSE of single groups, and in which kinds of modules the noise sits.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mse_lab.answers.prompt_means import Kind
+from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
@@ -29,7 +29,7 @@ from mse_lab.probe.schema import EstimatorEntry
 
 @dataclass(frozen=True, eq=False)
 class SampledRun:
-    """Samples of three prompts or more, as advice sees them."""
+    """Samples of three prompts or more, with what advice needs of them."""
 
     name: str  # The probe's.
     samples: Samples  # What was drawn.
@@ -46,7 +46,7 @@ class SampledRun:
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
-    kinds: ClassVar[tuple[Kind, ...]] = ()
+    kinds: ClassVar[tuple[ModuleKind, ...]] = ()
     warnings: ClassVar[tuple[str, ...]] = ()
     corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
@@ -63,9 +63,9 @@ class SampledRun:
 
     @property
     def wanted(self) -> int | None:
-        """How many it takes to know G*."""
-        found = log_width(self.population, self.level)
-        return completions_wanted(self.samples, found)
+        """How many would give G*; None if that is not in sight."""
+        width = log_width(self.population, self.level)
+        return completions_wanted(self.samples, width)
 
     @property
     def binary(self) -> bool:
@@ -113,15 +113,15 @@ class SampledRun:
         """Rho of each prompt; NaN where it has no right or no wrong completions."""
         if not self.binary:
             return np.full(self.samples.prompts, np.nan)
-        found = []
+        ratios = []
         for blocks in self.samples.blocks:
-            norms2 = np.concatenate([np.diagonal(one.gram_KK) for one in blocks])
-            rewards = np.concatenate([one.rewards_N[one.scored_K] for one in blocks])
-            found.append(measure_norm_ratio(norms2, rewards, self.level).value)
-        return np.array(found)
+            norms2 = np.concatenate([np.diagonal(block.gram_KK) for block in blocks])
+            rewards = np.concatenate([block.rewards_N[block.scored_K] for block in blocks])
+            ratios.append(measure_norm_ratio(norms2, rewards, self.level).value)
+        return np.array(ratios)
 
     def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
-        """Find an estimator's exact law; up to three completions less than were drawn."""
+        """Find an exact law, for groups of up to three completions fewer than drawn."""
         law = find_law(estimator, size, binary=self.binary)
         if isinstance(law, BinaryLaw) and not law.knows_mean(self.moments):
             return None

@@ -1,8 +1,8 @@
 """The observations of section 5.1 on Figure 4.
 
-Vanilla is largest everywhere; GRPO-type is close to the oracle at G = 8 and cannot be told
-from it at 32 and 64; every MSE falls with G; and every MSE falls from base to instruct to
-ICL, the runs in the order given.
+Vanilla is largest everywhere; GRPO-type is close to the oracle at G = 8 and
+indistinguishable from it at 32 and 64; every MSE falls with G; and every MSE falls from
+base to instruct to ICL, the runs in the order given.
 
 Runs count as independent. Runs of one seed and the same prompts share the uniforms that
 draw their completions; what they have in common makes the intervals between runs wider
@@ -141,7 +141,7 @@ def _obstacle(runs: Sequence[MeasuredRun], sizes: Sequence[int]) -> str:
 
 
 def _describe_gradients(runs: Sequence[MeasuredRun]) -> str:
-    """Set the noise beside the gradient, for a raw MSE says little across models."""
+    """Compare the noise with the gradient, for a raw MSE says little across models."""
     traces = " -> ".join(f"{run.vanilla_trace.value:.3g}" for run in runs)
     gradients = " -> ".join(f"{run.pools.aggregate_norm2:.3g}" for run in runs)
     names = ", ".join(run.name for run in runs if run.source == "law")

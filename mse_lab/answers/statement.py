@@ -1,4 +1,4 @@
-"""Claims: statements of the paper, put to runs, with what was measured and the verdict."""
+"""Statements of the paper, and the claims that come of putting them to runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import numpy as np
 
 from mse_lab.answers.judgement import (
     RESOLUTION,
-    Judged,
+    JudgedPair,
     Pair,
     Verdict,
     for_all,
@@ -35,13 +35,13 @@ DRAWS = (
 Judge = Callable[[MeasuredRun], "list[Claim]"]
 Comparison = Callable[[Sequence[MeasuredRun]], "list[Claim]"]
 
-# What is put to every run, by its place in the order of the paper; to all runs together.
+# The functions that judge each run, in the order of the paper; those that compare runs.
 JUDGES: dict[int, Judge] = {}
 COMPARISONS: list[Comparison] = []
 
 
 def judges(order: int) -> Callable[[Judge], Judge]:
-    """Mark a function as what judges a run; the order is its place among all of them."""
+    """Register a function that judges a run; claims come in the order of these numbers."""
 
     def register(judge: Judge) -> Judge:
         if order in JUDGES:
@@ -53,13 +53,13 @@ def judges(order: int) -> Callable[[Judge], Judge]:
 
 
 def judges_runs_together(compare: Comparison) -> Comparison:
-    """Mark a function as what judges runs in the order that they are given in."""
+    """Register a function that compares runs, in the order in which they are given."""
     COMPARISONS.append(compare)
     return compare
 
 
 # Says what the judged pairs of one group size measure.
-Tell = Callable[[Sequence[Judged]], str]
+Describe = Callable[[Sequence[JudgedPair]], str]
 
 # What is measured, and why nothing is decided, where c1 cannot be known.
 FEW_PROMPTS = "too few prompts", "The spread between prompts needs three prompts or more."
@@ -73,7 +73,7 @@ class Statement:
     says: str  # What it says, in a sentence.
     would_fail: str = ""  # What would make an identity fail; empty for evidence.
     argued: bool = False  # Whether it is an argument on paper, which no run measures.
-    short: str = ""  # What it says in 34 columns, so that three runs have room beside it.
+    short: str = ""  # What it says in 34 columns; three verdicts fit on its line.
     number: str = ""  # What the number is that decides, in a word.
 
     @property
@@ -84,7 +84,7 @@ class Statement:
         return "identity" if self.would_fail else "evidence"
 
     def about(self, *runs: MeasuredRun) -> "Case":
-        """Put it to runs."""
+        """Put it to runs: give the case, which makes the claims."""
         level = max(run.level for run in runs)
         untested = UNTESTED if any(run.law_only for run in runs) else ""
         return Case(self, tuple(run.name for run in runs), level, untested)
@@ -112,16 +112,18 @@ class Claim:
 
 
 def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "") -> Pair:
-    """Set the MSE of one estimator against that of another on the same groups."""
+    """Pair the MSE of an estimator with that of another on the same groups."""
     return Pair(size, run.mse_of(first, size), run.mse_of(second, size), label)
 
 
-def tell_ratios(judged: Sequence[Judged]) -> str:
+def describe_ratios(judged: Sequence[JudgedPair]) -> str:
     """Write the ratio of each pair."""
-    return ", ".join(f"{one.pair.label} {with_interval(one.ratio)}" for one in judged)
+    return ", ".join(
+        f"{result.pair.label} {with_interval(result.ratio)}" for result in judged
+    )
 
 
-def _least_supported(judged: Sequence[Judged]) -> Judged:
+def _least_supported(judged: Sequence[JudgedPair]) -> JudgedPair:
     rank = ("holds", "undecided", "premise fails", "fails").index
     return max(
         judged, key=lambda result: (rank(result.verdict), np.nan_to_num(result.ratio.value))
@@ -140,7 +142,7 @@ def explain_equality(verdict: Verdict, resolution: float = RESOLUTION) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement put to runs by name, at the level of their intervals: makes the claims.
+    """A statement that is put to runs; it makes the claims, at the runs' level.
 
     `untested` says why nothing tells the law from the truth; empty where replicates do.
     """
@@ -165,39 +167,43 @@ class Case:
         )
 
     def undecided(self, measured: str, why: str) -> list[Claim]:
-        """Say in one claim that nothing can be said."""
+        """Claim that the statement is undecided, and why."""
         return [self.claim(measured, "undecided", why)]
 
     def without_replicates(self, prefix: str = "") -> list[Claim]:
-        """Leave it undecided where there are none: nothing tests the law; else nothing."""
-        return self.undecided(f"{prefix}no replicates", self.untested) * bool(self.untested)
+        """Leave it undecided where there are no replicates; else make no claim."""
+        if not self.untested:
+            return []
+        return self.undecided(f"{prefix}no replicates", self.untested)
 
     def _rows(
         self,
-        judged: Sequence[Judged],
+        judged: Sequence[JudgedPair],
         explain: Callable[[Verdict], str],
-        tell: Tell = tell_ratios,
-        worst: Callable[[Sequence[Judged]], Judged] = _least_supported,
+        describe: Describe = describe_ratios,
+        worst: Callable[[Sequence[JudgedPair]], JudgedPair] = _least_supported,
     ) -> list[Claim]:
         """Make a claim of each group size, which holds where all its pairs do."""
         rows = []
         for size in dict.fromkeys(result.pair.size for result in judged):
             of_size = [result for result in judged if result.pair.size == size]
             verdict, shown = for_all(result.verdict for result in of_size), worst(of_size)
-            reason, measured = explain(verdict), tell(of_size)
+            reason, measured = explain(verdict), describe(of_size)
             rows.append(
                 self.claim(measured, verdict, reason, shown.ratio, shown.p_value, size)
             )
         return rows
 
-    def equal(self, pairs: Sequence[Pair], tell: Tell, prefix: str = "") -> list[Claim]:
-        """Judge "measured equals law", as a whole by the size that is furthest off.
+    def equal(
+        self, pairs: Sequence[Pair], describe: Describe, prefix: str = ""
+    ) -> list[Claim]:
+        """Judge "measured equals law"; the size furthest off speaks for the whole.
 
-        `tell` says what the pairs of a size measure; the whole begins with the prefix.
+        `describe` says what the pairs of a size measure; the whole begins with the prefix.
         """
         judged = judge_equal(pairs, self.level)
         rows = self._rows(
-            judged, explain_equality, tell, partial(min, key=lambda one: one.p_value)
+            judged, explain_equality, describe, partial(min, key=lambda one: one.p_value)
         )
         worst = min(rows, key=lambda row: row.p_value or 0.0)
         measured = (
@@ -218,14 +224,14 @@ class Case:
         """Judge "the first is not larger than the second"; show other pairs for them."""
         results = judge_not_larger(pairs, self.level)
         judged = [
-            pair.judged(result.verdict, result.p_value, self.level)
+            pair.with_verdict(result.verdict, result.p_value, self.level)
             for result, pair in zip(results, shown, strict=True)
         ]
         return self._rows(judged, lambda _: reason)
 
 
 def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> list[Claim]:
-    """Put the verdict on the whole, which shows the worst of the sizes, before them."""
+    """Put the verdict on the whole, which shows the worst size, before those of sizes."""
     verdict = for_all(row.verdict for row in rows)
     whole = replace(
         worst, measured=measured, verdict=verdict, reason=reason, group_size=None

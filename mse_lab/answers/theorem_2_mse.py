@@ -19,7 +19,7 @@ from operator import add, mul
 
 import numpy as np
 
-from mse_lab.answers.judgement import Judged, Pair, judge_equal
+from mse_lab.answers.judgement import JudgedPair, Pair, judge_equal
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import DRAWS, Claim, Statement, explain_equality, judges
 from mse_lab.formatting import with_interval
@@ -83,15 +83,17 @@ def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:
 
 
 def _judge_line(run: MeasuredRun) -> list[Claim]:
-    cases, fitted = [one.about(run) for one in (INTERCEPT, SLOPE)], fit_line(run)
+    cases = [statement.about(run) for statement in (INTERCEPT, SLOPE)]
+    fitted = fit_line(run)
     if fitted is None:
         why = "A line needs two group sizes and rewards that vary."
         return [claim for case in cases for claim in case.undecided("no line", why)]
     pairs = [Pair(0, fitted[0], run.oracle_trace), Pair(0, fitted[1], run.zeta)]
     judged, claims = judge_equal(pairs, run.level, LINE_RESOLUTION), []
     for case, (pair, verdict, p_value, ratio) in zip(cases, judged, strict=True):
-        both = (one.interval(run.level, positive=True) for one in (pair.first, pair.second))
-        fit, law, quotient = map(with_interval, (*both, ratio))
+        numbers = pair.first, pair.second
+        intervals = (number.interval(run.level, positive=True) for number in numbers)
+        fit, law, quotient = map(with_interval, (*intervals, ratio))
         measured = f"fit {fit}, moments {law}, fit / moments {quotient}"
         reason = explain_equality(verdict, LINE_RESOLUTION)
         claims.append(case.claim(measured, verdict, reason, ratio, p_value))
@@ -99,7 +101,7 @@ def _judge_line(run: MeasuredRun) -> list[Claim]:
 
 
 def _judge_law(run: MeasuredRun) -> list[Claim]:
-    def tell(judged: Sequence[Judged]) -> str:
+    def describe(judged: Sequence[JudgedPair]) -> str:
         [(pair, _, _, ratio)] = judged
         mse = with_interval(pair.first.interval(run.level, positive=True))
         return f"MSE {mse}, law {pair.second.value:.3g}, MSE / law {with_interval(ratio)}"
@@ -107,12 +109,15 @@ def _judge_law(run: MeasuredRun) -> list[Claim]:
     pairs = [
         Pair(size, run.mse_of("grpo", size), run.law_of("grpo", size)) for size in run.sizes
     ]
-    return LAW.about(run).equal(pairs, tell)
+    return LAW.about(run).equal(pairs, describe)
 
 
 @judges(order=20)
 def judge_expansion(run: MeasuredRun) -> list[Claim]:
     """Judge Theorem 2: the law at each group size, then the line through all of them."""
-    statements = (LAW, INTERCEPT, SLOPE)
-    untested = [one for of in statements for one in of.about(run).without_replicates()]
+    untested = [
+        claim
+        for statement in (LAW, INTERCEPT, SLOPE)
+        for claim in statement.about(run).without_replicates()
+    ]
     return untested or [*_judge_law(run), *_judge_line(run)]

@@ -12,6 +12,8 @@ fixed policy can be evidence for or against it; what ties the best G to N is tra
 epochs (`mse_lab.mse.epochs`).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mse_lab.answers.judgement import Pair, for_all
@@ -45,9 +47,8 @@ def _measured(run: MeasuredRun, size: int) -> Statistic:
     return noise + Statistic(between * size, {}, {})
 
 
-def _best_measured(run: MeasuredRun, total: int) -> int:
-    """Name the size of least measured MSE among those that divide the budget N."""
-    sizes = [size for size in run.sizes if total % size == 0]
+def _best_measured(run: MeasuredRun, sizes: Sequence[int]) -> int:
+    """Choose the size of least measured MSE."""
     return min(sizes, key=lambda size: _measured(run, size).value)
 
 
@@ -59,26 +60,27 @@ def _best_by_law(run: MeasuredRun) -> int:
 
 @judges(order=80)
 def judge_best_group_size(run: MeasuredRun) -> list[Claim]:
-    """Judge Theorem 7: the measured optimum, then what is to be said of N."""
+    """Judge Theorem 7: the measured optimum, then its independence of N."""
     if run.pools.prompts < 3:
-        return [one for of in (BEST, FREE) for one in of.about(run).undecided(*FEW_PROMPTS)]
+        cases = [statement.about(run) for statement in (BEST, FREE)]
+        return [claim for case in cases for claim in case.undecided(*FEW_PROMPTS)]
     return [*_judge_best(run), _judge_independence(run)]
 
 
 def _judge_best(run: MeasuredRun) -> list[Claim]:
-    """Judge whether another size beats the best by the law; seen only inside the sizes."""
+    """Judge whether another size beats the best by the law, which needs sizes around it."""
     case, best, sizes = BEST.about(run), _best_by_law(run), run.sizes
     # By the law alone the best size by the law would be set against itself.
     rows = [] if case.untested else _compare_with(run, best)
     verdict = for_all(row.verdict for row in rows)
     inside = min(sizes) < best < max(sizes)
-    seen = np.isfinite(run.best_group_size.high) and inside
+    minimum_seen = np.isfinite(run.best_group_size.high) and inside
     constants = ", ".join(
         f"{name} {with_interval(run.constants[name])}" for name in ("c1", "c2", "c3")
     )
     whole = case.claim(
         f"{constants}; G* {with_interval(run.best_group_size)}",
-        verdict if seen or verdict == "fails" else "undecided",
+        verdict if minimum_seen or verdict == "fails" else "undecided",
         _explain(run, case.untested, inside),
         run.best_group_size,
         max((row.p_value or 0.0 for row in rows), default=None),
@@ -88,7 +90,7 @@ def _judge_best(run: MeasuredRun) -> list[Claim]:
 
 def _compare_with(run: MeasuredRun, best: int) -> list[Claim]:
     least, pairs, shown = _measured(run, best), [], []
-    for size in (one for one in run.sizes if one != best):
+    for size in (size for size in run.sizes if size != best):
         other = _measured(run, size)
         label = f"N x MSE at G = {size} over that at G = {best}:"
         pairs.append(Pair(size, least, other))
@@ -106,21 +108,28 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
     constants = run.population.constants
     paper = np.sqrt(constants.c3.item() / constants.c1.item())
     edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
+    by_law, measured = _best_by_law(run), _best_measured(run, run.sizes)
     return (
         f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "
-        f"is {_best_by_law(run)} by the law and {_best_measured(run, 0)} as measured; the "
+        f"is {by_law} by the law and {measured} as measured; the "
         f"paper's sqrt(c3/c1) is {paper:.2f}."
     )
 
 
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
-    totals = [total for total in BUDGETS if any(total % size == 0 for size in run.sizes)]
-    listed = ", ".join(f"{_best_measured(run, total)} at N = {total}" for total in totals)
+    dividing = {
+        total: [size for size in run.sizes if total % size == 0] for total in BUDGETS
+    }
+    listed = ", ".join(
+        f"{_best_measured(run, sizes)} at N = {total}"
+        for total, sizes in dividing.items()
+        if sizes
+    )
     case, bounded = FREE.about(run), np.isfinite(run.best_group_size.high)
-    what = "best G by the law" if case.untested else "best measured G"
+    name = "best G by the law" if case.untested else "best measured G"
     return case.claim(
-        f"{what} {listed}" if listed else "no group size divides these budgets",
+        f"{name} {listed}" if listed else "no group size divides these budgets",
         "holds" if bounded else "undecided",
         "An identity, not evidence: N x MSE = c1 G + c2 + c3/(G-1) holds no N. In epochs "
         "the noise of prompts cancels in part, and the best G of training rises with N."

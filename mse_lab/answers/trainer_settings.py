@@ -1,19 +1,19 @@
-"""Trainers' settings: what computes the estimator that is recommended, in each of them.
+"""Trainers' settings: those that compute the recommended estimator, and other estimators.
 
-That is GRPO-type: weights Z_i minus the mean of the others, scores summed over tokens.
-TRL's mean-centred weights are (G-1)/G times these, and its loss is over the longest
-completion allowed; both are factors, which the learning rate absorbs. At one update a
-batch, where nothing is clipped. With one completion a prompt verl's rloo subtracts nothing
-and OpenRLHF's reinforce the batch's mean; TRL refuses it. As of TRL 1.16, verl 0.7 and the
-OpenRLHF whose options are dotted; before, they were --n_samples_per_prompt,
---advantage_estimator, --init_kl_coef.
+The recommended one is GRPO-type: weights Z_i minus the mean of the others, scores summed
+over tokens. TRL's mean-centred weights are (G-1)/G times these, and TRL divides its loss by
+the longest completion allowed; both are factors, which the learning rate absorbs. The
+settings hold for one update a batch, where nothing is clipped. With one completion a prompt
+verl's rloo subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The
+settings are those of TRL 1.16, verl 0.7 and the OpenRLHF whose options are dotted; in
+earlier versions they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
 """
 
 from typing import NamedTuple
 
 
 class TrainerSetting(NamedTuple):
-    """A trainer, its settings with `{size}` for the group size, and what differs."""
+    """A trainer, its settings with `{size}` for the group size, and what differs there."""
 
     trainer: str
     setting: str
@@ -24,7 +24,7 @@ class TrainerSetting(NamedTuple):
         return self.setting.format(size=size)
 
     def line(self, size: int) -> str:
-        """Write them with what is not the same."""
+        """Write the settings for a group size, and what differs."""
         return f"{self.at(size)} ({self.note})" if self.note else self.at(size)
 
 
@@ -47,20 +47,23 @@ TRAINER_SETTINGS = (
     ),
 )
 
-# TRL's group size unless told otherwise.
+# TRL's default group size.
 TRLS_SIZE = 8
 
-# What readers know an estimator as.
-CALLED = {
+# The name of what TRL computes by default.
+_TRLS_DEFAULT = "grpo-std(eps=0.0001, length=token-batch)"
+
+# The names of estimators that readers know.
+DISPLAY_NAMES = {
     "grpo": "GRPO-type (RLOO)",
     "vanilla": "vanilla (no baseline)",
     "batch-mean": "batch-mean baseline",
     "best-constant": "bound: best baseline per prompt",
-    "grpo-std(eps=0.0001, length=token-batch)": "TRL's default (grpo-std, dapo)",
+    _TRLS_DEFAULT: "TRL's default (grpo-std, dapo)",
 }
 
-# Which settings of a trainer compute an estimator.
-HOW = {
+# The trainers' settings that compute an estimator.
+ESTIMATOR_SETTINGS = {
     "vanilla": (
         "verl: actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo; TRL and "
         "OpenRLHF cannot"
@@ -74,8 +77,6 @@ HOW = {
         "no trainer has every completion's score norm, which it takes; verl's "
         "algorithm.adv_estimator=opo takes lengths in their place"
     ),
-    "grpo-std(eps=0.0001, length=token-batch)": (
-        'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")'
-    ),
+    _TRLS_DEFAULT: 'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")',
 }
 NO_TRAINER = "no trainer has these weights among its settings"

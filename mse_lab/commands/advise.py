@@ -1,6 +1,6 @@
 """`mse-lab advise`: which group size and baseline suit a model and prompts.
 
-Of a finished run it is read off; of what is not measured yet it is measured until it is
+The advice is read off a finished run; without one the probe is measured until the answer is
 known.
 """
 
@@ -25,20 +25,20 @@ from mse_lab.command_line import (
     output_folder,
     share_of,
 )
-from mse_lab.commands.run import share
+from mse_lab.commands.run import in_processes
 from mse_lab.console import show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
+    from mse_lab.answers.epochs import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
 
-# What makes a run's advice, in its folder.
+# The files of a run's folder that its advice is made from.
 SOURCES = ("pools.npz", "advice.json")
 
-
-NAMES = ("adamw", "sgd")
+OPTIMIZERS = ("adamw", "sgd")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -52,21 +52,21 @@ def add_arguments(parser: Parser) -> None:
         "recommended G for each prompt"
     )
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
-    help = "measure until the size costs at most this share more than the best, or 0.05"
+    help = "measure until the size costs at most this share above the best, default 0.05"
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
     help = "instead, how many completions each prompt should get, of a finished run"
     parser.add_argument("--allocate", action="store_true", help=help)
     help = "what trains: the size is chosen by what it feels, where that was measured"
-    parser.add_argument("--optimizer", choices=NAMES, default=NAMES[0], help=help)
-    help = "prompts that are trained on in epochs: which size is best then"
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw", help=help)
+    help = "number of prompts of a training in epochs, to show its best size, too"
     parser.add_argument("--prompts", type=completions, metavar="P", help=help)
-    help = "how often each of them comes, at the recommended size, by default 1"
+    help = "how often each prompt comes, at the recommended size, by default 1"
     parser.add_argument("--epochs", type=epochs, default=1.0, metavar="E", help=help)
     add_options(parser, "--fresh", "--set", "--out", "--json")
 
 
 def _find_probe(name: str, run: Path) -> str | None:
-    """Name the results of a probe; None where there is a run without its probe."""
+    """Name a probe's results; None if the name is a run whose probe is not there."""
     from mse_lab.probe.probe_files import probe_file, probe_name
 
     try:
@@ -92,30 +92,31 @@ def execute(arguments: Namespace) -> int:
     """Print and write the advice, measured first if need be; or the allocation."""
     run = find_standing(arguments)
     if run is None:
-        return share(measure, arguments)
-    tell(run, arguments)
+        return in_processes(measure, arguments)
+    print(answer_from(run, arguments))
     return 0
 
 
-def tell(run: Path, arguments: Namespace) -> None:
-    """Tell the advice or the allocation of a finished run."""
+def answer_from(run: Path, arguments: Namespace) -> str:
+    """Give the advice, or the allocation, of a finished run."""
     from mse_lab.answers.advice import BUDGET
-    from mse_lab.answers.epochs import Training
     from mse_lab.report.advice_files import advise_run
     from mse_lab.report.allocation_report import allocate_run
 
-    budget, place = arguments.budget, output_folder(run)
-    if arguments.allocate:
-        if arguments.at:
-            raise InputError("--at prices one G for all; leave it out with --allocate")
-        print(allocate_run(run, budget, place, as_json=arguments.json))
-    else:
-        budget = budget or BUDGET
-        training = Training(*(getattr(arguments, name) for name in Training._fields))
-        said = advise_run(
-            run, arguments.at, budget, place, training, as_json=arguments.json
-        )
-        print(said)
+    sizes, budget, folder = arguments.at, arguments.budget, output_folder(run)
+    if not arguments.allocate:
+        training, as_json = training_of(arguments), arguments.json
+        return advise_run(run, sizes, budget or BUDGET, folder, training, as_json=as_json)
+    if sizes:
+        raise InputError("--at prices one G for all; leave it out with --allocate")
+    return allocate_run(run, budget, folder, as_json=arguments.json)
+
+
+def training_of(arguments: Namespace) -> Training:
+    """Take what the user says of the training."""
+    from mse_lab.answers.epochs import Training
+
+    return Training(arguments.optimizer, arguments.prompts, arguments.epochs)
 
 
 def measure(arguments: Namespace, processes: Processes) -> int:
@@ -123,10 +124,9 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     [(name, probe)] = load_probes([arguments.name], arguments.set)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
-    from mse_lab.answers.epochs import Training
     from mse_lab.mse.regret import TOLERANCE
     from mse_lab.mse.stopping import decide
-    from mse_lab.report.sampled_advice import advise_samples, as_run
+    from mse_lab.report.sampled_advice import as_run, write_sampled_advice
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import ADVICE, sample_probe
     from mse_lab.run.prepare import prepare
@@ -146,13 +146,13 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     run = as_run(
         name, probe, ended.prompts, ended.stopped, regret, held=held, metric=ended.metric
     )
-    text = advise_samples(
+    text = write_sampled_advice(
         run,
         ended.decision,
         ended.limit,
         arguments.at,
         folder,
-        Training(*(getattr(arguments, name) for name in Training._fields)),
+        training_of(arguments),
         as_json=arguments.json,
     )
     print(text)

@@ -13,7 +13,7 @@ from mse_lab.command_line import (
     group_size,
     load_probes,
 )
-from mse_lab.commands.run import share
+from mse_lab.commands.run import in_processes
 from mse_lab.console import show_status
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Measure a probe along a training run; 1 if a built-in check failed."""
-    return share(measure_checkpoints, arguments)
+    return in_processes(measure_checkpoints, arguments)
 
 
 def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:

@@ -18,7 +18,7 @@ def add_arguments(parser: Parser) -> None:
     help = "a run, or a file of pools"
     parser.add_argument("source", type=find_run, metavar="RUN|POOLS.npz", help=help)
     add_options(parser, "--set")
-    help = "default: beside the pools"
+    help = "default: analysis/ in the run's folder, or a folder named after the file"
     parser.add_argument("--out", type=folder_to_write, metavar="DIR", help=help)
 
 

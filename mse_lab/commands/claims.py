@@ -18,10 +18,11 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.answers.measured_run import read_run
     from mse_lab.report.claims_report import claims_screen, write_claims
 
-    judged = judge_runs([read_run(folder) for folder in arguments.runs])
+    runs = [read_run(folder) for folder in arguments.runs]
+    judged = judge_runs(runs)
     print(claims_screen(judged))
-    for folder in arguments.runs:
-        place = output_folder(folder)
-        write_claims(folder, judged, place)
-        print(f"{place}: claims.csv (reasons, by group size) written")
+    for run in runs:
+        folder = output_folder(run.folder)
+        write_claims(folder, run.name, judged)
+        print(f"{folder}: claims.csv (reasons, by group size) written")
     return 0

@@ -26,7 +26,7 @@ Your model, with {install("measure")}:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what the command takes: nothing."""
+    """Add no arguments."""
 
 
 def execute(arguments: Namespace) -> int:

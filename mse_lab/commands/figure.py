@@ -55,20 +55,24 @@ def execute(arguments: Namespace) -> int:
     if not folders:
         names = (*FIGURE_4, *LENIENT) if kind == "regimes" else FIGURE_4
         folders = [find_run(name) for name in names]
-    # Figures of a user's runs lie beside the first of them.
-    place = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
-    default = [place / f"{kind}{suffix}" for suffix in (".png", ".pdf")]
+    # Figures of a user's runs lie in the folder of the first one.
+    target = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
     runs = [read_tables(folder) for folder in folders]
     dots = [] if kind == "figure4" else read_dots(folders)
-    draw = {
+    composers = {
         "figure4": lambda: compose(runs),
         "phase": lambda: compose_phase(dots),
         "regimes": lambda: compose_regimes(runs, dots),
     }
-    for output in [arguments.out] if arguments.out else default:
-        save_figure(draw[kind], output)
+    for output in outputs(arguments, target / kind):
+        save_figure(composers[kind], output)
         print(f"{output} written")
     return 0
+
+
+def outputs(arguments: Namespace, stem: Path) -> list[Path]:
+    """Give the files to write: the one that was asked for, or two of this stem."""
+    return [arguments.out] if arguments.out else [Path(f"{stem}.png"), Path(f"{stem}.pdf")]
 
 
 def draw_training(arguments: Namespace) -> int:
@@ -78,8 +82,7 @@ def draw_training(arguments: Namespace) -> int:
     if arguments.runs:
         raise InputError("figure --training draws one study; leave the runs out")
     study = arguments.training
-    default = [output_folder(study) / f"along{suffix}" for suffix in (".png", ".pdf")]
-    for output in [arguments.out] if arguments.out else default:
+    for output in outputs(arguments, output_folder(study) / "along"):
         draw_curves(study, output)
         print(f"{output} written")
     return 0

@@ -35,18 +35,18 @@ LIMITS = {"silent": "zero_variance", "truncated": "truncated"}
 
 def limits(text: str) -> dict[str, float]:
     """Read `silent=0.5,truncated=0.3`."""
-    found = {}
+    shares = {}
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in LIMITS:
             raise ArgumentTypeError(f"{part!r}: {nearest(key, [*LIMITS])}")
         try:
-            found[key] = float(value)
+            shares[key] = float(value)
         except ValueError:
-            found[key] = -1.0
-        if not 0 <= found[key] <= 1:
+            shares[key] = -1.0
+        if not 0 <= shares[key] <= 1:
             raise ArgumentTypeError(f"{part!r}: give a share from 0 to 1, {key}=0.5")
-    return found
+    return shares
 
 
 def add_arguments(parser: Parser) -> None:
@@ -73,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--probe", type=file_to_write, metavar="FILE", help=help)
     help = "the checkpoint that drew them, for --probe"
     parser.add_argument("--model", metavar="MODEL", help=help)
-    help = "of these completions, by default the first"
+    help = "the step of these completions, by default the first"
     parser.add_argument("--step", type=training_step, metavar="N", help=help)
     help = "exit with 1 where a share is larger: silent=0.5,truncated=0.3"
     parser.add_argument(
@@ -140,9 +140,9 @@ def _write_scored(found: Rollouts, arguments: Namespace) -> None:
         decode = _decoder(arguments.model)
         texts = write_probe(probe, path, prompts, arguments.model, longest, decode)
         files += [probe, texts]
-    at = "" if step is None else f" of step {step}"
+    of_step = "" if step is None else f" of step {step}"
     print(
-        f"{len(prompts):,} prompts x {len(prompts[0].completions)} completions{at}: "
+        f"{len(prompts):,} prompts x {len(prompts[0].completions)} completions{of_step}: "
         f"{', '.join(map(str, files))} written",
         file=sys.stderr,
     )
@@ -165,8 +165,8 @@ def _decoder(model: str) -> Callable[[Sequence[int]], str]:
 
 
 def _exceeds(summary: Mapping[str, Any], key: str, limit: float) -> bool:
-    given = summary.get(LIMITS[key])
-    value = given["value"] if isinstance(given, Mapping) else given
+    share = summary.get(LIMITS[key])
+    value = share["value"] if isinstance(share, Mapping) else share
     if value is None:
         raise InputError(
             f"--fail-on {key}: these logs do not tell {LIMITS[key]}; leave it out"

@@ -38,10 +38,12 @@ def execute(arguments: Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
     if arguments.until and started_by_torchrun():
         raise InputError("--until takes one process; under torchrun set pool.replicate")
-    return share(measure, arguments)
+    return in_processes(measure, arguments)
 
 
-def share(measure: Callable[[Namespace, Processes], int], arguments: Namespace) -> int:
+def in_processes(
+    measure: Callable[[Namespace, Processes], int], arguments: Namespace
+) -> int:
     """Measure in this process alone, or in those that torchrun has started."""
     if not started_by_torchrun():
         from mse_lab.run.processes import SINGLE_PROCESS
@@ -78,7 +80,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
-    """Print what became of a run, and its answer; other commands find it by `name`."""
+    """Print how a run ended, and its answer; other commands find the run by `name`."""
     from mse_lab.formatting import wrap
     from mse_lab.report.advice_files import answer_lines, screen_width
     from mse_lab.report.run_screen import describe_completions

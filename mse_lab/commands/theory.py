@@ -23,8 +23,8 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.studies.theory.report import theory_screen, write_theory
     from mse_lab.studies.theory.study import study
 
-    # A folder that cannot be written, or a package that is missing, is reported now, not
-    # after minutes of training.
+    # A folder that cannot be written, or a missing package, is reported now, and not after
+    # minutes of training.
     folder = arguments.out or RESULTS / "theory"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -98,16 +98,16 @@ def load_trainer(folder: Path) -> None:
 
 
 def run_missing(study: Study, folder: Path, processes: int, *, fresh: bool) -> None:
-    """Run what is missing of a study."""
+    """Run the trainings of a study that are missing."""
     load_trainer(folder)
     from mse_lab.studies.training.run_study import run_study
 
-    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=tell)
+    run_study(study, folder, ROOT, processes=processes, fresh=fresh, tell=show_progress)
     show_status()
 
 
 def save_checkpoints(study: Study, name: str, folder: Path) -> int:
-    """Repeat one run of a study; save the model along it."""
+    """Repeat one training of a study; save the model along it."""
     from mse_lab.studies.training.settings import arms_of, find_run
 
     run = find_run(arms_of(study), name)
@@ -123,7 +123,7 @@ def save_checkpoints(study: Study, name: str, folder: Path) -> int:
     return 0
 
 
-def tell(line: str) -> None:
-    """Print a line about the progress."""
+def show_progress(line: str) -> None:
+    """Print a line about the progress of a study."""
     show_status()
     print(line, file=sys.stderr, flush=True)

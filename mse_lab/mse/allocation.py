@@ -30,6 +30,7 @@ from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_samples import mean_over_prompts
 
 Sizes = NDArray[np.int64]
 
@@ -189,10 +190,7 @@ def judge_rules(
         plan, judged = plan_moments(*seen), replace(whole, **_norm_moments(*unseen))
         for name, rule in rules.items():
             totals[name] += _judge(rule, plan, judged, budget) / 2
-    return {
-        name: Statistic(float(each_P.mean()), {"prompts": each_P[None]}, {})
-        for name, each_P in totals.items()
-    }
+    return {name: mean_over_prompts(each_P) for name, each_P in totals.items()}
 
 
 def measure_ratios(judged: Mapping[str, Statistic], level: float) -> dict[str, Estimate]:

@@ -61,6 +61,11 @@ def jackknife(samples: Floats, prompts: int) -> Statistic:
     return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
 
+def mean_over_prompts(values_P: Floats) -> Statistic:
+    """Estimate the mean of a number over random prompts."""
+    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
+
+
 def raise_to_zero(square: Floats) -> Floats:
     """Raise a mean square's estimates, (S,), by what that of all prompts is below zero.
 

@@ -46,14 +46,14 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
         draw_line(axes, CURVE_SIZES, curve, style, band=name == "grpo")
     values = [advice.curves["grpo"][CURVE_SIZES.index(size)].value for size in SIZES]
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
-    look: dict[str, Any] = {"color": colour, "markersize": 4, "mec": "white", "mew": 0.5}
-    axes.plot(SIZES, values, mark, **look)
+    axes.plot(SIZES, values, mark, color=colour, markersize=4, mec="white", mew=0.5)
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
 
 
 def _keep_to_curves(axes: Axes, advice: Advice) -> None:
     """Keep the panel near the curves, however far the band goes."""
-    values = [at.value for name in STYLES for at in advice.curves[name] if at.value > 0]
+    points = [point.value for name in STYLES for point in advice.curves[name]]
+    values = [value for value in points if value > 0]
     if values:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, min(values) / ROOM), min(high, max(values) * ROOM))

@@ -13,9 +13,10 @@ from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
+from mse_lab.formatting import WIDTH, wrap
 from mse_lab.mse.regret import SIZES
 from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.advice_report import WIDTH, advice_text, answer, headline
+from mse_lab.report.advice_report import advice_text, answer, headline
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json, write_table
 from mse_lab.results.folder import ResultsFolder
@@ -65,11 +66,11 @@ def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
     if results.has("pools.npz") or not results.has("advice.json"):
         return _advise(read_run(folder), sizes or SIZES, budget)
     advice = restore_advice(results.file("advice.json"))
-    there = {row.group_size for row in advice.rows}
-    if not there.issuperset(sizes) or budget != advice.budget:
+    priced = {row.group_size for row in advice.rows}
+    if not priced.issuperset(sizes) or budget != advice.budget:
         raise InputError(
             f"{folder}: has no pools.npz, only the answers for --at "
-            f"{','.join(map(str, sorted(there)))} --budget {advice.budget}; measure it "
+            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget}; measure it "
             f"again with mse-lab run {advice.name}"
         )
     return advice
@@ -90,14 +91,34 @@ def keep_advice(folder: Path) -> Advice:
     return advice
 
 
-def write_advice(folder: Path, advice: Advice) -> list[str]:
-    """Write the advice into a folder; name the files. Without pools there is no curve."""
+def write_advice(
+    folder: Path,
+    advice: Advice,
+    sizes: Sequence[int],
+    *,
+    as_json: bool,
+    note: str = "",
+    written: Sequence[str] = (),
+) -> str:
+    """Write the table and the figure of an advice into a folder; return what to print.
+
+    That is JSON, for which nothing is written; or the screen with the costs of these group
+    sizes, a note below it, and the names of the files: those that the caller has `written`
+    and these. Nothing is written if a built-in check failed, no figure without pools.
+    """
+    if as_json:
+        return json.dumps(json_values(advice), indent=2)
+    screen = advice_text(advice, sizes, screen_width())
+    if not advice.held:
+        return screen.rstrip()
     results = ResultsFolder(folder)
     write_table(results.file("advice.csv"), advice_table(advice))
-    drawings = ("advice.png", "advice.pdf") * bool(advice.curves)
-    for name in drawings:
+    figures = ["advice.png", "advice.pdf"] if advice.curves else []
+    for name in figures:
         save_figure(lambda: compose_advice(advice), results.file(name))
-    return ["advice.csv", *drawings]
+    below = f"{wrap(note, screen_width())}\n" if note else ""
+    names = ", ".join([*written, "advice.csv", *figures])
+    return f"{screen}{below}Written to {folder}:\n  {names}"
 
 
 def advise_run(
@@ -109,18 +130,9 @@ def advise_run(
     *,
     as_json: bool = False,
 ) -> str:
-    """Advise from a run; write table and figure into a place, by default the run's folder.
-
-    Nothing is written as JSON, or if a built-in check of the run failed.
-    """
+    """Advise from a run; write the advice into a place, by default the run's folder."""
     advice = _find_advice(folder, sizes, budget).for_training(training)
-    if as_json:
-        return json.dumps(json_values(advice), indent=2)
-    screen = advice_text(advice, sizes, screen_width())
-    if not advice.held:
-        return screen.rstrip()
-    written = ", ".join(write_advice(place or folder, advice))
-    return f"{screen}Written to {place or folder}:\n  {written}"
+    return write_advice(place or folder, advice, sizes, as_json=as_json)
 
 
 def screen_width() -> int:
@@ -129,10 +141,10 @@ def screen_width() -> int:
 
 
 def answer_lines(folder: Path) -> list[str]:
-    """Say the answer of a run in a few lines; keep it if it is new."""
-    there = ResultsFolder(folder).has("advice.json")
+    """Say the advice of a run in a few lines; keep it in the folder if it is new."""
+    kept = ResultsFolder(folder).has("advice.json")
     try:
-        advice = restore_advice(folder / "advice.json") if there else keep_advice(folder)
+        advice = restore_advice(folder / "advice.json") if kept else keep_advice(folder)
     except InputError as error:
         return [f"no advice: {str(error).removeprefix(f'{folder}: ')}"]
     return list(answer(advice))

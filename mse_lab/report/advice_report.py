@@ -6,18 +6,18 @@ from collections.abc import Container, Iterator, Sequence
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.alternatives import BOUND, Alternative
 from mse_lab.answers.trainer_settings import (
-    CALLED,
-    HOW,
+    DISPLAY_NAMES,
+    ESTIMATOR_SETTINGS,
     NO_TRAINER,
     TRAINER_SETTINGS,
     TRLS_SIZE,
 )
-from mse_lab.formatting import number, table, times, with_interval, wrap
+from mse_lab.formatting import WIDTH, number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
 from mse_lab.report.mismatch_report import mismatch_lines
-from mse_lab.report.sampled_words import say_stopped
+from mse_lab.report.sampled_report import say_stopped
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
@@ -29,28 +29,28 @@ HOLDS = (
     "summed over tokens, for rewards and prompts like these. Trainers add batch rules."
 )
 
-# Group sizes on the screen, with the recommended one, unless others are asked for.
+# The group sizes on the screen, unless others are asked for.
 SHOWN = (8, 16, 32)
 
-# The columns of a terminal, and where in it the trainers' settings begin.
-WIDTH, SETTING = 80, 12
+# The column in which the trainers' settings begin.
+SETTING = 12
 
 # The curve is flat where sizes that differ by a factor of FLAT cost at most FLATNESS more
 # than the best.
 FLAT, FLATNESS = 4, 0.1
 
 
-def _regret(bound: float) -> str:
-    return f"at most {percent_up(bound):.0%}"
+def _at_most(regret: float) -> str:
+    return f"at most {percent_up(regret):.0%}"
 
 
-def _near(advice: Advice) -> str:
+def _near_best(advice: Advice) -> str:
     """Say which sizes are as good, and whether the curve is flat there."""
     first, last = advice.near_best
     if first == last:
         return ""
     largest = ", the largest considered," if last == LARGEST else ""
-    near = f"any size from {first} to {last}{largest} {_regret(advice.near_regret)}"
+    near = f"any size from {first} to {last}{largest} {_at_most(advice.near_regret)}"
     flat = last >= FLAT * first and advice.near_regret <= FLATNESS
     return f"the curve is flat: {near}" if flat else near
 
@@ -61,9 +61,10 @@ def headline(advice: Advice) -> str:
         return "No advice: a built-in check of this run FAILED; checks.json says which."
     if felt := advice.decisive:
         return felt_headline(felt, advice.num_generations, _price(advice))
-    few, price = advice.regret > LARGE, _price(advice)
-    joint = f"; but {price}" if few else f". {price[0].upper()}{price[1:]}"
-    return f"Set num_generations to {advice.recommended}{joint}"
+    choice, price = f"Set num_generations to {advice.recommended}", _price(advice)
+    if advice.regret > LARGE:
+        return f"{choice}; but {price}"
+    return f"{choice}. {price[0].upper()}{price[1:]}"
 
 
 def _price(advice: Advice) -> str:
@@ -74,21 +75,15 @@ def _price(advice: Advice) -> str:
             f"{advice.prompts} prompts are too few to tell whether it costs less than "
             f"twice the completions of the best group size {confidence}."
         )
-    near = _near(advice)
-    return (
-        f"it costs {_regret(advice.regret)} more completions than the best group size"
-        f"{'; ' * bool(near)}{near} {confidence}."
-    )
+    cost = f"it costs {_at_most(advice.regret)} more completions than the best group size"
+    near_best = _near_best(advice)
+    return f"{cost}; {near_best} {confidence}." if near_best else f"{cost} {confidence}."
 
 
-def best_size_words(advice: Advice) -> str:
-    """Write G* for a terminal."""
-    if not advice.unbounded:
-        return with_interval(advice.best)
-    return (
-        f"at least {advice.best.low:.1f} (more than these {advice.prompts} prompts would "
-        "bound it)"
-    )
+def best_size(advice: Advice) -> str:
+    """Write G*."""
+    best = advice.best
+    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
 
 
 def _beats_vanilla(advice: Advice) -> str:
@@ -102,7 +97,7 @@ def _beats_vanilla(advice: Advice) -> str:
     return f"{beats} from G = {value:.0f} on ({low:.0f} to {last})."
 
 
-# What it means for a baseline near the value V to be on a side of the line.
+# What a side of the line means for a baseline near the value V.
 _SIDES = {
     "above": "above {line}: a baseline near V pays",
     "below": "below {line}: a baseline near V costs",
@@ -115,33 +110,28 @@ _SIDES = {
 def say_regime(advice: Advice) -> str:
     """Say on which side of vanilla the run is, and why."""
     regime = advice.regime
-    where, line, half = regime.best_baseline, "V/2", regime.value / 2
-    name = "The best constant baseline"
+    name, estimate = "The best constant baseline", regime.best_baseline
+    line = f"V/2 = {number(regime.value / 2)}"
     if regime.binary:
-        where, line, half = regime.rho, "(1-V)/(2-V)", regime.line
         name = "rho, right over wrong completions' squared score norm,"
-    if math.isnan(where.value):
+        estimate, line = regime.rho, f"(1-V)/(2-V) = {number(regime.line)}"
+    if math.isnan(estimate.value):
         return ""
-    side = _SIDES[regime.side].format(line=f"{line} = {number(half)}")
-    return f"{name} is {with_interval(where)}, {side}. {_beats_vanilla(advice)}"
+    side = _SIDES[regime.side].format(line=line)
+    return f"{name} is {with_interval(estimate)}, {side}. {_beats_vanilla(advice)}"
 
 
 def say_prompts(advice: Advice) -> str:
     """Say on which side of vanilla its prompts are."""
     regime = advice.regime
-    above = (
-        f"GRPO-type's baseline pays on {regime.vanilla_worse} of {regime.prompts} prompts"
-    )
-    return (
-        f"{above}; median rho {number(regime.median_rho)}."
-        if regime.binary
-        else f"{above}."
-    )
+    pays = f"pays on {regime.vanilla_worse} of {regime.prompts} prompts"
+    rho = f"; median rho {number(regime.median_rho)}" if regime.binary else ""
+    return f"GRPO-type's baseline {pays}{rho}."
 
 
-def called(name: str) -> str:
-    """Call an estimator what a reader knows it as."""
-    return CALLED.get(name, name)
+def display_name(name: str) -> str:
+    """Give the name by which readers know an estimator."""
+    return DISPLAY_NAMES.get(name, name)
 
 
 def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None:
@@ -151,20 +141,20 @@ def best_usable(advice: Advice, *, unbiased: bool = False) -> Alternative | None
         for alternative in advice.alternatives
         if alternative.estimator != BOUND and alternative.unbiased >= unbiased
     )
-    return next((one for one in usable if one.cost.high < 1), None)
+    return next((cheaper for cheaper in usable if cheaper.cost.high < 1), None)
 
 
 def _needs(alternative: Alternative) -> str:
     """Say what an estimator needs compared with GRPO-type, and by which change."""
-    how = HOW.get(alternative.estimator, NO_TRAINER)
+    settings = ESTIMATOR_SETTINGS.get(alternative.estimator, NO_TRAINER)
     return (
-        f"{called(alternative.estimator)} at G = {alternative.group_size} takes "
-        f"{times(alternative.cost)} the completions ({how})."
+        f"{display_name(alternative.estimator)} at G = {alternative.group_size} takes "
+        f"{times(alternative.cost)} the completions ({settings})."
     )
 
 
-def better(advice: Advice) -> str:
-    """Say what needs the fewest completions, and the fewest of what is unbiased."""
+def say_better(advice: Advice) -> str:
+    """Say which estimator needs the fewest completions, and which unbiased one."""
     cheapest, unbiased = best_usable(advice), best_usable(advice, unbiased=True)
     if cheapest is None:
         return (
@@ -178,19 +168,22 @@ def better(advice: Advice) -> str:
 
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what else would do, the answer first."""
-    stopped = say_stopped(advice)
-    felt = felt_sentences(advice.felt) if advice.felt else []
+    parts = [headline(advice), say_stopped(advice), say_better(advice)]
     if not advice.decisive:
-        open_still = advice.felt is None or advice.felt.optimizer != advice.optimizer
-        felt = [unfelt(advice.optimizer, measured=not open_still), *felt]
-    dealt = [epochs_sentence(advice.epochs)] if advice.epochs else []
-    return [headline(advice), *[stopped] * bool(stopped), better(advice), *felt, *dealt]
+        measured = advice.felt is not None and advice.felt.optimizer == advice.optimizer
+        parts.append(unfelt(advice.optimizer, measured=measured))
+    if advice.felt:
+        parts += felt_sentences(advice.felt)
+    if advice.epochs:
+        parts.append(epochs_sentence(advice.epochs))
+    return [sentence for sentence in parts if sentence]
 
 
 def warnings_of(advice: Advice) -> list[str]:
-    """Give what a reader should know first, a sentence each."""
-    bounds_only = math.isinf(advice.noise_scale.high)
-    return [*([BOUNDS_ONLY] if bounds_only else []), *advice.warnings]
+    """Give the warnings that come before the advice, a sentence each."""
+    if math.isinf(advice.noise_scale.high):
+        return [BOUNDS_ONLY, *advice.warnings]
+    return list(advice.warnings)
 
 
 def error_name(advice: Advice) -> str:
@@ -204,24 +197,16 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
     for row in advice.rows:
         if row.group_size in sizes and row.group_size != advice.recommended:
             default = " (TRL's default G)" if row.group_size == TRLS_SIZE else ""
-            name = f"{called('grpo')}, G = {row.group_size}{default}"
+            name = f"{display_name('grpo')}, G = {row.group_size}{default}"
             costs.append([f"  {name}", times(row.cost)])
     for alternative in advice.alternatives:
-        costs.append(
-            [
-                f"  {called(alternative.estimator)}, G = {alternative.group_size}",
-                times(alternative.cost),
-            ]
-        )
+        name = f"{display_name(alternative.estimator)}, G = {alternative.group_size}"
+        costs.append([f"  {name}", times(alternative.cost)])
     for single in advice.singles:
-        name = f"  {single.estimator}, G = {single.group_size}"
-        costs.append([name, f"{number(single.ratio)} times *"])
-    level = f"{100 * advice.level:g}% interval"
-    heads = [
-        "Completions for the same error",
-        f"against G = {advice.recommended} ({level})",
-    ]
-    lines = table(costs, heads, "<<").splitlines()
+        name = f"{single.estimator}, G = {single.group_size}"
+        costs.append([f"  {name}", f"{number(single.ratio)} times *"])
+    against = f"against G = {advice.recommended} ({100 * advice.level:g}% interval)"
+    lines = table(costs, ["Completions for the same error", against], "<<").splitlines()
     if advice.singles:
         lines.append("  * median over single prompts, against GRPO-type at the same G")
     return lines
@@ -238,16 +223,19 @@ def _size_tables(advice: Advice) -> Iterator[str]:
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:
     """Say the advice on one screen, with the costs of these group sizes, or of SHOWN.
 
-    Where a built-in check failed, nothing but that and corrections of an engine's mismatch.
+    Where a built-in check failed, say only that, and the corrections of an engine's
+    mismatch.
     """
     mismatch = [*mismatch_lines(advice.mismatch, advice.level, width)]
     if not advice.held:
         warnings = [f"warning: {warning}" for warning in advice.warnings]
-        said = [wrap(text, width) for text in (headline(advice), *warnings)]
-        return "".join(f"{line}\n" for line in (*said, *mismatch))
+        failed = [wrap(text, width) for text in (headline(advice), *warnings)]
+        return "".join(f"{line}\n" for line in (*failed, *mismatch))
     size = advice.num_generations
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
-    about = [say_regime(advice), f"G* = {best_size_words(advice)}; {error}"]
+    more = f" (more than these {advice.prompts} prompts would bound it)"
+    best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
+    about = [say_regime(advice), f"{best}; {error}"]
     lines = [
         *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),
@@ -257,15 +245,15 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
         *mismatch,
         "GRPO-type as measured, up to a factor:",
         *(
-            wrap(f"  {text.trainer:<9} {text.line(size)}", width, SETTING)
-            for text in TRAINER_SETTINGS
+            wrap(f"  {setting.trainer:<9} {setting.line(size)}", width, SETTING)
+            for setting in TRAINER_SETTINGS
         ),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def answer(advice: Advice) -> Iterator[str]:
-    """Say what the last lines of a run say."""
+    """Say the advice in the few lines that a run ends with."""
     yield headline(advice)
     if not advice.held:
         return
@@ -276,6 +264,6 @@ def answer(advice: Advice) -> Iterator[str]:
     ]
     yield f"instead {', '.join(costs)} times the completions"
     if alternative := best_usable(advice):
-        cost = times(alternative.cost)
-        yield f"{called(alternative.estimator)}, G = {alternative.group_size}, takes {cost}"
+        name, cost = display_name(alternative.estimator), times(alternative.cost)
+        yield f"{name}, G = {alternative.group_size}, takes {cost}"
     yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"

@@ -8,11 +8,12 @@ from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.measured_run import FinishedRun
 from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.errors import InputError
-from mse_lab.formatting import NONE, with_interval
+from mse_lab.formatting import with_interval
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import (
     HOLDS,
-    called,
+    best_size,
+    display_name,
     error_name,
     say_prompts,
     say_regime,
@@ -32,22 +33,15 @@ def advise_source(source: FinishedRun) -> Advice | str:
         return str(error)
 
 
-def best_size(advice: Advice | str) -> str:
-    """Write G* in a few words."""
-    if isinstance(advice, str):
-        return NONE
-    best = advice.best
-    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
-
-
 def _cost_table(advice: Advice) -> Table:
     size, rows = advice.recommended, []
     for row in advice.rows:
         mark = " ◂ use" if row.group_size == size else ""
-        name = f"{called('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
+        name = f"{display_name('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
         rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
     for alternative in advice.alternatives:
-        name = f"{called(alternative.estimator)}, G\u00a0=\u00a0{alternative.group_size}"
+        name = display_name(alternative.estimator)
+        name = f"{name}, G\u00a0=\u00a0{alternative.group_size}"
         rows.append([name, estimate_cell(alternative.cost), share_cell(None)])
     heads = [
         "Completions for the same error",

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import wrap
 
 import numpy as np
 import pandas as pd
@@ -13,15 +12,13 @@ from mse_lab.answers.allocation import Allocation, allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError, shorten
-from mse_lab.formatting import number, table, with_interval
+from mse_lab.formatting import number, table, with_interval, wrap
 from mse_lab.mse.allocation import FILTER, FILTERED
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
-WIDTH = 80
-
-# What a reader knows the rules as, up to 42 columns each.
-CALLED = {
+# The names of the rules that a reader knows, up to 42 columns each.
+DISPLAY_NAMES = {
     "uniform": "the same G for every prompt",
     "best": "best for each prompt",
     "reward variance": "by reward variance p(1-p) (GVM, VIP)",
@@ -46,15 +43,17 @@ def allocation_table(allocation: Allocation) -> pd.DataFrame:
 def _say_sizes(allocation: Allocation) -> str:
     sizes = allocation.sizes["best"]
     low, high = (round(float(quantile)) for quantile in np.quantile(sizes, [0.25, 0.75]))
-    most = np.argsort(-sizes, kind="stable")[:NAMED]
-    named = ", ".join(f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in most)
-    first, last = sizes.min(), sizes.max()
-    return f"The best are {first} to {last}, half {low} to {high}; most get {named}."
+    largest = np.argsort(-sizes, kind="stable")[:NAMED]
+    named = ", ".join(
+        f"{sizes[x]} for {shorten(allocation.prompts[x], 24)}" for x in largest
+    )
+    return (
+        f"The best sizes are {sizes.min()} to {sizes.max()}, half of them {low} to {high}; "
+        f"the largest are {named}."
+    )
 
 
 def _say_bias(allocation: Allocation) -> str:
-    if FILTERED not in allocation.sizes:
-        return ""
     if not allocation.outside or math.isnan(allocation.bias):
         return "No prompt is outside the filter, so none would be dropped."
     share = number(max(allocation.bias, 0.0))
@@ -68,18 +67,19 @@ def _lines(allocation: Allocation) -> Iterator[str]:
     prompts, level = len(allocation.prompts), 100 * allocation.level
     if not allocation.held:
         yield "A built-in check of this run FAILED; find out why first."
-    each = f"on average {allocation.budget / prompts:.3g} each"
-    yield f"{allocation.budget:,} completions for {prompts:,} prompts, {each}"
+    mean = f"on average {allocation.budget / prompts:.3g} each"
+    yield f"{allocation.budget:,} completions for {prompts:,} prompts, {mean}"
     heads = ["MSE, by how they are shared out", f"over the first ({level:g}% interval)"]
-    rows = [[f"  {CALLED['uniform']}", "1"]]
+    rows = [[f"  {DISPLAY_NAMES['uniform']}", "1"]]
     rows += [
-        [f"  {CALLED[name]}", with_interval(ratio)]
+        [f"  {DISPLAY_NAMES[name]}", with_interval(ratio)]
         for name, ratio in allocation.ratios.items()
     ]
     yield table(rows, heads, "<<")
     yield "Planned on half of a prompt's completions, judged on the other half."
-    yield from wrap(_say_sizes(allocation), WIDTH, break_on_hyphens=False)
-    yield from wrap(_say_bias(allocation), WIDTH)
+    yield wrap(_say_sizes(allocation))
+    if FILTERED in allocation.sizes:
+        yield wrap(_say_bias(allocation))
 
 
 def allocation_text(allocation: Allocation) -> str:
@@ -90,9 +90,10 @@ def allocation_text(allocation: Allocation) -> str:
 def allocate_run(
     folder: Path, budget: int | None, place: Path | None = None, *, as_json: bool = False
 ) -> str:
-    """Share a budget out among the prompts of a run; write the sizes, by default beside it.
+    """Share a budget out among the prompts of a run; write the sizes, return the screen.
 
-    As JSON the numbers are for programs, and nothing is written.
+    They are written into a place, by default the run's folder. As JSON, for programs,
+    nothing is written.
     """
     run = read_run(folder)
     try:

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.drawing import STYLES, Style, draw_line, label_plainly, reach
+from mse_lab.results.tables import interval_heads
 
-# A figure of the run itself, and what it is set against.
+# The colours of the run's own numbers, and of what they are compared with.
 _RUN, _LINE = "0.25", "0.5"
 
 # Of the points of a logarithmic panel, as a factor on either side.
@@ -21,20 +22,20 @@ _MARGIN = 2.5
 Panel = Callable[[Axes, pd.DataFrame], None]
 
 
-def interval_of(table: pd.DataFrame, name: str) -> Floats:
+def intervals_of(table: pd.DataFrame, name: str) -> Floats:
     """Give a column with its interval, rows of (value, low, high)."""
-    return table[[name, f"{name}_low", f"{name}_high"]].to_numpy(float)
+    return table[interval_heads(name)].to_numpy(float)
 
 
 def _draw(axes: Axes, table: pd.DataFrame, name: str, style: Style) -> None:
-    steps, intervals = table["step"].to_numpy(), interval_of(table, name)
+    steps, intervals = table["step"].to_numpy(), intervals_of(table, name)
     draw_line(axes, steps, intervals, style)
     axes.plot(steps, intervals[:, 0], style.mark, color=style.colour, ms=3.5, mec="white",
               mew=0.5)  # fmt: skip
 
 
 def _near(axes: Axes, values: Floats) -> None:
-    """Keep to what is near the points of a logarithmic panel; bands may leave it."""
+    """Keep a logarithmic panel near its points; bands may leave it."""
     shown = values[np.isfinite(values) & (values > 0)]
     axes.set_yscale("log", nonpositive="clip")
     if shown.size:
@@ -67,8 +68,8 @@ def _draw_rho(axes: Axes, table: pd.DataFrame) -> None:
     _near(axes, table[["rho", "rho_line"]].to_numpy(float))
 
 
-def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
-    intervals = interval_of(table, "equal_rewards")
+def _draw_zero_variance(axes: Axes, table: pd.DataFrame) -> None:
+    intervals = intervals_of(table, "equal_rewards")
     axes.errorbar(table["step"], intervals[:, 0], reach(intervals), fmt="o", color=_RUN,
                   ms=3.5, elinewidth=1, label="measured")  # fmt: skip
     axes.plot(table["step"], table["equal_rewards_law"], color=_LINE, ls="--", lw=1,
@@ -77,7 +78,7 @@ def _draw_equal_rewards(axes: Axes, table: pd.DataFrame) -> None:
 
 def _draw_noise(axes: Axes, table: pd.DataFrame) -> None:
     """Where no upper end is in sight the interval leaves the panel."""
-    value, low, high = interval_of(table.replace({math.inf: LARGEST}), "noise_scale").T
+    value, low, high = intervals_of(table.replace({math.inf: LARGEST}), "noise_scale").T
     axes.vlines(table["step"], low, high, color=_RUN, lw=1)
     axes.plot(table["step"], value, "o", color=_RUN, ms=3.5)
     _near(axes, table["noise_scale"].to_numpy(float))
@@ -88,7 +89,7 @@ PANELS: Mapping[str, Panel] = {
     "Best group size G*": _draw_best,
     "MSE over the oracle's": _draw_ratios,
     "ρ, right over wrong ‖W‖²": _draw_rho,
-    "Groups of equal rewards": _draw_equal_rewards,
+    "Zero-variance groups": _draw_zero_variance,
     "Completions N at which MSE = ‖g‖²": _draw_noise,
 }
 

@@ -8,27 +8,27 @@ from mse_lab.answers.along import Along
 from mse_lab.answers.claims import claims_table
 from mse_lab.formatting import number, share, table, times, with_interval, wrap
 from mse_lab.report.along_figure import compose_along
-from mse_lab.report.claims_report import SHOWN, WIDTH
+from mse_lab.report.claims_report import VERDICT_WORDS
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table, write_text
 
 
 def _say(along: Along) -> Iterator[str]:
-    best, whole, level = along.best, along.trajectory, along.level
+    best, trajectory, level = along.best, along.trajectory, along.level
     if math.isnan(best.value):
         yield "No best group size: no reward varies."
         return
-    cost = whole.cost(along.group_size, level)
-    saved = whole.saved_by_switching(level)
+    cost = trajectory.cost(along.group_size, level)
+    saved = trajectory.saved_by_switching(level)
     yield f"Best over the checkpoints, each alike: G* = {with_interval(best)}."
     yield (
         f"G = {along.group_size} takes {times(cost)} the completions of the "
-        "best size all along."
+        "best single size."
     )
     low, high = (share(end) for end in saved[1:])
     yield (
         f"The best size at each checkpoint would save {share(saved.value)} ({low} to "
-        f"{high}) of the completions over the best of one size."
+        f"{high}) of the completions of the best single size."
     )
 
 
@@ -44,18 +44,17 @@ def _table(along: Along) -> str:
 
 
 def along_text(along: Along) -> str:
-    """Say it on one screen."""
+    """Say what changes along the run on one screen."""
     name = along.runs[0].name.partition("/along/")[0]
     about = (
         f"{name} at {len(along.runs)} checkpoints, {along.runs[0].pools.prompts} prompts; "
         f"group size {along.group_size}; MSE of vanilla and GRPO over the oracle's"
     )
-    indent = " " * 10
-    lines = [wrap(about, WIDTH), "", _table(along), ""]
-    lines += [wrap(sentence, WIDTH) for sentence in _say(along)]
+    lines = [wrap(about), "", _table(along), ""]
+    lines += [wrap(sentence) for sentence in _say(along)]
     for claim in along.claims:
-        lines.append(f"{SHOWN[claim.verdict]:<10}{claim.about.says}")
-        lines.append(wrap(f"{indent}{claim.measured}", WIDTH, len(indent)))
+        lines.append(f"{VERDICT_WORDS[claim.verdict]:<10}{claim.about.says}")
+        lines.append(wrap(f"{'':10}{claim.measured}", indent=10))
     return "".join(f"{line}\n" for line in lines)
 
 

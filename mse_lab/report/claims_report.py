@@ -1,9 +1,9 @@
 """The paper's statements, written: a screen, the table of a run, a section of the page."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -14,7 +14,6 @@ from mse_lab.answers.statement import Claim, Statement
 from mse_lab.formatting import NONE, table, typeset, with_interval, wrap
 from mse_lab.report.layout import TEMPLATES, Table
 from mse_lab.results.files import write_table
-from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
 
 # How the first word of a statement's name is written on the screen.
@@ -27,7 +26,7 @@ ABBREVIATIONS = {
     "Section": "Sec.",
     "Theorem": "Thm.",
 }
-SHOWN: dict[Verdict | None, str] = {
+VERDICT_WORDS: dict[Verdict | None, str] = {
     "holds": "holds",
     "fails": "FAILS",
     "premise fails": "no premise",
@@ -37,102 +36,89 @@ KINDS = {
     "evidence": "Evidence: another model could decide otherwise",
     "identity": "Identities: they test the run, not the paper",
 }
-# Columns of the screen, of a verdict, and of where a statement is in the paper.
-WIDTH, COLUMN, PLACE = 80, 11, 9
+# Columns of a verdict, and of a statement's citation.
+COLUMN, CITATION = 11, 9
 # Columns of a statement's few words, and how many runs fit on a screen with it.
 SHORT, TOGETHER = 34, 3
 
 
-class Judged(NamedTuple):
-    """A statement, and the claims about it as a whole."""
-
-    about: Statement
-    whole: list[Claim]
-
-    @property
-    def verdicts(self) -> dict[str, Verdict]:
-        """The verdict of each run by itself."""
-        return {one.runs[0]: one.verdict for one in self.whole if len(one.runs) == 1}
-
-    @property
-    def place(self) -> str:
-        """Where the statement is in the paper, abbreviated."""
-        name, _, rest = self.about.name.partition(" (")[0].partition(" ")
-        return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
+def _by_statement(claims: Sequence[Claim]) -> dict[Statement, list[Claim]]:
+    """Group the claims about statements as a whole."""
+    grouped: dict[Statement, list[Claim]] = {}
+    for claim in claims:
+        if claim.group_size is None:
+            grouped.setdefault(claim.about, []).append(claim)
+    return grouped
 
 
-def _by_statement(claims: Sequence[Claim]) -> list[Judged]:
-    wholes = [claim for claim in claims if claim.group_size is None]
-    statements = dict.fromkeys(claim.about for claim in wholes)
-    return [
-        Judged(about, [claim for claim in wholes if claim.about == about])
-        for about in statements
-    ]
+def _verdicts(whole: Sequence[Claim]) -> dict[str, Verdict]:
+    """Give the verdict of each run by itself."""
+    return {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
 
 
-def _of_kind(judged: Sequence[Judged], kind: str) -> list[Judged]:
-    return [one for one in judged if one.about.kind == kind]
+def _cite(statement: Statement) -> str:
+    """Say where a statement is in the paper, abbreviated: Thm. 2."""
+    name, _, rest = statement.name.partition(" (")[0].partition(" ")
+    return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
 
 
-def _line(judged: Judged, claim: Claim) -> str:
+def _line(claim: Claim) -> str:
     """Say one verdict with the number that decides, or why nothing is decided."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
     number = f"{claim.about.number} {with_interval(claim.estimate)}"
-    start = f"{SHOWN[claim.verdict]:<{COLUMN}}{judged.place:<{PLACE}}"
+    start = f"{VERDICT_WORDS[claim.verdict]:<{COLUMN}}{_cite(claim.about):<{CITATION}}"
     order = ", ".join(run.rpartition("/")[2] for run in claim.runs)
     runs = f" ({order})" if len(claim.runs) > 1 else ""
-    said = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
-    return wrap(f"{start}{said}", WIDTH, len(start))
+    words = f"{claim.about.short}{runs}: {number if decided else claim.reason}"
+    return wrap(f"{start}{words}", indent=len(start))
 
 
-def _of_several(judged: Sequence[Judged], runs: Sequence[str]) -> Iterator[str]:
-    """Give the verdicts of some runs, a column for each."""
+def _side_by_side(
+    grouped: Mapping[Statement, Sequence[Claim]], runs: Sequence[str]
+) -> Iterator[str]:
+    """Lay out the verdicts of a few runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
-    shown = [one for kind in KINDS for one in _of_kind(judged, kind) if one.verdicts]
-    rows = [
-        [
-            one.place,
-            one.about.short,
-            *(SHOWN.get(one.verdicts.get(run), "") for run in runs),
-        ]
-        for one in shown
-    ]
+    kinds, rows = [], []
+    for statement, whole in grouped.items():
+        if statement.kind in KINDS and (verdicts := _verdicts(whole)):
+            words = (VERDICT_WORDS.get(verdicts.get(run), "") for run in runs)
+            kinds.append(statement.kind)
+            rows.append([_cite(statement), statement.short, *words])
     head, *lines = table(rows, heads, "<" * len(heads)).splitlines()
     yield head
     for kind, title in KINDS.items():
         yield title
-        pairs = zip(shown, lines, strict=True)
-        yield from (line for one, line in pairs if one.about.kind == kind)
+        pairs = zip(kinds, lines, strict=True)
+        yield from (line for row_kind, line in pairs if row_kind == kind)
 
 
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
-    judged = _by_statement(claims)
-    runs = list(dict.fromkeys(run for one in judged for run in one.verdicts))
-    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients", WIDTH)]
+    grouped = _by_statement(claims)
+    wholes = [claim for whole in grouped.values() for claim in whole]
+    runs = list(dict.fromkeys(claim.runs[0] for claim in wholes if len(claim.runs) == 1))
+    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162 says about gradients")]
     if len(runs) == 1:
         for kind, title in KINDS.items():
-            pairs = [(one, claim) for one in _of_kind(judged, kind) for claim in one.whole]
-            lines += [title, *(_line(*pair) for pair in pairs)]
+            lines += [title, *(_line(one) for one in wholes if one.about.kind == kind)]
     else:
         for start in range(0, len(runs), TOGETHER):
-            lines += _of_several(judged, runs[start : start + TOGETHER])
-        pairs = [(one, claim) for one in judged for claim in one.whole]
-        lines += [_line(one, claim) for one, claim in pairs if len(claim.runs) > 1]
-    places = ", ".join(one.place for one in _of_kind(judged, "argument"))
-    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {places}", WIDTH))
-    untested = [", ".join(one.runs) for one in claims if UNTESTED in one.reason]
+            lines += _side_by_side(grouped, runs[start : start + TOGETHER])
+        lines += [_line(claim) for claim in wholes if len(claim.runs) > 1]
+    arguments = (statement for statement in grouped if statement.kind == "argument")
+    citations = ", ".join(map(_cite, arguments))
+    lines.append(wrap(f"Arguments, measured by no run, in claims.csv: {citations}"))
+    untested = [", ".join(claim.runs) for claim in claims if UNTESTED in claim.reason]
     if untested:
         names = ", ".join(dict.fromkeys(untested))
-        lines.append(wrap(f"Norms only, so nothing tests the law: {names}", WIDTH))
+        lines.append(wrap(f"Norms only, so nothing tests the law: {names}"))
     return "\n".join(lines)
 
 
-def write_claims(folder: Path, claims: Sequence[Claim], place: Path | None = None) -> None:
-    """Write `claims.csv` of a run, into its folder unless a `place` is given."""
-    name, results = read_tables(folder).name, ResultsFolder(place or folder)
-    about_run = [claim for claim in claims if name in claim.runs]
-    write_table(results.file("claims.csv"), claims_table(about_run))
+def write_claims(folder: Path, run: str, claims: Sequence[Claim]) -> None:
+    """Write `claims.csv` into a folder: the claims about one run, by its name."""
+    about_run = [claim for claim in claims if run in claim.runs]
+    write_table(ResultsFolder(folder).file("claims.csv"), claims_table(about_run))
 
 
 def _verdict_cell(verdict: Verdict | None) -> str:
@@ -142,26 +128,18 @@ def _verdict_cell(verdict: Verdict | None) -> str:
     return Markup(macros.verdict(verdict))
 
 
-def _verdict_table(judged: Sequence[Judged], names: Sequence[str]) -> Table:
-    cell = Markup("{}<small>{}: {}</small>")
-    rows = [
-        [
-            cell.format(typeset(one.about.short), one.about.name, typeset(one.about.says)),
-            *(_verdict_cell(one.verdicts.get(name)) for name in names),
-        ]
-        for one in judged
-        if one.verdicts
-    ]
-    return Table(["Statement", *names], rows)
-
-
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, by `kinds`, and what they rest on, by `statements`."""
-    judged, names = _by_statement(claims), [source.name for source in sources]
+    grouped, names = _by_statement(claims), [source.name for source in sources]
+    rows: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
+    name_cell = Markup("{}<small>{}: {}</small>")
+    for about, whole in grouped.items():
+        if about.kind in KINDS and (verdicts := _verdicts(whole)):
+            name = name_cell.format(typeset(about.short), about.name, typeset(about.says))
+            cells = (_verdict_cell(verdicts.get(run)) for run in names)
+            rows[about.kind].append([name, *cells])
+    heads = ["Statement", *names]
     return {
-        "kinds": [
-            (title, _verdict_table(_of_kind(judged, kind), names))
-            for kind, title in KINDS.items()
-        ],
-        "statements": judged,
+        "kinds": [(title, Table(heads, rows[kind])) for kind, title in KINDS.items()],
+        "statements": list(grouped.items()),
     }

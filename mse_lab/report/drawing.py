@@ -52,7 +52,7 @@ class Style(NamedTuple):
     dashes: Any = "-"
 
 
-# Colours that those who are colour-blind tell apart.
+# Colours that colour-blind readers can distinguish.
 _PALETTE = sns.color_palette("colorblind").as_hex()
 
 STYLES = {
@@ -78,7 +78,7 @@ def colours_of(runs: int, palette: str = "plasma") -> list[str]:
 def reach(intervals: Floats) -> Floats:
     """How far intervals, rows of (value, low, high), reach below and above their points.
 
-    Where one misses its point, as at a level near zero, it reaches no way on that side.
+    An interval that misses its point, as at a level near zero, reaches zero on that side.
     """
     value, low, high = intervals.T
     return np.maximum([value - low, high - value], 0)
@@ -87,19 +87,19 @@ def reach(intervals: Floats) -> Floats:
 def draw_line(
     axes: Axes, sizes: ArrayLike, intervals: Floats, style: Style, *, band: bool = True
 ) -> None:
-    """Draw a curve, rows of (value, low, high), in the band of what it has of intervals."""
-    shown = ~np.isnan(intervals[:, 0])
-    sizes, (value, low, high) = np.asarray(sizes)[shown], intervals[shown].T
+    """Draw a curve, rows of (value, low, high), with the band of the known intervals."""
+    known = ~np.isnan(intervals[:, 0])
+    sizes, (value, low, high) = np.asarray(sizes)[known], intervals[known].T
     if not sizes.size:
         return
     colour, _, label, dashes = style
     if band and not np.isnan(low).all():
         axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
-    # One group size makes neither a line nor a band.
-    alone = sizes.size == 1
-    mark = "_" if alone else None
+    # A single group size makes neither a line nor a band.
+    single = sizes.size == 1
+    mark = "_" if single else None
     axes.plot(sizes, value, color=colour, ls=dashes, lw=1.3, marker=mark, label=label)
-    if alone:
+    if single:
         axes.vlines(sizes, low, high, color=colour, linewidth=1.3)
 
 
@@ -120,18 +120,18 @@ def label_plainly(axis: Axis, like: Axis | None = None) -> None:
 
 
 def legend_above(
-    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **look: Any
+    figure: Figure, ncols: int, further: Mapping[str, Any] | None = None, **settings: Any
 ) -> None:
-    """Name above all panels what is drawn in them, and what further handles stand for."""
+    """Put a legend above all panels: what they show, and what further handles stand for."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             # The marks of replicates stand for a law's line, too.
             if label not in handles or isinstance(handles[label], Line2D):
                 handles[label] = handle
-    named = handles | dict(further or {})
-    look |= {"loc": "outside upper center", "frameon": False}
-    figure.legend(list(named.values()), list(named), ncols=ncols, **look)
+    handles |= further or {}
+    settings |= {"loc": "outside upper center", "frameon": False}
+    figure.legend(list(handles.values()), list(handles), ncols=ncols, **settings)
 
 
 def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> bytes:
@@ -148,7 +148,7 @@ def figure_bytes(compose: Callable[[], Figure], kind: str, **settings: Any) -> b
 
 
 def show_figure(compose: Callable[[], Figure]) -> Figure:
-    """Compose a figure in the house style, for somebody who looks at it in Python."""
+    """Compose a figure in the house style, to be looked at in Python."""
     with mpl.rc_context(RC):
         figure = compose()
         # Marks of an axis take their style when they are first drawn.

@@ -14,9 +14,10 @@ def epochs_sentence(epochs: Epochs) -> str:
     """Say what is compared."""
     return (
         f"In epochs: {epochs.prompts:,} prompts, {number(epochs.each)} completions of each "
-        "in all at any group size. Where each prompt comes once an epoch the noise of "
-        "prompts cancels, the more the shorter the steps beside the way to the maximum; "
-        "how long they are is not measured, so the best size is one between the ends."
+        "in all at any group size. Where each prompt comes once an epoch, the noise of "
+        "prompts cancels in part: the shorter the steps, compared with the way to the "
+        "maximum, the more. The length of the steps is not measured, so the best size lies "
+        "between the ends of the table."
     )
 
 

@@ -6,7 +6,7 @@ from mse_lab.answers.felt import Felt, Optimizer
 from mse_lab.formatting import NONE, number, table, times, with_interval
 from mse_lab.mse.intervals import Estimate
 
-# Whose metric it is.
+# The optimiser that feels the noise of a metric.
 TRAINED_BY = {
     "curvature": "SGD",
     "adam": "Adam (second moments of these gradients)",
@@ -61,13 +61,13 @@ def _cost(felt: Felt) -> str:
     if math.isnan(ratio.value):
         return f"G = {felt.recommended} is estimated to be felt least; by how much is open."
     return (
-        f"By what is felt G = {felt.recommended} is enough or better: at G = {felt.plain} "
-        f"noise as harmful takes {times(ratio)} the completions."
+        f"By the felt noise G = {felt.recommended} is better or as good: G = {felt.plain} "
+        f"takes {times(ratio)} the completions for noise that harms as little."
     )
 
 
 def felt_table(felt: Felt, plain: Estimate, level: float) -> str:
-    """Put best sizes side by side: by the gradient's error (`plain`), and felt."""
+    """Put best sizes side by side: by gradient error (`plain`), and by what is felt."""
     heads = ["Best group size G*", f"({level:.0%} interval)"]
     return table(_rows(felt, plain), heads, "<<")
 
@@ -82,28 +82,28 @@ def felt_headline(felt: Felt, size: int, plain: str) -> str:
 
 
 def unfelt(optimizer: Optimizer, *, measured: bool) -> str:
-    """Say what the plain size is where the felt one is not known, though it be measured."""
-    least = (
-        "Of least gradient error; as a rule an upper side, for training feels less of the "
-        "wording's noise"
+    """Say how the plain size compares with the felt one where that is not known."""
+    smaller = (
+        "This goes by gradient error; training feels less of the wording's noise, so its "
+        "best size is as a rule smaller"
     )
     if measured:
         return (
-            f"{least}: how much was measured, and is not known; take more metric.prompts."
+            f"{smaller}: how much was measured, and is not known; take more metric.prompts."
         )
     name, metric = NAMES[optimizer], METRICS[optimizer]
-    return f"{least}: run --set metric={metric} measures what {name} feels."
+    return f"{smaller}: run --set metric={metric} measures what {name} feels."
 
 
 def felt_sentences(felt: Felt) -> list[str]:
     """Say what was measured, what the plain advice costs, and how sure that is."""
-    own = "" if math.isnan(felt.own) else f"; noise costs its own prompt {number(felt.own)}"
-    own += " times as much as another" if own else ""
+    own = f"; noise costs its own prompt {number(felt.own)} times as much as another"
     return [
-        f"Felt by training with {TRAINED_BY[felt.metric]}: the noise along which the "
-        f"reward curves (minus the Hessian), measured on {felt.prompts} prompts{own}.",
+        f"Training with {TRAINED_BY[felt.metric]} feels the noise along which the reward "
+        f"curves (minus the Hessian), measured on {felt.prompts} prompts"
+        f"{'' if math.isnan(felt.own) else own}.",
         _cost(felt),
-        f"Of the noise of groups of {felt.plain}, {felt.helps:.0%} helps instead, counted "
-        "by prompts; chance adds to it.",
+        f"In groups of {felt.plain}, {felt.helps:.0%} of the noise helps instead, counted "
+        "by prompts; chance adds to this share.",
         LEVEL,
     ]

@@ -3,7 +3,7 @@
 A figure is a function of tables only, a run's files or those of a result in memory. Points
 are the replicates' MSE with its interval, thin lines the exact law at the pool's moments.
 Below stands the ratio to the oracle's, paired: both see the same groups, so its intervals
-tell curves apart that coincide above. A run with norms only has no replicates: its laws are
+separate curves that coincide above. A run with norms only has no replicates: its laws are
 drawn with the bands of their intervals.
 """
 
@@ -27,11 +27,11 @@ from mse_lab.report.drawing import (
     styles_of,
 )
 from mse_lab.results.finished_run import Tables
-from mse_lab.results.tables import BASE, FIGURE_4
+from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
 
-# Inches: a panel's width, what is left of the panels, the rows' heights, what stands above.
+# Inches: a panel's width, the space left of the panels, the rows' heights, the space above.
 WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 
 # Of the group-size axis, as a factor on either side.
@@ -47,12 +47,12 @@ POINTS: dict[str, Any] = {
 
 
 class Row(NamedTuple):
-    """A row of panels: what is drawn as points and as lines; what is said of nothing."""
+    """A row of panels."""
 
-    points: str
-    law: str
-    label: str
-    nothing: str
+    points: str  # The column that is drawn as points.
+    law: str  # The column that is drawn as lines.
+    label: str  # That of the vertical axis.
+    empty: str  # What is said where there is nothing to draw.
 
 
 ROWS = (
@@ -66,14 +66,11 @@ ROWS = (
 )
 
 
-def _columns(name: str) -> list[str]:
-    return [name, f"{name}_low", f"{name}_high"]
-
-
 def find_curves(run: Tables) -> pd.DataFrame:
     """Find the curves of a run: the paper's three where they were measured, else all.
 
-    By (estimator, group size) the columns of `mse.csv`, and `law_ratio`, without interval.
+    Rows are (estimator, group size); columns are those of `mse.csv`, and `law_ratio`, which
+    has no interval.
     """
     curves = run.mse.set_index(["estimator", "group_size"])
     base = curves["law"][curves.index.isin([BASE], level=0)].droplevel(0)
@@ -84,9 +81,9 @@ def find_curves(run: Tables) -> pd.DataFrame:
 
 
 def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
-    """Draw an estimator's points and its law; points joined without one, or it alone."""
-    points = curve[_columns(row.points)].dropna(subset=row.points)
-    law = curve.reindex(columns=_columns(row.law))
+    """Draw an estimator's points and its law; without a law, join the points."""
+    points = curve[interval_heads(row.points)].dropna(subset=row.points)
+    law = curve.reindex(columns=interval_heads(row.law))
     if points.empty:
         draw_line(axes, curve.index, law.to_numpy(), style)
         return
@@ -95,12 +92,12 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None
         line, dashes = points[row.points], ":"
     axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
     intervals = points.to_numpy()
-    look = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
-    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **look)
+    settings = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
+    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **settings)
 
 
 def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
-    """Leave the curves of a row, of which a point has a place on a logarithmic axis."""
+    """Keep the curves of a row if any point of them fits on a logarithmic axis."""
     if row.points == "ratio":
         curves = curves.drop(BASE, level=0, errors="ignore")
     return curves if (curves[[row.points, row.law]] > 0).any(axis=None) else curves[:0]
@@ -116,7 +113,7 @@ def draw_curves(
     name_sizes(axes, sizes)
     drawable = _drawable(curves, row)
     if drawable.empty:
-        axes.text(0.5, 0.5, row.nothing, transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.5, row.empty, transform=axes.transAxes, ha="center", va="center")
         return
     for name in dict.fromkeys(curves.index.get_level_values(0)):
         if name in drawable.index:
@@ -130,7 +127,7 @@ def title_of(run: Tables) -> str:
     name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
     head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
-    return "\n".join([head, *(remark for remark, so in remarks.items() if so)])
+    return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 
 # Where a vertical axis begins and ends.
@@ -178,5 +175,5 @@ def compose(runs: Sequence[Tables], scales: Sequence[Ends] = ()) -> Figure:
 
 
 def scales_of(runs: Sequence[Tables]) -> list[Ends]:
-    """Give the scales of the figure of all runs, for those that stand apart."""
+    """Give the scales of the figure of all runs, for figures of single runs."""
     return [axes.get_ylim() for axes in compose(runs).axes[:: len(runs)]]

@@ -23,7 +23,7 @@ def _advice(mismatch: Mismatch) -> str:
     if mismatch.best is not None:
         setting = CORRECTIONS[NAMES.index(mismatch.best)].setting
         how = f" ({setting})" if setting else ""
-        return f"Of its corrections {mismatch.best}{how} brings the gradient closest."
+        return f"The correction {mismatch.best}{how} brings the gradient closest."
     if not mismatch.needed:
         return (
             "It needs no correction: without one the bias is at most 5% of the error, and "
@@ -48,12 +48,14 @@ def mismatch_table(mismatch: Mismatch, level: float) -> str:
     """Put the corrections side by side."""
     rows = [
         [
-            f"  {one.correction}",
-            percent(one.kept),
-            *(_share(each.value) for each in (one.bias2, one.variance, one.scale_free_mse)),
-            percent(one.difference),
+            f"  {row.correction}",
+            percent(row.kept),
+            _share(row.bias2.value),
+            _share(row.variance.value),
+            _share(row.scale_free_mse.value),
+            percent(row.difference),
         ]
-        for one in mismatch.rows
+        for row in mismatch.rows
     ]
     heads = [
         f"At N = {mismatch.budget}, G = {mismatch.group_size}",
@@ -67,9 +69,10 @@ def mismatch_table(mismatch: Mismatch, level: float) -> str:
 
 
 def mismatch_lines(mismatch: Mismatch | None, level: float, width: int) -> Iterator[str]:
-    """Say all of it on lines of a terminal; nothing where no engine drew."""
+    """Say sentences and table on lines of a terminal; nothing where no engine drew."""
     if mismatch is None:
         return
     yield from (wrap(text, width) for text in mismatch_sentences(mismatch))
-    yield from (wrap(one, width, 4) for one in mismatch_table(mismatch, level).splitlines())
+    lines = mismatch_table(mismatch, level).splitlines()
+    yield from (wrap(line, width, 4) for line in lines)
     yield wrap(COLUMNS, width)

@@ -84,9 +84,10 @@ def compose_page(sources: Sequence[FinishedRun]) -> str:
         "page.html",
         sources=sources,
         sections=[
-            (one, Markup(lay_out(f"{one.key}.html", **one.context))) for one in sections
+            (section, Markup(lay_out(f"{section.key}.html", **section.context)))
+            for section in sections
         ],
-        dates=sorted({str(one.environment.get("date", "")) for one in sources} - {""}),
+        dates=sorted({str(run.environment.get("date", "")) for run in sources} - {""}),
         levels=sorted({f"{source.level:.0%}" for source in sources}),
         answers=[
             f"No advice: {advice}" if isinstance(advice, str) else headline(advice)
@@ -99,5 +100,4 @@ def write_report(folders: Sequence[Path], output: Path) -> None:
     """Write one page about finished runs, which are compared in this order."""
     if not folders:
         raise InputError("no run to report on; name one")
-    sources = [read_run(folder, f"run{n}") for n, folder in enumerate(folders, start=1)]
-    write_text(output, compose_page(sources))
+    write_text(output, compose_page([read_run(folder) for folder in folders]))

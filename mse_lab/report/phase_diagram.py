@@ -72,7 +72,7 @@ class Dots(NamedTuple):
         return divide(gain, (gain + 2 * oracle).sum())
 
     def describe(self) -> str:
-        """Say the run's own ordering of MSEs, which is that of the sums over prompts."""
+        """Say how the run's MSEs are ordered, which is by the sums over prompts."""
         moments = self.moments
         gain, oracle = float(oracle_gain(moments).sum()), float(moments.trace_oracle.sum())
         if oracle <= 0:
@@ -104,18 +104,18 @@ def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
 
 
 def _label(name: str, folder: Path, names: Sequence[str]) -> str:
-    """Name a run for a legend; where others have its title, say what tells it apart."""
+    """Name a run for a legend; where others have its title, add what distinguishes it."""
     family, _, last = name.rpartition("/")
     title = TITLES.get(last, name)
     if names.count(name) > 1:
-        place = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
-        return f"{title}, {place}"
-    alike = [run for run in names if run.rpartition("/")[2] == last]
-    return f"{title}, {family}" if len(alike) > 1 and last in TITLES else title
+        parent = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
+        return f"{title}, {parent}"
+    namesakes = [run for run in names if run.rpartition("/")[2] == last]
+    return f"{title}, {family}" if len(namesakes) > 1 and last in TITLES else title
 
 
 def read_dots(folders: Sequence[Path]) -> list[Dots]:
-    """Read the prompts of runs off their tables.
+    """Read the prompts of runs from their tables.
 
     Runs of one title are labelled by their names, runs of one name by their folders.
     """
@@ -133,9 +133,9 @@ def _draw_lines(axes: Axes, ends: Floats) -> None:
     axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
 
 
-def draw_cross(axes: Axes, place: Point, colour: str, **look: Any) -> None:
-    """Mark a place as a run's."""
-    axes.plot(*place, "P", color=colour, ms=9, mec="black", zorder=5, ls="", **look)
+def draw_cross(axes: Axes, point: Point, colour: str, **settings: Any) -> None:
+    """Mark a point as a run's."""
+    axes.plot(*point, "P", color=colour, ms=9, mec="black", zorder=5, ls="", **settings)
 
 
 def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str, area: float) -> None:
@@ -150,16 +150,19 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str, area: float) -> 
     draw_cross(axes, aggregate_place(dots.moments), colour, label=label)
 
 
-def _write(axes: Axes, place: Point, text: str, slope: float = 0.0, **look: Any) -> None:
+def _write(
+    axes: Axes, point: Point, text: str, slope: float = 0.0, **settings: Any
+) -> None:
     """Write into the unit square, along a line of a slope, legibly above dots."""
-    look |= {"fontsize": 7.5, "color": "0.15", "rotation": math.degrees(math.atan(slope))}
+    angle = math.degrees(math.atan(slope))
     behind = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.4}
-    axes.annotate(text, place, (0, 2), textcoords="offset points", rotation_mode="anchor",
-                  bbox=behind, zorder=6, annotation_clip=False, **look)  # fmt: skip
+    axes.annotate(text, point, (0, 2), textcoords="offset points", rotation_mode="anchor",
+                  rotation=angle, fontsize=7.5, color="0.15", bbox=behind, zorder=6,
+                  annotation_clip=False, **settings)  # fmt: skip
 
 
 def draw_unit_square(axes: Axes) -> None:
-    """Draw the lines of rewards 0 and 1, and say in words what they part."""
+    """Draw the lines of rewards 0 and 1, and say in words what they separate."""
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     _draw_lines(axes, np.array([0.0, 1.0]))
     words = "vanilla has the largest MSE:\nthe paper's picture"
@@ -188,7 +191,7 @@ def draw_runs(
 
 
 def compose_phase(runs: Sequence[Dots]) -> Figure:
-    """Compose the diagram, with each run's own ordering in the legend."""
+    """Compose the diagram, with the order of each run's MSEs in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
     draw_runs(figure.subplots(), runs, labels)

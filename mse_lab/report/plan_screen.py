@@ -11,7 +11,7 @@ from mse_lab.results.extrapolation import Plan
 
 
 def plan_values(plan: Plan) -> dict[str, object]:
-    """Give a plan's content for JSON; a half-width that is not known is None."""
+    """Give a plan's content for JSON; an unknown half-width is None."""
     low, high = plan.range
     widths = [
         {**key._asdict(), "half_width": width if math.isfinite(width) else None}
@@ -64,10 +64,12 @@ def _widths(plan: Plan) -> Iterator[str]:
     )
     rows = []
     for name in names:
-        found = (plan.half_widths.get(Key(name, size), math.nan) for size in sizes)
-        rows.append([name, *(share(one) if math.isfinite(one) else "?" for one in found)])
+        widths = (plan.half_widths.get(Key(name, size), math.nan) for size in sizes)
+        cells = (share(width) if math.isfinite(width) else "?" for width in widths)
+        rows.append([name, *cells])
     yield from table(rows, ["", *(f"G = {size}" for size in sizes)]).splitlines()
-    known = [(one, key) for key, one in plan.half_widths.items() if math.isfinite(one)]
+    keys = plan.half_widths.items()
+    known = [(width, key) for key, width in keys if math.isfinite(width)]
     width, (name, size) = max(known, default=(0.0, ("", 0)))
     if width > plan.wanted_width:
         growth = (width / plan.wanted_width) ** 2
@@ -80,10 +82,10 @@ def _widths(plan: Plan) -> Iterator[str]:
 
 
 def _advising(plan: Plan) -> Iterator[str]:
-    if found := plan.advising:
+    if advising := plan.advising:
         first, most = (
-            f"{count:,} completions, {duration(count * found.seconds_each)}"
-            for count in (found.first, found.most)
+            f"{count:,} completions, {duration(count * advising.seconds_each)}"
+            for count in (advising.first, advising.most)
         )
         yield (
             f"advise instead: {first}, for the first look; {most}, for the last; by one "

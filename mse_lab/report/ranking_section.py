@@ -53,22 +53,25 @@ def _leader(rows: Sequence[Ranked]) -> str:
     if not usable:
         return ""
     return (
-        f"Of those that training could use, {usable[0].estimator.name} comes first at "
+        f"Among those that training could use, {usable[0].estimator.name} comes first at "
         f"{with_interval(usable[0].ratio)} of the oracle's scale-free MSE."
     )
 
 
 def _stand(source: FinishedRun, size: int) -> dict[str, Any]:
-    ranking = rank_estimators(source, size)
-    known = [row for row in ranking.ranked if not math.isnan(row.ratio.low)]
+    ranked, left_out = rank_estimators(source, size)
+    known = [row for row in ranked if not math.isnan(row.ratio.low)]
+    warnings = [_NORMS_ONLY] if source.law_only else []
+    if not known:
+        warnings.append(_NO_RANKING)
     heads = ["Estimator", "Ratio to the oracle", *_FIGURES.values()]
     return {
         "source": source,
-        "title": f"{source.name}, G = {ranking.group_size}",
-        "warnings": [_NORMS_ONLY] * source.law_only + [_NO_RANKING] * (not known),
+        "title": f"{source.name}, G = {size}",
+        "warnings": warnings,
         "leader": _leader(known),
-        "ranked": Table(heads, [_cells(row, source.level) for row in ranking.ranked]),
-        "left_out": ranking.left_out,
+        "ranked": Table(heads, [_cells(row, source.level) for row in ranked]),
+        "left_out": left_out,
     }
 
 

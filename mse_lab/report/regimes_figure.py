@@ -6,7 +6,6 @@ their prompts. A run's cross in the diagram stands in its panel, too.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from matplotlib.figure import Figure, SubFigure
 
@@ -21,8 +20,8 @@ SIDES = {
     False: "below the line, a baseline near V hurts",
 }
 
-# Inches: a panel's width and a row's height, what stands beside and above panels, the
-# diagram; and its dots' size beside that of the diagram alone.
+# Inches: a panel's width and a row's height, the space beside and above panels, the
+# diagram; and the size of its dots relative to that of the diagram alone.
 WIDTH, HEIGHT, BESIDE, ABOVE, DIAGRAM = 1.4, 1.9, 0.45, 0.6, 3.8
 DOTS = 0.35
 
@@ -32,37 +31,28 @@ _CAPTION = (
 )
 
 
-class Drawn(NamedTuple):
-    """A run: its tables, its prompts and its colour."""
-
-    run: Tables
-    dots: Dots
-    colour: str
-
-    @property
-    def vanilla_is_worse(self) -> bool:
-        """Whether it lies above the line."""
-        return bool(self.dots.gain_shares.sum() > 0)
+# A run and its colour.
+Drawn = tuple[Tables, str]
 
 
 def _name_row(drawn: Sequence[Drawn], side: str) -> str:
-    """Say on which side its runs lie; by the folders of their probes, where they have any.
+    """Name the folders of the row's probes, if any, and the side that its runs lie on.
 
     `tiny: below the line, ...`
     """
-    families = dict.fromkeys(panel.run.name.rpartition("/")[0] for panel in drawn)
+    families = dict.fromkeys(run.name.rpartition("/")[0] for run, _ in drawn)
     return ": ".join(filter(None, [", ".join(filter(None, families)), side]))
 
 
 def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) -> None:
     part.suptitle(_name_row(drawn, side), fontsize=RC["axes.titlesize"], weight="bold")
     panels = part.subplots(1, columns, squeeze=False, sharey=True)[0]
-    for axes, panel in zip(panels, drawn, strict=False):
-        curves = find_curves(panel.run)
+    for axes, (run, colour) in zip(panels, drawn, strict=False):
+        curves = find_curves(run)
         names = dict.fromkeys(curves.index.get_level_values(0))
         draw_curves(axes, curves, ROWS[0], styles_of(names))
-        axes.set_title(title_of(panel.run), fontsize=8)
-        draw_cross(axes, (0.9, 0.88), panel.colour, transform=axes.transAxes)
+        axes.set_title(title_of(run), fontsize=8)
+        draw_cross(axes, (0.9, 0.88), colour, transform=axes.transAxes)
     for axes in panels[len(drawn) :]:
         axes.set_axis_off()
     scale_row(panels[: len(drawn)], ROWS[0].label, None)
@@ -70,18 +60,20 @@ def _draw_row(part: SubFigure, drawn: Sequence[Drawn], columns: int, side: str) 
 
 def compose_regimes(runs: Sequence[Tables], dots: Sequence[Dots]) -> Figure:
     """Compose a row of panels for each side that has runs, and the diagram of all."""
-    each = [Drawn(*panel) for panel in zip(runs, dots, colours_of(len(runs)), strict=True)]
-    sides = {side: [one for one in each if one.vanilla_is_worse is side] for side in SIDES}
-    there = {side: some for side, some in sides.items() if some}
-    columns = max(map(len, there.values()))
+    by_side: dict[bool, list[Drawn]] = {side: [] for side in SIDES}
+    for run, prompts, colour in zip(runs, dots, colours_of(len(runs)), strict=True):
+        by_side[bool(prompts.gain_shares.sum() > 0)].append((run, colour))
+    by_side = {side: row for side, row in by_side.items() if row}
+    columns = max(map(len, by_side.values()))
     left = BESIDE + WIDTH * columns
-    height = ABOVE + HEIGHT * max(len(there), 2)
+    height = ABOVE + HEIGHT * max(len(by_side), 2)
     figure = Figure(figsize=(left + DIAGRAM, height), layout="constrained")
-    rows, diagram = figure.subfigures(1, 2, squeeze=False, width_ratios=(left, DIAGRAM))[0]
-    parts = rows.subfigures(len(there), 1, squeeze=False)[:, 0]
-    for part, (side, some) in zip(parts, there.items(), strict=True):
-        _draw_row(part, some, columns, SIDES[side])
-    rows.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
+    widths = (left, DIAGRAM)
+    [[curves, diagram]] = figure.subfigures(1, 2, squeeze=False, width_ratios=widths)
+    parts = curves.subfigures(len(by_side), 1, squeeze=False)[:, 0]
+    for part, (side, row) in zip(parts, by_side.items(), strict=True):
+        _draw_row(part, row, columns, SIDES[side])
+    curves.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
     legend_above(figure, 4, LAW)
     draw_runs(diagram.subplots(), dots, [dot.label for dot in dots], dots_size=DOTS)
     diagram.supxlabel(_CAPTION, fontsize=7.5, color="0.35")

@@ -5,7 +5,6 @@ zero-variance groups against the group size with its band, dashed where it is a 
 size in use marked; lengths by reward; the mean reward along the steps.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,18 +24,16 @@ RIGHT, WRONG = STYLES["oracle"].colour, STYLES["vanilla"].colour
 # Bins of the histogram, and dots of the drift at most.
 BINS, MOST_STEPS = 20, 40
 
-Panel = Callable[[Axes], None]
-
 
 def _legend_above(axes: Axes) -> None:
     handles: Any
     handles, labels = axes.get_legend_handles_labels()
-    found = axes.get_legend()
-    if found is not None:  # seaborn's own
-        handles, labels = found.legend_handles, [one.get_text() for one in found.texts]
-    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+    legend = axes.get_legend()
+    if legend is not None:  # seaborn's own
+        handles, labels = legend.legend_handles, [text.get_text() for text in legend.texts]
+    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
     axes.legend(
-        handles, labels, ncols=len(labels), frameon=False, handlelength=1.4, **place
+        handles, labels, ncols=len(labels), frameon=False, handlelength=1.4, **above
     )
 
 
@@ -61,17 +58,21 @@ def _draw_values(axes: Axes, summary: Summary) -> None:
 
 def _draw_forecast(axes: Axes, summary: Summary) -> None:
     rows = summary.forecasts
-    sizes = np.array([one.group_size for one in rows])
-    curve = np.array([one.zero_variance for one in rows])
-    known = np.array([not one.model for one in rows])
-    beyond = ~known | (sizes == sizes[known].max())
+    sizes = np.array([row.group_size for row in rows])
+    curve = np.array([row.zero_variance for row in rows])
+    by_model = np.array([row.model for row in rows])
+    counted = ~by_model
+    # The dashed line begins where the other one ends.
+    dashed = by_model | (sizes == sizes[counted].max())
     style = STYLES["grpo"]._replace(label="")
-    draw_line(axes, sizes[known], curve[known], style)
-    if (~known).any():
+    draw_line(axes, sizes[counted], curve[counted], style)
+    if by_model.any():
         model = style._replace(dashes=(0, (3, 2)))
-        draw_line(axes, sizes[beyond], curve[beyond], model)
+        draw_line(axes, sizes[dashed], curve[dashed], model)
         axes.plot([], [], color=COLOUR, ls=(0, (3, 2)), lw=1.3, label="by a Beta law")
-    axes.plot(sizes[known], curve[known, 0], style.mark, color=COLOUR, ms=4, mec="white")
+    axes.plot(
+        sizes[counted], curve[counted, 0], style.mark, color=COLOUR, ms=4, mec="white"
+    )
     size = summary.groups.commonest_size
     used = curve[sizes == size][0, 0]
     axes.plot([size], [used], "o", ms=9, mfc="none", mec="0.2", label=f"in use, G = {size}")
@@ -107,11 +108,11 @@ def _draw_drift(axes: Axes, summary: Summary) -> None:
     steps = summary.steps
     width = -(-len(steps) // MOST_STEPS)
     steps = steps.groupby(np.arange(len(steps)) // width).mean()
-    shown = {
+    lines = {
         "mean reward": ("mean_reward", STYLES["oracle"]),
         "zero-variance groups": ("zero_variance", STYLES["grpo"]),
     }
-    for label, (column, style) in shown.items():
+    for label, (column, style) in lines.items():
         axes.plot(
             steps["step"], steps[column], style.mark, color=style.colour, ms=3.5,
             ls="-", lw=0.9, mec="white", mew=0.4, label=label,
@@ -122,25 +123,20 @@ def _draw_drift(axes: Axes, summary: Summary) -> None:
     _legend_above(axes)
 
 
-def _panels(summary: Summary) -> list[Panel]:
-    panels: list[Panel] = [lambda axes: _draw_values(axes, summary)]
-    if summary.forecasts:
-        panels.append(lambda axes: _draw_forecast(axes, summary))
-    if summary.lengths is not None:
-        panels.append(lambda axes: _draw_lengths(axes, summary))
-    if len(summary.steps) > 1:
-        panels.append(lambda axes: _draw_drift(axes, summary))
-    return panels
-
-
 def compose_rollouts(summary: Summary) -> Figure:
     """Compose the figure, two panels in a row."""
-    panels = _panels(summary)
+    drawable = {
+        _draw_values: True,
+        _draw_forecast: bool(summary.forecasts),
+        _draw_lengths: summary.lengths is not None,
+        _draw_drift: len(summary.steps) > 1,
+    }
+    panels = [draw for draw, possible in drawable.items() if possible]
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(6.8, 2.6 * rows), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, min(len(panels), 2))).ravel()
     for draw, panel in zip(panels, axes, strict=False):
-        draw(panel)
+        draw(panel, summary)
         panel.set_axisbelow(True)
     for panel in axes[len(panels) :]:
         panel.set_visible(False)

@@ -4,9 +4,15 @@ from pathlib import Path
 
 from mse_lab.report.layout import Table, draw_image, lay_out
 from mse_lab.report.rollouts_figure import compose_rollouts
-from mse_lab.report.rollouts_report import headline, level_note, parts_of
+from mse_lab.report.rollouts_report import Part, headline, level_note, parts_of
 from mse_lab.results.files import write_text
 from mse_lab.trainer_logs.summary import Summary
+
+
+def _table(part: Part) -> Table | None:
+    if not part.rows:
+        return None
+    return Table(part.heads or [""] * len(part.rows[0]), part.rows)
 
 
 def compose_rollouts_page(summary: Summary) -> str:
@@ -16,21 +22,15 @@ def compose_rollouts_page(summary: Summary) -> str:
         "Values of prompts, zero-variance groups against the group size, lengths by "
         "reward, and the mean reward along the steps",
     )
-    first, *parts = [
-        (
-            part,
-            Table(part.heads or [""] * len(part.rows[0]), part.rows) if part.rows else None,
-        )
-        for part in parts_of(summary)
-    ]
+    first, *parts = parts_of(summary)
     return lay_out(
         "rollouts.html",
         name=summary.log.source.name,
         form=summary.log.source.form.name,
         headline=headline(summary),
-        sentences=[one for one in first[0].sentences if one != headline(summary)],
+        sentences=[said for said in first.sentences if said != headline(summary)],
         image=image,
-        parts=parts,
+        parts=[(part, _table(part)) for part in parts],
         level=level_note(summary),
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import shorten
 from mse_lab.formatting import (
+    WIDTH,
     duration,
     number,
     percent,
@@ -19,8 +20,6 @@ from mse_lab.formatting import (
 )
 from mse_lab.trainer_logs.log_ratios import CLIP
 from mse_lab.trainer_logs.summary import Summary
-
-WIDTH = 80
 
 # The first look of `advise`: prompts, and completions of each.
 FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16
@@ -133,8 +132,8 @@ def _values(summary: Summary) -> Part:
     spread = summary.spread
     if np.isfinite(spread.luck):
         rows.append(["spread of values (sd)", with_interval(spread.between)])
-        seen = f"{number(spread.seen, 2)}, luck alone makes {number(spread.luck, 2)}"
-        rows.append(["spread of the groups' means (sd)", seen])
+        means = f"{number(spread.seen, 2)}, luck alone makes {number(spread.luck, 2)}"
+        rows.append(["spread of the groups' means (sd)", means])
     if np.isfinite(summary.drift.value):
         rows.append(["mean reward, last third less first", with_interval(summary.drift)])
     return Part("Values of prompts", _right(summary), rows)
@@ -146,16 +145,19 @@ def _forecast(summary: Summary) -> Part | None:
     size, prompts = summary.groups.commonest_size, summary.groups_per_step
     budget = (prompts or 128) * size
     rows = []
-    for one in summary.forecasts:
-        used = budget / one.group_size * (1 - one.zero_variance.value)
-        mark = " (in use)" if one.group_size == size else " (model)" if one.model else ""
-        known = " ".join(percent_parts(one.zero_variance)).strip()
-        used_of = f"{used:.1f} of {budget / one.group_size:g}"
-        rows.append([f"G = {one.group_size}{mark}", known, used_of])
+    for forecast in summary.forecasts:
+        groups = budget / forecast.group_size
+        used = groups * (1 - forecast.zero_variance.value)
+        mark = " (model)" if forecast.model else ""
+        if forecast.group_size == size:
+            mark = " (in use)"
+        percent_of = " ".join(percent_parts(forecast.zero_variance)).strip()
+        name = f"G = {forecast.group_size}{mark}"
+        rows.append([name, percent_of, f"{used:.1f} of {groups:g}"])
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
     said = [f"With {budget:,} completions, {step}, in groups of G:"]
-    if any(one.model for one in summary.forecasts):
+    if any(forecast.model for forecast in summary.forecasts):
         said.append(
             f"Unbiased up to {size}, the completions of a group; beyond, values are taken "
             "to follow a Beta law."
@@ -197,15 +199,13 @@ def _functions(summary: Summary) -> Part | None:
     if not functions:
         return None
     rows = [
-        [shorten(one.name, NAME), number(one.mean), share(one.varies), share(one.share)]
-        for one in functions
+        [shorten(each.name, NAME), number(each.mean), share(each.varies), share(each.share)]
+        for each in functions
     ]
     heads = ["reward", "mean", "varies in groups", "part of the variance"]
-    still = [shorten(one.name, NAME) for one in functions if one.varies == 0]
-    said = [f"{', '.join(still)} never varies in a group: no gradient from it."] * bool(
-        still
-    )
-    return Part("Reward functions", said, rows, heads)
+    still = [shorten(each.name, NAME) for each in functions if each.varies == 0]
+    said = f"{', '.join(still)} never varies in a group: no gradient from it."
+    return Part("Reward functions", [said] if still else (), rows, heads)
 
 
 def _ratios(summary: Summary) -> Part | None:
@@ -247,7 +247,7 @@ def parts_of(summary: Summary) -> list[Part]:
     first = [headline(summary), _used(summary), _sized(summary), _batch(summary)]
     title = f"{summary.log.source.name} ({summary.log.source.form.name})"
     parts = [
-        Part(title, [one for one in first if one]),
+        Part(title, [sentence for sentence in first if sentence]),
         _values(summary),
         _forecast(summary),
         _completions(summary),

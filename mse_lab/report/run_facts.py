@@ -90,12 +90,15 @@ def show_environment(sources: Sequence[FinishedRun]) -> dict[str, Any]:
 
     def side_by_side(values: Sequence[Mapping[str, Any]]) -> Table:
         columns = [
-            {key: NONE if one is None else str(one) for key, one in flatten(run).items()}
+            {
+                key: NONE if value is None else str(value)
+                for key, value in flatten(run).items()
+            }
             for run in values
         ]
         return _side_by_side(sources, columns)
 
     return {
         "environments": side_by_side([source.environment for source in sources]),
-        "settings": side_by_side([one.probe.model_dump(mode="json") for one in sources]),
+        "settings": side_by_side([run.probe.model_dump(mode="json") for run in sources]),
     }

@@ -1,7 +1,5 @@
 """The advice of a probe that was measured until it was known: written, printed."""
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,14 +7,13 @@ from mse_lab.answers.advice import BUDGET, Advice, advise
 from mse_lab.answers.epochs import NOT_SAID, Training
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
-from mse_lab.formatting import wrap
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.probe.schema import Probe
-from mse_lab.report.advice_files import json_values, screen_width, write_advice
-from mse_lab.report.advice_report import advice_text
+from mse_lab.report.advice_files import write_advice
+from mse_lab.report.sampled_report import say_limit
 from mse_lab.results.files import write_json
 
 
@@ -30,7 +27,7 @@ def as_run(
     held: bool,
     metric: MetricPools | None = None,
 ) -> SampledRun:
-    """Take samples of a probe's prompts for a run."""
+    """Make a run of samples of a probe's prompts."""
     return SampledRun(
         name=name,
         samples=Samples.of(prompts),
@@ -45,7 +42,7 @@ def as_run(
     )
 
 
-def advise_run(
+def advise_sampled_run(
     run: SampledRun, decision: Decision | None, sizes: Sequence[int] = ()
 ) -> Advice:
     """Advise from samples; the decision is None where nothing could be decided."""
@@ -65,27 +62,7 @@ def advise_run(
         raise InputError(f"{run.name}: {error}") from None
 
 
-def say_limit(run: SampledRun, decision: Decision, limit: float) -> str:
-    """Say what more completions of each prompt could still give, where there are no more.
-
-    With endless ones the interval of log(G*-1) would have the half-width `limit`; NaN where
-    that is not known.
-    """
-    if run.stopped not in ("budget", "exhausted"):
-        return ""
-    if math.isnan(limit) or math.isinf(decision.width):
-        return "It is not known yet what more completions of these prompts would add."
-    now, then = (f"{math.exp(width):.2g}" for width in (decision.width, limit))
-    known = f"G*-1 is known within a factor of {now}."
-    if now == then:
-        return f"{known} More prompts can narrow that, more completions of these cannot."
-    return (
-        f"{known} More completions of these prompts can bring that down to {then}, more "
-        "prompts further."
-    )
-
-
-def advise_samples(
+def write_sampled_advice(
     run: SampledRun,
     decision: Decision | None,
     limit: float,
@@ -97,18 +74,16 @@ def advise_samples(
 ) -> str:
     """Advise from samples, and write the advice with its table and figure.
 
-    Decision and limit are as for `advise_run` and `say_limit`.
+    The limit is as for `say_limit`; the decision as for `advise_sampled_run`.
     """
-    advice = advise_run(run, decision, sizes)
-    write_json(folder / "advice.json", advice.as_dict())
-    advice = advice.for_training(training)
-    if as_json:
-        return json.dumps(json_values(advice), indent=2)
-    screen = advice_text(advice, sizes, screen_width())
-    if not advice.held:
-        return screen.rstrip()
-    written = ", ".join(["advice.json", *write_advice(folder, advice)])
+    advice = advise_sampled_run(run, decision, sizes)
     assert decision is not None  # or there would be no advice
-    more = say_limit(run, decision, limit)
-    more = f"{wrap(more, screen_width())}\n" * bool(more)
-    return f"{screen}{more}Written to {folder}:\n  {written}"
+    write_json(folder / "advice.json", advice.as_dict())
+    return write_advice(
+        folder,
+        advice.for_training(training),
+        sizes,
+        as_json=as_json,
+        note=say_limit(run.stopped, decision.width, limit),
+        written=["advice.json"],
+    )

@@ -18,9 +18,19 @@ from mse_lab.probe.prompts import Prompt
 
 BASE = "oracle"
 
+
+def interval_heads(name: str) -> list[str]:
+    """Name the columns of a number and of its interval.
+
+    >>> interval_heads("rho")
+    ['rho', 'rho_low', 'rho_high']
+    """
+    return [name, f"{name}_low", f"{name}_high"]
+
+
 # Columns of `prompts.csv` that the moments follow from, and those of rho.
 MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_baseline")
-RHO = ("rho", "rho_low", "rho_high")
+RHO = tuple(interval_heads("rho"))
 
 # Those of Figure 4, a run's by default.
 FIGURE_4 = ("vanilla", "grpo", BASE)
@@ -32,8 +42,7 @@ Columns = dict[str, str | int | float | None]
 
 def columns_of(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     """Spread a number and its interval over three columns, empty where there is none."""
-    heads = (name, f"{name}_low", f"{name}_high")
-    return dict(zip(heads, estimate or (None, None, None), strict=True))
+    return dict(zip(interval_heads(name), estimate or (None, None, None), strict=True))
 
 
 def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:

@@ -149,7 +149,7 @@ def test_a_factor_costs_nothing(judged):
     """`centred` is GRPO-type times (G-1)/G."""
     yardstick, centred = judged[0], find_estimator("centred")
     at = _law_directions(centred, yardstick.run)
-    judged_at = yardstick.of_directions(centred, {4: at[4]})
+    judged_at = yardstick.judge_directions(centred, {4: at[4]})
     assert judged_at.cost == pytest.approx((1, 1, 1), abs=1e-9)
 
 
@@ -261,7 +261,7 @@ def test_laws_are_evaluated_at_sizes_next_to_one_another():
 class Wider(Yardstick):
     """Costs of which the larger ones have the lower ends."""
 
-    def of_constant(self, name):
+    def judge_constant(self, name):
         place = CONSTANT[::-1].index(name)
         return Alternative(name, 1, Estimate(1 + place, 1 - place / 4, 9))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from claimed_runs import draw
-from mse_lab.answers.arguments import ARGUMENTS, NOT_MEASURED, SIZES, judge_arguments
+from mse_lab.answers.arguments import ARGUMENTS, NOT_MEASURED, judge_arguments
 
 
 def test_the_limit_s_covariance_has_beta_squared():
@@ -43,7 +43,7 @@ def test_how_many_answers_would_tell_the_best_of_table_2_from_the_next():
         1.96**2 * (p * (1 - p) + q * (1 - q)) / (p - q) ** 2 for p, q in best_and_next
     ]
     np.testing.assert_allclose(needed, [32_000, 195_000, 70_000], rtol=0.02)
-    said = ARGUMENTS[SIZES][1]
+    [said] = [why for one, (_, why) in ARGUMENTS.items() if one.name.startswith("Table 2")]
     assert all(f"{count:,}" in said for count in (32_000, 195_000, 70_000))
 
 

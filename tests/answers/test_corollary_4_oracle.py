@@ -50,7 +50,7 @@ def test_where_replicates_cannot_decide_the_law_is_shown():
     """Whatever it says; its interval is far narrower."""
     number = Statistic(1.0, {}, {})
     measured, law = (
-        Pair(4, number, number, label).judged("undecided", 0.5, 0.95)
+        Pair(4, number, number, label).with_verdict("undecided", 0.5, 0.95)
         for label in ("replicates", "law")
     )
     assert decide_by_either([measured, law])[0] is law

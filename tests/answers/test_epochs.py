@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mse_lab.answers.epochs import deal_out
+from mse_lab.answers.epochs import best_sizes_in_epochs
 from mse_lab.mse.intervals import Estimate
 
 CONSTANTS = {"c1": 1.0, "c2": 10.0, "c3": 16.0}
@@ -13,7 +13,7 @@ BEST = Estimate(5.0, 4.0, math.inf)
 
 def test_long_steps_are_as_prompts_drawn_anew_and_short_ones_take_none_away():
     """G* = 1 + sqrt 16; each prompt comes 10 times at G = 4, in steps of 1024 / 7473."""
-    long, most, short = deal_out(BEST, CONSTANTS, 4, 1024 / 7473, 10)
+    long, most, short = best_sizes_in_epochs(BEST, CONSTANTS, 4, 1024 / 7473, 10)
     assert [row.way for row in (long, most, short)] == [1, 0.9, 0]
     assert long.best == pytest.approx((5, 4, math.inf), rel=2e-3)
     assert short.best == pytest.approx((40, 40, math.inf), rel=2e-3)
@@ -29,7 +29,7 @@ def test_long_steps_are_as_prompts_drawn_anew_and_short_ones_take_none_away():
 
 def test_one_epoch_leaves_the_size_where_it_is():
     """More completions of each prompt are prompts that never come."""
-    rows = deal_out(Estimate(5.0, 4.0, 6.0), CONSTANTS, 4, 0.1, 1)
+    rows = best_sizes_in_epochs(Estimate(5.0, 4.0, 6.0), CONSTANTS, 4, 0.1, 1)
     for row in rows:
         assert row.best.value == pytest.approx(5, abs=0.4)
         assert row.recommended in (4, 8)

@@ -81,7 +81,7 @@ def test_what_the_plain_size_costs_is_over_the_felt_one():
     [(1.0, math.inf, False), (1.0, 6.0, True), (1.5, math.inf, True), (2.5, 3.6, True)],
 )
 def test_a_size_is_known_where_its_interval_has_an_end(low, high, known):
-    assert felt_of(best=Estimate(3.0, low, high)).known == known
+    assert felt_of(best=Estimate(3.0, low, high)).is_known == known
 
 
 def test_nothing_is_recommended_where_noise_costs_nothing():

@@ -9,7 +9,11 @@ import ast
 import pytest
 
 from mse_lab.answers.alternatives import CONSTANT, TRAINERS_DEFAULT
-from mse_lab.answers.trainer_settings import CALLED, HOW, TRAINER_SETTINGS
+from mse_lab.answers.trainer_settings import (
+    DISPLAY_NAMES,
+    ESTIMATOR_SETTINGS,
+    TRAINER_SETTINGS,
+)
 from mse_lab.estimators import ESTIMATORS, find_estimator
 
 SETTINGS = {one.trainer: one for one in TRAINER_SETTINGS}
@@ -32,5 +36,5 @@ def test_every_trainer_is_told_the_size(trainer):
 
 def test_estimators_go_by_their_names():
     known = {"grpo", *CONSTANT, find_estimator(TRAINERS_DEFAULT).name}
-    assert {*CALLED} == known
-    assert {*HOW} <= known | {*ESTIMATORS}
+    assert {*DISPLAY_NAMES} == known
+    assert {*ESTIMATOR_SETTINGS} <= known | {*ESTIMATORS}

@@ -231,11 +231,12 @@ def of_allocation(result, truth: Truth, each: int = 16) -> Iterator[Told]:
 
 def of_ranking(result, truth: Truth) -> Iterator[Told]:
     """The parts of biased estimators' MSE, of those that have a law."""
-    ranking, level = rank_estimators(result, nearest_size(result)), result.level
-    for estimator, curve, _ in ranking.ranked:
-        law = find_law(estimator, ranking.group_size, binary=truth.binary)
+    size, level = nearest_size(result), result.level
+    ranked, _ = rank_estimators(result, size)
+    for estimator, curve, _ in ranked:
+        law = find_law(estimator, size, binary=truth.binary)
         if law and not estimator.unbiased:
-            exact = truth.decomposed(estimator, ranking.group_size)
+            exact = truth.decomposed(estimator, size)
             for part in ("slope", "bias2", "variance"):
                 true = float(getattr(exact, part))
                 yield Told(part, estimator.name, curve.interval(part, level), true)

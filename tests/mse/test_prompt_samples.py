@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mse_lab.mse.prompt_samples import PromptSamples
+from mse_lab.mse.prompt_samples import PromptSamples, mean_over_prompts
 
 
 def test_figures_of_drawn_prompts_by_enumeration():
@@ -23,3 +23,9 @@ def test_figures_of_drawn_prompts_by_enumeration():
         assert mean == pytest.approx(left[list(draw)].mean())
         pairs = [left[x] * apart[x, y] * right[y] for x in draw for y in draw if x != y]
         assert number == pytest.approx(np.mean(pairs) if pairs else 0.0)
+
+
+def test_a_mean_over_prompts_has_the_textbooks_standard_error():
+    """1, 2 and 6: mean 3, s^2 = (4 + 1 + 9) / 2 = 7."""
+    found = mean_over_prompts(np.array([1.0, 2.0, 6.0]))
+    assert (found.value, found.error) == (3, pytest.approx((7 / 3) ** 0.5))

@@ -12,7 +12,11 @@ from mse_lab.answers.allocation import allocate
 from mse_lab.answers.measured_run import read_run
 from mse_lab.formatting import with_interval
 from mse_lab.mse.allocation import RULES
-from mse_lab.report.allocation_report import CALLED, allocation_table, allocation_text
+from mse_lab.report.allocation_report import (
+    DISPLAY_NAMES,
+    allocation_table,
+    allocation_text,
+)
 from written_runs import simulate, write_run
 
 
@@ -47,11 +51,11 @@ def test_the_screen(found):
     assert max(map(len, lines)) <= 80
     assert lines[0] == "96 completions for 12 prompts, on average 8 each"
     for name, ratio in found.ratios.items():
-        [line] = [line for line in lines if line.startswith(f"  {CALLED[name]} ")]
+        [line] = [line for line in lines if line.startswith(f"  {DISPLAY_NAMES[name]} ")]
         assert line.endswith(with_interval(ratio))
     told = " ".join(lines)
     assert f"Dropping the {found.outside} prompts" in told
-    assert found.sizes["best"].max() == int(told.split("most get ")[1].split()[0])
+    assert found.sizes["best"].max() == int(told.split("largest are ")[1].split()[0])
     none = " ".join(allocation_text(replace(found, outside=0)).splitlines())
     assert "so none would be dropped" in none
     failed = allocation_text(replace(found, held=False))
@@ -59,8 +63,8 @@ def test_the_screen(found):
 
 
 def test_every_rule_has_its_words_and_its_column(found):
-    assert {*CALLED} == {*RULES}
-    assert max(map(len, CALLED.values())) <= 42
+    assert {*DISPLAY_NAMES} == {*RULES}
+    assert max(map(len, DISPLAY_NAMES.values())) <= 42
     assert len([*allocation_table(found)]) == 2 + len(RULES)
 
 

@@ -24,7 +24,8 @@ def test_the_screen_and_the_files(tmp_path, monkeypatch):
     assert "step 0 at 3 checkpoints, 60 prompts; group size 4" in said
     best = "Best over the checkpoints, each alike: G* = "
     assert best in said
-    assert "\nholds     rho falls: right answers' scores over wrong ones'.\n" in said
+    falls = "rho falls: the squared score norm of right over wrong answers."
+    assert f"\nholds     {falls}\n" in said
     files = sorted(path.name for path in (tmp_path / "along").iterdir())
     assert files == ["along.csv", "along.txt", "claims.csv"]
     assert drawn == ["along.png", "along.pdf"]

@@ -14,9 +14,9 @@ from mse_lab.report.claims_report import SHORT, claims_screen, write_claims
 
 def test_written_claims(tmp_path):
     folders = [write_run(tmp_path / kind, kind, 1) for kind in ("quiet", "small")]
-    claims = judge_runs([read_run(folder) for folder in folders])
-    for folder in folders:
-        write_claims(folder, claims)
+    runs = [read_run(folder) for folder in folders]
+    for run in runs:
+        write_claims(run.folder, run.name, judge_runs(runs))
     table = folders[0] / "claims.csv"
     written = pd.read_csv(table)
     assert set(written["run"]) == {"quiet", "quiet, small"}
@@ -28,7 +28,7 @@ def test_written_claims(tmp_path):
     assert (written["would_fail"].notna() == (written["kind"] == "identity")).all()
     assert written["says"].notna().all()
     first = table.read_bytes()
-    write_claims(folders[0], judge_runs([read_run(folder) for folder in folders]))
+    write_claims(folders[0], runs[0].name, judge_runs(runs))
     assert table.read_bytes() == first
 
 

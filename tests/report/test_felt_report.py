@@ -48,7 +48,7 @@ def test_an_end_that_is_not_known_is_not_shown_as_a_number(best, said):
         ({"cost_of_plain": UNKNOWN}, "by how much is open"),
         ({}, "30 times as much as another"),
         ({"metric": "adam"}, "Adam (second moments of these gradients)"),
-        ({}, "10% helps instead"),
+        ({}, "10% of the noise helps instead"),
     ],
 )
 def test_it_says_what_it_costs_and_how_sure_that_is(changes, said):

@@ -21,7 +21,7 @@ def mismatch_of(**changes):
     ("changes", "words"),
     [
         ({"best": "TRL token_truncate"}, "vllm_importance_sampling_mode=token_truncate"),
-        ({"best": "IcePop"}, "Of its corrections IcePop brings the gradient closest"),
+        ({"best": "IcePop"}, "The correction IcePop brings the gradient closest"),
         ({"needed": False}, "It needs no correction"),
         ({}, "No correction is shown to bring the gradient closer than none"),
     ],

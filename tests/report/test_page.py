@@ -106,7 +106,7 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 
 
 def test_the_phase_diagram_counts_by_the_nearer_baseline(folders):
-    source = read_run(folders[0], "run1")
+    source = read_run(folders[0])
     caption, _ = draw_prompts(source)
     best, value = source.moments.best_baseline, source.moments.value
     nearer = (abs(best - value) < best).sum()
@@ -238,7 +238,7 @@ def test_an_estimator_that_is_gone_is_named(small, tmp_path):
 
 def test_intervals_are_those_of_the_run(folders):
     """The page's draws are the run's, so its intervals are those of mse.csv."""
-    source = read_run(folders[0], "run1")
+    source = read_run(folders[0])
     table = pd.read_csv(folders[0] / "mse.csv").set_index(["estimator", "group_size"])
     curve = source.compared[Key("grpo", 16)][0]
     np.testing.assert_allclose(

@@ -10,7 +10,11 @@ import pytest
 from mse_lab.errors import InputError
 from mse_lab.mse.stopping import decide
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.report.sampled_advice import advise_run, advise_samples, as_run, say_limit
+from mse_lab.report.sampled_advice import (
+    advise_sampled_run,
+    as_run,
+    write_sampled_advice,
+)
 from populations import choose, population
 
 PROBE = parse_probe(
@@ -44,7 +48,7 @@ def test_a_run_is_of_the_probe_and_the_question(run):
 
 def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
     decision = decide(prompts, level=0.9, regret=0.1)
-    text = advise_samples(run, decision, math.nan, [], tmp_path, as_json=True)
+    text = write_sampled_advice(run, decision, math.nan, [], tmp_path, as_json=True)
     found = json.loads(text)
     assert (found["completions"], found["differentiated"]) == (640, 640)
     assert found["stopped"] == "budget"
@@ -55,7 +59,7 @@ def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
 
 def test_the_screen_says_what_is_written(run, prompts, tmp_path):
     decision = decide(prompts, level=0.9, regret=0.1)
-    text = advise_samples(run, decision, 0.01, [12], tmp_path, as_json=False)
+    text = write_sampled_advice(run, decision, 0.01, [12], tmp_path, as_json=False)
     *_, where, files = text.splitlines()
     assert where == f"Written to {tmp_path}:"
     assert {one.name for one in tmp_path.iterdir()} == {*files.strip().split(", ")}
@@ -64,22 +68,11 @@ def test_the_screen_says_what_is_written(run, prompts, tmp_path):
 
 
 def test_nothing_is_drawn_where_a_check_failed(run, prompts, tmp_path):
-    text = advise_samples(
+    text = write_sampled_advice(
         replace(run, held=False), decide(prompts), 0.1, [], tmp_path, as_json=False
     )
     assert text.startswith("No advice: a built-in check of this run FAILED")
     assert not (tmp_path / "advice.csv").exists()
-
-
-def test_what_more_completions_would_give_is_said_where_there_are_no_more(run, prompts):
-    decision = decide(prompts)._replace(width=0.7)
-    assert say_limit(run, decision, 0.1).startswith("G*-1 is known within a factor of 2.")
-    said = say_limit(run, decision, 0.7)
-    assert said.endswith("More prompts can narrow that, more completions of these cannot.")
-    unknown = "It is not known yet what more completions of these prompts would add."
-    assert say_limit(run, decision, math.nan) == unknown
-    assert say_limit(run, decision._replace(width=math.inf), 0.1) == unknown
-    assert not say_limit(replace(run, stopped="regret"), decision, 0.1)
 
 
 def test_where_rewards_are_all_equal_there_is_no_advice(prompts):
@@ -93,4 +86,4 @@ def test_where_rewards_are_all_equal_there_is_no_advice(prompts):
         r"few: rewards differ within 0 of 40 prompts, in 640 completions of mean reward "
     )
     with pytest.raises(InputError, match=rf"{words}0\.75: nothing to advise on; check"):
-        advise_run(run, None)
+        advise_sampled_run(run, None)

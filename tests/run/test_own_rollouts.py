@@ -11,7 +11,7 @@ from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.one_pool import PromptSample, gradient_weights
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import decide
-from mse_lab.report.sampled_advice import advise_run
+from mse_lab.report.sampled_advice import advise_sampled_run
 from mse_lab.run import own_rollouts, rollout_groups
 from mse_lab.trl import MSECallback
 from trl_training import BASE, SEED, advise_apart, right, train
@@ -116,7 +116,7 @@ def advised(trained):
             blocks.setdefault(prompts[0], []).append(found)
     decision = decide([tuple(each) for each in blocks.values()])
     run = SampledRun("by hand", Samples.of(blocks.values()), "budget", seed=SEED)
-    return advise_run(run, decision, (SIZE,)), run
+    return advise_sampled_run(run, decision, (SIZE,)), run
 
 
 def test_its_numbers_are_those_of_the_rollouts_differentiated_one_by_one(trained, advised):

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from mse_lab.formatting import number, with_interval
-from mse_lab.report.claims_report import SHOWN
+from mse_lab.report.claims_report import VERDICT_WORDS
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
 from mse_lab.studies.theory.figure import compose_theory
@@ -23,7 +23,7 @@ HEAD = (
 
 def _line(finding: Finding) -> str:
     """Write a verdict with the expected value and the estimate, or why there is none."""
-    verdict = f"{SHOWN[finding.verdict]:{VERDICT}}{finding.statement:{STATEMENT}}"
+    verdict = f"{VERDICT_WORDS[finding.verdict]:{VERDICT}}{finding.statement:{STATEMENT}}"
     value, low, high = finding.estimate
     if math.isnan(value):
         return f"{verdict}{finding.protocol}"
@@ -37,7 +37,8 @@ def _cut(line: str) -> str:
 
 def theory_screen(study: Study) -> str:
     """Write the verdicts, a line each; then the controls that were not caught."""
-    counts = Counter(SHOWN[finding.verdict] for finding in study.findings).most_common()
+    verdicts = (VERDICT_WORDS[finding.verdict] for finding in study.findings)
+    counts = Counter(verdicts).most_common()
     lines = [*HEAD, *map(_line, study.findings)]
     lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts))
     for finding in study.findings:

@@ -9,13 +9,14 @@ from mse_lab.answers.advice import Advice, GroupSize
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.beta_binomial import fit_beta_binomial
 from mse_lab.report.advice_report import headline
+from mse_lab.results.tables import columns_of
 
 # By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.
 BEYOND = 4
 
 
 def zero_variance(used: GroupSize, run: SampledRun) -> float:
-    """Share of groups with equal rewards; of larger ones than drawn by a Beta law."""
+    """Share of zero-variance groups; by a Beta law where groups are larger than drawn."""
     if used.zero_variance is not None:
         return used.zero_variance.value
     sizes_P = np.array([len(rewards) for rewards in run.rewards])
@@ -26,19 +27,10 @@ def zero_variance(used: GroupSize, run: SampledRun) -> float:
     return law.zero_variance(used.group_size)
 
 
-def _felt(advice: Advice) -> dict[str, float]:
-    """Name the best size that training feels, where it was measured."""
-    if advice.felt is None:
-        return {}
-    value, low, high = advice.felt.best
-    name = "felt_group_size"
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
 def log_numbers(
     advice: Advice, run: SampledRun, size: int, step_size: int
 ) -> dict[str, float]:
-    """Name what is logged; what is not known is not logged.
+    """Name the numbers to log; unknown ones are left out.
 
     Args:
         advice: The advice.
@@ -47,25 +39,27 @@ def log_numbers(
         step_size: Completions of one step of the optimiser.
     """
     used = advice.row(size)
-    least = min(one.value for one in (*advice.curves["grpo"], used.mse))
+    least = min(mse.value for mse in (*advice.curves["grpo"], used.mse))
     scale = advice.noise_scale.value * used.cost.value
-    found = {
-        "best_group_size": advice.best.value,
-        "best_group_size_low": advice.best.low,
-        "best_group_size_high": advice.best.high,
+    numbers = {
+        **columns_of("best_group_size", advice.best),
         "cost_at_G": used.mse.value / least,
         "relative_error": scale / step_size,
         "noise_scale": scale,
         "zero_variance_groups": zero_variance(used, run),
         "rho": advice.regime.rho.value,
-        **_felt(advice),
+        **columns_of("felt_group_size", advice.felt.best if advice.felt else None),
         "value": np.mean([rewards.mean() for rewards in run.rewards]),
     }
-    return {f"mse/{key}": float(one) for key, one in found.items() if math.isfinite(one)}
+    return {
+        f"mse/{name}": float(value)
+        for name, value in numbers.items()
+        if value is not None and math.isfinite(value)
+    }
 
 
 def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
-    """Say the advice; by the gradient's error, what the size in use costs."""
+    """Say the advice; where it goes by gradient error, what the size in use costs."""
     words = headline(advice)
     if advice.decisive:
         return words
@@ -83,12 +77,13 @@ def log_of_rollouts(
         words: The advice.
         steps: The steps.
         count: How many rollouts.
-        size: Of each prompt, at a time.
+        size: How many of each prompt in a step.
         engine: Whether vLLM drew them.
     """
     first, last = steps[0], steps[-1]
     when = f"step {last}" if first == last else f"steps {first} to {last}"
     whose = "policy" if first == last else "policies"
-    drew = ", by vLLM, whose probabilities may differ" * engine
-    rests = f"Of {count} rollouts, {size} a prompt, at the {whose} that drew them{drew}."
-    return f"{when}: {words} {rests}"
+    drawn = f"at the {whose} that drew them"
+    if engine:
+        drawn += ", by vLLM, whose probabilities may differ"
+    return f"{when}: {words} Of {count} rollouts, {size} a prompt, {drawn}."

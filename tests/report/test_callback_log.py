@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mse_lab.mse.intervals import Estimate
-from mse_lab.report.trainer_log import log_numbers, zero_variance
+from mse_lab.report.callback_log import log_numbers, zero_variance
 
 
 def sampled(rewards, *, binary=True):
