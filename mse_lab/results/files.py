@@ -4,7 +4,7 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,14 +13,6 @@ from mse_lab.console import writing
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def read_text(file: BinaryIO) -> str:
-    """Read a text that ends in a whole line."""
-    text = file.read().decode()
-    if not text.endswith("\n"):
-        raise ValueError("its last line is cut")
-    return text
 
 
 def write_bytes(path: Path, content: bytes) -> None:

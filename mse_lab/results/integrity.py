@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mse_lab.errors import InputError, in_short
 from mse_lab.results.files import write_json
 from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
+from mse_lab.results.readers import read_npz
 
 REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
@@ -83,10 +84,8 @@ def write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, digests)
 
 
-def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
+def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
     """Read all arrays of an `.npz`, or refuse the file as `open_intact` does."""
-    from mse_lab.results.table_readers import read_npz
-
     with open_intact(path, remedy) as file:
         return read_npz(file)
 

@@ -27,7 +27,7 @@ from mse_lab.mse.one_pool import PromptSample
 from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import open_intact
-from mse_lab.results.table_readers import read_npz
+from mse_lab.results.readers import read_npz
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
