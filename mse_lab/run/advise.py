@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -13,8 +14,8 @@ from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.run.metric import add_more
-from mse_lab.run.narrowing import Narrowing, narrowing
 from mse_lab.run.prepare import RunContext, RunSpec, load
+from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
 
 # The folder of an advice, in that of the probe's results.
@@ -116,7 +117,10 @@ class _Looks(Generic[D]):
     """What the looks have said, in the process that looks."""
 
     def __init__(
-        self, samples: Samples, decide: Callable[[Sequence[Blocks]], D], line: Narrowing
+        self,
+        samples: Samples,
+        decide: Callable[[Sequence[Blocks]], D],
+        line: AdviceProgress,
     ) -> None:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
@@ -148,7 +152,7 @@ def sample_until(
     samples: Samples,
     decide: Callable[[Sequence[Blocks]], D],
     budget: int | None,
-    line: Narrowing,
+    line: AdviceProgress,
 ) -> Sampling[D]:
     """Sample look by look until one says stop, or there is nothing left to spend.
 
@@ -157,7 +161,7 @@ def sample_until(
     seen, count, stop = _Looks(samples, decide, line), len(samples.order), None
     for look in looks(count, budget):
         samples.measure(look, line.show)
-        stop = samples.processes.agree(lambda look=look: seen.at(look))  # type: ignore[misc]
+        stop = samples.processes.agree(partial(seen.at, look))
         if stop:
             break
     # Without a stop they end where the next one would exceed the budget.
@@ -190,7 +194,7 @@ def sample_context(
     with processes.hold(spec.results.path):
         processes.agree(lambda: _take(context, fresh=fresh))
         hidden = not (shown and processes.first)
-        with narrowing(spec.name, hidden=hidden) as line:
+        with advice_progress(spec.name, hidden=hidden) as line:
             ended = sample_until(KeptSamples(context), decide, budget, line)
         if processes.agree(lambda: ended.decision is not None):
             add_more(context, shown=shown)

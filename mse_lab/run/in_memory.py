@@ -41,9 +41,8 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.finish import conclude
 from mse_lab.run.metric import measure_shown
-from mse_lab.run.narrowing import narrowing
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.progress import Tally, add_up, progress
+from mse_lab.run.progress import Tally, add_up, advice_progress, progress
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
 
@@ -153,12 +152,7 @@ def measure_model(lent: Lent, *, shown: bool) -> Measured:
         if lent.folder is None:
             subject = attach_model(spec, policy).subject
             return _measure_unwritten(spec.name, subject, shown=shown)
-        done = execute(
-            spec,
-            lambda spec: attach_model(spec, policy),
-            identity=policy.identity,
-            shown=shown,
-        )
+        done = execute(spec, policy=policy, shown=shown)
     metric = ResultsFolder(lent.folder).read("metric.npz", None)
     return Measured(read_result(lent.folder), done.checks, done.warnings, metric)
 
@@ -182,7 +176,7 @@ def sample_model(
         context = attach_model(spec, policy, AT_ONCE)
         if lent.folder is not None:
             return spec, sample_context(context, decide, budget, shown=shown)
-        with narrowing(spec.name, hidden=not shown) as line:
+        with advice_progress(spec.name, hidden=not shown) as line:
             ended = sample_until(Samples(context.subject), decide, budget, line)
         if ended.decision is None:
             return spec, ended

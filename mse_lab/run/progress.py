@@ -1,4 +1,8 @@
-"""Progress: how far the measurement is, its mean reward and share of cut completions."""
+"""Progress: the line that says how far a run is, or an advice.
+
+A run counts its prompts, with their mean reward and share of cut completions. An advice
+does not know how many it needs: it counts completions, and says what the last look gave.
+"""
 
 import math
 import sys
@@ -10,6 +14,7 @@ from typing import Any, NamedTuple
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
+from mse_lab.measurement.rounds import Look
 from mse_lab.mse.measurement import PromptMeasurement
 
 # Without a terminal a line is printed at every quarter and each minute.
@@ -18,6 +23,7 @@ QUARTERS, MINUTE = 4, 60.0
 COUNTS = "{n_fmt}/{total_fmt} prompts [{elapsed}<{remaining}{postfix}]"
 BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
 LINE = "{desc}: {percentage:.0f}%, " + COUNTS
+ADVICE_LINE = "{desc}: {n_fmt} completions [{elapsed}{postfix}]"
 
 
 class Tally(NamedTuple):
@@ -67,6 +73,15 @@ class Lines(std.tqdm):  # type: ignore[misc]
         return True
 
 
+def _refresh(bar: std.tqdm, count: int) -> None:
+    """Show a bar at this count, as wide as the terminal is now."""
+    bar.n = count
+    if width := columns():
+        # The last column stays free: some terminals begin a new line after it.
+        bar.ncols = width - 1
+    bar.refresh()
+
+
 def _make_bar(**options: Any) -> std.tqdm:
     """Make the bar of a notebook, of a terminal, or of neither."""
     if auto.notebook_tqdm is not std.tqdm:
@@ -91,13 +106,43 @@ def progress(
     with _make_bar(**options, smoothing=0) as bar:
 
         def show(tally: Tally) -> None:
-            bar.n = done + tally.prompts
-            if width := columns():
-                # The last column stays free: some terminals begin a new line behind it.
-                bar.ncols = width - 1
             if tally.prompts:
                 bar.set_postfix_str(str(tally), refresh=False)
-            bar.refresh()
+            _refresh(bar, done + tally.prompts)
 
         show(Tally())
         yield show
+
+
+class AdviceProgress:
+    """Shows one line that changes at a terminal, else a line for each look, or nothing."""
+
+    def __init__(self, bar: std.tqdm | None = None, *, hidden: bool = True) -> None:
+        self._bar, self._hidden, self._began = bar, hidden, time.monotonic()
+
+    def show(self, drawn: int) -> None:
+        """Show how many completions there are."""
+        if self._bar is not None:
+            _refresh(self._bar, drawn)
+
+    def say(self, look: Look, words: str) -> None:
+        """Show what a look gave."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{look.prompts} prompts: {words}", refresh=False)
+            self.show(look.drawn)
+        elif not self._hidden:
+            seconds = time.monotonic() - self._began
+            drawn = f"{look.prompts} prompts, {look.drawn:,} completions, {seconds:.0f} s"
+            print(f"{drawn}: {words}", file=sys.stderr)
+
+
+@contextmanager
+def advice_progress(name: str, *, hidden: bool) -> Iterator[AdviceProgress]:
+    """Show how far an advice is, unless `hidden`."""
+    if not hidden:
+        show_status()
+    if hidden or not columns():
+        yield AdviceProgress(hidden=hidden)
+        return
+    with std.tqdm(desc=name, file=sys.stderr, bar_format=ADVICE_LINE, nrows=20) as bar:
+        yield AdviceProgress(bar)

@@ -1,11 +1,12 @@
 """Run a probe: configuration -> `results/<probe name>/`, resumed where it stopped."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
+from mse_lab.policy.policy import Policy
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
 from mse_lab.run.metric import add_more, lacks_more
-from mse_lab.run.prepare import RunContext, RunSpec, load
+from mse_lab.run.prepare import RunContext, RunSpec, attach_model, load
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, find_finished, measure_and_keep, take_folder
 
@@ -27,18 +28,26 @@ def measure_prompts(
 
 def execute(
     spec: RunSpec,
-    attach: Callable[[RunSpec], RunContext] = load,
     *,
+    policy: Policy | None = None,
     fresh: bool = False,
-    identity: Mapping[str, str] | None = None,
     shown: bool = True,
 ) -> Outcome:
     """Measure what is prepared, or continue where an earlier start stopped.
 
-    An error of the user's input loses no measurement. With `fresh` what the folder holds of
-    an earlier run is dropped. The `identity` is the checkpoint's, if it is known before its
-    model is attached.
+    An error of the user's input loses no measurement.
+
+    Args:
+        spec: What is measured, and where its results go.
+        policy: A model that is in memory; by default the probe's is loaded.
+        fresh: Whether what the folder holds of an earlier run is dropped.
+        shown: Whether a progress bar is shown.
     """
+
+    def attach() -> RunContext:
+        return attach_model(spec, policy) if policy else load(spec)
+
+    identity = policy.identity if policy else None
     processes, folder = spec.processes, spec.results.path
     # A restart after a lost process keeps what this command has measured.
     fresh = fresh and not processes.restarted
@@ -47,11 +56,11 @@ def execute(
     )
     if outcome:
         if processes.agree(lambda: lacks_more(spec)):
-            context = attach(spec)
+            context = attach()
             with processes.hold(folder):
                 add_more(context, shown=shown)
         return outcome
-    context = attach(spec)
+    context = attach()
     # An old run is dropped only now, when everything is known to be usable.
     processes.meet()
     with processes.hold(folder):
