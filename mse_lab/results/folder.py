@@ -192,6 +192,10 @@ class ResultsFolder:
         """Give the path of the file of one prompt."""
         return self.file(f"shards/{index:06d}.npz")
 
+    def sampled(self, index: int, start: int, stop: int) -> Path:
+        """Give the path of the file of a block of one prompt's completions."""
+        return self.file(f"shards/{index:06d}-{start}-{stop}.npz")
+
     def finished_prompts(self) -> int:
         """Count the prompts whose shards are there."""
         return len(list(self.file("shards").glob("*.npz")))
@@ -205,11 +209,11 @@ class ResultsFolder:
         return self.file(f"shards/corrections/{index:06d}.npz")
 
     def drop_shards(self) -> None:
-        """Remove the shards of a run that is written, as far as they can be."""
+        """Remove the shards of prompts that are written, as far as they can be."""
         self._empty("shards")
 
     def drop_corrected(self) -> None:
-        """Remove those files, of a run that has them all."""
+        """Remove the files of corrections that are written, as far as they can be."""
         self._empty("shards/corrections")
         self._empty("shards")
 

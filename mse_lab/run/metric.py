@@ -3,10 +3,7 @@
 That is the probe's metric, and corrections of the mismatch where an engine drew.
 """
 
-from contextlib import suppress
-
 from mse_lab.console import show_status
-from mse_lab.errors import InputError
 from mse_lab.measurement.corrections import correct
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import Subject
@@ -14,9 +11,9 @@ from mse_lab.mse.corrections import CorrectedPrompt, CorrectionPools
 from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.schema import Metric
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.shard import load_corrected, save_corrected
+from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
-from mse_lab.run.processes import PATIENCE, wait_until
+from mse_lab.run.processes import await_files
 
 
 def _metric_of(results: ResultsFolder) -> Metric:
@@ -63,37 +60,31 @@ def _add_metric(context: RunContext, *, shown: bool) -> None:
     spec.results.write_metric(spec.probe, pools)
 
 
-def _corrected(context: RunContext, index: int) -> CorrectedPrompt | None:
-    """Read a prompt's corrections; None if they are not there, or of another run."""
-    with suppress(InputError):
-        path = context.spec.results.corrected(index)
-        return load_corrected(path, context.origin(index))
-    return None
-
-
 def _add_corrections(context: RunContext, *, shown: bool) -> None:
     """Share the prompts, each of which is a file until all are there."""
-    spec, indices = context.spec, range(len(context.spec.prompts))
-    todo = spec.processes.agree(
-        lambda: [at for at in indices if _corrected(context, at) is None], list[int]
-    )
-    for at in spec.processes.deal(todo):
+    spec, results = context.spec, context.spec.results
+    shards = [
+        (results.corrected(index), context.origin(index))
+        for index in range(len(spec.prompts))
+    ]
+
+    def missing() -> list[int]:
+        found = [find_shard(CorrectedPrompt, *shard) for shard in shards]
+        return [index for index, prompt in enumerate(found) if prompt is None]
+
+    def join() -> None:
+        await_files([path for path, _ in shards])
+        prompts = [load_shard(CorrectedPrompt, *shard) for shard in shards]
+        results.write_corrections(CorrectionPools.of(prompts))
+        results.drop_corrected()
+
+    for index in spec.processes.deal(spec.processes.agree(missing, list[int])):
         if shown:
-            show_status(f"{spec.name}: corrections of the mismatch, prompt {at + 1}")
-        prompt = correct(context.subject, at)
-        save_corrected(prompt, spec.results.corrected(at), context.origin(at))
+            show_status(f"{spec.name}: corrections of the mismatch, prompt {index + 1}")
+        save_shard(correct(context.subject, index), *shards[index])
     spec.processes.meet()
     show_status()
-    spec.processes.agree(lambda: _join_corrections(context))
-
-
-def _join_corrections(context: RunContext) -> None:
-    results, indices = context.spec.results, range(len(context.spec.prompts))
-    paths = [results.corrected(at) for at in indices]
-    wait_until(lambda: all(path.exists() for path in paths), PATIENCE)
-    prompts = [load_corrected(paths[at], context.origin(at)) for at in indices]
-    results.write_corrections(CorrectionPools.of(prompts))
-    results.drop_corrected()
+    spec.processes.agree(join)
 
 
 def measure_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:

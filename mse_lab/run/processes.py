@@ -40,6 +40,13 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def await_files(paths: Sequence[Path]) -> None:
+    """Wait until this machine sees files that another one wrote; refuse a missing one."""
+    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
+        missing = next(path for path in paths if not path.exists())
+        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
+
+
 @contextmanager
 def lock(folder: Path) -> Iterator[str]:
     """Keep other starts out of a folder; a killed process releases it.

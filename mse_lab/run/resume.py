@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,9 +14,9 @@ from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.finished_run import repair
 from mse_lab.results.inventory import MANIFEST
-from mse_lab.results.shard import load_shard, save_shard
+from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
-from mse_lab.run.processes import PATIENCE, wait_until
+from mse_lab.run.processes import await_files
 
 
 class Outcome(NamedTuple):
@@ -70,9 +69,8 @@ def find_finished(
 
 def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
     """Read a prompt's shard; None if it is not there, not intact, or not of this run."""
-    with suppress(InputError):
-        return load_shard(context.spec.results.shard(index), context.origin(index))
-    return None
+    path = context.spec.results.shard(index)
+    return find_shard(PromptMeasurement, path, context.origin(index))
 
 
 def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
@@ -113,7 +111,8 @@ def read_shards(context: RunContext) -> list[PromptMeasurement]:
     """Read the shards of all prompts, once this machine sees them."""
     results, indices = context.spec.results, range(len(context.spec.prompts))
     paths = [results.shard(index) for index in indices]
-    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
-        missing = next(path for path in paths if not path.exists())
-        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [load_shard(paths[index], context.origin(index)) for index in indices]
+    await_files(paths)
+    return [
+        load_shard(PromptMeasurement, paths[index], context.origin(index))
+        for index in indices
+    ]

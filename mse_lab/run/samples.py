@@ -1,18 +1,17 @@
 """Samples of prompts: in memory, or in a folder, from which a later start goes on."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 
-from mse_lab.errors import InputError
 from mse_lab.measurement.rounds import SCORED, Look, keyed_order
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.probe.identity import digest
-from mse_lab.results.shard import load_sample, save_sample
+from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext
-from mse_lab.run.processes import PATIENCE, SINGLE_PROCESS, Processes, wait_until
+from mse_lab.run.processes import SINGLE_PROCESS, Processes, await_files
 from mse_lab.run.progress import Tally, add_up
 
 # A prompt, and a block of its completions by the first and the last but one.
@@ -93,33 +92,31 @@ class KeptSamples(Samples):
         self.processes = context.spec.processes
         self._context = context
 
-    def _file(self, key: Key) -> str:
-        index, start, stop = key
-        return f"shards/{index:06d}-{start}-{stop}.npz"
-
-    def _origin(self, key: Key) -> str:
+    def _shard(self, key: Key) -> tuple[Path, str]:
+        """Give the path of a block's file, and its origin."""
         index, *block = key
-        return digest([self._context.origin(index), block, SCORED, self._is_checked(key)])
-
-    def _load(self, key: Key) -> SampledPrompt:
-        path = self._context.spec.results.file(self._file(key))
-        return load_sample(path, self._origin(key))
+        path = self._context.spec.results.sampled(*key)
+        parts = [self._context.origin(index), block, SCORED, self._is_checked(key)]
+        return path, digest(parts)
 
     def is_there(self, key: Key) -> bool:
         """Whether a block's file is intact, and of this advice."""
         if key not in self._read:
-            with suppress(InputError):
-                self._read[key] = self._load(key)
+            found = find_shard(SampledPrompt, *self._shard(key))
+            if found is not None:
+                self._read[key] = found
         return key in self._read
 
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
         """Write a block's file."""
-        path = self._context.spec.results.file(self._file(key))
-        save_sample(prompt, path, self._origin(key))
+        save_shard(prompt, *self._shard(key))
 
     def read(self, look: Look) -> list[Blocks]:
         """Read the blocks of each prompt of a look, once this machine sees them."""
-        for key in self._keys(look):
-            if not wait_until(lambda key=key: self.is_there(key), PATIENCE):  # type: ignore[misc]
-                self._read[key] = self._load(key)
+        shards = {
+            key: self._shard(key) for key in self._keys(look) if key not in self._read
+        }
+        await_files([path for path, _ in shards.values()])
+        for key, shard in shards.items():
+            self._read[key] = load_shard(SampledPrompt, *shard)
         return super().read(look)

@@ -14,7 +14,7 @@ from mse_lab.results.files import write_arrays
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import MANIFEST
-from mse_lab.run import plan, resume
+from mse_lab.run import plan, processes, resume
 from mse_lab.run.prepare import load, prepare
 
 
@@ -66,7 +66,7 @@ def test_spoilt_shards_are_measured_again(write_probe, tmp_path, monkeypatch, ca
 
 
 def test_a_shard_that_another_machine_wrote_and_nobody_sees(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(resume, "PATIENCE", 0.0)
+    monkeypatch.setattr(processes, "PATIENCE", 0.0)
     context = load(prepare("small", probe, tmp_path / "out", tmp_path))
     with pytest.raises(InputError, match=r"0+\.npz: is gone, or cannot be seen from here"):
         resume.read_shards(context)
