@@ -7,14 +7,14 @@ runs out of memory all the same, the next smaller way is taken and recorded.
 
 import gc
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
+from pydantic import ByteSize, TypeAdapter
 
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError
 from mse_lab.measurement.footprint import Footprint, measure_footprint
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
@@ -29,20 +29,6 @@ Size = TypeVar("Size")
 SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
 
 WORKSPACE = 8 * SLICE_BYTES  # What slices of gradients and logits take, several at a time.
-
-
-def parse_bytes(text: str | int) -> int:
-    """Read a size as the schema has it, such as `12 GB`.
-
-    >>> parse_bytes("1.5 GiB")
-    1610612736
-    """
-    pattern = r" *([0-9]{1,19}(?:\.[0-9]+)?) *(?:([kmgt])(i?)b)? *"
-    given = re.fullmatch(pattern, str(text).lower())
-    if given is None:
-        raise InputError(f"model.memory = {shown(text)}: write 12GB or 40 GiB, say")
-    unit = 1024 if given[3] else 1000
-    return int(float(given[1]) * unit ** " kmgt".index(given[2] or " "))
 
 
 def _host_bytes() -> int:
@@ -63,9 +49,13 @@ def device_bytes(device: torch.device) -> int:
 
 
 def budget_bytes(wanted: str | int | None, devices: Sequence[torch.device]) -> int:
-    """Resolve the probe's budget; by default a share of the devices' memory."""
+    """Resolve the probe's budget; by default a share of the devices' memory.
+
+    >>> budget_bytes("1.5 GiB", [])
+    1610612736
+    """
     if wanted is not None:
-        return parse_bytes(wanted)
+        return int(TypeAdapter(ByteSize).validate_python(wanted))
     return sum(int(SHARE[device.type] * device_bytes(device)) for device in devices)
 
 

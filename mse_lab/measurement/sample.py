@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Floats
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.prompt import CompletionPool, draw_pool, law_gap, refuse_scores
 from mse_lab.measurement.subject import Subject
@@ -49,9 +49,8 @@ def _gradient_gap(
     subject: Subject, index: int, scored: Completions, weights_K: Floats
 ) -> float:
     """Compare the gradient with that of autograd, which sees every use of a parameter."""
-    if (
-        not weights_K.any()
-    ):  # the rewards are all equal: other weights, not to compare zeros
+    if not weights_K.any():
+        # The rewards are all equal: other weights, not to compare zeros.
         weights_K = np.arange(1.0, len(scored) + 1)
     _, kept_D = _score(subject, index, scored, weights_K)
     policy, tokens = subject.policy, subject.tokens[index]
@@ -106,33 +105,23 @@ def sample_pool(
         checked: As in `sample_prompt`.
     """
     began = time.monotonic()
-    name = "scored", subject.prompts[index].id, str(start)
-    rng = stream(subject.probe.seed, *name)
+    rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, most, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)
     scored = pool.completions[scored_K]
     scores, gradient_D = _score(subject, index, scored, weights_K)
     refuse_scores(subject, index, scores, start + scored_K)
-    gap = np.nan
-    if checked:
-        gap = _gradient_gap(subject, index, scored, weights_K)
-    sample = _as_sample(pool, scored_K, scores, gradient_D, time.monotonic() - began)
-    drawn_law = law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N)
-    return SampledPrompt(sample, drawn_law, gap)
-
-
-def _as_sample(
-    pool: CompletionPool,
-    scored_K: Ints,
-    scores: Scores,
-    gradient_D: NDArray[np.float32],
-    seconds: float,
-) -> PromptSample:
-    return PromptSample(
+    gap = _gradient_gap(subject, index, scored, weights_K) if checked else np.nan
+    sample = PromptSample(
         rewards_N=pool.rewards_N,
         scored_K=scored_K,
         gram_KK=scores.gram_NN,
         gradient_D=gradient_D,
         lengths_N=pool.completions.lengths_N,
-        seconds=seconds,
+        seconds=time.monotonic() - began,
+    )
+    return SampledPrompt(
+        sample,
+        law_gap=law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N),
+        gradient_gap=gap,
     )
