@@ -5,7 +5,7 @@ continues from there. At the end they are joined into `pools.npz`, from which ev
 can be made again without the model.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,12 +31,17 @@ if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
     from mse_lab.mse.corrections import CorrectionPools
     from mse_lab.mse.metric import MetricPools
-    from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
 
 
 # What only a run's folder has: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
+
+WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
+    ".csv": write_table,
+    ".json": write_json,
+    ".npz": write_arrays,
+}
 
 
 def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
@@ -64,6 +69,11 @@ class ResultsFolder:
         if default is ... or self.has(name):
             return integrity.read(self.file(name))
         return default
+
+    def write(self, name: str, content: Any) -> None:
+        """Write a file of the inventory, in the format of its suffix: else a text."""
+        assert name in FILES
+        WRITERS.get(Path(name).suffix, write_text)(self.file(name), content)
 
     def _remove(self, *names: str) -> None:
         for path in map(self.file, names):
@@ -136,9 +146,9 @@ class ResultsFolder:
     def take(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
         """Take the folder for a configuration, its prompts, checkpoint and own code."""
         self._remove(MANIFEST)
-        write_text(self.file("prompts.sha256"), prompts_digest + "\n")
-        write_json(self.file("checkpoint.json"), dict(identity))
-        write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write("prompts.sha256", prompts_digest + "\n")
+        self.write("checkpoint.json", dict(identity))
+        self.write("config.yaml", dump_probe(probe))
 
     def configuration(self) -> dict[str, Any]:
         """Read the configuration that the folder belongs to; empty if there is none."""
@@ -234,40 +244,32 @@ class ResultsFolder:
         """Write what follows from the pools: tables, and raw squared errors."""
         for name, table in result.tables.items():
             if name in names:
-                write_table(self.file(name), table)
+                self.write(name, table)
         if "errors.npz" in names:
             arrays = {
                 f"{estimator}/{size}": errors
                 for (estimator, size), errors in result.errors.items()
                 if errors.size
             }
-            write_arrays(self.file("errors.npz"), arrays)
-
-    def write_pools(self, pools: "Pools") -> None:
-        """Write the pools, from which all tables follow."""
-        write_arrays(self.file("pools.npz"), vars(pools))
+            self.write("errors.npz", arrays)
 
     def write_metric(self, probe: Probe, pools: "MetricPools") -> None:
         """Write what a metric's measurement keeps; an advice without it is forgotten."""
         self._remove("advice.json")
-        write_arrays(self.file("metric.npz"), pools.as_arrays())
-        write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write("metric.npz", pools.as_arrays())
+        self.write("config.yaml", dump_probe(probe))
         self.write_manifest()
 
     def write_corrections(self, pools: "CorrectionPools") -> None:
         """Write what is known of an engine's corrections, as `write_metric` does."""
         self._remove("advice.json")
-        write_arrays(self.file("corrections.npz"), vars(pools))
+        self.write("corrections.npz", vars(pools))
         self.write_manifest()
-
-    def write_completions(self, lines: Iterable[str]) -> None:
-        """Write the completions, one JSON object a line."""
-        write_text(self.file("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks and the warnings."""
         content = Checks(none_failed(checks), list(checks), list(warnings))
-        write_json(self.file("checks.json"), asdict(content))
+        self.write("checks.json", asdict(content))
 
     def write_manifest(self) -> None:
         """Write the checksums of what the run has written."""

@@ -21,7 +21,6 @@ from mse_lab.results.checks import (
     check_scores,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
-from mse_lab.results.files import write_json
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.run.environment import describe_environment, describe_threads
@@ -93,10 +92,11 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     name, results = context.spec.name, context.spec.results
     results.mark_incomplete()
     result, checks, warnings, diagnostics = conclude(name, context.subject, prompts)
-    results.write_completions(prompt.completions.lines for prompt in prompts)
-    results.write_pools(result.pools)
+    lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
+    results.write("completions.jsonl", "".join(lines))
+    results.write("pools.npz", vars(result.pools))
     results.write_tables(result)
-    write_json(results.file("diagnostics.json"), asdict(diagnostics))
+    results.write("diagnostics.json", asdict(diagnostics))
     results.write_checks(checks, warnings)
     return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
 
@@ -138,7 +138,7 @@ def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome
     """
     prompts, results = read_shards(context), context.spec.results
     description = _describe(context, prompts, devices, peak_memory)
-    write_json(results.file("environment.json"), description)
+    results.write("environment.json", description)
     outcome = _write_results(context, prompts)
     results.write_manifest()
     results.drop_shards()
