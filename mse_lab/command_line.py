@@ -215,8 +215,6 @@ def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str
 
 def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:
     """Refuse words that argparse would take for options that are not given."""
-    if any("\0" in word for word in words):
-        raise InputError("the command line holds a NUL byte; remove it")
     for word in words:
         option, equals, value = word.partition("=")
         given = value if option.startswith("--") and equals else word

@@ -27,7 +27,7 @@ from mse_lab.project import PROJECT
 
 def command_prefix() -> str:
     """Give the words that this command began with, for the next one to begin with."""
-    if sys.argv[0].endswith(("mse_lab/__main__.py", "mse_lab/cli.py")):
+    if sys.argv[0].endswith("mse_lab/__main__.py"):
         return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
         there = (PROJECT / "run_mse.py").is_file()
