@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, so that a kill leaves no half of one."""
+"""Files: each is written whole or not at all, so that a kill leaves no half of one."""
 
 import io
 import json
@@ -20,7 +20,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What a kill has left, or somebody's link to elsewhere.
+        # A part that a kill has left, or somebody's link to another file.
         temporary.unlink(missing_ok=True)
         try:
             with temporary.open("xb") as file:

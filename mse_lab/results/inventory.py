@@ -1,7 +1,8 @@
 """Inventory: every file of a run's folder, how it is read, and what it can be made from.
 
-Reading, repairing, clearing, the manifest, and the state of a result all follow from this
-table. While a run is under way its folder also holds `shards/` and `.lock`.
+Reading, writing, repairing, clearing, the manifest, and the state of a result all follow
+from this table, so a new file needs a row here and a call of `ResultsFolder.write`. While a
+run is under way its folder also holds `shards/` and `.lock`.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ MANIFEST = "manifest.json"
 class File:
     """A file of a result."""
 
-    # `pools`, without a model; a `model`; or a finished `result`, by another command.
+    # `pools`: it follows from pools.npz. `model`: only the run makes it. `result`: another
+    # command makes it of a finished run.
     made_from: Literal["pools", "model", "result"]
     read: Callable[[BinaryIO], Any] = readers.refuse_to_read
     needed: bool = False  # Whether a finished run must have it.
@@ -73,8 +75,8 @@ FROM_POOLS, FROM_MODEL, FROM_RESULT = (
 )
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
-# What the same run gives again, so that a repetition changes nothing in a repository: all
-# but the date, the machine and the time that it took.
+# Files that a repeated run gives again to the byte: all but the one with the date, the
+# machine and the time. The manifest lists no other, so a repetition changes no checksum.
 REPEATABLE = (
     *(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json"),
     "advice.json",
