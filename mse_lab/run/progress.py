@@ -1,7 +1,7 @@
-"""Progress: the line that says how far a run is, or an advice.
+"""Progress: the line that says how far a run or an advice is.
 
 A run counts its prompts, with their mean reward and share of cut completions. An advice
-does not know how many it needs: it counts completions, and says what the last look gave.
+does not know how many it needs; it counts completions, and says what the last look gave.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
-from mse_lab.measurement.rounds import Look
+from mse_lab.measurement.looks import Look
 from mse_lab.mse.measurement import PromptMeasurement
 
 # Without a terminal a line is printed at every quarter and each minute.
@@ -27,14 +27,11 @@ ADVICE_LINE = "{desc}: {n_fmt} completions [{elapsed}{postfix}]"
 
 
 class Tally(NamedTuple):
-    """Prompts measured since the start: how many, and sums over them.
-
-    Of their mean rewards, and of their shares of completions cut at the token limit.
-    """
+    """Prompts measured since the start: how many, and sums over them."""
 
     prompts: int = 0
-    reward: float = 0.0
-    truncated: float = 0.0
+    reward: float = 0.0  # The sum of their mean rewards.
+    truncated: float = 0.0  # The sum of their shares of completions cut at the token limit.
 
     @classmethod
     def of(cls, prompt: PromptMeasurement) -> "Tally":
@@ -60,7 +57,7 @@ class Lines(std.tqdm):  # type: ignore[misc]
 
     def __init__(self, **options: Any) -> None:
         self._shown, self._last = time.monotonic(), options["initial"]
-        # With an infinite delay tqdm itself prints nothing.
+        # With an infinite delay tqdm prints nothing by itself.
         super().__init__(**options, bar_format=LINE, delay=math.inf)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
@@ -83,7 +80,7 @@ def _refresh(bar: std.tqdm, count: int) -> None:
 
 
 def _make_bar(**options: Any) -> std.tqdm:
-    """Make the bar of a notebook, of a terminal, or of neither."""
+    """Make the bar for a notebook, for a terminal, or for neither."""
     if auto.notebook_tqdm is not std.tqdm:
         return auto.tqdm(**options)
     # A terminal may say that it has no rows, and tqdm then shows nothing.
@@ -94,9 +91,16 @@ def _make_bar(**options: Any) -> std.tqdm:
 def progress(
     name: str, prompts: int, done: int, *, hidden: bool
 ) -> Iterator[Callable[[Tally], None]]:
-    """Show prompts done, the time left, and what their completions are like, or nothing.
+    """Show prompts done, the time left, and what their completions are like.
 
-    An earlier start has measured `done`. Give what shows the tally of all processes.
+    Args:
+        name: The run's name.
+        prompts: All prompts of the run.
+        done: Prompts that an earlier start has measured.
+        hidden: Whether nothing is shown.
+
+    Yields:
+        A function that shows the tally of all processes.
     """
     if hidden:
         yield lambda _: None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.rounds import Look
+from mse_lab.measurement.looks import Look
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
     ADVICE,

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from mse_lab.measurement.rounds import Look
+from mse_lab.measurement.looks import Look
 from mse_lab.run import progress as shown_progress
 from mse_lab.run.progress import Tally, advice_progress, progress
 

@@ -171,14 +171,14 @@ def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
     results.path.mkdir()
     results.file("shards").symlink_to(elsewhere)
     context = load(prepare("small", probe, results.path, tmp_path))
-    assert resume.take_folder(context, fresh=False) == [0, 1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=False) == [0, 1, 2, 3, 4]
     resume.measure_and_keep(context, 0)
     (elsewhere / "notes").write_text("mine")
-    assert resume.take_folder(context, fresh=False) == [1, 2, 3, 4]
-    assert resume.take_folder(context, fresh=True) == [0, 1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=False) == [1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=True) == [0, 1, 2, 3, 4]
     assert [one.name for one in elsewhere.iterdir()] == ["notes"]
     results.shard(2).mkdir()
     with pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"):
-        resume.take_folder(context, fresh=True)
+        resume.begin_or_resume(context, fresh=True)
     with pytest.raises(InputError, match=r"000002\.npz: cannot be removed"):
-        resume.take_folder(context, fresh=False)
+        resume.begin_or_resume(context, fresh=False)

@@ -1,6 +1,7 @@
-"""What is measured once everything else is, and written beside it.
+"""Supplements: what is measured after a run or an advice, and written beside it.
 
-That is the probe's metric, and corrections of the mismatch where an engine drew.
+They are the probe's metric, and corrections of the mismatch where an engine drew the
+completions.
 """
 
 from mse_lab.console import show_status
@@ -10,41 +11,35 @@ from mse_lab.measurement.subject import Subject
 from mse_lab.mse.corrections import CorrectedPrompt, CorrectionPools
 from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.schema import Metric
-from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
 from mse_lab.run.processes import await_files
 
 
-def _metric_of(results: ResultsFolder) -> Metric:
-    """Read which metric a folder has; the plain one where there is no other."""
-    if not results.has("metric.npz"):
-        return Metric()
-    return Metric.model_validate_json(results.read("metric.npz").settings)
-
-
 def _lacks_metric(spec: RunSpec) -> bool:
     """Whether the probe asks for a metric that its results do not have."""
-    wanted = spec.probe.metric
-    return wanted.kind != "plain" and _metric_of(spec.results) != wanted
+    wanted, results = spec.probe.metric, spec.results
+    if wanted.kind == "plain" or not results.has("metric.npz"):
+        return wanted.kind != "plain"
+    return Metric.model_validate_json(results.read("metric.npz").settings) != wanted
 
 
 def _lacks_corrections(spec: RunSpec) -> bool:
-    """Whether an engine drew the completions, and its corrections are not measured."""
+    """Whether an engine drew the completions, and corrections were not measured."""
     engine = spec.supplied is not None and spec.supplied.form.engine_log_probs
     return engine and not spec.results.has("corrections.npz")
 
 
-def lacks_more(spec: RunSpec) -> bool:
+def lacks_supplements(spec: RunSpec) -> bool:
     """Whether a finished result lacks the probe's metric, or corrections."""
     return _lacks_metric(spec) or _lacks_corrections(spec)
 
 
-def add_more(context: RunContext, *, shown: bool = True) -> None:
-    """Measure what a finished result lacks; all processes call this.
+def add_supplements(context: RunContext, *, shown: bool = True) -> None:
+    """Measure the metric and corrections that a result lacks; all processes call this.
 
     Raises:
-        InputError: It cannot be measured; the result stays as it is.
+        InputError: They cannot be measured; the result stays as it is.
     """
     spec = context.spec
     if spec.processes.agree(lambda: _lacks_metric(spec)):
@@ -55,13 +50,13 @@ def add_more(context: RunContext, *, shown: bool = True) -> None:
 
 def _add_metric(context: RunContext, *, shown: bool) -> None:
     spec = context.spec
-    pools = measure_shown(spec.name, context.subject, shown=shown)
-    assert pools is not None  # or it would not be lacking
+    pools = measure_metric_shown(spec.name, context.subject, shown=shown)
+    assert pools is not None  # only the plain metric gives none, and is never lacking
     spec.results.write_metric(spec.probe, pools)
 
 
 def _add_corrections(context: RunContext, *, shown: bool) -> None:
-    """Share the prompts, each of which is a file until all are there."""
+    """Measure corrections of all prompts, each a shard until all are there."""
     spec, results = context.spec, context.spec.results
     shards = [
         (results.corrected(index), context.origin(index))
@@ -87,8 +82,8 @@ def _add_corrections(context: RunContext, *, shown: bool) -> None:
     spec.processes.agree(join)
 
 
-def measure_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:
-    """Measure the probe's metric, a line saying how far it is; None for the plain one.
+def measure_metric_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:
+    """Measure the probe's metric, with a line of progress; None for the plain one.
 
     Raises:
         InputError: It cannot be measured.
