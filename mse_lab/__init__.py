@@ -15,18 +15,19 @@ error of every estimator at every group size G. Data flows one way, through a fo
     estimators  a group's rewards -> the weights w_i
     mse         weights and inner products -> errors, laws, intervals
     measurement prompts of a policy -> their arrays, within memory
-    results     every file of a finished run
-    run         a folder is filled prompt by prompt, resumed; and planned
+    results     every file of a run: written, read, validated
+    run         prompts are measured into a folder: planned, resumed, shared by processes
     trainer_logs rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice, ranking
-    report      what is drawn and written for a reader
+    report      words, figures and pages for a reader
     studies     training, by theory and by TRL; they use the package as anybody could
-    trl         the live model of TRL's trainer: a callback for it
+    trl         a callback that measures the live model of TRL's trainer
+    commands    a command a file: its arguments, and what it calls
 
-Torch is imported in policy, scores, measurement, run, studies and trl alone; elsewhere,
-from the estimators on, all is NumPy.
+Only policy, scores, measurement, run, studies and trl import torch; estimators, mse,
+results and what follows from them are NumPy.
 
-Notation, used in formulas, names and column heads alike:
+Formulas, names and heads of columns share one notation:
 
 | letter  | meaning                                                                  |
 |---------|--------------------------------------------------------------------------|
@@ -70,7 +71,7 @@ __all__ = [
 ]
 
 
-# Where each of them is, imported when it is used: the package itself is cheap to import.
+# The module of each, imported when it is used, so that the package is cheap to import.
 _HOMES = {
     "Advice": "result",
     "InputError": "errors",

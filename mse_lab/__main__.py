@@ -5,8 +5,8 @@ from typing import NoReturn
 
 
 def start() -> NoReturn:
-    """Run the command line; Ctrl-C ends it without a traceback from its first import on."""
-    # Where a shell started it in the background, it ignores Ctrl-C, and is to go on so.
+    """Run the command line; even while it imports, Ctrl-C ends it without a traceback."""
+    # A process that a shell started in the background ignores Ctrl-C, and shall go on so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mse_lab import cli

@@ -12,14 +12,14 @@ Flags = NDArray[np.bool_]
 Arrays = Mapping[str, NDArray[Any]]
 
 # The largest reward, squared score norm, and weight of a user's own estimator; below the
-# least they count as zero. What pools hold beside them are products of up to three of
-# these, as an error is. The highest power of an error is its fourth, in the uncertainty of
-# its variance: 1e300 and 1e-300, where float64 reaches from 2e-308 to 1.8e308.
+# least they count as zero. An error, like all else that pools hold, is a product of up to
+# three of these. The highest power of an error is its fourth, in the uncertainty of its
+# variance: 1e300 and 1e-300, where float64 reaches from 2e-308 to 1.8e308.
 LARGEST, LEAST = 1e25, 1e-25
 
 
 def divide(top: Any, bottom: Any, otherwise: Floats | float = 0.0) -> Floats:
-    """Divide; `otherwise` where the bottom is not positive.
+    """Divide; give `otherwise` where the bottom is not positive.
 
     >>> divide([1.0, 1.0], [2.0, 0.0]).tolist()
     [0.5, 0.0]

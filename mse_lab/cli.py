@@ -1,4 +1,4 @@
-"""The command line: every command by its name, and the process that runs it."""
+"""The command line: reads its words, and runs the command that they name."""
 
 import argparse
 import os
@@ -18,10 +18,10 @@ NAMES = (
 )
 COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
-# Variables that say how OpenMP's threads wait.
+# Environment variables that say how OpenMP's threads wait.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
-# Instead of 300,000, by measurement on idle and busy processors: `results/LOG.md`.
+# Instead of 300,000; measured on idle and on busy processors (`results/LOG.md`).
 SPINS = "1000"
 
 DESCRIPTION = (
@@ -81,22 +81,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _let_waiting_threads_sleep() -> None:
-    """Before torch is imported, set how long its threads spin before they sleep.
+    """Set how long torch's threads spin before they sleep; call this before its import.
 
-    OpenMP's default is milliseconds: on a busy processor a thread that spins takes the time
-    of the thread that it waits for. Without any spinning, waking a thread takes as long as
-    a small layer does. What the user has set stays.
+    OpenMP's default is milliseconds: on a busy processor a thread that spins takes time
+    from the thread that it waits for. Without any spinning, waking a thread takes as long
+    as a small layer does. The user's own settings stay.
     """
     if os.environ.keys().isdisjoint(WAITING):
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def start() -> NoReturn:
-    """Run the command line as its own process: `mse-lab`, `python -m mse_lab`."""
+    """Run the command line and end the process."""
     set_up_console()
     _let_waiting_threads_sleep()
     sys.exit(main())
-
-
-if __name__ == "__main__":
-    start()

@@ -1,10 +1,11 @@
-"""What the commands share: arguments and their kinds, and the runs and probes they name."""
+"""What commands share: kinds of arguments, and the runs and probes that they name."""
 
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.project import PROJECT
@@ -12,18 +13,20 @@ from mse_lab.project import PROJECT
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
 
+N = TypeVar("N", int, float)
+
 ROOT, RESULTS = PROJECT, Path("results")
 
-# Bounds of arguments: values above them are mistakes in typing.
+# Bounds of arguments; a larger value is a typing mistake.
 LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
 MOST_PROCESSES = 256
-DIGITS = 18  # Digits of a number that is read: Python refuses thousands.
+LEAST = 1e-9  # Of what must be positive.
 
 
 def find_run(name: str) -> Path:
     """Find a run by its folder, or by the name or file of its probe.
 
-    Results of the working folder come before those of the project.
+    Results in the working folder come before those in the project.
     """
     if name.endswith((".yaml", ".yml")):
         from mse_lab.probe.probe_files import probe_name
@@ -37,17 +40,17 @@ def find_run(name: str) -> Path:
 
 
 def output_folder(run: Path) -> Path:
-    """Give the folder for what is made of a run: its own.
+    """Give the folder for what is made of a run.
 
-    For the project's committed runs it is `results/` in the working folder, so that they
-    stay unchanged.
+    It is the run's own folder, or, so that the project's committed runs stay unchanged, one
+    in `results/` of the working folder.
     """
     committed = ROOT / "results"
     return RESULTS / run.relative_to(committed) if run.is_relative_to(committed) else run
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, without the usage."""
+    """A parser that refuses words in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""
@@ -64,8 +67,8 @@ def folder_to_write(text: str) -> Path:
 
 
 def file_to_write(text: str) -> Path:
-    """Read the name of a file, which need not exist; of a link, that of its target."""
-    # Not `resolve`, which fails on links in a circle.
+    """Read the name of a file, which need not exist; of a link, the name of its target."""
+    # Not `Path.resolve`, which fails on links in a circle.
     path = Path(os.path.realpath(text)) if Path(text).is_symlink() else Path(text)
     if not text or (path.exists() and not path.is_file()):
         raise argparse.ArgumentTypeError(f"{text!r} names no regular file; name one")
@@ -73,7 +76,7 @@ def file_to_write(text: str) -> Path:
 
 
 def group_sizes(text: str) -> list[int]:
-    """Read group sizes as they are typed: 8,16."""
+    """Read group sizes, such as 8,16."""
     sizes = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if not all(2 <= size <= LARGEST_SIZE for size in sizes):
         raise argparse.ArgumentTypeError(
@@ -95,47 +98,34 @@ def share_of(text: str) -> float:
     return value
 
 
-def positive_number(what: str, most: float, example: str) -> Callable[[str], float]:
-    """Make a reader of a positive number of something, up to `most`."""
+def number(
+    kind: Callable[[str], N], what: str, low: N, high: N, remedy: str
+) -> Callable[[str], N]:
+    """Make a reader of a number of a kind, int or float, from `low` to `high`."""
 
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
-        if not 0 < value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {example}")
-        return value
-
-    return read
-
-
-def whole_number(what: str, low: int, high: int, remedy: str) -> Callable[[str], int]:
-    """Make a reader of a whole number of something, from `low` to `high`."""
-
-    def read(text: str) -> int:
-        short = text.isdecimal() and len(text) <= DIGITS
-        if not (short and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {remedy}")
-        return int(text)
+    def read(text: str) -> N:
+        with suppress(ValueError):
+            if low <= (value := kind(text)) <= high:
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {remedy}")
 
     return read
 
 
-group_size = whole_number(
-    f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "one such as 8"
+group_size = number(
+    int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "one such as 8"
 )
-completions = whole_number("number of completions", 1, LARGEST_BUDGET, "one such as 1024")
-seed = whole_number("seed", 0, LARGEST_SEED, "one such as 0")
-processes = whole_number(
-    "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
+completions = number(int, "number of completions", 1, LARGEST_BUDGET, "one such as 1024")
+seed = number(int, "seed", 0, LARGEST_SEED, "one such as 0")
+processes = number(
+    int, "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
 )
-epochs = positive_number("number of epochs", 1e6, "one such as 1")
-seconds = positive_number("number of seconds", 1e9, "one such as 2.5")
+epochs = number(float, "number of epochs", LEAST, 1e6, "one such as 1")
+seconds = number(float, "number of seconds", LEAST, 1e9, "one such as 2.5")
 
 
 def _complete_names(action: argparse.Action) -> None:
-    """Let argcomplete complete the names of probes, which are those of their results."""
+    """Let argcomplete complete the names of probes, which are also those of results."""
 
     def names(**_: object) -> list[str]:
         from mse_lab.probe.probe_files import probe_files
@@ -145,7 +135,7 @@ def _complete_names(action: argparse.Action) -> None:
     action.completer = names  # type: ignore[attr-defined]
 
 
-# Options that several commands have.
+# Options that several commands share.
 OPTIONS: dict[str, dict[str, Any]] = {
     "--set": {
         **{"action": "append", "default": [], "metavar": "KEY=VALUE"},
@@ -161,13 +151,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def add_options(parser: Parser, *options: str) -> None:
-    """Add some of the options that several commands have."""
+    """Add some of the shared `OPTIONS`."""
     for option in options:
         parser.add_argument(option, **OPTIONS[option])
 
 
 def add_output_file(parser: Parser, help: str) -> None:
-    """Add `--out`, a file."""
+    """Add `--out`, the file to write."""
     parser.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
 
 
@@ -192,13 +182,17 @@ def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
 
 
 def add_run_or_probe(parser: Parser) -> None:
-    """Add a finished run, or a probe, by its `name`."""
+    """Add `name`, that of a finished run or of a probe."""
     help = "a probe's name or .yaml file, or a folder of results"
     _complete_names(parser.add_argument("name", metavar="PROBE", help=help))
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:
-    """Read all probes before any is measured; give the name of each."""
+    """Read all probes, so that a wrong one is refused before any is measured.
+
+    Returns:
+        The name and the probe of each.
+    """
     from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
 
     paths: dict[str, Path] = {}
@@ -214,13 +208,11 @@ def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str
 
 
 def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:
-    """Refuse words that argparse would take for options that are not given."""
-    if any("\0" in word for word in words):
-        raise InputError("the command line holds a NUL byte; remove it")
+    """Refuse empty words, which argparse would take for options that are absent."""
     for word in words:
         option, equals, value = word.partition("=")
         given = value if option.startswith("--") and equals else word
         if not given.strip():
             parser.error(f"{shorten(word)!r}: empty; give a value, or leave it out")
-        if given != word and value == "--":  # argparse would give no value.
+        if given != word and value == "--":  # argparse would read no value
             parser.error(f"{option}: expected one argument, not --")

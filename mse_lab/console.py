@@ -1,12 +1,12 @@
 """The console: however a command ends, one line and an exit status say how.
 
-- Ctrl-C ends the process at once, whatever it is doing. A library could swallow it as an
-  exception, or turn it into another error; and nothing on the disk needs a clean-up.
+- Ctrl-C ends the process at once, whatever it is doing. As an exception it could be
+  swallowed by a library, or become another error; and nothing on the disk needs a clean-up.
 - A lost screen does not end a command: what is written to it is dropped.
-- Every error passes `ending`: the user's, the system's, and unexpected ones.
+- All errors pass through `ending`: the user's, the system's, and unexpected ones.
 
-Imports at the top are those that Python has loaded itself: `set_up_console` runs before all
-other imports.
+This file imports at its top only what Python itself has loaded already, for
+`set_up_console` runs before all other imports.
 """
 
 import errno
@@ -26,8 +26,8 @@ from mse_lab.project import PROJECT
 
 
 def command_prefix() -> str:
-    """Give the words that this command began with, for the next one to begin with."""
-    if sys.argv[0].endswith(("mse_lab/__main__.py", "mse_lab/cli.py")):
+    """Give the words that this command began with, so that the next one can be typed."""
+    if sys.argv[0].endswith("mse_lab/__main__.py"):
         return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
         there = (PROJECT / "run_mse.py").is_file()
@@ -35,16 +35,16 @@ def command_prefix() -> str:
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
 
 
-# What the next command begins with, and an error message.
+# How the next command begins, and how an error message does.
 COMMAND_PREFIX = command_prefix()
 NAME = Path(COMMAND_PREFIX.split()[-1]).name
 
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
-SCREEN_TIMEOUT = 0.5  # Seconds that a stopped or unread screen has to take the last line.
-CLEAR = "\r\x1b[K"  # What clears the line of a terminal that the cursor is in.
+SCREEN_TIMEOUT = 0.5  # Seconds to wait for a stopped or unread screen with the last line.
+CLEAR = "\r\x1b[K"  # Clears the line of a terminal that the cursor is in.
 
-# Packages that the commands import, and the remedy where one is missing.
+# Packages that every installation has, and the remedy where one is missing.
 REQUIRED = {
     *("numpy", "statsmodels", "seaborn", "matplotlib", "pandas", "pyarrow"),
     *("scipy", "tqdm", "pydantic", "yaml", "filelock", "jinja2"),
@@ -54,7 +54,7 @@ INSTALL = (
     "pip install -e ."
 )
 
-# Packages that an extra brings, where nobody has asked for them by name.
+# Packages of extras, by the extra that a message names if a command needs it.
 EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors"), "measure"),
     **{"huggingface_hub": "measure", "trl": "train", "datasets": "data"},
@@ -62,7 +62,7 @@ EXTRAS = {
 
 INTERRUPTED_LINE = "interrupted; the same command goes on from here"
 
-# Errors of the system that the user's files cause, and their remedies.
+# Errors of the system that have their own remedy.
 REMEDIES = {
     errno.EACCES: "allow it, or name another",
     errno.EPERM: "allow it, or name another",
@@ -73,14 +73,14 @@ REMEDIES = {
 
 
 class Ending(NamedTuple):
-    """The exit status of a command that an error has ended, and its last line."""
+    """How an error ends a command: its exit status and its last line."""
 
     status: int
     line: str
 
 
 class Screen(io.TextIOWrapper):
-    """Standard output or error; if writing fails, the rest is dropped; the work goes on."""
+    """Standard output or error. If writing to it fails, the command goes on without it."""
 
     lost: OSError | None = None  # Why writing failed; None while it works.
     mid_line = False  # Whether the cursor is within a line, such as a progress bar's.
@@ -88,10 +88,10 @@ class Screen(io.TextIOWrapper):
     @classmethod
     def over(cls, stream: TextIO | None) -> "Screen":
         """Replace a standard stream; None stands for a closed one."""
-        # Opened in its place, so that no file of ours gets its number.
+        # A closed stream is opened again, so that no file of ours gets its number.
         given: Any = stream or Path(os.devnull).open("w")  # noqa: SIM115
         encoding = given.encoding
-        # By lines: those about a finished run must not be lost with the next run.
+        # By lines, so that those about a finished run are not lost with the next run.
         return cls(
             given.detach(),
             encoding=encoding,
@@ -116,18 +116,18 @@ class Screen(io.TextIOWrapper):
             self._drop(error)
 
     def _drop(self, error: OSError) -> None:
-        # What is buffered goes there, too, when Python exits.
+        # When Python exits, what is buffered goes there, too.
         self.lost = error
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
 
 
 def started_by_torchrun() -> bool:
-    """Whether torchrun started this process, and others with it."""
+    """Whether torchrun started this process together with others."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE") != "1"
 
 
 def _interrupt(*_: object) -> None:
-    # A second Ctrl-C does nothing.
+    # From now on Ctrl-C does nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not started_by_torchrun() or os.environ.get("RANK") == "0":
         begin = "\n" if getattr(sys.stderr, "mid_line", False) else ""
@@ -140,14 +140,14 @@ def _interrupt(*_: object) -> None:
 
 def set_up_console() -> None:
     """Let Ctrl-C end this process at once, and a lost screen end nothing."""
-    # A shell that starts it in the background has it ignore Ctrl-C.
+    # A process that a shell starts in the background ignores Ctrl-C, and goes on so.
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 
 
 def columns() -> int | None:
-    """Give the columns of the terminal of standard error; None if it is no terminal."""
+    """Give the columns of standard error's terminal; None if it is no terminal."""
     # A notebook's stream has the number of a terminal that it does not write to.
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
@@ -155,9 +155,9 @@ def columns() -> int | None:
 
 
 def show_status(text: str = "") -> None:
-    """Show what the command is doing, in place of the line's content; on a terminal only.
+    """Replace the terminal's line by what the command is doing; without a text, clear it.
 
-    Without a text the line is cleared.
+    Without a terminal nothing is shown.
     """
     if width := columns():
         # The last column stays free: some terminals begin a new line after it.
@@ -185,7 +185,7 @@ def write_traceback(error: BaseException) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Give an error's type and text, whatever its text does."""
+    """Give an error's type and text, even if its text cannot be made."""
     try:
         return shorten(f"{type(error).__name__}: {error}", 300)
     except BaseException:  # The text of a user's own error is her code.
@@ -216,7 +216,7 @@ def ending(error: BaseException) -> Ending:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an error of the system while a file or folder is written into one line."""
+    """Refuse in one line if the system cannot write a file or folder."""
     try:
         yield
     except OSError as error:
@@ -234,7 +234,7 @@ def conclude(command: Callable[[], int]) -> int:
     try:
         status = command()
     except BaseException as error:
-        # Libraries also raise what is no Exception.
+        # Libraries also raise errors that are no Exception.
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             status = error.code
         else:
@@ -244,9 +244,9 @@ def conclude(command: Callable[[], int]) -> int:
 
 
 def _close(status: int) -> int:
-    """Report output that was lost, unless its reader, such as `head`, closed the pipe."""
+    """Report lost output, unless its reader, such as `head`, has closed the pipe."""
     if signal.getsignal(signal.SIGINT) is _interrupt:
-        # The command is done: Ctrl-C changes nothing more while Python exits.
+        # The command is done, so Ctrl-C shall change nothing while Python exits.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout.flush()
     lost = getattr(sys.stdout, "lost", None)

@@ -1,10 +1,10 @@
-"""The user's input is at fault: one line that says what, and the remedy."""
+"""Errors of the user's input: one line that says what is wrong, and the remedy."""
 
 import difflib
 from collections.abc import Sequence
 
-# Characters of a line, of another library's message in it, and of a value: enough to
-# recognise what was meant.
+# The most characters of a line, of another library's message in it, and of a value: enough
+# to recognise what is meant.
 LONGEST_LINE, LONGEST_QUOTE, LONGEST_VALUE = 1000, 240, 100
 
 
@@ -30,7 +30,7 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Make one line of a text that can be shown anywhere, whatever it holds.
+    r"""Make one printable line of any text.
 
     >>> one_line("first\n  second \x1b[1m")
     'first second \\x1b[1m'
@@ -41,19 +41,19 @@ def one_line(text: str) -> str:
 
 
 def in_short(error: BaseException) -> str:
-    """Give an error's message without its line breaks, cut where it is long.
+    """Give an error's message without line breaks, shortened if it is long.
 
     >>> in_short(KeyError("rope"))
     "KeyError 'rope'"
     """
     words = str(error).split()
-    # A single word says little without the kind of the error.
+    # A single word says little without the type of the error.
     whole = words if len(words) > 1 else [type(error).__name__, *words]
     return shorten(" ".join(whole), LONGEST_QUOTE)
 
 
 class InputError(ValueError):
-    """The user's input is at fault; the message is one line with the remedy."""
+    """The user's input is wrong; the message is one line, with the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))

@@ -1,7 +1,7 @@
 """Formatting: numbers, intervals, shares, times, sizes and tables as people read them.
 
-An interval is (value, low, high), written `1.08 (1.06 to 1.11)` on screens, in files and on
-the page, with the digits that its width allows.
+An interval is (value, low, high). Screens, files and the page show it as `1.08 (1.06 to
+1.11)`, with the digits that its width justifies.
 """
 
 import math
@@ -19,7 +19,7 @@ BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-# Applied in this order, each to the result of the one before.
+# Replacements, made in this order, each in the result of those before.
 _TYPESET = {
     r"\|\|(.+?)\|\|\^2": r"‖\1‖²",
     "Sigma_oracle": "Σ(oracle)",
@@ -55,7 +55,7 @@ def typeset(text: str) -> str:
 
 
 def power_of_ten(value: float) -> int:
-    """Exponent of a very large or very small number; 0 for others."""
+    """Give the exponent of a very large or very small number; 0 for others."""
     size = abs(value)
     if not math.isfinite(size) or size == 0 or 1e-3 <= size < 1e6:
         return 0
@@ -63,7 +63,7 @@ def power_of_ten(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int, power: int = 0) -> str:
-    """Write a number with these decimals, in units of a power of ten."""
+    """Write a number with this many decimals, in units of a power of ten."""
     if math.isinf(value):
         return "infinite" if value > 0 else "-infinite"
     # Adding zero turns -0.0 into 0.0.
@@ -72,16 +72,16 @@ def _fixed(value: float, decimals: int, power: int = 0) -> str:
 
 
 def _decimals(size: float, digits: int) -> int:
-    """Decimals that show this many significant digits of a number of this size."""
+    """Count the decimals that show this many significant digits of a number."""
     if not math.isfinite(size) or size == 0:
         return 0
     return max(digits - 1 - math.floor(math.log10(abs(size))), 0)
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with significant digits, a whole one without decimals.
+    """Write a number with this many significant digits; a whole one without decimals.
 
-    None and NaN are a dash.
+    None and NaN become a dash.
 
     >>> number(0.12345), number(12345.6), number(1234567.0), number(4.0), number(math.nan)
     ('0.123', '12,346', '1.23e+06', '4', '–')
@@ -95,12 +95,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
-    """Write a number, and its interval where it has one.
+    """Write a number, and its interval if it has one.
 
     Args:
         interval: Value, low and high.
-        digits: Digits shown of the width, taken as twice the distance to the nearer end; at
-            most three of a number, unless more are needed to separate its ends.
+        digits: Digits that are shown of the width, which is twice the distance to the
+            nearer end. A number has at most three, unless its ends would look the same.
     """
     value, low, high = interval
     if math.isnan(value) or math.isnan(low) or math.isnan(high) or low == math.inf:
@@ -110,10 +110,10 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
             return f"at least {number(low)}", ""
         return number(value), f"({number(low)} or more)"
     largest = max(map(abs, interval))
-    # An end far above the value does not set the unit of both.
+    # An end far above the value does not decide the unit of both.
     power = power_of_ten(largest) if largest < 1e3 * abs(value) or largest < 1 else 0
     unit = 10.0**power
-    # An end that is apart from the value by rounding alone says nothing about the width.
+    # An end that differs from the value by rounding alone says nothing about the width.
     distances = [abs(end - value) / unit for end in (low, high)]
     nearer = min((one for one in distances if one > 1e-9 * largest / unit), default=0.0)
     if nearer == 0:
@@ -135,7 +135,7 @@ def with_interval(interval: Interval) -> str:
 
 
 def percent_parts(interval: Interval) -> tuple[str, str]:
-    """Write a share in percent, and its interval where it has one."""
+    """Write a share in percent, and its interval if it has one."""
     value, low, high = interval
     shown, ends = parts((100 * value, 100 * low, 100 * high), digits=1)
     return (shown if shown == NONE else f"{shown}%"), ends
@@ -153,7 +153,7 @@ def percent(interval: Interval) -> str:
 
 
 def times(interval: Interval) -> str:
-    """Write how many times as large a quantity is, with the interval.
+    """Write by which factor a quantity is larger, with its interval.
 
     >>> times((1.68, 1.5, 2.04)), times((math.inf, 4.0, math.inf))
     ('1.68 times (1.50 to 2.04)', 'at least 4 times')
@@ -178,7 +178,7 @@ def share(value: float, digits: int = 2) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time with two digits or two units.
+    """Write a time with two digits, or in two units.
 
     >>> [duration(seconds) for seconds in (0.04, 7.24, 42, 200, 12000, 190000)]
     ['0.04 s', '7.2 s', '42 s', '3 min 20 s', '3 h 20 min', '2 d 5 h']
@@ -195,7 +195,7 @@ def duration(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Write a number of bytes in a unit that leaves two or three digits.
+    """Write a number of bytes in the unit that leaves two or three digits.
 
     >>> byte_size(71.4e9), byte_size(512)
     ('71 GB', '0.51 kB')
@@ -222,13 +222,13 @@ def wrap(text: str, width: int = WIDTH, indent: int = 0) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = (), align: str = "") -> str:
-    """Lay out rows of texts as aligned columns for a terminal, two spaces apart.
+    """Lay out rows of texts as aligned columns, two spaces apart.
 
     Args:
-        rows: The cells, in rows of one length.
+        rows: The cells; all rows have the same length.
         heads: Names of the columns; without them there is no head.
-        align: `<` or `>` for each column: its cells begin or end together. By default the
-            first column is aligned to the left, the others to the right.
+        align: `<` or `>` for each column: to the left or to the right. By default the first
+            column is aligned to the left, the others to the right.
 
     >>> print(table([["rloo", "4"], ["vanilla", "16"]], ["estimator", "G"]))
     estimator   G

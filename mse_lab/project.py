@@ -1,7 +1,7 @@
-"""The project's folder: its probes and results come after those of the working folder.
+"""The project's folder: its probes and results are used if the working folder has none.
 
-It is the clone that this package lies in, or, where a wheel was installed, what `setup.py`
-put into the wheel: the probes, their checkpoints and prompts, and the committed results.
+It is the clone that contains this package. Where a wheel is installed, it is the folder
+that `setup.py` put into the wheel, with probes, checkpoints, prompts and committed results.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The public door: a model in memory, or documented arrays, to every answer.
+"""The Python interface: from a model in memory, or from arrays, to every answer.
 
     import mse_lab
     tokens = {"max_new_tokens": 32}
@@ -7,16 +7,16 @@
     result.mse, result.prompts, result.advice.recommended
     result.plot("advice").savefig("advice.png")
 
-Arrays need no model and no torch: scores that were computed elsewhere can be brought,
-intervals and estimators changed afterwards, and the statistics put to arrays whose truth is
-known.
+`analyse` needs arrays alone, no model and no torch. So scores that were computed elsewhere
+can be analysed, intervals and estimators can be changed afterwards, and the statistics can
+be tested on arrays whose truth is known.
 """
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,10 @@ from mse_lab.probe.schema import EstimatorEntry, IntervalMethod
 from mse_lab.result import Result
 from mse_lab.results.analysis import Analysis
 
-# One, or several; sizes of an array, too.
+if TYPE_CHECKING:
+    from mse_lab.run.in_memory import InMemoryInputs
+
+# One, or several; also as an array.
 Sizes = int | Iterable[int]
 Entries = EstimatorEntry | Iterable[EstimatorEntry]
 
@@ -55,19 +58,19 @@ def measure(
 ) -> Result:
     """Measure the estimators' MSE for a model that is in memory already.
 
-    The command's own pipeline, checks included; what is not given has the default of a
-    probe. The model is measured in evaluation mode and comes back as it was: its modes,
-    `requires_grad` and gradients, its precision and device.
+    This is the pipeline of `mse-lab run`, with its checks; arguments that are not given
+    have the defaults of a probe. The model is measured in evaluation mode and returned as
+    it was: its modes, `requires_grad` and gradients, its precision and device.
 
     Args:
-        model: A causal language model of transformers; of one with an adapter of PEFT, or
-            with frozen parameters, only those count that require gradients.
+        model: A causal language model of transformers. Parameters that do not require
+            gradients do not count, as where it has an adapter of PEFT.
         tokenizer: Its tokenizer.
         prompts: Texts, mappings, or a data frame, with `problem`, and `answer` where the
             reward is one of ours; `id` and `category` may be missing.
         reward: A name as in a probe; or a function `(text, row) -> float` of a completion's
             text and its prompt's mapping; or one as for TRL, `(completions, **columns) ->
-            list`, called for one completion at a time.
+            list`, which is called for one completion at a time.
         group_sizes: Group sizes G, or one; each divides the largest.
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
@@ -78,69 +81,55 @@ def measure(
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.
         chat: Whether prompts go through the tokenizer's chat template.
-        seed: Of all draws.
-        name: Heads the rows of the tables; by default the model's.
-        out: A folder for all files of a run, which then goes on where it was interrupted;
-            by default nothing is written.
-        progress: Whether a bar is shown.
+        seed: The seed of all draws.
+        name: The name in the rows of the tables; by default the model's.
+        out: A folder for all files of a run, from which an interrupted call resumes; by
+            default nothing is written.
+        progress: Whether a progress bar is shown.
 
     Raises:
-        InputError: Something of these is not usable; the message names it.
+        InputError: An argument is not usable; the message names it.
     """
-    load_model_libraries("measure")
-    from mse_lab.run.in_memory import Lent, measure_model
+    inputs = in_memory_inputs(
+        "measure", model, tokenizer, prompts, reward, name, out,
+        group_sizes=None if group_sizes is None else read_sizes(group_sizes),
+        estimators=None if estimators is None else _entries(estimators),
+        sampling=sampling, pool=pool, metric=metric, interval=interval,
+        parameters=parameters, template=template, chat=chat, seed=seed,
+    )  # fmt: skip
+    from mse_lab.run.in_memory import measure_model
 
-    settings = probe_settings(
-        {"sampling": sampling, "pool": pool, "interval": interval},
-        metric=metric,
-        parameters=parameters,
-        template=template,
-        chat=chat,
-        seed=seed,
-    )
-    if group_sizes is not None:
-        settings["group_sizes"] = read_sizes(group_sizes)
-    if estimators is not None:
-        settings["estimators"] = _entries(estimators)
-    folder = None if out is None else Path(out)
-    lent = Lent(model, tokenizer, as_rows(prompts), reward, settings, name, folder)
-    analysis, checks, noted, felt = measure_model(lent, shown=progress)
+    analysis, checks, noted, felt = measure_model(inputs, shown=progress)
     given = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
     return Result(**given, checks=tuple(checks), noted=tuple(noted), metric=felt)
 
 
-def load_model_libraries(function: str) -> None:
-    """Name the extra that brings what a model needs, where it is missing."""
-    for library in ("torch", "transformers"):
-        load_extra(library, "measure", function)
-
-
-def as_rows(prompts: Any) -> Any:
-    """Make mappings of a data frame's rows."""
-    return prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
-
-
-def probe_settings(
-    sections: Mapping[str, Mapping[str, Any] | None],
+def in_memory_inputs(
+    function: str,
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    reward: Any,
+    name: str | None,
+    out: str | Path | None,
     *,
-    metric: str | Mapping[str, Any],
-    parameters: str | Sequence[str],
     template: str,
     chat: bool,
-    seed: int,
-) -> dict[str, Any]:
-    """Make keys of a probe from what is given in Python; sections may be None."""
-    return {
-        "prompts": {"source": "memory", "template": template, "chat": chat},
-        "seed": _plain(seed),
-        "metric": metric if isinstance(metric, str) else dict(metric),
-        **{
-            key: {name: _plain(value) for name, value in section.items()}
-            for key, section in sections.items()
-            if section is not None
-        },
-        "parameters": parameters if isinstance(parameters, str) else list(parameters),
-    }
+    **settings: Any,
+) -> "InMemoryInputs":
+    """Collect what a function of this interface is given about a model in memory.
+
+    `settings` are keys of a probe; None stands for the probe's default.
+    """
+    for library in ("torch", "transformers"):
+        load_extra(library, "measure", function)
+    from mse_lab.run.in_memory import InMemoryInputs
+
+    keys = {key: _plain(value) for key, value in settings.items() if value is not None}
+    keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
+    rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
+    folder = None if out is None else Path(out)
+    return InMemoryInputs(model, tokenizer, rows, reward, keys, name, folder)
 
 
 def analyse(
@@ -163,15 +152,15 @@ def analyse(
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         level: Coverage of intervals, between 0 and 1.
         resamples: Draws of the reference's noise, and of the bootstrap.
-        method: How intervals are computed: `closed-form`, or `bootstrap`, of groups within
-            prompts, of prompts for the advice.
-        seed: Of all draws.
-        name: Heads the rows of the tables.
-        described: Of each prompt `prompt` (its id), `category`, `mean_length` and
-            `truncated`; by default its number and what the pools know.
+        method: How intervals are computed: `closed-form`, or `bootstrap`, which draws
+            groups within prompts, and prompts for the advice.
+        seed: The seed of all draws.
+        name: The name in the rows of the tables.
+        described: A row for each prompt with `prompt` (its id), `category`, `mean_length`
+            and `truncated`; by default its number and what the pools know.
 
     Raises:
-        InputError: Something of these is not usable; the message names it.
+        InputError: An argument is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
     sizes = tuple(dict.fromkeys(read_sizes(group_sizes)))
@@ -188,7 +177,7 @@ def analyse(
         described = _describe(pools)
     entries = tuple(_entries(estimators))
     result = Result(name, pools, entries, sizes, level, resamples, seed, described, method)
-    if not result.estimators:  # those that are not to be had are named here
+    if not result.estimators:  # this refuses those that do not exist, by name
         raise InputError("estimators: none given; give one or more")
     return result
 
@@ -201,7 +190,7 @@ def _number(name: str, given: Any, kind: Callable[[Any], Any] = operator.index) 
 
 
 def read_sizes(given: Any) -> list[int]:
-    """Read whole numbers, of Python's, NumPy's or torch's, or a single one."""
+    """Read whole numbers, or a single one; they may be NumPy's or torch's."""
     try:
         sizes = list(given)
     except TypeError:
@@ -215,6 +204,11 @@ def read_sizes(given: Any) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
+    """Turn a setting into what a YAML file could hold."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [*value]
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,7 +1,7 @@
-"""Analyse the pools of a finished run, or of anybody, again, at other settings.
+"""Analyse pools again at other settings: those of a finished run, or of any file.
 
-Only what is used after the scores can be set: group sizes that divide those measured,
-estimators, intervals, the seed of their draws.
+Only settings that are used after the scores can be changed: group sizes that divide the
+measured ones, estimators, intervals, and the seed of their draws.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ SETTINGS = (
     *("interval.method", "interval.level", "interval.resamples"),
 )
 
-# Of pools that come without a configuration, those that divide the largest group.
+# For pools without a configuration: those of these that divide the largest group.
 GROUP_SIZES = (4, 8, 16, 32, 64)
 
 
@@ -43,9 +43,11 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
         name, described = source.stem, None
         pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
         values = _least_configuration(pools)
+    changes: dict[str, Any] = {}
     for assignment in assignments:
         assign(values, assignment)
-        _refuse_measured(assignment)
+        assign(changes, assignment)
+    _refuse_measured(changes)
     refuse_sizes(read_sizes(values["group_sizes"]), pools.largest_group)
     probe = parse_probe(values, "--set" if assignments else name)
     return analyse(
@@ -72,10 +74,9 @@ def _least_configuration(pools: Pools) -> dict[str, Any]:
     }
 
 
-def _refuse_measured(assignment: str) -> None:
-    values: dict[str, Any] = {}
-    assign(values, assignment)
-    for key in flatten(values):
+def _refuse_measured(changes: dict[str, Any]) -> None:
+    """Refuse settings that were used before the scores."""
+    for key in flatten(changes):
         if not any(f"{key}.".startswith(f"{known}.") for known in SETTINGS):
             raise InputError(
                 f"--set {key}: is not of the analysis; it can change {', '.join(SETTINGS)}"

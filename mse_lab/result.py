@@ -1,4 +1,4 @@
-"""Result: what `measure` and `analyse` give, as one looks at it in Python."""
+"""Results in Python: what `measure`, `analyse` and `advise` return."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,20 +27,20 @@ class Advice(advice.Advice):
 
     Attributes:
         recommended: The smallest power of two that is near the best size.
-        regret: By how much more than the best size it costs at most.
+        regret: How much more than the best size it costs at most.
         best: G*, the size of least gradient error; infinite above where c1 is not
             significantly positive.
         near_best: Least and largest of the sizes that cost at most `near_regret` more.
-        rows: The sizes that were asked for, with cost, MSE and zero-variance groups.
-        alternatives: Other estimators over random prompts, the cheapest first.
+        rows: The requested sizes, with cost, MSE and zero-variance groups.
+        alternatives: Other estimators on random prompts, the cheapest first.
         relative_error: MSE / ||g||^2 at `budget` completions and the recommended size.
         noise_scale: The completions at which that is one.
         c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).
         regime: V, rho, b* and the line above which vanilla is worse than the oracle.
         felt: What training feels, where a metric was measured.
-        completions, stopped, wanted: How many were drawn until the answer was known, why
-            no more, and how many would give G*; None of a finished run.
-        held, warnings: Whether the built-in checks hold, and what the reader was told.
+        completions, stopped, wanted: How many completions were drawn, why no more, and how
+            many would give G*; None for a finished run.
+        held, warnings: Whether the built-in checks hold, and the run's warnings.
     """
 
     def __repr__(self) -> str:
@@ -60,15 +60,15 @@ class Advice(advice.Advice):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(MeasuredRun):
-    """What was measured, or given as arrays, and all that follows from it.
+    """A measurement, or given arrays, and all that follows from it.
 
-    A result equals itself alone. Pickled, it takes along what was measured; the rest is
-    worked out again.
+    A result equals only itself. A pickled one has what was measured; all else is computed
+    again.
 
     Attributes:
-        checks: The built-in checks of what was measured; none of arrays.
-        noted: What was seen when it was measured; None of arrays.
-        metric: What was measured in another metric than the plain one, if anything.
+        checks: The built-in checks of the measurement; empty for arrays.
+        noted: The warnings of the measurement; None for arrays.
+        metric: The measurement in another metric than the plain one, if there is one.
     """
 
     checks: tuple[Check, ...] = ()
@@ -91,14 +91,14 @@ class Result(MeasuredRun):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What a reader should know before using the numbers, a sentence each."""
+        """What a reader should know before using the numbers, one sentence each."""
         return super().warnings if self.noted is None else list(self.noted)
 
     def claims(self) -> pd.DataFrame:
         """Judge the paper's statements by the pools.
 
         Returns:
-            The rows of `claims.csv`, a statement each, as a whole or at a `group_size`:
+            The rows of `claims.csv`, one for each statement and `group_size`, if any:
             `statement`, `kind`, `run`, `group_size`, `says`, `measured`, `value` with its
             interval `low` to `high`, `p_value`, `verdict` (holds, fails, undecided or
             premise fails), `reason`, `would_fail`.
@@ -113,7 +113,7 @@ class Result(MeasuredRun):
         """Which group size and baseline suit the model and prompts.
 
         Raises:
-            InputError: There are fewer than three prompts, or no reward varies in one.
+            InputError: There are fewer than three prompts, or no rewards differ.
         """
         return Advice(**vars(advice.advise(self)))
 
@@ -126,7 +126,7 @@ class Result(MeasuredRun):
 
         Args:
             kind: `figure4`, the MSE against the group size, and its ratio to the oracle's;
-                `advice`, the MSE at a fixed number of completions, the best sizes marked;
+                `advice`, the MSE at a fixed number of completions, with the best sizes;
                 `phase`, on which prompts a baseline near the value lowers the error.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Rollouts: what a trainer has already written, summarised; no model, no torch.
+"""Rollouts: summarise the logs that a trainer has written; no model, no torch.
 
 import mse_lab
 rollouts = mse_lab.rollouts("runs/x")
@@ -32,12 +32,12 @@ class Rollouts(Summary):
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """All numbers under the names of `mse-lab rollouts --json`."""
+        """All numbers, under the names that `mse-lab rollouts --json` has."""
         return self.as_dict()
 
     @cached_property
     def forecast(self) -> pd.DataFrame:
-        """Share of zero-variance groups at each group size, and whether by a model."""
+        """Share of zero-variance groups at each size, and whether a model gives it."""
         names = ("zero_variance", "zero_variance_low", "zero_variance_high")
         rows = [(one.group_size, *one.zero_variance, one.model) for one in self.forecasts]
         return pd.DataFrame(rows, columns=["group_size", *names, "model"])
@@ -84,15 +84,15 @@ def rollouts(
 
     Args:
         source: A folder, files, or a data frame, in a form that `mse-lab rollouts` reads.
-        columns: Names of columns of a form of your own: `prompt`, `reward` (one or
-            several), and what else there is of `step`, `group`, `text`, `tokens`, `mask`,
-            `log_probs`, `trainer_log_probs`, `length`, `truncated`, `advantage`.
+        columns: Names of the columns, where the form is your own: `prompt`, `reward` (one
+            or several), and any of `step`, `group`, `text`, `tokens`, `mask`, `log_probs`,
+            `trainer_log_probs`, `length`, `truncated`, `advantage`.
         group_size: G, where the logs do not name groups; by default the commonest number
             of completions of a prompt at a step.
         level: Coverage of the intervals, between 0 and 1.
         max_tokens: The limit on the length of a completion, where logs do not say which
-            were cut.
-        seconds_per_completion: Seconds of a device that a completion takes.
+            completions were cut.
+        seconds_per_completion: Seconds that a completion takes on a device.
 
     Raises:
         InputError: There are no rollouts, or they cannot be read; the message says why.

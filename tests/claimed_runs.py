@@ -131,6 +131,6 @@ def write_run(folder, kind, seed):
               "interval": {"level": LEVEL}}  # fmt: skip
     results.file(".").mkdir(parents=True)
     results.file("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
-    results.write_pools(evidence.pools)
+    results.write("pools.npz", vars(evidence.pools))
     write_tables(results, kind, PROMPTS)
     return folder

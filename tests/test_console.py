@@ -148,7 +148,6 @@ def test_what_is_required_is_what_is_installed():
     [
         ("run_mse.py", "python run_mse.py"),
         ("lib/mse_lab/__main__.py", "python -m mse_lab"),
-        ("lib/mse_lab/cli.py", "python -m mse_lab"),
         ("bin/mse-lab", "bin/mse-lab"),
         ("{here}/bin/mse-lab", "mse-lab"),
         ("/elsewhere/bin/mse-lab", "/elsewhere/bin/mse-lab"),

@@ -56,7 +56,7 @@ MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),
     *("probe.schema", "policy.policy", "policy.sampling", "policy.completions"),
     *("policy.fingerprint", "scores.score_block"),
-    *("results.integrity", "results.folder", "results.table_readers"),
+    *("results.integrity", "results.folder", "results.readers"),
     *("run.prepare", "run.processes"),
     # The public door measures no metric without a run.
     *("answers.felt", "answers.plain_data", "measurement.metric", "measurement.subject"),

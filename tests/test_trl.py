@@ -125,7 +125,7 @@ def test_the_next_one_waits_for_its_share_of_the_time(monkeypatch, share, due):
         measured.append(state.global_step)
         clock.now += 10
 
-    monkeypatch.setattr(callback, "_look", look)
+    monkeypatch.setattr(callback, "_measure", look)
     for step in range(18):
         callback.on_step_begin(None, state(step), None)
         clock.now += 10
@@ -134,7 +134,7 @@ def test_the_next_one_waits_for_its_share_of_the_time(monkeypatch, share, due):
 
 def test_the_first_process_measures(monkeypatch):
     callback = MSECallback(ROWS, right)
-    monkeypatch.setattr(callback, "_look", pytest.fail)
+    monkeypatch.setattr(callback, "_measure", pytest.fail)
     callback.on_step_begin(None, state(first=False), None)
 
 

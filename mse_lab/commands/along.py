@@ -63,7 +63,7 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
         prepare(name, probe, folder, ROOT, processes),
         checkpoints,
         fresh=arguments.fresh,
-        tell=announce if processes.first else lambda stage: None,
+        finished=announce if processes.first else lambda stage: None,
     )
     if processes.first:
         runs = tuple(read_run(stage.folder) for stage in stages)

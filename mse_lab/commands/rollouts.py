@@ -16,8 +16,8 @@ from mse_lab.command_line import (
     completions,
     file_to_write,
     group_size,
+    number,
     seconds,
-    whole_number,
 )
 from mse_lab.console import COMMAND_PREFIX, complain, show_status
 from mse_lab.errors import InputError, nearest
@@ -27,7 +27,7 @@ HELP = "what a trainer's logs tell: values, zero-variance groups, lengths"
 if TYPE_CHECKING:
     from mse_lab.rollout_logs import Rollouts
 
-training_step = whole_number("step", 0, LARGEST_SEED, "one such as 1")
+training_step = number(int, "step", 0, LARGEST_SEED, "one such as 1")
 
 # Keys of `--fail-on`, and the key of the summary that each is about.
 LIMITS = {"silent": "zero_variance", "truncated": "truncated"}

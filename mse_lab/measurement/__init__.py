@@ -1,6 +1,9 @@
-"""Measure prompts of a policy: the model's side of everything, without folder or words.
+"""Measure prompts of a policy: all that needs the model, without folders or screens.
 
-`make_subject` puts a policy, prompts and a reward together; `measure_prompt` draws the
-completions of one prompt, rewards them and scores them. Runs, the Python interface and the
-pilots of a training study all stand on these two. Torch ends here.
+`make_subject` puts a policy, prompts and a reward together. `prompt.measure_prompt` draws,
+rewards and scores the completions of one prompt for a run, `sample.sample_prompt` those of
+a block for an advice; `looks` says how many of which prompts an advice takes. `memory` and
+its `footprint` say how much is done at once. `metric` and `corrections` measure more, of
+the same prompts. Runs, the Python interface and training studies all use these functions.
+Torch is not imported below this room.
 """

@@ -1,9 +1,9 @@
 """Measure corrections of an engine's mismatch on supplied completions.
 
-A block's completions are scored once as they are, and once more for each token correction,
-every token's log-probability weighted: U = sum_t c(rho_t) grad log pi(y_t). Sequence
-corrections are multiples of W and take no pass. Where a ratio exceeds no bound the token
-corrections weigh a completion alike, and one pass serves them.
+A block's completions are scored once for W, and once more for each token correction, with
+a weight for every token's log-probability: U = sum_t c(rho_t) grad log pi(y_t). Sequence
+corrections are multiples of W and need no pass. Equal completions with equal weights share
+a pass, as all token corrections of a completion do where no ratio exceeds a bound.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import Scoring, score_block
 
-# Completions of a block, whose products with one another are formed.
+# Completions of a block, all of whose products with one another are computed.
 BLOCK = 16
 
-# The pass that each correction is had by: the first is of W itself.
+# The pass that gives each correction; pass 0 is that of W itself.
 _OF_TOKENS = [one for one in CORRECTIONS if one.per_token]
 PASSES = [1 + _OF_TOKENS.index(one) if one.per_token else 0 for one in CORRECTIONS]
 
@@ -44,17 +44,17 @@ class Block(NamedTuple):
     log_ratios_NT: Floats
 
     def part(self, rows: slice) -> "Block":
-        """Take some of them."""
+        """Give some of the completions."""
         return Block(self.drawn[rows], self.rewards_N[rows], self.log_ratios_NT[rows])
 
     @property
     def own_NT(self) -> Floats:
-        """1 for tokens of the policy's own, else 0."""
+        """1 for tokens that the policy drew, else 0, (N, T)."""
         return self.drawn.own_NT(self.log_ratios_NT.shape[1]).astype(float)
 
     @property
     def token_weights_FNT(self) -> Floats:
-        """What each correction weighs tokens with."""
+        """The weight that each correction gives to a token, (F, N, T)."""
         whole_N1 = self.log_ratios_NT.sum(1, keepdims=True)
         ones_NT, each = np.ones_like(self.log_ratios_NT), self.log_ratios_NT
         return np.stack(
@@ -66,9 +66,9 @@ class Block(NamedTuple):
 
 
 def _read_block(subject: Subject, index: int, pools: Sequence[CompletionPool]) -> Block:
-    """Compare both log-probabilities of each token."""
+    """Read a prompt's completions, with log pi - log mu of each token."""
     supplied, name = subject.supplied, subject.prompts[index].id
-    assert supplied is not None  # or there is no engine
+    assert supplied is not None  # an engine's completions are supplied
     drawn = concatenate([pool.completions for pool in pools])
     positions = drawn.tokens_NT.shape[1]
     engine_NT = np.concatenate(
@@ -98,20 +98,20 @@ def score_corrections(
     """Score a block by each correction.
 
     Returns:
-        <U_i, U'_j> of each two corrections, (F, F, N, N), and each one's leave-one-out
-        gradient, (D,) or its sketch.
+        The products <U_i, U'_j> of any two corrections, (F, F, N, N); and the leave-one-out
+        gradient of each correction, (D,) or its sketch.
     """
     weights_FNT, count = block.token_weights_FNT, len(block.drawn)
     passes = [np.ones_like(block.log_ratios_NT), *weights_FNT[np.array(PASSES) > 0]]
     rows = concatenate([replace(block.drawn, weights_NT=each) for each in passes])
-    # Of a sequence all tokens weigh alike.
+    # A sequence correction gives all tokens the same weight.
     factors_FN = np.where(np.array(PASSES)[:, None], 1.0, weights_FNT[..., 0])
     apart_N = (block.rewards_N - block.rewards_N.mean()) / (count - 1)
     weights_FR = np.zeros((len(CORRECTIONS), len(passes), count))
     weights_FR[range(len(CORRECTIONS)), PASSES] = factors_FN * apart_N
 
     def act(how: Scoring) -> tuple[Floats, list[Floats]]:
-        # A pass that ran out of memory leaves parts of sums behind.
+        # New sums for each attempt: a pass that runs out of memory leaves parts of them.
         sums = [
             Weighted(each.ravel(), subject.keeper(len(CORRECTIONS))) for each in weights_FR
         ]
@@ -127,7 +127,7 @@ def score_corrections(
 
 
 def correct(subject: Subject, index: int) -> CorrectedPrompt:
-    """Measure all corrections on the completions of a prompt, of both pools."""
+    """Measure all corrections on the completions of both pools of a prompt."""
     pool = subject.probe.pool
     pools = [draw_pool(subject, index, name, range(getattr(pool, name))) for name in POOLS]
     whole = _read_block(subject, index, pools)
@@ -144,7 +144,7 @@ def correct(subject: Subject, index: int) -> CorrectedPrompt:
 def _join(
     whole: Block, means: Sequence[PairMeans], gradients_RFD: Floats
 ) -> CorrectedPrompt:
-    """Average over blocks; products of two blocks are without bias, too."""
+    """Average over blocks, with the products between blocks, which are unbiased, too."""
     total_FD, count = gradients_RFD.sum(0), len(means)
     own_FF = (gradients_RFD @ gradients_RFD.swapaxes(1, 2)).sum(0)
     apart_FF = np.sum([one.apart for one in means], axis=0) + total_FD @ total_FD.T - own_FF

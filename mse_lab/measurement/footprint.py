@@ -1,8 +1,8 @@
-"""The footprint of a policy: what one completion takes in each pass, in bytes.
+"""The footprint of a policy: the bytes that one completion takes in each pass.
 
-It is read off one trial completion of the longest prompt: autograd is asked what it keeps
-for the backward pass. So it is a function of shapes, kernels and precision alone, the same
-on every start and in every process, and no architecture needs a formula.
+It is measured on one trial completion of the longest prompt, by what autograd keeps for the
+backward pass. So it depends on shapes, kernels and precision alone, is the same on every
+start and in every process, and no architecture needs a formula.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,29 +20,29 @@ from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import decoder_layers
 
-# Copies of a completion's logits that live at once: as computed, divided by the
-# temperature, their logarithms, and gradients; while drawing two are in float64.
+# Copies of a completion's logits that exist at once: as computed, divided by the
+# temperature, their logarithms, and gradients. While drawing, two of them are in float64.
 COPIES_OF_LOGITS = 5
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes, of one completion of the longest prompt where nothing else is said."""
+    """Bytes, for one completion of the longest prompt unless said otherwise."""
 
     weights: int  # The model's weights, whole.
     gradient: int  # One reference vector in the parameters that count, whole.
-    kept: int  # What a scoring pass keeps for the way back, up to the output head.
+    kept: int  # What a scoring pass keeps for its backward pass, up to the output head.
     head: int  # Logits over a completion's tokens, their copies and gradients.
     inputs: int  # The inputs of all decoder layers; 0 where layers cannot be recomputed.
-    layer: int  # What a decoder layer keeps, the most of any.
-    factors: int  # Inputs and output gradients of a layer's modules, the most of any.
-    reference: int  # What a reference pass keeps, the prompt's part shared.
-    drawing: int  # Keys, values and the logits of a step while drawing.
+    layer: int  # What the decoder layer that keeps most keeps.
+    factors: int  # Inputs and output gradients of a layer's modules, of the largest layer.
+    reference: int  # What a reference pass keeps; all completions share the prompt's part.
+    drawing: int  # Keys and values, and the logits of one step, while drawing.
     sliceable: bool  # Whether the head can be run in slices of the vocabulary.
 
 
 class _Meter:
-    """Bytes of distinct tensors that autograd keeps, parameters left out."""
+    """Counts the bytes of distinct tensors that autograd keeps, without parameters."""
 
     def __init__(self, model: nn.Module) -> None:
         self.total = 0
@@ -52,7 +52,7 @@ class _Meter:
     def keep(self, tensor: Tensor) -> Tensor:
         if _storage(tensor) not in self._seen:
             self._seen.add(_storage(tensor))
-            # While it lives no other tensor can have its address.
+            # While it exists no other tensor can have its address.
             self._alive.append(tensor)
             self.total += tensor.untyped_storage().nbytes()
         return tensor
@@ -75,7 +75,7 @@ def _nbytes(tensors: Iterable[Tensor]) -> int:
 def _measure_layers(
     policy: Policy, prompt: list[int], trial: Completions
 ) -> dict[str, int]:
-    """Score the trial: what is kept in all, and the most by a decoder layer."""
+    """Score the trial; count what is kept in all, and the most that one layer keeps."""
     meter, inputs, kept, factors = _Meter(policy.model), 0, [0], [0]
 
     def enter(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
@@ -109,7 +109,7 @@ def _measure_layers(
 
 
 def _can_slice(policy: Policy, prompt: list[int]) -> bool:
-    """Whether logits formed in slices are the logits, on the prompt's last token."""
+    """Whether logits computed in slices equal the logits, on the prompt's last token."""
     if type(policy.model.get_output_embeddings()) is not nn.Linear:
         return False
     head = SlicedHead(policy)
@@ -131,7 +131,7 @@ def _can_slice(policy: Policy, prompt: list[int]) -> bool:
 
 
 def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Footprint:
-    """Measure one trial completion, of `new_tokens`, of the longest prompt."""
+    """Measure one trial completion of the longest prompt, with `new_tokens` tokens."""
     trial = Completions(
         np.zeros((1, new_tokens), np.int64),
         np.array([new_tokens]),
@@ -147,7 +147,7 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         with meter.measuring():
             completion_log_probs(policy, prefix, trial)
     if prefix.cache is None:
-        # Every step reads the whole text: no more than a pass that is kept.
+        # Every step reads the whole text, and takes no more than a pass that is kept.
         read = meter.total
     else:
         keys = _nbytes(prefix.tensors()) / max(1, len(prompt) - 1)

@@ -1,20 +1,20 @@
-"""Memory: how much is done at once, within a budget.
+"""Memory: how many completions each pass takes at once, within a budget.
 
-The sizes are a function of the configuration, the budget and the footprint of one
-completion, never of what happens to be free, so that a run can be repeated. Where a pass
-runs out of memory all the same, the next smaller way is taken and recorded.
+The numbers follow from the configuration, the budget and the footprint of one completion,
+never from what happens to be free, so that a run can be repeated. If a pass runs out of
+memory all the same, it is repeated in the next smaller way, and the result says so.
 """
 
 import gc
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
+from pydantic import ByteSize, TypeAdapter
 
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError
 from mse_lab.measurement.footprint import Footprint, measure_footprint
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
@@ -25,24 +25,12 @@ from mse_lab.scores.score_block import Scoring
 T = TypeVar("T")
 Size = TypeVar("Size")
 
-# Of a device's memory; the host's serves other programs and the run's arrays, too.
+# The default budget, as a share of a device's memory. The host's memory also serves other
+# programs and the run's arrays.
 SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
 
-WORKSPACE = 8 * SLICE_BYTES  # What slices of gradients and logits take, several at a time.
-
-
-def parse_bytes(text: str | int) -> int:
-    """Read a size as the schema has it, such as `12 GB`.
-
-    >>> parse_bytes("1.5 GiB")
-    1610612736
-    """
-    pattern = r" *([0-9]{1,19}(?:\.[0-9]+)?) *(?:([kmgt])(i?)b)? *"
-    given = re.fullmatch(pattern, str(text).lower())
-    if given is None:
-        raise InputError(f"model.memory = {shown(text)}: write 12GB or 40 GiB, say")
-    unit = 1024 if given[3] else 1000
-    return int(float(given[1]) * unit ** " kmgt".index(given[2] or " "))
+# Bytes of the slices of gradients and logits, several of which exist at a time.
+WORKSPACE = 8 * SLICE_BYTES
 
 
 def _host_bytes() -> int:
@@ -54,7 +42,7 @@ def _host_bytes() -> int:
 
 
 def device_bytes(device: torch.device) -> int:
-    """Memory of a device, all of it."""
+    """Give the whole memory of a device."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type == "mps":
@@ -63,9 +51,13 @@ def device_bytes(device: torch.device) -> int:
 
 
 def budget_bytes(wanted: str | int | None, devices: Sequence[torch.device]) -> int:
-    """Resolve the probe's budget; by default a share of the devices' memory."""
+    """Resolve the probe's budget; by default a share of the devices' memory.
+
+    >>> budget_bytes("1.5 GiB", [])
+    1610612736
+    """
     if wanted is not None:
-        return parse_bytes(wanted)
+        return int(TypeAdapter(ByteSize).validate_python(wanted))
     return sum(int(SHARE[device.type] * device_bytes(device)) for device in devices)
 
 
@@ -106,14 +98,14 @@ def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
 
 
 class Fallbacks(Generic[Size]):
-    """Ways to do a stage, each smaller than the one before."""
+    """Ways to do a stage, each of which takes less memory than the one before."""
 
     def __init__(
         self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
     ) -> None:
         fitting = [index for index, way in enumerate(ways) if takes(way) <= room]
         self.ways = ways
-        # The one in use: the first that fits, else the smallest.
+        # The way in use: the first that fits, or else the smallest.
         self.index = fitting[0] if fitting else len(ways) - 1
         self.planned = ways[self.index]
         self.fits = bool(fitting)
@@ -125,7 +117,7 @@ class Fallbacks(Generic[Size]):
 
 
 class Memory:
-    """How many completions a run draws, and differentiates, in one pass."""
+    """How many completions a run draws and differentiates in one pass."""
 
     def __init__(
         self,
@@ -138,7 +130,7 @@ class Memory:
     ) -> None:
         """Plan for blocks of `group` completions, and at most `batch` drawn at once.
 
-        With `products` only ways count that give those of all pairs of a block.
+        With `products` all pairs of a block need their product, so a block is not divided.
         """
         left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
@@ -161,7 +153,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether the smallest passes, at least, are thought to keep within the budget."""
+        """Whether at least the smallest passes should stay within the budget."""
         return all(stage.fits for stage in self._stages)
 
     @property
@@ -170,7 +162,7 @@ class Memory:
         return any(stage.current != stage.planned for stage in self._stages)
 
     def describe(self) -> dict[str, Any]:
-        """Describe budget and sizes, for `environment.json`."""
+        """Describe the budget and the passes, for `environment.json`."""
         how = self.scoring.current
         return {
             "budget_bytes": self.budget,
@@ -186,8 +178,8 @@ def plan_memory(
 ) -> Memory:
     """Plan the passes of a run by a trial completion of its longest prompt.
 
-    Blocks are of the largest group size; or of `scored` completions, whose products are all
-    needed.
+    A block has the largest group size; or `scored` completions, and then all products
+    between them are needed.
     """
     longest, wanted = max(tokens, key=len), probe.model.memory
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
@@ -206,14 +198,14 @@ def plan_memory(
 
 
 def attempt(stage: Fallbacks[Size], action: Callable[[Size], T]) -> T:
-    """Do a stage in the way in use; if memory runs out, in the next smaller way."""
+    """Do a stage in the way in use; whenever memory runs out, in the next smaller way."""
     while True:
         try:
             return action(stage.current)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # Outside of `except` the tensors that the error's frames held are free.
+        # Only after the `except` are the tensors free that the error's frames hold.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -22,21 +22,21 @@ from mse_lab.scores.reference import leave_one_out, weighted_gradient
 # A graph that is differentiated twice takes this many times the memory of one pass.
 GRAPH = 8
 
-# Multiplies vectors (K, D) by a matrix.
+# A function that multiplies vectors (K, D) by a matrix.
 Multiply = Callable[[Tensor], Tensor]
 
-# Vectors (D,) of each prompt, scaled and not.
+# Vectors (D,) of each prompt in memory at once, scaled ones and others.
 VECTORS = 4
 
 
 def sample_prompts(seed: int, prompts: int, most: int) -> Ints:
-    """Choose prompts at random, the same for the same seed, in their order."""
+    """Choose at most `most` prompts at random by the seed; give them in file order."""
     drawn = stream(seed, "metric").permutation(prompts)[:most]
     return np.sort(drawn)
 
 
 def refuse_metric(subject: Subject) -> None:
-    """Refuse a metric that cannot be measured, before anything is."""
+    """Refuse a metric that cannot be measured, before anything is measured."""
     if subject.probe.metric.kind == "plain":
         return
     count = min(subject.probe.metric.prompts, len(subject.prompts))
@@ -55,7 +55,7 @@ def refuse_metric(subject: Subject) -> None:
 
 
 class Directions(NamedTuple):
-    """Vectors of every prompt: g_A, g_B and z."""
+    """Vectors of every prompt: g_A, g_B and z, as `mse/metric_forms.py` defines them."""
 
     a_PD: Tensor
     b_PD: Tensor
@@ -94,7 +94,7 @@ def _scale(subject: Subject, halves_ND: Tensor) -> Tensor:
 
 
 def _signs(subject: Subject, index: int, count: int, repeats: int) -> Tensor:
-    """Draw the random signs of directions, (R, P); 0 for the prompt's own."""
+    """Draw the random signs of the prompts' directions, (R, P)."""
     rng = stream(subject.probe.seed, "metric", str(index))
     signs_RP = 1.0 - 2.0 * rng.integers(0, 2, (repeats, count))
     return torch.from_numpy(signs_RP)
@@ -124,18 +124,18 @@ def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
 
 
 def _curved(
-    vectors: Directions, place: int, signs_RP: Tensor, multiply: Multiply
+    vectors: Directions, position: int, signs_RP: Tensor, multiply: Multiply
 ) -> tuple[Floats, ...]:
-    """Give the forms of all prompts in the curvature of prompt `place`, each (P,).
+    """Give the forms of all prompts in the curvature M of prompt `position`, each (P,).
 
-    Its M is what `multiply` multiplies vectors (K, D) by.
+    `multiply` multiplies vectors (K, D) by M.
     """
     a_PD, b_PD, z_PD = vectors
     signs_RP = signs_RP.to(a_PD)
-    signs_RP[:, place] = 0
+    signs_RP[:, position] = 0
     repeats, others = len(signs_RP), torch.ones_like(signs_RP[:1])
-    others[:, place] = 0
-    mine = slice(place, place + 1)
+    others[:, position] = 0
+    mine = slice(position, position + 1)
     asked = (signs_RP @ b_PD, signs_RP @ z_PD, others @ b_PD, others @ a_PD,
              b_PD[mine], z_PD[mine])  # fmt: skip
     b_RD, z_RD, all_b, all_a, own_b, own_z = multiply(torch.cat(asked)).split(
@@ -146,18 +146,18 @@ def _curved(
     squares_P = (signs * _products(b_RD, b_PD)).sum(0) / repeats
     pairs_P = (signs * _products(z_RD, z_PD)).sum(0) / repeats
     meetings_P = _products(own_b, a_PD)[0]
-    gradients_P[place] = meetings_P[place]
-    squares_P[place] = _products(own_b, b_PD[mine]).item()
-    pairs_P[place] = _products(own_z, z_PD[mine]).item()
+    gradients_P[position] = meetings_P[position]
+    squares_P[position] = _products(own_b, b_PD[mine]).item()
+    pairs_P[position] = _products(own_z, z_PD[mine]).item()
     rows_P = _products(all_b, a_PD)[0] - gradients_P
     columns_P = _products(all_a, b_PD)[0] - gradients_P
-    rows_P[place] = columns_P[place] = 0
+    rows_P[position] = columns_P[position] = 0
     noises_P = squares_P - gradients_P
     return gradients_P, noises_P, pairs_P, rows_P, columns_P, meetings_P
 
 
 def minus_hessian(subject: Subject, index: int) -> Multiply:
-    """Draw completions of a prompt; give what multiplies vectors by minus its Hessian."""
+    """Draw completions of a prompt; give the product with minus its value's Hessian."""
     drawn = range(subject.probe.metric.completions)
     pool = draw_pool(subject, index, "metric-curvature", drawn)
 
@@ -182,9 +182,11 @@ def measure_metric(
 ) -> MetricPools:
     """Measure the forms of a sample of prompts in the probe's metric.
 
-    `show` is called with the prompts that are done, and with how many there are;
-    `curvature` gives what multiplies vectors by minus the Hessian of a prompt's value;
-    `scale_D` is the preconditioner, where it is not by the probe.
+    Args:
+        subject: What is measured.
+        show: Called before each prompt with how many are done, and how many there are.
+        curvature: Gives the product with minus the Hessian of a prompt's value.
+        scale_D: The diagonal of D; by default it is as the probe says.
     """
     settings = subject.probe.metric
     most = min(settings.prompts, len(subject.prompts))
@@ -199,10 +201,10 @@ def measure_metric(
     for vectors_PD in vectors:
         vectors_PD *= scale_D
     forms = []
-    for place, index in enumerate(map(int, prompts_P)):
-        show(place, most)
+    for position, index in enumerate(map(int, prompts_P)):
+        show(position, most)
         signs_RP = _signs(subject, index, most, settings.repeats)
-        forms.append(_curved(vectors, place, signs_RP, curvature(subject, index)))
+        forms.append(_curved(vectors, position, signs_RP, curvature(subject, index)))
     curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
     if not all(np.isfinite(part).all() for part in vars(curved).values()):
         raise InputError(
@@ -219,10 +221,10 @@ def measure_metric(
 
 
 def price_metric(subject: Subject) -> float:
-    """Say how many seconds the metric will take, by one prompt of its sample.
+    """Predict how many seconds the metric will take, by one prompt of its sample.
 
-    The graph of its gradient is made once for all products, so two of them and one are
-    timed.
+    The graph of the gradient is made once for all products, so the time of one more product
+    is that of two less that of one.
     """
     settings = subject.probe.metric
     most = min(settings.prompts, len(subject.prompts))

@@ -1,4 +1,4 @@
-"""Measure one prompt: everything about it that needs the model."""
+"""Measure one prompt for a run: all of it that needs the model."""
 
 import json
 import time
@@ -74,7 +74,7 @@ class CompletionPool:
 def draw_pool(
     subject: Subject, index: int, name: str, completions: range
 ) -> CompletionPool:
-    """Draw completions of a pool, or read all of it, and reward them."""
+    """Draw completions of a pool, or read the whole pool, and reward them."""
     probe, prompt, supplied = subject.probe, subject.prompts[index], subject.supplied
     positions = probe.sampling.max_new_tokens
     if supplied is not None:
@@ -132,7 +132,7 @@ def _score_pool(
 
 
 def refuse_scores(subject: Subject, index: int, scores: Scores, numbers_N: Ints) -> None:
-    """Refuse scores that are not finite, by the prompt and the completion's number."""
+    """Refuse scores that are not finite; name the prompt and the completion."""
     finite = np.isfinite(scores.gram_NN.diagonal())
     if not finite.all():
         raise InputError(
@@ -143,14 +143,17 @@ def refuse_scores(subject: Subject, index: int, scores: Scores, numbers_N: Ints)
 
 
 def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
-    """Give the largest |difference| of log-probabilities, in nats per token."""
+    """Give the largest absolute difference of log-probabilities, in nats per token."""
     return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
 
 
 def _alternative_ratios(
     subject: Subject, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
-    """Test whether another sampler drew supplied completions; empty for our own."""
+    """Compare how likely other samplers are to have drawn supplied completions.
+
+    Empty where the completions were drawn here.
+    """
     if subject.supplied is None:
         return np.zeros(0)
     tokens = subject.tokens[index]
@@ -231,7 +234,7 @@ def _arrays(
 
 
 def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
-    """Refuse rewards that an estimator cannot take, at the first prompt, not the last."""
+    """Refuse rewards that an estimator cannot take, before the last prompt is measured."""
     for estimator in subject.estimators:
         if estimator.binary and not is_binary(rewards_N):
             raise InputError(
@@ -241,7 +244,7 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
 
 
 class _Clock:
-    """Seconds of each stage."""
+    """Measures the seconds of each stage."""
 
     def __init__(self) -> None:
         self.seconds_S = np.zeros(len(STAGES))

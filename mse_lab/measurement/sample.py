@@ -1,9 +1,9 @@
-"""Sample a prompt: a block of few completions, and all that an advice needs of them.
+"""Sample a prompt: draw a block of few completions, and measure what an advice needs.
 
 One pass gives norms, inner products and the prompt's gradient, so there is no reference.
-The completions are a pool of their own. The advice stops by what they say, and a later run
-that took them over would be measured on completions chosen to agree with the advice: its
-pools have other uniform numbers, so that it stays an independent verification.
+The completions are a pool of their own. What they say decides when the advice stops, so a
+run that used them again would be measured on completions chosen to agree with the advice.
+A run's pools have other uniform numbers, so that it verifies the advice independently.
 """
 
 import time
@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Floats
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.prompt import CompletionPool, draw_pool, law_gap, refuse_scores
 from mse_lab.measurement.subject import Subject
@@ -30,10 +30,10 @@ POOL = "advice"
 def _score(
     subject: Subject, index: int, scored: Completions, weights_K: Floats
 ) -> tuple[Scores, NDArray[np.float32]]:
-    """Score completions all together; give their weighted sum, or its sketch, too."""
+    """Score completions in one block; also give their weighted sum, or its sketch."""
 
     def act(how: Scoring) -> tuple[Scores, NDArray[np.float32]]:
-        # A pass that ran out of memory leaves a part of a sum behind.
+        # A new sum for each attempt: a pass that runs out of memory leaves a part of one.
         weighted = Weighted(weights_K, subject.keeper())
         together = how._replace(block=len(scored))
         policy, tokens = subject.policy, subject.tokens[index]
@@ -48,10 +48,9 @@ def _score(
 def _gradient_gap(
     subject: Subject, index: int, scored: Completions, weights_K: Floats
 ) -> float:
-    """Compare the gradient with that of autograd, which sees every use of a parameter."""
-    if (
-        not weights_K.any()
-    ):  # the rewards are all equal: other weights, not to compare zeros
+    """Compare the gradient with that of autograd, which knows every use of a parameter."""
+    if not weights_K.any():
+        # The rewards are all equal: other weights, so as not to compare zeros.
         weights_K = np.arange(1.0, len(scored) + 1)
     _, kept_D = _score(subject, index, scored, weights_K)
     policy, tokens = subject.policy, subject.tokens[index]
@@ -72,18 +71,24 @@ def sample_prompt(
     *,
     checked: bool = False,
 ) -> SampledPrompt:
-    """Draw and reward completions of a prompt, by their numbers; differentiate some.
+    """Draw and reward completions of a prompt; differentiate some of them.
 
-    Which ones `choose_scored` says; their gradient may be compared with that of plain
-    autograd, too. The numbers depend on the subject, the prompt and the arguments alone:
-    they are the same in any order of the prompts and in any process.
+    The result depends on the subject, the prompt and the arguments alone: it is the same in
+    any order of the prompts and in any process.
+
+    Args:
+        subject: What is measured.
+        index: Which of its prompts.
+        completions: The numbers of the completions, which key their uniform numbers.
+        most: As in `choose_scored`, which chooses those that are differentiated.
+        checked: Whether their gradient is compared with that of plain autograd, too.
     """
     began = time.monotonic()
     pool, start = draw_pool(subject, index, POOL, completions), completions.start
-    found = sample_pool(subject, index, pool, most, start=start, checked=checked)
-    # Drawing took its time, too.
-    sample = replace(found.sample, seconds=time.monotonic() - began)
-    return replace(found, sample=sample)
+    sampled = sample_pool(subject, index, pool, most, start=start, checked=checked)
+    # The time of drawing counts, too.
+    sample = replace(sampled.sample, seconds=time.monotonic() - began)
+    return replace(sampled, sample=sample)
 
 
 def sample_pool(
@@ -95,44 +100,34 @@ def sample_pool(
     start: int = 0,
     checked: bool = False,
 ) -> SampledPrompt:
-    """Differentiate some of a prompt's completions, which are drawn and rewarded.
+    """Differentiate some completions of a prompt that are drawn and rewarded already.
 
     Args:
         subject: What is measured.
         index: Which of its prompts.
-        pool: The completions; of those whose log-probability is NaN the gap is NaN.
+        pool: The completions; where a log-probability is NaN, `law_gap` is NaN, too.
         most: As in `choose_scored`.
-        start: The number of the first one.
+        start: The number of the first completion.
         checked: As in `sample_prompt`.
     """
     began = time.monotonic()
-    name = "scored", subject.prompts[index].id, str(start)
-    rng = stream(subject.probe.seed, *name)
+    rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, most, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)
     scored = pool.completions[scored_K]
     scores, gradient_D = _score(subject, index, scored, weights_K)
     refuse_scores(subject, index, scores, start + scored_K)
-    gap = np.nan
-    if checked:
-        gap = _gradient_gap(subject, index, scored, weights_K)
-    sample = _as_sample(pool, scored_K, scores, gradient_D, time.monotonic() - began)
-    drawn_law = law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N)
-    return SampledPrompt(sample, drawn_law, gap)
-
-
-def _as_sample(
-    pool: CompletionPool,
-    scored_K: Ints,
-    scores: Scores,
-    gradient_D: NDArray[np.float32],
-    seconds: float,
-) -> PromptSample:
-    return PromptSample(
+    gap = _gradient_gap(subject, index, scored, weights_K) if checked else np.nan
+    sample = PromptSample(
         rewards_N=pool.rewards_N,
         scored_K=scored_K,
         gram_KK=scores.gram_NN,
         gradient_D=gradient_D,
         lengths_N=pool.completions.lengths_N,
-        seconds=seconds,
+        seconds=time.monotonic() - began,
+    )
+    return SampledPrompt(
+        sample,
+        law_gap=law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N),
+        gradient_gap=gap,
     )

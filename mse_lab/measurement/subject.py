@@ -1,4 +1,4 @@
-"""The subject of a measurement: prompts of a policy, their reward, and how much at once."""
+"""The subject of a measurement: prompts of a policy, their reward, and a plan of memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -24,9 +24,9 @@ class Inputs:
     probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
     prompts: Sequence[Prompt]
     reward: Reward  # The reward, tried on every prompt.
-    # What will be evaluated; rewards that one cannot take are refused.
+    # The estimators that will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
-    # The completions that are read instead of drawn, if any.
+    # Completions that are read instead of drawn, if any.
     supplied: Supplied | None = None
 
 
@@ -36,20 +36,20 @@ class Subject(Inputs):
 
     policy: Policy
     tokens: list[list[int]]  # The token ids of each prompt.
-    memory: Memory  # How much is done at once.
+    memory: Memory  # How many completions each pass takes at once.
 
     def keeps_whole(self, vectors: int = 1) -> bool:
-        """Whether so many vectors of each prompt are kept whole, not as sketches."""
+        """Whether this many vectors of each prompt are kept whole, not as sketches."""
         return sketches.vectors_fit(vectors * len(self.prompts), self.policy.size)
 
     def keeper(self, vectors: int = 1) -> sketches.Keeper:
-        """Make what keeps a gradient, one of so many of each prompt."""
+        """Make what keeps one gradient, where each prompt keeps this many."""
         if self.keeps_whole(vectors):
             return sketches.Whole(self.policy.parameters)
         return sketches.Sketch(self.probe.seed)
 
     def keep(self, gradient: Gradient) -> NDArray[float32]:
-        """Give what is kept of a reference vector once its prompt is done."""
+        """Reduce a reference vector to what is kept of it when its prompt is done."""
         # A prompt may leave out parameters that another uses, such as an expert's.
         kept = self.keeper()
         for name, part in gradient.items():
@@ -58,10 +58,10 @@ class Subject(Inputs):
 
 
 def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> Subject:
-    """Tokenize the prompts for a policy, and plan its passes.
+    """Tokenize the prompts for a policy, and plan the memory of its passes.
 
-    Blocks are of the largest group size; or of `scored` completions, whose products are all
-    needed.
+    A block has the largest group size; or `scored` completions, and then all products
+    between them are needed.
     """
     probe, prompts = inputs.probe, inputs.prompts
     new_tokens = probe.sampling.max_new_tokens

@@ -1,1 +1,11 @@
-"""Every file of a result: shards, tables, checks, records; written and validated."""
+"""Results: every file of a result, written, read back, validated and repaired.
+
+inventory                   all files, how each is read, and what it is made from
+folder                      the folder of a run: whose it is, what it holds, what is written
+files, readers, integrity   write a file whole; parse it; refuse a damaged one
+shard                       the file of one prompt while a run is under way
+analysis, tables            from pools to numbers, and their tables
+checks, diagnostics, warnings   what a run says about its own numbers
+finished_run                read a finished run, and repair it
+extrapolation               what a run will take, by its first prompts
+"""

@@ -1,4 +1,4 @@
-"""Analysis: the one way from pools to numbers, whoever asks for them, without a model."""
+"""Analysis: from pools to numbers, without a model; all commands compute them here."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -27,27 +27,27 @@ from mse_lab.results.warnings import (
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What pools have to say of estimators at group sizes."""
+    """What pools say about estimators at group sizes."""
 
-    name: str  # The run's name; runs of other names are independent of it.
+    name: str  # The run's name; runs of other names count as independent.
     pools: Pools
     entries: tuple[EstimatorEntry, ...]  # The estimators, as in a probe.
     group_sizes: tuple[int, ...]
-    level: float  # Coverage of intervals; tests are at one less it.
+    level: float  # Coverage of intervals; tests are at 1 - level.
     resamples: int  # Draws of the reference's noise, and of the bootstrap.
     seed: int
-    # Of each prompt what pools do not know: `prompt`, `category`, `mean_length`,
+    # What pools do not know of each prompt: `prompt`, `category`, `mean_length`,
     # `truncated`.
     described: pd.DataFrame
     method: IntervalMethod  # How intervals are computed, `closed-form` or `bootstrap`.
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the fields; what follows from them is computed again."""
+        """Pickle the fields alone; all else is computed from them again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def estimators(self) -> tuple[Estimator, ...]:
-        """The estimators; refused if one does not exist or does not apply."""
+        """The estimators; one that does not exist or apply is refused."""
         return tuple(find_estimators(self.entries, self.group_sizes, self.pools.prompts))
 
     @cached_property
@@ -57,20 +57,20 @@ class Analysis:
 
     @property
     def bootstrap(self) -> Bootstrap | None:
-        """What intervals are drawn by; None for the closed form."""
+        """The bootstrap that gives the intervals; None for the closed form."""
         drawn = self.method == "bootstrap"
         return Bootstrap(self.resamples, self.seed) if drawn else None
 
     @cached_property
     def curves(self) -> Curves:
-        """What all curves share."""
+        """What the curves of all estimators share."""
         rng = stream(self.seed, "reference noise")
         noise = draw_reference_noise(self.pools, self.resamples, rng)
         return Curves(self.pools, noise, self.name, self.bootstrap)
 
     @cached_property
     def points(self) -> dict[Key, Point]:
-        """Every point of every curve: measured, and by law."""
+        """Every point of every curve, as measured and by its law."""
         return measure_curves(self.curves, self.estimators, self.errors)
 
     @cached_property
@@ -118,7 +118,7 @@ class Analysis:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What a reader should know before using the numbers, a sentence each."""
+        """What a reader should know before using the numbers, one sentence each."""
         return [
             *warn_of_norms_only(self.pools, self.points),
             *warn_of_few_degrees(self.pools, self.points),

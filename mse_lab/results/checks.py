@@ -1,13 +1,13 @@
-"""Checks on the spot, in every run: what would make all its numbers wrong.
+"""Built-in checks, made in every run: each finds a fault that spoils all its numbers.
 
 - `drawn law equals differentiated law`: the log-probability that each completion was drawn
   with, against the one recomputed by the passes that are differentiated.
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated.
-- `completions are the policy's`: of completions from elsewhere, no other law is likelier
-  than the policy to have drawn the tokens (`policy/alternative_samplers.py`).
-- `one pass equals autograd`: of an advice, the gradient that comes with the inner products
-  of the first prompt, against a pass of plain autograd.
+- `completions are the policy's`: no other law is likelier than the policy to have drawn
+  the completions, where they come from elsewhere (`policy/alternative_samplers.py`).
+- `one pass equals autograd`: the gradient of the first prompt that an advice gets along
+  with the inner products, against a pass of plain autograd.
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
   the same score, in every parameter.
 """
@@ -30,10 +30,12 @@ LAW_BOUNDS = {"float64": 1e-4, "float32": 1e-3, "float16": 3e-2, "bfloat16": 0.2
 # Largest tolerated relative difference of squared score norms and of products.
 SCORE_BOUNDS = {"float64": 1e-4, "float32": 5e-3, "float16": 0.1, "bfloat16": 0.5}
 
-# Least size of scores that `mean score zero` brings to one scale, over the median.
+# `mean score zero` brings prompts to one scale; this share of the median size is added to
+# each size, so that the smallest scores do not count for most.
 LEAST_SIZE = 0.1
 
-# Squared distance of two scores that counts as none, over the sum of their squared norms.
+# Largest squared distance of two scores that count as equal, over the sum of their squared
+# norms.
 EQUAL = 1e-5
 
 # Probability of a false alarm of `mean score zero` and of `completions are the policy's`.
@@ -41,17 +43,19 @@ FALSE_ALARM = 1e-6
 
 DRAWN_LAW = "drawn law equals differentiated law"
 MEAN_SCORE = "mean score zero"
-RIVALS = "completions are the policy's"
+ALTERNATIVE_SAMPLERS = "completions are the policy's"
 INVARIANCE = "batch invariance"
 ONE_PASS = "one pass equals autograd"
 
-# What the figure of each check is.
+# What the figure of each check means.
 MEANINGS = {
     DRAWN_LAW: (
         "largest difference between drawn and recomputed log-probability, nats a token"
     ),
     MEAN_SCORE: "standardised ||mean score||^2, off-diagonal",
-    RIVALS: "log-likelihood ratio, over the policy, of other laws that may have drawn them",
+    ALTERNATIVE_SAMPLERS: (
+        "log-likelihood ratio, over the policy, of other laws that may have drawn them"
+    ),
     INVARIANCE: (
         "largest relative difference of a completion's score alone, padded and batched"
     ),
@@ -94,12 +98,12 @@ def _check(name: str, figure: float | None, bound: float) -> Check:
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:
-    """Judge `law_gap` of each pool by the model's dtype; none where they are not known."""
+    """Judge the `law_gap` of each pool by the model's dtype; no gaps, no check."""
     return _check(DRAWN_LAW, float(np.max(gaps)) if gaps else None, LAW_BOUNDS[dtype])
 
 
 def _weights_of_blocks(gram_PKGG: Floats) -> Floats:
-    """Weigh each (P, K) by the scores' size in the prompt's other blocks."""
+    """Weigh each block by the size of scores in the prompt's other blocks, (P, K)."""
     norms2_PK = gram_PKGG.diagonal(axis1=-2, axis2=-1).mean(-1)
     others_PK = (norms2_PK.sum(1, keepdims=True) - norms2_PK) / (norms2_PK.shape[1] - 1)
     sizes_PK = others_PK + LEAST_SIZE * np.median(others_PK)
@@ -107,7 +111,7 @@ def _weights_of_blocks(gram_PKGG: Floats) -> Floats:
 
 
 def check_mean_score(pools: "Pools") -> Check:
-    """Test ||E W||^2 = 0 by the off-diagonal products inside blocks.
+    """Test ||E W||^2 = 0 by the products of different scores inside blocks.
 
     With weights w_b and q_b = w_b^2 sum_{i<j} K_ij^2 over block b's pairs the figure is
 
@@ -127,7 +131,7 @@ def check_mean_score(pools: "Pools") -> Check:
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
     own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
     both = own[..., rows] + own[..., columns]
-    # ||W_i - W_j||^2, zero to the rounding of float32, in which scores are, where equal.
+    # ||W_i - W_j||^2; of equal scores it is zero to the rounding of float32, their type.
     varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
     weighted = np.nan_to_num(pairs) * _weights_of_blocks(pools.gram_PKGG)[..., None]
     weighted = weighted[varied_PK]
@@ -140,7 +144,7 @@ def check_mean_score(pools: "Pools") -> Check:
 
 
 def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
-    """Ask whether other laws are likelier than the policy to have drawn the completions.
+    """Test whether other laws are likelier than the policy to have drawn the completions.
 
     Where the policy drew the completions, the mean of the alternative samplers' likelihood
     ratios over the whole run has the expectation 1. So its logarithm exceeds the bound with
@@ -148,7 +152,7 @@ def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
     """
     totals_R = log_ratios_PR.sum(0)
     figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))
-    return _check(RIVALS, figure, float(-np.log(FALSE_ALARM)))
+    return _check(ALTERNATIVE_SAMPLERS, figure, float(-np.log(FALSE_ALARM)))
 
 
 def check_scores(name: str, difference: float, dtype: str) -> Check:
@@ -157,7 +161,7 @@ def check_scores(name: str, difference: float, dtype: str) -> Check:
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """Put the checks in one line for the screen, with figures unless all hold."""
+    """Summarise the checks in one line for the screen, with figures unless all hold."""
     if all(check.ok for check in checks):
         return f"checks: all {len(checks)} hold"
     parts = []

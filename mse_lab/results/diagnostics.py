@@ -27,28 +27,27 @@ class Diagnostics:
     """What the completions of a run are like."""
 
     prompts: int
-    completions: int  # How many of each prompt, both pools.
+    completions: int  # Completions of each prompt, in both pools.
     mean_reward: float  # Mean of V over the prompts.
-    accuracy: float | None  # The same where all rewards are 0 or 1, else None.
-    # Share of prompts with V = 0; None unless all rewards are 0 or 1.
-    never_right: float | None
-    always_right: float | None  # The same with V = 1.
-    # Share of prompts whose reference completions have all the same reward.
+    accuracy: float | None  # The same number if all rewards are 0 or 1, else None.
+    never_right: float | None  # Share of prompts with V = 0; None as above.
+    always_right: float | None  # Share of prompts with V = 1; None as above.
+    # Share of prompts whose reference completions all have the same reward.
     one_reward: float
     truncated: float  # Share of completions cut at the token limit.
     mean_length: float  # Mean tokens of a completion, the end token included.
     empty: float  # Share of completions whose first token ends them.
-    distinct: float  # Distinct completions of a prompt over all of its, mean over prompts.
+    distinct: float  # Share of a prompt's completions that are distinct, mean over prompts.
     commonest: float  # Share of a prompt's commonest completion, mean over prompts.
     end_tokens: tuple[EndToken, ...]
     gradient_norm2: float  # The aggregate's ||g||^2, unbiased.
     gradient_norm2_error: float  # Its standard error where g is zero.
-    # Completions whose comparison with the answer was given up: reward 0.
+    # Completions with reward 0 because their comparison with the answer was given up.
     given_up: int = 0
 
 
 def restore(values: Mapping[str, Any]) -> Diagnostics | None:
-    """Read back `diagnostics.json`; None where another version wrote it."""
+    """Restore the diagnostics of a file's values; None where another version wrote it."""
     names = {field.name for field in fields(Diagnostics)}
     if {*values, "given_up"} != names:
         return None

@@ -1,4 +1,4 @@
-"""What a run will take and how wide its intervals will be, from its first prompts."""
+"""Extrapolation: what a run will take, and how wide its intervals will be."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,14 @@ from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.replicates import Key
 from mse_lab.results.analysis import Analysis
 
-# Factors by which a run's time may differ from the plan's: the least, since the same work
-# takes longer on a busy machine, and that for too few prompts to estimate their spread.
-LEAST, UNLIKE, FEW = 1.25, 2.0, 3
+# Factors by which a run's time may differ from the plan's: at least this one, for the same
+# work takes longer on a busy machine; and the other where fewer prompts were measured than
+# their spread can be estimated from.
+LEAST_FACTOR, UNKNOWN_FACTOR, FEWEST_PROMPTS = 1.25, 2.0, 3
 
 
 class Costs(NamedTuple):
-    """What prompts cost: seconds of each stage, tokens drawn, bytes on the disk."""
+    """The cost of prompts: seconds of each stage, tokens drawn, bytes on the disk."""
 
     draw: float
     reference: float
@@ -29,12 +30,12 @@ class Costs(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Time of all stages."""
+        """Seconds of all stages."""
         return self.draw + self.reference + self.score + self.rest
 
 
 def costs_of(prompt: PromptMeasurement) -> Costs:
-    """Give what a measured prompt cost; its reference vectors are deleted in the end."""
+    """Count what a measured prompt cost, with the vectors that are deleted in the end."""
     arrays, summary = prompt.arrays, prompt.completions
     drawn = len(arrays.reference_rewards_N) + len(arrays.rewards_N)
     sizes = [one.nbytes for one in vars(arrays).values() if isinstance(one, np.ndarray)]
@@ -47,10 +48,10 @@ def extrapolate(
 ) -> tuple[Costs, float]:
     """Predict what P prompts take together from those measured, by index.
 
-    Each of the n prompts that are left is taken to cost the mean of m measured ones, the
-    longest apart: it is measured first, costs the most, and includes what is set up once.
-    With s the standard deviation of the m, the seconds are right within t s n sqrt(1/n +
-    1/m), with 95% confidence.
+    Each of the n prompts that are left is assumed to cost the mean of m measured prompts,
+    without the longest one, which was measured first, costs the most, and includes what is
+    set up once. With s the standard deviation of the m, the seconds are right within
+    t s n sqrt(1/n + 1/m), with 95% confidence.
 
     Returns:
         The costs, and the factor within which their seconds are right.
@@ -61,21 +62,21 @@ def extrapolate(
     left = len(lengths_P) - len(measured)
     total = Costs._make(np.sum(list(measured.values()), axis=0) + left * mean_C)
     if not left:
-        return total, LEAST
-    if len(others) < FEW:
-        return total, UNLIKE
+        return total, LEAST_FACTOR
+    if len(others) < FEWEST_PROMPTS:
+        return total, UNKNOWN_FACTOR
     deviation = float(np.std([costs.seconds for costs in others], ddof=1))
     error = deviation * left * math.sqrt(1 / left + 1 / len(others))
     factor = 1 + stats.t.ppf(0.975, len(others) - 1) * error / total.seconds
-    return total, max(LEAST, float(factor))
+    return total, max(LEAST_FACTOR, float(factor))
 
 
 def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
     """Predict half-widths of a run's intervals, relative to the MSE, by its first prompts.
 
-    With r times the prompts, all like these, the variance relative to the squared value
-    falls as 1 / r, and D degrees of freedom become (D + 2) r - 2. A bias does not shrink:
-    with one the interval is narrower. The law stands in where there are no replicates.
+    With r times as many prompts, all like these, the variance relative to the squared value
+    falls as 1 / r, and D degrees of freedom become (D + 2) r - 2. A bias does not shrink,
+    so that the interval becomes narrower than this. The law is used without replicates.
     """
     growth = prompts / analysis.pools.prompts
     widths: dict[Key, float] = {}
@@ -90,11 +91,11 @@ def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
 
 
 class Advising(NamedTuple):
-    """What `advise` draws at its first look and at most, and seconds a completion."""
+    """What `advise` would take."""
 
-    first: int
-    most: int
-    seconds_each: float
+    first: int  # Completions at the first look.
+    most: int  # Completions at most.
+    seconds_each: float  # Seconds for one completion.
 
 
 @dataclass(frozen=True)
@@ -106,23 +107,23 @@ class Plan:
     completions: int  # Drawn in all.
     tokens: float  # Drawn in all.
     seconds: Mapping[str, float]  # Of every stage, in order.
-    disk_bytes: float  # On the disk until it is finished.
-    peak_memory_bytes: float  # Held at most by the prompts measured.
-    budget_bytes: int  # Of memory that the run may take.
-    # Completions of a block that are scored at once, and all of a block.
+    disk_bytes: float  # On the disk until the run is finished.
+    peak_memory_bytes: float  # The most memory that the measured prompts took.
+    budget_bytes: int  # Memory that the run may take.
+    # Completions of a block that are scored at once, and all completions of a block.
     block: tuple[int, int]
     factor: float  # The time is right within this factor, with 95% confidence.
     prompts_measured: int
     seconds_measured: float
-    half_widths: Mapping[Key, float]  # See `expect_widths`; at the `level`.
+    half_widths: Mapping[Key, float]  # As `expect_widths` gives them, at the `level`.
     level: float
-    wanted_width: float  # `interval.width`.
+    wanted_width: float  # The probe's `interval.width`.
     # What `advise` takes instead; None where it needs more prompts or memory, or where
     # completions are read.
     advising: Advising | None = None
 
     @property
     def range(self) -> tuple[float, float]:
-        """Seconds that it may take, at least those already spent."""
+        """The least and the most seconds that the run may take; at least those spent."""
         total = sum(self.seconds.values())
         return max(total / self.factor, self.seconds_measured), total * self.factor

@@ -1,10 +1,10 @@
-"""Files: written whole or not at all, so that a kill leaves no half of one."""
+"""Files: each is written whole or not at all, so that a kill leaves no half of one."""
 
 import io
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,20 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_text(file: BinaryIO) -> str:
-    """Read a text that ends in a whole line."""
-    text = file.read().decode()
-    if not text.endswith("\n"):
-        raise ValueError("its last line is cut")
-    return text
-
-
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; a link in its place is replaced, not followed."""
     temporary = path.with_name(f".{path.name}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What a kill has left, or somebody's link to elsewhere.
+        # A part that a kill has left, or somebody's link to another file.
         temporary.unlink(missing_ok=True)
         try:
             with temporary.open("xb") as file:

@@ -1,7 +1,7 @@
-"""A finished run, read back and repaired: answers are computed from it without the model.
+"""A finished run: read back, so that answers need no model, and repaired.
 
-What is lost of it and follows from its pools is made again. What pools do not know of a
-prompt stands in `prompts.csv`; where that is lost, in the prompts and in
+Files that are lost and follow from the pools are made again. What pools do not know of a
+prompt is in `prompts.csv`; if that is lost, it follows from the prompts and from
 `completions.jsonl`.
 """
 
@@ -26,15 +26,15 @@ from mse_lab.results.tables import describe_prompts
 
 
 class Finished(NamedTuple):
-    """One finished run, its name as in the tables, with its `prompts.csv`."""
+    """One finished run."""
 
-    name: str
+    name: str  # As in the tables.
     probe: Probe
     pools: Pools
-    prompts: pd.DataFrame
+    prompts: pd.DataFrame  # `prompts.csv`.
 
     def refuse_mixed(self, folder: Path) -> None:
-        """Refuse parts that do not agree on how much was measured."""
+        """Refuse files that do not agree on how much was measured."""
         pools, size = self.pools, self.probe.pool
         expected = (len(self.prompts), self.probe.largest_group, size.replicate)
         there = (pools.prompts, pools.largest_group, pools.rewards_PN.shape[1])
@@ -45,22 +45,22 @@ class Finished(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of a run, which outlive its raw results, and whether all checks `held`."""
+    """The tables of a run, which may be there without its raw results."""
 
     name: str
     mse: pd.DataFrame
     laws: pd.DataFrame
     prompts: pd.DataFrame
-    held: bool = True
+    held: bool = True  # Whether no built-in check failed.
 
     @property
     def law_only(self) -> bool:
-        """Whether there are laws, and no replicates."""
+        """Whether there are laws but no replicates."""
         return not self.mse["replicates"].any()
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the tables of a run, committed or just made."""
+    """Read the tables of a run."""
     results = ResultsFolder(folder)
     if not results.has_tables():
         raise InputError(f"{folder}: no finished run; make it with mse-lab run PROBE")
@@ -91,11 +91,11 @@ def read_finished(folder: Path) -> Finished:
 
 
 def read_result(folder: Path) -> Analysis:
-    """Read a finished run and analyse it, as it was analysed when it was made."""
+    """Read a finished run, and analyse it as it was analysed when it was made."""
     finished = read_finished(folder)
     estimators = []
     for entry in finished.probe.estimators:
-        # One that can no longer be imported is refused where it is evaluated.
+        # An estimator that can no longer be imported is refused where it is evaluated.
         with suppress(InputError):
             estimators.append(find_estimator(entry))
     ResultsFolder(folder).refuse_changed(identify_code(estimators))
@@ -105,9 +105,9 @@ def read_result(folder: Path) -> Analysis:
 def repair(
     name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
 ) -> list[str]:
-    """Make again what is lost and follows from the pools of a run; name these files.
+    """Make lost files of a run again that follow from its pools; name these files.
 
-    None where something else is damaged, too.
+    Nothing is made again if a file that does not follow from the pools is damaged.
     """
     lost = results.lost()
     if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):

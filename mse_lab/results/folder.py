@@ -1,11 +1,11 @@
-"""The folder of a run: what it holds, whose it is, and how far the run is.
+"""The folder of a run: what it holds, which run it belongs to, and how far that is.
 
-While a run is under way its finished prompts lie in `shards/`, one file each; a new start
-continues from there. At the end they are joined into `pools.npz`, from which every table
-can be made again without the model.
+While a run is under way, each measured prompt is a file in `shards/`, from which a new
+start resumes. At the end they are joined into `pools.npz`, from which every table can be
+made again without the model.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,39 +31,49 @@ if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
     from mse_lab.mse.corrections import CorrectionPools
     from mse_lab.mse.metric import MetricPools
-    from mse_lab.mse.pools import Pools
     from mse_lab.results.analysis import Analysis
 
 
-# What only a run's folder has: written first, removed last.
+# Files that mark a folder as a run's: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
+
+WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
+    ".csv": write_table,
+    ".json": write_json,
+    ".npz": write_arrays,
+}
 
 
 def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
-    """Name the identities of a user's own code, by what it is; nothing of ours."""
+    """Give the identity of each part of the user's own code, by the part's name."""
     codes = {"reward": reward} | {f"estimator {one.name}": one.code for one in estimators}
     return {part: code for part, code in codes.items() if code}
 
 
 class ResultsFolder:
-    """The folder of one run, `results/<probe name>`; `path` is where it is."""
+    """The folder of one run, `results/<probe name>`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def file(self, name: str) -> Path:
-        """Give the path of a file of the folder."""
+        """Give the path of a file in the folder."""
         return self.path / name
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return integrity.is_there(self.file(name))
+        return integrity.exists(self.file(name))
 
     def read(self, name: str, default: Any = ...) -> Any:
-        """Read a file as the inventory says; the default stands for an absent one."""
+        """Read a file as the inventory says; give the default if it is absent."""
         if default is ... or self.has(name):
             return integrity.read(self.file(name))
         return default
+
+    def write(self, name: str, content: Any) -> None:
+        """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
+        assert name in FILES
+        WRITERS.get(Path(name).suffix, write_text)(self.file(name), content)
 
     def _remove(self, *names: str) -> None:
         for path in map(self.file, names):
@@ -75,7 +85,7 @@ class ResultsFolder:
                 ) from None
 
     def clear(self) -> None:
-        """Remove what an earlier run left, and nothing else in the folder."""
+        """Remove the files of an earlier run, and nothing else in the folder."""
         self.drop_corrected()
         if self.finished_prompts():
             raise InputError(
@@ -84,10 +94,10 @@ class ResultsFolder:
         self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder with a file of a name that a run writes, but from no run.
+        """Refuse a folder that no run has marked if a run would overwrite a file in it.
 
-        What commands made here of the project's run of this name is theirs; a page may be
-        anybody's.
+        Files that other commands write may be there without a run: they make them of the
+        project's run of this name. A page may be anybody's.
         """
         if self.has_tables() or any(map(self.has, MARKS)):
             return
@@ -102,8 +112,8 @@ class ResultsFolder:
     ) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.
 
-        The identity is the checkpoint's and that of the user's own code, by part, as far as
-        they are known.
+        The identity is that of the checkpoint and of the user's own code, by part, as far
+        as it is known.
         """
         if not self.is_begun():
             return
@@ -122,7 +132,7 @@ class ResultsFolder:
             )
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:
-        """Refuse parts of an identity that are not as the folder has them."""
+        """Refuse an identity of which a part differs from that in the folder."""
         written = self.read("checkpoint.json", {})
         both = {part: now for part, now in identity.items() if now and written.get(part)}
         for part, now in both.items():
@@ -133,22 +143,22 @@ class ResultsFolder:
         if changed:
             self._refuse(f"it began with another {changed}")
 
-    def take(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
-        """Take the folder for a configuration, its prompts, checkpoint and own code."""
+    def begin(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
+        """Begin a run: write its configuration and the identity of all that it measures."""
         self._remove(MANIFEST)
-        write_text(self.file("prompts.sha256"), prompts_digest + "\n")
-        write_json(self.file("checkpoint.json"), dict(identity))
-        write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write("prompts.sha256", prompts_digest + "\n")
+        self.write("checkpoint.json", dict(identity))
+        self.write("config.yaml", dump_probe(probe))
 
     def configuration(self) -> dict[str, Any]:
-        """Read the configuration that the folder belongs to; empty if there is none."""
+        """Read the configuration of the folder's run; empty if there is none."""
         return self.read("config.yaml", {})
 
     def differences(self, probe: Probe) -> str:
         """Say how the folder's configuration differs from a probe; empty if it does not.
 
-        Keys that an older configuration does not have count as their defaults. The metric
-        may differ: it is measured apart, after everything else.
+        A key that an older configuration lacks counts as its default. The metric may
+        differ: it is measured separately, after everything else.
         """
         written = self.configuration()
         # A configuration with a key that no longer exists is compared as it is.
@@ -162,20 +172,20 @@ class ResultsFolder:
         )
 
     def is_complete(self) -> bool:
-        """Whether the run is finished and its raw errors are there."""
+        """Whether the run is finished, and its raw results are there."""
         return all(self.has(name) for name in NEEDED)
 
     def is_begun(self) -> bool:
-        """Whether there is anything of a run, finished or not."""
+        """Whether the folder holds anything that a run has measured."""
         kept = self.has_tables() or self.has("pools.npz")
         return kept or self.finished_prompts() > 0
 
     def has_tables(self) -> bool:
-        """Whether the tables that the figure needs are there."""
+        """Whether the tables are there that the figure needs."""
         return self.has("mse.csv") and self.has("prompts.csv")
 
     def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
-        """Say which file of the result is damaged; empty if none is."""
+        """Say which of these files is damaged; empty if none is."""
         try:
             integrity.validate(self.path, names)
         except InputError as error:
@@ -183,33 +193,37 @@ class ResultsFolder:
         return ""
 
     def lost(self) -> list[str]:
-        """Name the files that are damaged or missing and follow from the pools here."""
+        """Name the files that are damaged or missing, and follow from the pools here."""
         if not self.has("pools.npz"):
             return []
         return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
 
     def shard(self, index: int) -> Path:
-        """Give the path of the file of one prompt."""
+        """Give the path of a prompt's measurement."""
         return self.file(f"shards/{index:06d}.npz")
+
+    def sampled(self, index: int, start: int, stop: int) -> Path:
+        """Give the path of an advice's sample of a prompt: one block of completions."""
+        return self.file(f"shards/{index:06d}-{start}-{stop}.npz")
 
     def finished_prompts(self) -> int:
         """Count the prompts whose shards are there."""
         return len(list(self.file("shards").glob("*.npz")))
 
     def drop_shard(self, index: int) -> None:
-        """Remove the file of one prompt."""
+        """Remove a prompt's measurement."""
         self._remove(str(self.shard(index).relative_to(self.path)))
 
     def corrected(self, index: int) -> Path:
-        """Give the path of the file of one prompt's corrections of an engine's mismatch."""
+        """Give the path of a prompt's corrections of an engine's mismatch."""
         return self.file(f"shards/corrections/{index:06d}.npz")
 
     def drop_shards(self) -> None:
-        """Remove the shards of a run that is written, as far as they can be."""
+        """Remove all measurements of prompts, as far as that is possible."""
         self._empty("shards")
 
     def drop_corrected(self) -> None:
-        """Remove those files, of a run that has them all."""
+        """Remove all corrections of prompts, as far as that is possible."""
         self._empty("shards/corrections")
         self._empty("shards")
 
@@ -223,55 +237,47 @@ class ResultsFolder:
             folder.rmdir()
 
     def read_checks(self) -> Checks:
-        """Read the built-in checks and the warnings; none if they are not written."""
+        """Read the built-in checks and the warnings; none if the file is absent."""
         return self.read("checks.json", Checks(True, []))
 
     def write_tables(self, result: "Analysis", names: Sequence[str] = FROM_POOLS) -> None:
-        """Write what follows from the pools: tables, and raw squared errors."""
+        """Write the files that follow from the pools: tables, and raw squared errors."""
         for name, table in result.tables.items():
             if name in names:
-                write_table(self.file(name), table)
+                self.write(name, table)
         if "errors.npz" in names:
             arrays = {
                 f"{estimator}/{size}": errors
                 for (estimator, size), errors in result.errors.items()
                 if errors.size
             }
-            write_arrays(self.file("errors.npz"), arrays)
-
-    def write_pools(self, pools: "Pools") -> None:
-        """Write the pools, from which all tables follow."""
-        write_arrays(self.file("pools.npz"), vars(pools))
+            self.write("errors.npz", arrays)
 
     def write_metric(self, probe: Probe, pools: "MetricPools") -> None:
-        """Write what a metric's measurement keeps; an advice without it is forgotten."""
+        """Write the measurement of a metric; remove the advice, which does not know it."""
         self._remove("advice.json")
-        write_arrays(self.file("metric.npz"), pools.as_arrays())
-        write_text(self.file("config.yaml"), dump_probe(probe))
+        self.write("metric.npz", pools.as_arrays())
+        self.write("config.yaml", dump_probe(probe))
         self.write_manifest()
 
     def write_corrections(self, pools: "CorrectionPools") -> None:
-        """Write what is known of an engine's corrections, as `write_metric` does."""
+        """Write the measurement of corrections; remove the advice, as `write_metric`."""
         self._remove("advice.json")
-        write_arrays(self.file("corrections.npz"), vars(pools))
+        self.write("corrections.npz", vars(pools))
         self.write_manifest()
-
-    def write_completions(self, lines: Iterable[str]) -> None:
-        """Write the completions, one JSON object a line."""
-        write_text(self.file("completions.jsonl"), "".join(f"{line}\n" for line in lines))
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks and the warnings."""
         content = Checks(none_failed(checks), list(checks), list(warnings))
-        write_json(self.file("checks.json"), asdict(content))
+        self.write("checks.json", asdict(content))
 
     def write_manifest(self) -> None:
-        """Write the checksums of what the run has written."""
+        """Write the checksums of the files that the run has written."""
         integrity.write_manifest(self.path)
 
     def mark_incomplete(self) -> None:
-        """Remove what is written last, before the first file is written anew.
+        """Remove the files that mark a result as complete, before any is written anew.
 
-        Also what other commands have made of an earlier measurement.
+        Files that other commands have made of an earlier result are removed, too.
         """
         self._remove("checks.json", *FROM_RESULT)

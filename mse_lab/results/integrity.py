@@ -1,8 +1,8 @@
-"""Integrity: the one way in which the files of a result are read.
+"""Integrity: all files of a result are read here, and refused if they are damaged.
 
-A file that cannot be read, or differs from the checksum that the run wrote in
-`manifest.json`, is refused in one line that names it. An absent file counts as no damage,
-nor does an absent manifest: tables are committed without the arrays that they come from.
+A file that cannot be read, or whose checksum is not the one that the run wrote into
+`manifest.json`, is refused in one line that names it. An absent file is no damage, nor is
+an absent manifest: tables are committed without the arrays that they come from.
 """
 
 import hashlib
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from mse_lab.errors import InputError, in_short
 from mse_lab.results.files import write_json
 from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
+from mse_lab.results.readers import read_npz
 
 REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Whether there is such a file."""
     try:
         return path.exists()
@@ -33,13 +34,13 @@ def is_there(path: Path) -> bool:
 
 @contextmanager
 def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
-    """Open a file to parse it, in the body of a `with` that may raise any error.
+    """Open a file to be parsed in the body of a `with`, which may raise any error.
 
-    Its checksum must be that of the manifest in its folder, if the manifest lists it. The
-    remedy is what to do if it is damaged, by default what a run's files need.
+    If the manifest in its folder lists the file, the checksum must be the same. The remedy
+    says what to do about a damaged file; by default it is that for a run's files.
     """
     if not remedy:
-        repairable = path.name in FROM_POOLS and is_there(path.with_name("pools.npz"))
+        repairable = path.name in FROM_POOLS and exists(path.with_name("pools.npz"))
         remedy = REPAIR if repairable else REMEDY
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
@@ -68,41 +69,39 @@ def _digest(file: BinaryIO) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, str]:
-    """Read the checksums of a result, by file name; none if there is no manifest."""
+    """Read the checksums of a result by file name; empty if there is no manifest."""
     path = folder / MANIFEST
-    return dict(read(path)) if is_there(path) else {}
+    return dict(read(path)) if exists(path) else {}
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the checksums of the files of a result that a repetition gives again."""
+    """Write the checksums of the files that a repeated run gives again."""
     digests = {}
     for path in (folder / name for name in REPEATABLE):
-        if is_there(path):
+        if exists(path):
             with path.open("rb") as file:
                 digests[path.name] = _digest(file)
     write_json(folder / MANIFEST, digests)
 
 
-def read_arrays(path: Path, remedy: str = "") -> "dict[str, NDArray[Any]]":
-    """Read all arrays of an `.npz`, or refuse the file as `open_intact` does."""
-    from mse_lab.results.table_readers import read_npz
-
+def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
+    """Read all arrays of an `.npz`; refuse the file as `open_intact` does."""
     with open_intact(path, remedy) as file:
         return read_npz(file)
 
 
 def read(path: Path) -> Any:
-    """Read a file of a result as its name in the inventory says, or refuse it."""
+    """Read a file of a result as the inventory says; refuse it as `open_intact` does."""
     with open_intact(path) as file:
         return FILES[path.name].read(file)
 
 
 def validate(folder: Path, names: Sequence[str]) -> None:
-    """Refuse these files where one is damaged; any may be absent."""
+    """Refuse these files if one is damaged; any of them may be absent."""
     digests = read_manifest(folder)
-    for path in (folder / name for name in names if is_there(folder / name)):
+    for path in (folder / name for name in names if exists(folder / name)):
         if path.name in digests:
-            with open_intact(path):  # which compares the checksum
+            with open_intact(path):  # compares the checksum
                 pass
         else:
             read(path)

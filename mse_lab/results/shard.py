@@ -1,47 +1,33 @@
-"""Shards: the file of a measured prompt, or of its sample, which a resumed start reads.
+"""Shards: the files of single prompts, from which an interrupted run goes on.
 
-A shard bears a seal: a digest of its content and of its origin, which is what was measured.
-One that is damaged, changed, or of another run is not read.
+A shard holds a dataclass, such as `PromptMeasurement`. It bears a seal: a digest of its
+content and of its origin, which is what was measured. A shard that is damaged, changed, or
+of another run is not read.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.mse.corrections import CorrectedPrompt
-from mse_lab.mse.measurement import (
-    CompletionSummary,
-    PromptArrays,
-    PromptChecks,
-    PromptMeasurement,
-    Provenance,
-    SampledPrompt,
-)
-from mse_lab.mse.one_pool import PromptSample
+from mse_lab.errors import InputError
 from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import open_intact
-from mse_lab.results.table_readers import read_npz
+from mse_lab.results.readers import read_npz
+
+T = TypeVar("T")
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
 VERSION = 10
 
 REMEDY = "start again: its prompt is measured again"
-
-# Field of a measurement -> its type; the names of all their fields differ.
-PARTS: dict[str, type] = {
-    "arrays": PromptArrays,
-    "completions": CompletionSummary,
-    "checks": PromptChecks,
-    "provenance": Provenance,
-}
 
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
@@ -52,65 +38,59 @@ def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
     return digest([VERSION, origin, held])
 
 
-def _write_sealed(values: Mapping[str, Any], path: Path, origin: str) -> None:
-    arrays = {k: np.asarray(v) for k, v in values.items()}
+def _as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
+    """Give the fields of a dataclass, and of the dataclasses in it; all names differ."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in (field.name for field in fields(measured)):
+        value = getattr(measured, name)
+        if is_dataclass(value):
+            arrays |= _as_arrays(value)
+        elif isinstance(value, str):
+            # As bytes: an array of texts takes four for each character.
+            arrays[name] = np.frombuffer(value.encode(), np.uint8)
+        else:
+            arrays[name] = np.asarray(value)
+    return arrays
+
+
+def _from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
+    """Undo `_as_arrays`."""
+    values: dict[str, Any] = {}
+    for name, type_ in get_type_hints(kind).items():
+        if isinstance(type_, type) and is_dataclass(type_):
+            values[name] = _from_arrays(type_, arrays)
+        elif type_ is str:
+            values[name] = arrays[name].tobytes().decode()
+        else:
+            values[name] = arrays[name] if arrays[name].ndim else arrays[name].item()
+    return kind(**values)
+
+
+def save_shard(measured: object, path: Path, origin: str) -> None:
+    """Write a dataclass of a prompt, whole or not at all, with its origin in the seal."""
+    arrays = _as_arrays(measured)
     marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
     # Vectors of random numbers, read once: compressing them gains nothing.
     write_arrays(path, arrays | marks, compressed=False)
 
 
-@contextmanager
-def _reading_sealed(path: Path, origin: str) -> Iterator[dict[str, Any]]:
-    """Read what is sealed, to be taken apart in the body of a `with`."""
+def load_shard(kind: type[T], path: Path, origin: str) -> T:
+    """Read a dataclass of this kind.
+
+    Raises:
+        InputError: The file is missing, damaged, or of another origin or version.
+    """
     with open_intact(path, REMEDY) as file:
         arrays = read_npz(file)
         if not np.array_equal(arrays.pop("version", 0), VERSION):
             raise ValueError("of another version")
         if arrays.pop("seal").item() != _seal(arrays, origin):
             raise ValueError("changed since, or of another run")
-        yield arrays
+        return _from_arrays(kind, arrays)
 
 
-def save_shard(prompt: PromptMeasurement, path: Path, origin: str) -> None:
-    """Write a prompt's measurement, whole or not at all, with its origin in the seal."""
-    values = {k: v for part in PARTS for k, v in vars(getattr(prompt, part)).items()}
-    values["lines"] = np.frombuffer(prompt.completions.lines.encode(), np.uint8)
-    _write_sealed(values, path, origin)
-
-
-def load_shard(path: Path, origin: str) -> PromptMeasurement:
-    """Read a prompt's measurement."""
-    with _reading_sealed(path, origin) as arrays:
-        arrays["lines"] = np.array(arrays["lines"].tobytes().decode())
-        values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
-        parts = {
-            part: kind(**{field.name: values[field.name] for field in fields(kind)})
-            for part, kind in PARTS.items()
-        }
-        return PromptMeasurement(**parts)
-
-
-def save_sample(prompt: SampledPrompt, path: Path, origin: str) -> None:
-    """Write a prompt's sample, as `save_shard` does a measurement."""
-    values = {k: v for k, v in vars(prompt).items() if k != "sample"}
-    _write_sealed(vars(prompt.sample) | values, path, origin)
-
-
-def load_sample(path: Path, origin: str) -> SampledPrompt:
-    """Read a prompt's sample."""
-    with _reading_sealed(path, origin) as arrays:
-        values = {k: v if v.ndim else v.item() for k, v in arrays.items()}
-        names = [field.name for field in fields(PromptSample)]
-        sample = PromptSample(**{name: values.pop(name) for name in names})
-        return SampledPrompt(sample, **values)
-
-
-def save_corrected(prompt: CorrectedPrompt, path: Path, origin: str) -> None:
-    """Write a prompt's corrections, as `save_shard` does a measurement."""
-    _write_sealed(vars(prompt), path, origin)
-
-
-def load_corrected(path: Path, origin: str) -> CorrectedPrompt:
-    """Read a prompt's corrections."""
-    with _reading_sealed(path, origin) as arrays:
-        return CorrectedPrompt(**arrays)
+def find_shard(kind: type[T], path: Path, origin: str) -> T | None:
+    """Read a dataclass of this kind; None where `load_shard` refuses the file."""
+    with suppress(InputError):
+        return load_shard(kind, path, origin)
+    return None

@@ -1,4 +1,4 @@
-"""Tables: pools and curves -> the rows of the `.csv` files of a result."""
+"""Tables: from pools and curves to the rows of the `.csv` files of a result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -28,11 +28,11 @@ def interval_heads(name: str) -> list[str]:
     return [name, f"{name}_low", f"{name}_high"]
 
 
-# Columns of `prompts.csv` that the moments follow from, and those of rho.
+# Columns of `prompts.csv` from which the moments follow, and those of rho.
 MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_baseline")
 RHO = tuple(interval_heads("rho"))
 
-# Those of Figure 4, a run's by default.
+# The estimators of Figure 4, which are also a run's default.
 FIGURE_4 = ("vanilla", "grpo", BASE)
 
 NOTHING = Point(None, None)
@@ -41,7 +41,7 @@ Columns = dict[str, str | int | float | None]
 
 
 def columns_of(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Spread a number and its interval over three columns, empty where there is none."""
+    """Spread a number and its interval over three columns, empty without a number."""
     return dict(zip(interval_heads(name), estimate or (None, None, None), strict=True))
 
 
@@ -52,12 +52,12 @@ def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
 def mse_table(
     name: str, pools: Pools, errors: Mapping[Key, Floats], points: Points, level: float
 ) -> pd.DataFrame:
-    """Make `mse.csv`: one row for each estimator and group size, of the aggregate.
+    """Make `mse.csv`: the aggregate's errors, a row for each estimator and group size.
 
-    A number that cannot be had is left empty: all but the name and the law where there are
-    no replicates, or a biased estimator's weights depend on lengths, norms or other
-    prompts; what divides by ||g||^2 where that is not positive. `scale_free_ratio` is there
-    where there are estimators beyond those of Figure 4.
+    A number that cannot be computed is left empty. Where there are no replicates, or where
+    a biased estimator's weights depend on lengths, norms or other prompts, these are all
+    but the name and the law; where ||g||^2 is not positive, those that divide by it. There
+    is a column `scale_free_ratio` if there are estimators beyond those of Figure 4.
     """
     excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     norm2 = pools.aggregate_norm2
@@ -100,12 +100,12 @@ def _law_columns(curve: Curve | None, level: float) -> Columns:
 def laws_table(
     name: str, points: Iterable[tuple[Key, Curve]], level: float
 ) -> pd.DataFrame:
-    """Make `laws.csv`: laws at the probe's group sizes and the powers of two to 1024."""
+    """Make `laws.csv`: laws at the probe's group sizes, and at powers of two to 1024."""
     rows = [
         {"probe": name, **key._asdict(), **_law_columns(curve, level)}
         for key, curve in points
     ]
-    # The heads stand even where no estimator has a law.
+    # The heads are there even if no estimator has a law.
     heads = ["probe", *Key._fields, *_law_columns(None, level)]
     return pd.DataFrame(rows, columns=heads)
 
@@ -113,7 +113,7 @@ def laws_table(
 def describe_prompts(
     prompts: Sequence[Prompt], mean_length: Sequence[float], truncated: Sequence[float]
 ) -> pd.DataFrame:
-    """Say of each prompt what its pools do not know."""
+    """Describe each prompt by what its pools do not know."""
     return pd.DataFrame(
         {
             "prompt": [prompt.id for prompt in prompts],
@@ -125,10 +125,11 @@ def describe_prompts(
 
 
 def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.DataFrame:
-    """Make `prompts.csv`: one row a prompt, in file order, with what was `described`.
+    """Make `prompts.csv`: one row for each prompt, in file order.
 
-    `rho` with its interval is empty unless all rewards are 0 or 1, and of a prompt whose
-    replicate completions are all right or all wrong.
+    `described` has the columns that pools do not know. `rho` and its interval are empty
+    unless all rewards are 0 or 1, and for a prompt whose replicate completions are all
+    right or all wrong.
     """
     moments = pool_moments(pools)
     return pd.DataFrame(
@@ -147,9 +148,9 @@ def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.Dat
 
 
 def restore_moments(prompts: pd.DataFrame, reference: int) -> Moments:
-    """Read the moments of each prompt off `prompts.csv`, given the size of its reference.
+    """Compute each prompt's moments from `prompts.csv` and the size of its reference.
 
-    What b* cost to learn is not there: `trace_best` is too small by that.
+    The table does not have what it costs to estimate b*; `trace_best` is too small by that.
     """
     value, norm2, gradient2, trace, zeta, best = prompts[[*MOMENTS]].to_numpy(float).T
     variance = divide(zeta - gradient2, norm2)
@@ -172,12 +173,12 @@ def by_prompt_table(
     estimators: Sequence[Estimator],
     errors: Mapping[Key, Floats],
 ) -> pd.DataFrame:
-    """Make `by_prompt.csv`: each prompt's MSE, taken apart, by estimator and group size.
+    """Make `by_prompt.csv`: each prompt's MSE and its parts, by estimator and group size.
 
     Where an estimator has no law, <E g_hat, g> and ||E g_hat||^2 are measured on the
-    replicates; the latter needs two groups in a block, and is empty at the largest group
-    size, with all that follows from it. `law` is the exact law at the prompt's moments.
-    Without replicates what follows from the law is left.
+    replicates. The latter needs two groups in a block, so at the largest group size it is
+    empty, with all that follows from it. `law` is the exact law at the prompt's moments.
+    Without replicates only what follows from the law is there.
     """
     by_name = {estimator.name: estimator for estimator in estimators}
     tables = []

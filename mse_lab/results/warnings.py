@@ -1,8 +1,8 @@
-"""Warnings: what a reader should know before using a run's numbers, a sentence each.
+"""Warnings: what a reader should know before using a run's numbers, one sentence each.
 
-Nothing here is wrong with a run whose checks hold; but if no prompt has both right and
-wrong completions, if all are cut, or if ||g||^2 is lost in its own noise, then the errors
-of estimators that it compares are those of a measurement nobody wants.
+A run that is warned of is correct if its checks hold. But if no prompt has both right and
+wrong completions, if all are cut, or if ||g||^2 cannot be distinguished from its noise, the
+run compares estimators on a problem that hardly anybody has.
 """
 
 import math
@@ -19,106 +19,106 @@ from mse_lab.mse.replicates import Key
 from mse_lab.results.checks import MEAN_SCORE, Check
 from mse_lab.results.diagnostics import Diagnostics
 
-# Probability that any correct curve of a run is warned of.
+# Probability that a run is warned of a disagreement although all its curves are correct.
 FAMILY_WISE = 1e-4
 
-# With fewer effective degrees of freedom a run is warned of: on simulated pools the 95%
+# A run with fewer effective degrees of freedom is warned of. On simulated pools the 95%
 # intervals of heavy-tailed prompts covered 88 to 90% there (tests/benchmarks/coverage.py).
 FEW_DEGREES = 5
 
 # Shares of completions, or of prompts, beyond which a warning is given.
 MOST, NEARLY_ALL = 0.5, 0.9
 
-# Standard errors that ||g||^2 has to stand away from zero.
+# The fewest standard errors between ||g||^2 and zero without a warning.
 STANDARD_ERRORS = 2.0
 
-# What helps texts that fill the token limit.
+# The remedy for texts that fill the token limit.
 GIVE_TOKENS = "give tokens, for texts that are tokenised anew may fill it without being cut"
 
 
-def _warn_of_rewards(found: Diagnostics) -> str:
-    if found.never_right == 1:
+def _warn_of_rewards(run: Diagnostics) -> str:
+    if run.never_right == 1:
         return (
             "no completion in any prompt's reference was right: the true gradient "
             "cannot be distinguished from zero; look at some of completions.jsonl, then at "
             "the template, the reward and sampling.max_new_tokens"
         )
-    if found.always_right == 1:
+    if run.always_right == 1:
         return (
             "every completion in every prompt's reference was right: there is nothing "
             "left to learn from these prompts; take harder ones"
         )
-    if found.one_reward == 1:
+    if run.one_reward == 1:
         return (
             "every prompt's reference completions have one reward: the true gradient "
             "cannot be distinguished from zero; look at completions.jsonl, then at the "
             "reward"
         )
-    if found.one_reward <= MOST:
+    if run.one_reward <= MOST:
         return ""
-    told = "all rewards are the same" if found.accuracy is None else "V = 0 or 1"
-    rest = round((1 - found.one_reward) * found.prompts)
+    which = "all rewards are the same" if run.accuracy is None else "V = 0 or 1"
+    rest = round((1 - run.one_reward) * run.prompts)
     return (
-        f"{told} on {share(found.one_reward, 3)} of the prompts: the aggregate is carried "
-        f"by the other {rest} of {found.prompts}; take prompts that the model gets right "
+        f"{which} on {share(run.one_reward, 3)} of the prompts: the aggregate is carried "
+        f"by the other {rest} of {run.prompts}; take prompts that the model gets right "
         "now and then, or more completions in pool.reference"
     )
 
 
-def _warn_of_ends(found: Diagnostics, raise_it: str) -> str:
-    if not any(end.share for end in found.end_tokens):
-        known = ", ".join(f"{end.text} ({end.id})" for end in found.end_tokens)
+def _warn_of_ends(run: Diagnostics, raise_it: str) -> str:
+    if not any(end.share for end in run.end_tokens):
+        tokens = ", ".join(f"{end.text} ({end.id})" for end in run.end_tokens)
         return (
-            f"no completion ever drew an end token (known: {known or 'none'}): they all "
+            f"no completion ever drew an end token (known: {tokens or 'none'}): they all "
             f"were cut at sampling.max_new_tokens; {raise_it}, or look at prompts.template "
             "and prompts.chat: after this prompt the model may not know where to stop"
         )
-    if found.truncated <= MOST:
+    if run.truncated <= MOST:
         return ""
     return (
-        f"{share(found.truncated, 3)} of the completions were cut at "
+        f"{share(run.truncated, 3)} of the completions were cut at "
         "sampling.max_new_tokens: rewards and gradient are those of the cut policy; "
         f"{raise_it}"
     )
 
 
-def _warn_of_texts(found: Diagnostics) -> str:
-    if found.empty > MOST:
+def _warn_of_texts(run: Diagnostics) -> str:
+    if run.empty > MOST:
         return (
-            f"{share(found.empty, 3)} of the completions are empty, ended by their first "
+            f"{share(run.empty, 3)} of the completions are empty, ended by their first "
             "token: the prompt seems to end the turn; look at prompts.template and "
             "prompts.chat"
         )
-    if found.commonest <= NEARLY_ALL:
+    if run.commonest <= NEARLY_ALL:
         return ""
     return (
         "a prompt's completions are nearly all the same, "
-        f"{share(found.commonest, 3)} of them on average: groups rarely differ in reward, "
+        f"{share(run.commonest, 3)} of them on average: groups rarely differ in reward, "
         "so errors rest on a few rare completions; raise sampling.temperature or take "
         "harder prompts"
     )
 
 
-def warn_of_completions(found: Diagnostics, *, retokenised: bool = False) -> list[str]:
-    """Say in words what would make the measurement mean little.
+def warn_of_completions(run: Diagnostics, *, retokenised: bool = False) -> list[str]:
+    """Warn of completions that make the measurement mean little.
 
-    Texts that were `retokenised` may have become longer than what was drawn.
+    Texts that were `retokenised` may have become longer than the drawn tokens.
     """
     given_up = (
-        f"{found.given_up} comparisons with the answer took too long and were given up: "
+        f"{run.given_up} comparisons with the answer took too long and were given up: "
         "these completions have reward 0, which another machine may see otherwise"
     )
-    said = [
-        _warn_of_rewards(found),
-        given_up if found.given_up else "",
-        _warn_of_ends(found, GIVE_TOKENS if retokenised else "raise it"),
-        _warn_of_texts(found),
+    sentences = [
+        _warn_of_rewards(run),
+        given_up if run.given_up else "",
+        _warn_of_ends(run, GIVE_TOKENS if retokenised else "raise it"),
+        _warn_of_texts(run),
     ]
-    return [sentence for sentence in said if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
 def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
-    """Say that scores could not be tested, where all blocks hold one completion each."""
+    """Warn where scores could not be tested: each block has one distinct completion."""
     return [
         f"{check.name} could not be checked: no block holds two different completions, "
         "as if they were not sampled; see sampling.temperature"
@@ -128,7 +128,7 @@ def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
 
 
 def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
-    """Say that there are no replicates, why, what is left, and what to change."""
+    """Warn that there are no replicates; say why, what is left, and what to change."""
     unknown = int((~pools.has_cross_products_P).sum())
     if not unknown:
         return []
@@ -146,9 +146,10 @@ def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
 
 
 def _degrees_by_law(pools: Pools, key: Key) -> float:
-    """Degrees of freedom of the replicates by what each prompt has of the law's MSE.
+    """Degrees of freedom of the replicates, by each prompt's share of the law's MSE.
 
-    Two groups of the prompt that carries all may be close by chance; its law knows better.
+    Two groups of the prompt that carries the MSE may be close by chance, which the law
+    does not depend on.
     """
     law = LAWS.get(key.estimator, LAWS["grpo"])
     mse_P = law(pool_moments(pools), max(key.group_size, 2))
@@ -157,9 +158,9 @@ def _degrees_by_law(pools: Pools, key: Key) -> float:
 
 
 def warn_of_weak_gradient(pools: Pools) -> list[str]:
-    """Say where the aggregate's ||g||^2 is lost in its own noise."""
+    """Warn where the aggregate's ||g||^2 cannot be distinguished from zero."""
     norm2, error = pools.aggregate_norm2, aggregate_norm2_error(pools)
-    # Where every prompt has one reward there is no gradient: that is said already.
+    # Where every prompt has one reward there is no gradient; that has its own warning.
     if norm2 > STANDARD_ERRORS * error or not (pools.reward_variance_P > 0).any():
         return []
     return [
@@ -170,7 +171,7 @@ def warn_of_weak_gradient(pools: Pools) -> list[str]:
 
 
 def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
-    """Name the biased estimators whose mean so few completions do not give."""
+    """Warn where the reference is too small to give the mean of a biased estimator."""
     found = [
         key
         for key, (measured, law) in points.items()
@@ -188,7 +189,7 @@ def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
 
 
 def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
-    """Say where a few prompts or completions carry an MSE, and what pool would do."""
+    """Warn where a few prompts or completions carry an MSE; say which pool would do."""
     found = [
         (min(measured.statistic().degrees, _degrees_by_law(pools, key)), key)
         for key, (measured, _) in points.items()
@@ -210,7 +211,7 @@ def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
 
 
 def warn_of_disagreement(points: Points) -> list[str]:
-    """Name the estimators whose replicates and law disagree, family-wise at 1e-4."""
+    """Warn of estimators whose replicates and law disagree, family-wise at 1e-4."""
     both = [
         (key, measured, law, disagreement(measured, law))
         for key, (measured, law) in points.items()

@@ -1,1 +1,12 @@
-"""A folder is filled: prompts measured one by one, resumed, shared by processes."""
+"""Runs: prompts are measured one by one into a folder, by one process or several.
+
+prepare                       read all input; load the model
+run_probe, plan, along        measure a probe whole; its first prompts; its checkpoints
+until                         measure whole rounds until the curves are narrow
+advise, samples               measure until an answer is known, look by look
+resume, finish, supplements   go on after a kill; write the result; what comes beside it
+processes, torchrun           share prompts between processes; lock a folder
+in_memory                     measure a model that is in memory
+live_model, live_rollouts     measure the model of TRL's trainer; by its own rollouts
+reporters, progress           where a trainer's numbers go; what the screen shows
+"""

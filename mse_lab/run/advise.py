@@ -1,67 +1,58 @@
-"""Measure a probe until its answer is known: samples, look by look, until one says stop."""
+"""Measure a probe until its answer is known: sample look by look, until one says stop.
+
+`measurement/looks.py` says how many prompts and completions each look has,
+`mse/stopping.py` what a look decides.
+"""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.rounds import SCORED, Look, looks
+from mse_lab.measurement.looks import MOST_SCORED, Look, looks
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
-from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
-from mse_lab.run.metric import add_more
-from mse_lab.run.narrowing import Narrowing, narrowing
 from mse_lab.run.prepare import RunContext, RunSpec, load
+from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
+from mse_lab.run.supplements import add_supplements
 
-# The folder of an advice, in that of the probe's results.
+# The folder of an advice, inside the folder of the probe's results.
 ADVICE = "advice"
 
 BUDGET: Stopped = "budget"
 EXHAUSTED: Stopped = "exhausted"
 
-# Completions whose products with one another are needed.
-AT_ONCE = sum(SCORED)
+# Completions of a block, whose products with one another are all needed.
+LARGEST_BLOCK = sum(MOST_SCORED)
 
-# Prompts that are needed, and of them, with rewards that differ.
+# Prompts that an answer needs, and prompts of them whose rewards differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 
-class Decision(Protocol):
-    """What a look says: why to stop, if so, and in words what is known."""
-
-    @property
-    def stop(self) -> Stopped | None:
-        """Why to stop; None to go on."""
-
-    @property
-    def words(self) -> str:
-        """What is known, for a line."""
-
-    @property
-    def width(self) -> float:
-        """Half-width of the answer's interval; infinite where it has no end."""
+# Says after each look what is known, and whether to stop.
+Decide = Callable[[Sequence[Blocks]], Decision]
 
 
-D = TypeVar("D", bound=Decision)
+class Sampling(NamedTuple):
+    """How a measurement until the answer is known has ended.
 
+    Only the first process has prompts, a decision and checks.
+    """
 
-class Sampling(NamedTuple, Generic[D]):
-    """How a measurement until the answer is known has ended."""
-
-    # Each prompt's blocks at the last look; none but in the first process.
-    prompts: list[Blocks]
+    prompts: list[Blocks]  # The blocks of each prompt at the last look.
     look: Look  # The last look.
     stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
-    # That of the last look; None but in the first process, and where rewards differ within
-    # too few prompts.
-    decision: D | None
-    checks: list[Check]  # Built-in ones; none but in the first process.
-    # Half-width that endless completions of each prompt would leave; NaN where not all
-    # prompts were looked at twice.
+    # The decision of the last look; None where rewards differ within too few prompts.
+    decision: Decision | None
+    checks: list[Check]  # The built-in checks.
+    # Half-width that endless completions of each prompt would leave; NaN unless all prompts
+    # were looked at twice.
     limit: float
     metric: MetricPools | None = None  # What training feels, where the probe asks for it.
 
@@ -71,8 +62,8 @@ class Sampling(NamedTuple, Generic[D]):
         return sum(block.differentiated for blocks in self.prompts for block in blocks)
 
 
-def varies(blocks: Blocks) -> bool:
-    """Whether a prompt has rewards that differ."""
+def rewards_differ(blocks: Blocks) -> bool:
+    """Whether a prompt has completions of different rewards."""
     return bool(np.ptp(np.concatenate([block.rewards_N for block in blocks])) > 0)
 
 
@@ -93,11 +84,12 @@ def refuse_few(prompts: int, budget: int | None) -> None:
 def limit_width(looks: Sequence[tuple[int, float]]) -> float:
     """Half-width that endless completions of each prompt would leave; NaN if not known.
 
-    Its square is b + w / n with n completions of each, prompts apart and completions apart.
+    The squared half-width with n completions of each prompt is b + w / n: b is the part of
+    the prompts, w / n the part of their completions. The result is sqrt(b).
 
     Args:
-        looks: n and the half-width of looks at the same prompts, n rising; what is found is
-            of the last one, and the last that had half as many or fewer.
+        looks: n and the half-width of looks at the same prompts, n rising. Two of them give
+            b: the last one, and the last one before with half as many completions or fewer.
 
     >>> limit_width([(16, 5.0), (24, 4.4), (32, 4.0)])  # 25 = 7 + 288/16, 16 = 7 + 288/32
     2.6457513110645907
@@ -105,110 +97,125 @@ def limit_width(looks: Sequence[tuple[int, float]]) -> float:
     if not looks:
         return math.nan
     many, narrow = looks[-1]
-    few, wide = next((one for one in reversed(looks) if 2 * one[0] <= many), looks[-1])
+    few, wide = next((look for look in reversed(looks) if 2 * look[0] <= many), looks[-1])
     if few == many or math.isinf(wide) or math.isinf(narrow):
         return math.nan
     within = (wide**2 - narrow**2) / (1 / few - 1 / many)
     return math.sqrt(max(narrow**2 - max(within, 0.0) / many, 0.0))
 
 
-class _Looks(Generic[D]):
-    """What the looks have said, in the process that looks."""
+class _Looks:
+    """What the looks have given so far, in the process that looks."""
 
     def __init__(
-        self, samples: Samples, decide: Callable[[Sequence[Blocks]], D], line: Narrowing
+        self,
+        samples: Samples,
+        decide: Decide,
+        line: AdviceProgress,
     ) -> None:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
-        self.decision: D | None = None
+        self.decision: Decision | None = None
         self.limit = math.nan
         self._samples, self._decide, self._line = samples, decide, line
         self._widths: list[tuple[int, float]] = []
 
     def at(self, look: Look) -> Stopped | None:
-        """Look; give why to stop."""
-        found = self._samples.read(look)
+        """Look; return why to stop, or None to go on."""
+        sampled = self._samples.read(look)
         dtype = self._samples.subject.probe.model.dtype
         self.checks = [
-            check_drawn_law([block.law_gap for blocks in found for block in blocks], dtype),
-            check_scores(ONE_PASS, found[0][0].gradient_gap, dtype),
+            check_drawn_law(
+                [block.law_gap for blocks in sampled for block in blocks], dtype
+            ),
+            check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
-        self.prompts = [tuple(block.sample for block in blocks) for blocks in found]
-        differ = sum(map(varies, self.prompts))
-        one = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
-        self.decision = one
-        self._line.say(look, one.words if one else f"rewards differ within {differ} so far")
-        if one is not None and look.prompts == len(self._samples.order):
-            self._widths.append((look.completions, one.width))
+        self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
+        differ = sum(map(rewards_differ, self.prompts))
+        self.decision = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
+        if self.decision is None:
+            self._line.say(look, f"rewards differ within {differ} so far")
+            return None
+        self._line.say(look, self.decision.words)
+        if look.prompts == len(self._samples.order):
+            self._widths.append((look.completions, self.decision.width))
             self.limit = limit_width(self._widths)
-        return one.stop if one else None
+        return self.decision.stop
 
 
 def sample_until(
     samples: Samples,
-    decide: Callable[[Sequence[Blocks]], D],
+    decide: Decide,
     budget: int | None,
-    line: Narrowing,
-) -> Sampling[D]:
-    """Sample look by look until one says stop, or there is nothing left to spend.
+    line: AdviceProgress,
+) -> Sampling:
+    """Sample look by look until one says stop, or no further look is left.
 
-    All processes call this; the first one looks.
+    All processes call this and sample; the first one looks.
     """
-    seen, count, stop = _Looks(samples, decide, line), len(samples.order), None
+    seen, count = _Looks(samples, decide, line), len(samples.order)
     for look in looks(count, budget):
         samples.measure(look, line.show)
-        stop = samples.processes.agree(lambda look=look: seen.at(look))  # type: ignore[misc]
+        stop = samples.processes.agree(partial(seen.at, look))
         if stop:
             break
-    # Without a stop they end where the next one would exceed the budget.
+    # Without a stop the looks end where the next one would exceed the budget.
     *_, last = looks(count)
     stopped = stop or (EXHAUSTED if look == last else BUDGET)
     return Sampling(seen.prompts, look, stopped, seen.decision, seen.checks, seen.limit)
 
 
-def _take(context: RunContext, *, fresh: bool) -> None:
-    """Take the folder of an advice, emptied if `fresh`."""
+def _begin_or_resume(context: RunContext, *, fresh: bool) -> None:
+    """Begin or resume an advice in its folder, which is emptied if `fresh`."""
     results, spec = context.spec.results, context.spec
     results.refuse_foreign()
     if fresh:
         results.clear()
     else:
         results.refuse_other(spec.probe, spec.digest, context.identity)
-    results.take(spec.probe, spec.digest, context.identity)
+    results.begin(spec.probe, spec.digest, context.identity)
 
 
 def sample_context(
     context: RunContext,
-    decide: Callable[[Sequence[Blocks]], D],
+    decide: Decide,
     budget: int | None,
     *,
     fresh: bool = False,
     shown: bool = True,
-) -> Sampling[D]:
-    """Sample in the folder of an advice, then measure its metric; see `sample_probe`."""
+) -> Sampling:
+    """Sample in the folder of an advice, then measure the probe's metric."""
     spec, processes = context.spec, context.spec.processes
-    with processes.hold(spec.results.path):
-        processes.agree(lambda: _take(context, fresh=fresh))
+    with processes.locked(spec.results.path):
+        processes.agree(lambda: _begin_or_resume(context, fresh=fresh))
         hidden = not (shown and processes.first)
-        with narrowing(spec.name, hidden=hidden) as line:
+        with advice_progress(spec.name, hidden=hidden) as line:
             ended = sample_until(KeptSamples(context), decide, budget, line)
         if processes.agree(lambda: ended.decision is not None):
-            add_more(context, shown=shown)
+            add_supplements(context, shown=shown)
     felt = spec.probe.metric.kind != "plain" and ended.decision is not None
     return ended._replace(metric=spec.results.read("metric.npz") if felt else None)
 
 
 def sample_probe(
     spec: RunSpec,
-    decide: Callable[[Sequence[Blocks]], D],
+    decide: Decide,
     *,
     budget: int | None = None,
     fresh: bool = False,
-) -> Sampling[D]:
-    """Measure a probe until an answer is known, or go on where an earlier start stopped.
+) -> Sampling:
+    """Measure a probe until its answer is known, or resume where an earlier start stopped.
 
-    The samples go to the folder of the results. At most a `budget` of completions is drawn
-    in all; with `fresh` the samples of an earlier start are dropped.
+    The samples are written to the folder of the results.
+
+    Args:
+        spec: What is measured, and where its results go.
+        decide: Says after each look what is known, and whether to stop.
+        budget: The most completions that are drawn in all; None for no limit.
+        fresh: Whether the samples of an earlier start are removed.
+
+    Raises:
+        InputError: There are too few prompts, or the budget is below the first look.
     """
     if spec.supplied is not None:
         raise InputError(
@@ -216,8 +223,8 @@ def sample_probe(
             "leave them out with --set completions=null"
         )
     refuse_few(len(spec.prompts), budget)
-    context = load(spec, AT_ONCE)
-    # An old advice is dropped only now, when everything is known to be usable.
+    context = load(spec, LARGEST_BLOCK)
+    # An old advice is removed only now, when all input is known to be usable.
     spec.processes.meet()
     fresh = fresh and not spec.processes.restarted
     return sample_context(context, decide, budget, fresh=fresh)

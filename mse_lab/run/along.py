@@ -1,8 +1,8 @@
 """Along a training run: one probe, measured at one checkpoint after another.
 
-All see the same prompts, and draw their completions with the same keyed uniforms, so that
-what differs between two checkpoints is paired prompt by prompt. Each is a run like any
-other, in a folder of its own, which goes on where it stopped.
+All checkpoints get the same prompts, and draw completions with the same keyed uniforms, so
+that differences between two checkpoints are paired prompt by prompt. Each checkpoint has a
+run like any other, in its own folder, which is resumed where it stopped.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mse_lab.errors import InputError
-from mse_lab.policy.adapters import SAVED, find_adapter
-from mse_lab.policy.checkpoint import load_settings, load_tokenizer
-from mse_lab.policy.location import locate
+from mse_lab.policy.adapters import SAVED
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
@@ -27,10 +25,10 @@ ALONG = "along"
 
 
 class Stage(NamedTuple):
-    """A checkpoint's run: after which step, where it lies, what became of it."""
+    """The run of a checkpoint."""
 
-    step: int
-    folder: Path
+    step: int  # The training's step that the checkpoint was saved after.
+    folder: Path  # The folder of the run.
     outcome: Outcome
 
 
@@ -45,30 +43,26 @@ def _model_at(probe: Probe, checkpoint: Path) -> Model:
 
 
 def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
-    """Prepare the run of a checkpoint, whose prompts and reward are those of the probe."""
+    """Prepare the run of a checkpoint, with the prompts and the reward of the probe."""
     if checkpoint.path is None:
         return spec
-    place = f"{ALONG}/{checkpoint.path.name}"
+    subfolder = f"{ALONG}/{checkpoint.path.name}"
     model = _model_at(spec.probe, checkpoint.path)
     return replace(
         spec,
-        name=f"{spec.name}/{place}",
+        name=f"{spec.name}/{subfolder}",
         probe=spec.probe.model_copy(update={"model": model}),
-        results=ResultsFolder(spec.results.path / place),
+        results=ResultsFolder(spec.results.path / subfolder),
     )
 
 
 def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
-    """Check that every checkpoint can be measured, or has been, before any is measured.
+    """Refuse checkpoints that cannot be measured, before any of them is measured.
 
-    Each is loaded once for this, which takes little time compared with measuring it.
+    Each one without a finished run is loaded for this, which takes little time compared
+    with measuring it.
     """
     todo = [run for run in runs if not find_finished(run, fresh=fresh)]
-    for run in todo:
-        model = run.probe.model
-        place = locate("model.path", model.path, model.revision, run.root)
-        load_tokenizer(load_settings(place)[0])
-        find_adapter(model, run.root)
     tokens: list[list[int]] = []
     for run in todo:
         subject, where = load(run).subject, f"--checkpoints {run.results.path.name}"
@@ -81,6 +75,7 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
 
 
 def _refuse_together(runs: Sequence[RunSpec]) -> None:
+    """Refuse runs that cannot be compared."""
     if len(runs[0].prompts) < LEAST_PROMPTS:
         raise InputError(
             f"{len(runs[0].prompts)} prompts: differences between checkpoints need "
@@ -109,13 +104,13 @@ def measure_along(
     checkpoints: Sequence[Checkpoint],
     *,
     fresh: bool = False,
-    tell: Callable[[Stage], object] = lambda stage: None,
+    finished: Callable[[Stage], object] = lambda stage: None,
 ) -> list[Stage]:
-    """Measure a probe at every checkpoint, in this order, or go on where it stopped.
+    """Measure a probe at every checkpoint, in this order, or resume where that stopped.
 
-    A checkpoint takes the place of the probe's model; its run is `along/<checkpoint>` below
-    the probe's own, and told of when it is finished. What can be checked before the weights
-    are loaded is checked before any measurement.
+    A checkpoint replaces the probe's model. Its run is in `along/<checkpoint>`, inside the
+    folder of the probe's run; `finished` is called after each. All checkpoints are checked
+    before the first is measured.
     """
     runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]
     _refuse_together(runs)
@@ -124,5 +119,5 @@ def measure_along(
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         outcome = execute(run, fresh=fresh)
         stages.append(Stage(checkpoint.step, run.results.path, outcome))
-        tell(stages[-1])
+        finished(stages[-1])
     return stages

@@ -1,4 +1,4 @@
-"""The environment of a run: versions, device, commit, time and memory, no names."""
+"""The environment of a run: versions, device, commit, time, memory; no names of people."""
 
 import datetime
 import platform
@@ -29,7 +29,7 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def _commit(root: Path) -> str | None:
-    """Name the commit, `-dirty` where the code differs from it; None outside a checkout.
+    """Name the commit, with `-dirty` if the code differs from it; None without a checkout.
 
     An installed wheel may lie within somebody else's checkout.
     """
@@ -50,7 +50,7 @@ def _processor() -> str:
 
 
 def device_model(device: torch.device) -> str:
-    """Name the device: the GPU's model, or the processor's."""
+    """Name the model of a GPU, or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"Apple {platform.machine()} (MPS)" if device.type == "mps" else _processor()
@@ -63,7 +63,7 @@ def peak_memory_bytes() -> int:
 
 
 def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
-    """Describe the threads that each prompt was measured with; resuming may change them."""
+    """Describe how many threads measured each prompt; a resumed run may have several."""
     counts = sorted(set(threads))
     if len(counts) > 1:
         numbers = " and ".join(map(str, counts))
@@ -83,7 +83,7 @@ def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
 def describe_environment(
     root: Path, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Describe where a run was made; `seconds` are without interruptions."""
+    """Describe where a run was made; `seconds` is its time without interruptions."""
     on_gpu = device.type == "cuda"
     peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return {

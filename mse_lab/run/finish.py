@@ -1,4 +1,4 @@
-"""Finish a run: the measurements of all prompts -> the files of its result. No model."""
+"""Finish a run: from the measurements of all prompts to the files of its result."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,8 +12,8 @@ from mse_lab.mse.pools import Pools
 from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
+    ALTERNATIVE_SAMPLERS,
     INVARIANCE,
-    RIVALS,
     Check,
     check_alternative_samplers,
     check_drawn_law,
@@ -21,7 +21,6 @@ from mse_lab.results.checks import (
     check_scores,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
-from mse_lab.results.files import write_json
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.run.environment import describe_environment, describe_threads
@@ -33,13 +32,13 @@ from mse_lab.scores import sketches
 def _run_checks(
     subject: Subject, pools: Pools, prompts: Sequence[PromptMeasurement]
 ) -> list[Check]:
-    dtype, found = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
-    gaps = [one.law_gap for one in found if not np.isnan(one.law_gap)]
+    dtype, compared = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
+    gaps = [one.law_gap for one in compared if not np.isnan(one.law_gap)]
     checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
     if subject.supplied:
-        ratios_PR = np.stack([one.alternative_ratios_R for one in found])
+        ratios_PR = np.stack([one.alternative_ratios_R for one in compared])
         checks.append(check_alternative_samplers(ratios_PR))
-    return [*checks, check_scores(INVARIANCE, found[0].invariance, dtype)]
+    return [*checks, check_scores(INVARIANCE, compared[0].invariance, dtype)]
 
 
 def _warn_of_supplied(
@@ -47,14 +46,14 @@ def _warn_of_supplied(
 ) -> list[str]:
     if subject.supplied is None:
         return []
-    agree = all(check.ok for check in checks if check.name == RIVALS)
+    agree = all(check.ok for check in checks if check.name == ALTERNATIVE_SAMPLERS)
     ratios_PR = np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
     mismatch = [] if agree else [describe_mismatch(ratios_PR)]
     return subject.supplied.warnings() + mismatch
 
 
 class Conclusions(NamedTuple):
-    """What follows from the measurements of all prompts."""
+    """What follows from the measurements of all prompts of a run."""
 
     result: Analysis
     checks: list[Check]
@@ -65,7 +64,7 @@ class Conclusions(NamedTuple):
 def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> Conclusions:
-    """Analyse and check the measurements of all prompts of a run, without writing."""
+    """Analyse and check the measurements of all prompts of a run; write nothing."""
     summaries = [prompt.completions for prompt in prompts]
     pools = stack([prompt.arrays for prompt in prompts])
     described = describe_prompts(
@@ -93,10 +92,11 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     name, results = context.spec.name, context.spec.results
     results.mark_incomplete()
     result, checks, warnings, diagnostics = conclude(name, context.subject, prompts)
-    results.write_completions(prompt.completions.lines for prompt in prompts)
-    results.write_pools(result.pools)
+    lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
+    results.write("completions.jsonl", "".join(lines))
+    results.write("pools.npz", vars(result.pools))
     results.write_tables(result)
-    write_json(results.file("diagnostics.json"), asdict(diagnostics))
+    results.write("diagnostics.json", asdict(diagnostics))
     results.write_checks(checks, warnings)
     return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
 
@@ -134,11 +134,11 @@ def _describe(
 def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome:
     """Write everything that follows from the shards, and remove them.
 
-    The peak memory is that of the largest process, in bytes; the devices are of each.
+    `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
     prompts, results = read_shards(context), context.spec.results
     description = _describe(context, prompts, devices, peak_memory)
-    write_json(results.file("environment.json"), description)
+    results.write("environment.json", description)
     outcome = _write_results(context, prompts)
     results.write_manifest()
     results.drop_shards()

@@ -1,6 +1,6 @@
-"""Measure a model that is in memory: the pipeline of `run_probe`, on a borrowed model."""
+"""Measure a model that is in memory, by the pipeline of `run_probe` and `advise`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,6 @@ from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.metric import MetricPools
-from mse_lab.mse.samples import Blocks
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.identity import identify
@@ -32,36 +31,29 @@ from mse_lab.results.finished_run import read_result
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.advise import (
     ADVICE,
-    AT_ONCE,
-    D,
+    LARGEST_BLOCK,
+    Decide,
     Sampling,
     refuse_few,
     sample_context,
     sample_until,
 )
 from mse_lab.run.finish import conclude
-from mse_lab.run.metric import measure_shown
-from mse_lab.run.narrowing import narrowing
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.progress import Tally, add_up, progress
+from mse_lab.run.progress import Tally, add_up, advice_progress, progress
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
+from mse_lab.run.supplements import measure_metric_shown
+
+# The analysis of what was measured, its checks, its warnings, and its metric, if any.
+Measured = tuple[Analysis, list[Check], list[str], MetricPools | None]
 
 
-class Measured(NamedTuple):
-    """The analysis of what was measured, its checks, its warnings, and its metric."""
+class InMemoryInputs(NamedTuple):
+    """A model in memory, and what it is measured on.
 
-    analysis: Analysis
-    checks: list[Check]
-    warnings: list[str]
-    metric: MetricPools | None
-
-
-class Lent(NamedTuple):
-    """A model in memory with what it is to be measured on.
-
-    `settings` are keys of a probe. Where there is a folder the results go there, and a
-    later call goes on from it.
+    `settings` are keys of a probe. If there is a folder, the results are written there, and
+    a later call goes on from them.
     """
 
     model: Any
@@ -73,12 +65,12 @@ class Lent(NamedTuple):
     folder: Path | None = None
 
 
-def _name(reward: Any) -> str:
+def _reward_name(reward: Any) -> str:
     named = reward if hasattr(reward, "__qualname__") else type(reward)
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def _path(model: Any) -> str:
+def _model_path(model: Any) -> str:
     return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
@@ -86,11 +78,11 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
     values = {
         "model": {
-            "path": _path(model),
+            "path": _model_path(model),
             "device": str(device),
             "dtype": str(dtype).removeprefix("torch."),
         },
-        "reward": reward if isinstance(reward, str) else _name(reward),
+        "reward": reward if isinstance(reward, str) else _reward_name(reward),
     }
     return parse_probe(values | dict(settings), "measure")
 
@@ -99,8 +91,7 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
     if isinstance(reward, str):
         return load_reward(reward)
     if callable(reward):
-        what, chat = f"reward = {probe.reward}", probe.prompts.chat
-        return guard_reward(reward, what, chat=chat)
+        return guard_reward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
     raise InputError(f"reward = {shown(reward)}: give a name or a function")
 
 
@@ -111,17 +102,17 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
             prompts.append(measure_prompt(subject, index))
             show(add_up(map(Tally.of, prompts)))
     result, checks, warnings, _ = conclude(name, subject, prompts)
-    return Measured(result, checks, warnings, measure_shown(name, subject, shown=shown))
+    return result, checks, warnings, measure_metric_shown(name, subject, shown=shown)
 
 
 @contextmanager
-def borrowing(lent: Lent) -> Iterator[tuple[RunSpec, Policy]]:
-    """Borrow a model inside the block; it is given back as it was.
+def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
+    """Make a policy of a model for the body of a `with`; afterwards it is as it was.
 
     Yields:
-        What is measured, as a run of a probe has it, and the policy.
+        What is measured, in the form of a probe's run, and the policy.
     """
-    model, tokenizer, prompts, reward, settings, name, folder = lent
+    model, tokenizer, prompts, reward, settings, name, folder = inputs
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
@@ -130,11 +121,11 @@ def borrowing(lent: Lent) -> Iterator[tuple[RunSpec, Policy]]:
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with borrow_policy(probe, model, tokenizer) as policy:
-        known = ""
+        identity = ""
         if folder is not None:
-            known = identify_reward(function, reward) if named else identify(reward)
+            identity = identify_reward(function, reward) if named else identify(reward)
         spec = RunSpec(
-            name=name or Path(_path(model)).name,
+            name=name or Path(_model_path(model)).name,
             probe=probe,
             root=PROJECT,
             prompts=rows,
@@ -142,49 +133,44 @@ def borrowing(lent: Lent) -> Iterator[tuple[RunSpec, Policy]]:
             reward=function,
             results=ResultsFolder(folder or Path()),
             digest=digest_of(rows),
-            code=identify_code(estimators, known),
+            code=identify_code(estimators, identity),
         )
         yield spec, policy
 
 
-def measure_model(lent: Lent, *, shown: bool) -> Measured:
-    """Measure a model in memory; a progress bar may be `shown`."""
-    with borrowing(lent) as (spec, policy):
-        if lent.folder is None:
+def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
+    """Measure a model in memory, with a progress bar if `shown`."""
+    with borrow_model(inputs) as (spec, policy):
+        if inputs.folder is None:
             subject = attach_model(spec, policy).subject
             return _measure_unwritten(spec.name, subject, shown=shown)
-        done = execute(
-            spec,
-            lambda spec: attach_model(spec, policy),
-            identity=policy.identity,
-            shown=shown,
-        )
-    metric = ResultsFolder(lent.folder).read("metric.npz", None)
-    return Measured(read_result(lent.folder), done.checks, done.warnings, metric)
+        done = execute(spec, policy=policy, shown=shown)
+    metric = ResultsFolder(inputs.folder).read("metric.npz", None)
+    return read_result(inputs.folder), done.checks, done.warnings, metric
 
 
 def sample_model(
-    lent: Lent,
-    decide: Callable[[Sequence[Blocks]], D],
+    inputs: InMemoryInputs,
+    decide: Decide,
     budget: int | None,
     *,
     shown: bool,
-) -> tuple[RunSpec, Sampling[D]]:
-    """Sample a model in memory until its answer is known, see `sample_probe`.
+) -> tuple[RunSpec, Sampling]:
+    """Sample a model in memory until its answer is known; see `sample_probe`.
 
     Returns:
         What was measured, and how it ended.
     """
-    if lent.folder is not None:
-        lent = lent._replace(folder=lent.folder / ADVICE)
-    with borrowing(lent) as (spec, policy):
+    if inputs.folder is not None:
+        inputs = inputs._replace(folder=inputs.folder / ADVICE)
+    with borrow_model(inputs) as (spec, policy):
         refuse_few(len(spec.prompts), budget)
-        context = attach_model(spec, policy, AT_ONCE)
-        if lent.folder is not None:
+        context = attach_model(spec, policy, LARGEST_BLOCK)
+        if inputs.folder is not None:
             return spec, sample_context(context, decide, budget, shown=shown)
-        with narrowing(spec.name, hidden=not shown) as line:
+        with advice_progress(spec.name, hidden=not shown) as line:
             ended = sample_until(Samples(context.subject), decide, budget, line)
         if ended.decision is None:
             return spec, ended
-        metric = measure_shown(spec.name, context.subject, shown=shown)
+        metric = measure_metric_shown(spec.name, context.subject, shown=shown)
         return spec, ended._replace(metric=metric)

@@ -1,7 +1,7 @@
 """Measure the model of TRL's trainer between two of its steps.
 
-What the trainer's settings say of the policy is taken from them, and what cannot be
-measured is refused before anything is drawn.
+The settings of the policy are those of the trainer. What cannot be measured is refused
+before any completion is drawn.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +16,15 @@ from mse_lab.errors import InputError, shown
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.metric import MetricPools
-from mse_lab.mse.samples import Blocks
 from mse_lab.results.checks import Check, none_failed
-from mse_lab.run.advise import D, Sampling
-from mse_lab.run.in_memory import Lent, borrowing, sample_model
+from mse_lab.run.advise import Decide, Sampling
+from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
 from mse_lab.run.prepare import RunSpec
 from mse_lab.scores.preconditioner import of_optimizer
 
 WRITTEN_FOR = "1.16"
 
-# Settings of the trainer that are read, and what a callback is given.
+# Settings of the trainer that are read, and arguments that a callback must be given.
 SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
     *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
@@ -34,7 +33,7 @@ SETTINGS = (
 )
 GIVEN = ("model", "processing_class")
 
-# Settings that change the distribution of completions, and what leaves it as it is.
+# Settings that change the law of completions, and their values that leave it as it is.
 UNCHANGED: dict[str, tuple[Any, ...]] = {
     **{"top_p": (1.0,), "top_k": (0, None), "min_p": (0.0, None)},
     "repetition_penalty": (1.0,),
@@ -78,14 +77,14 @@ def _sampling(args: Any) -> dict[str, Any]:
 
 
 def step_size(args: Any) -> int:
-    """Completions of one step of the optimiser."""
+    """Count the completions of one step of the optimiser."""
     each = args.per_device_train_batch_size * args.gradient_accumulation_steps
     return int(each * args.world_size)
 
 
 @contextmanager
-def own_forward(model: Any) -> Iterator[None]:
-    """Leave out what mixed precision puts in the place of a model's own forward."""
+def unpatched_forward(model: Any) -> Iterator[None]:
+    """Use the model's own `forward`, which mixed precision replaces by a wrapper."""
     forward = vars(model).pop("forward", None)
     try:
         yield
@@ -99,92 +98,75 @@ def refuse(args: Any, given: Mapping[str, Any]) -> None:
 
     Args:
         args: The trainer's settings.
-        given: What a callback is given beside them.
+        given: The arguments of a callback.
 
     Raises:
-        InputError: The version of TRL, or the model, is not one that can be measured.
+        InputError: The version of TRL, or the model, cannot be measured.
     """
     _refuse_version(args, given)
     _refuse_model(args, given["model"])
 
 
 def refuse_failed(checks: Sequence[Check]) -> None:
-    """Refuse what a built-in check says is wrong.
+    """Refuse a measurement that fails a built-in check.
 
     Raises:
-        InputError: One failed.
+        InputError: A check failed; the message names it.
     """
     if not none_failed(checks):
         failed = ", ".join(check.name for check in checks if check.ok is False)
         raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")
 
 
-def lend(
+def live_inputs(
     given: Mapping[str, Any],
     args: Any,
     rows: Sequence[Mapping[str, Any]],
     reward: Callable[..., Any],
-    **more: Any,
-) -> Lent:
-    """Lend the trainer's model, with the settings of its policy; see `sample_live`.
-
-    `more` are further keys of a probe.
-    """
-    prompts = {"source": "memory", "template": "none"}
-    settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
-    settings |= more
-    model, tokenizer = (given[name] for name in GIVEN)
-    return Lent(model, tokenizer, rows, reward, settings, "the live model")
-
-
-def sample_live(
-    given: Mapping[str, Any],
-    args: Any,
-    rows: Sequence[Mapping[str, Any]],
-    reward: Callable[..., Any],
-    decide: Callable[[Sequence[Blocks]], D],
-    budget: int,
-) -> tuple[RunSpec, Sampling[D]]:
-    """Sample the trainer's model until its answer is known; see `sample_model`.
+) -> InMemoryInputs:
+    """Describe the trainer's model and the settings of its policy.
 
     Args:
-        given: What a callback is given.
+        given: The arguments of a callback.
         args: The trainer's settings.
         rows: A prompt set, with the texts that the model reads.
         reward: `(text, row) -> float`.
-        decide: Looks at the samples.
-        budget: The most completions that are drawn.
 
     Raises:
-        InputError: Something of the user's is at fault, or a built-in check failed.
+        InputError: The settings change the law of completions.
     """
-    lent = lend(given, args, rows, reward)
-    with own_forward(lent.model):
-        spec, ended = sample_model(lent, decide, budget, shown=False)
+    prompts = {"source": "memory", "template": "none"}
+    settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
+    model, tokenizer = (given[name] for name in GIVEN)
+    return InMemoryInputs(model, tokenizer, rows, reward, settings, "the live model")
+
+
+def sample_live(
+    inputs: InMemoryInputs, decide: Decide, budget: int
+) -> tuple[RunSpec, Sampling]:
+    """Sample the trainer's model until its answer is known; see `sample_model`.
+
+    Raises:
+        InputError: The user's input is wrong, or a built-in check failed.
+    """
+    with unpatched_forward(inputs.model):
+        spec, ended = sample_model(inputs, decide, budget, shown=False)
     refuse_failed(ended.checks)
     return spec, ended
 
 
-def measure_live_metric(
-    given: Mapping[str, Any],
-    args: Any,
-    rows: Sequence[Mapping[str, Any]],
-    reward: Callable[..., Any],
-    metric: Any,
-) -> MetricPools:
-    """Measure the trainer's model in a metric, D that of the optimiser that trains it.
+def measure_live_metric(inputs: InMemoryInputs, metric: Any, optimizer: Any) -> MetricPools:
+    """Measure a metric of the trainer's model, with D from the optimiser that trains it.
 
     Args:
-        given: What a callback is given, its optimiser after a step.
-        args: The trainer's settings.
-        rows: As in `sample_live`.
-        reward: The same.
+        inputs: As `live_inputs` gives them.
         metric: The key `metric` of a probe, of the kind `adam`.
+        optimizer: The trainer's optimiser, after a step.
 
     Raises:
         InputError: It cannot be measured, or the optimiser keeps no second moments.
     """
-    lent = lend(given, args, rows, reward, metric=metric)
-    with own_forward(lent.model), borrowing(lent) as (spec, policy):
-        scale_D = of_optimizer(policy, given["optimizer"])
+    inputs = inputs._replace(settings={**inputs.settings, "metric": metric})
+    with unpatched_forward(inputs.model), borrow_model(inputs) as (spec, policy):
+        scale_D = of_optimizer(policy, optimizer)
         return measure_metric(make_subject(spec, policy), scale_D=scale_D)

@@ -1,7 +1,7 @@
-"""Plan a run: its first prompts are measured, and the cost of the others is extrapolated.
+"""Plan a run: measure its first prompts, and extrapolate what the others will cost.
 
-The longest prompt is measured first, then some of median length, by the code of a run, and
-kept in its folder: the run that follows continues from there.
+The longest prompt is measured first, then some of median length. They are measured as a run
+measures them, and kept in its folder, so that the run resumes from there.
 """
 
 import time
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
+from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
 from mse_lab.measurement.metric import price_metric
-from mse_lab.measurement.rounds import EACH, SCORED, looks
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.probe.streams import stream
@@ -27,12 +27,12 @@ from mse_lab.results.tables import describe_prompts
 from mse_lab.run.advise import LEAST_PROMPTS
 from mse_lab.run.environment import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
-from mse_lab.run.resume import Outcome, find_finished, read_shard, take_folder
+from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, read_shard
 from mse_lab.run.run_probe import measure_prompts
 
 # Prompts to measure, and seconds after which no further one is begun: as long as somebody
 # watches a terminal.
-ENOUGH, PATIENCE = 5, 60.0
+ENOUGH, TIME_LIMIT = 5, 60.0
 
 
 def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int]:
@@ -46,15 +46,16 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int
     left = [index for index in shuffled if index in set(todo)]
     longest = max(left, key=lambda index: lengths_P[index], default=None)
     median = np.median(lengths_P)
-    return sorted(left, key=lambda at: (at != longest, abs(lengths_P[at] - median)))
+    distances_P = [abs(length - median) for length in lengths_P]
+    return sorted(left, key=lambda index: (index != longest, distances_P[index]))
 
 
 def _while_in_time(chosen: Sequence[int]) -> Iterator[int]:
-    """Yield the first, and more while the next is likely to end within `PATIENCE`."""
+    """Yield the first, and more while the next is likely to end within `TIME_LIMIT`."""
     began = time.monotonic()
     for count, index in enumerate(chosen):
         spent = time.monotonic() - began
-        if count and spent * (count + 1) / count > PATIENCE:
+        if count and spent * (count + 1) / count > TIME_LIMIT:
             return
         yield index
 
@@ -64,11 +65,11 @@ def _analyse(
 ) -> tuple[Analysis, float]:
     """Analyse measured prompts as a run does; give the seconds that all would take."""
     spec, began = context.spec, time.perf_counter()
-    # Estimators that use other prompts need two: a single one is analysed as two equal.
+    # Estimators that use other prompts need two, so a single prompt is analysed twice.
     some = prompts if len(prompts) > 1 else [*prompts, *prompts]
     unknown = [0.0] * len(some)
     described = describe_prompts([spec.prompts[0]] * len(some), unknown, unknown)
-    pools = stack([one.arrays for one in some])
+    pools = stack([prompt.arrays for prompt in some])
     result = analyse_run(spec.name, spec.probe, pools, described)
     _ = result.tables, result.warnings
     return result, (time.perf_counter() - began) * len(spec.prompts) / len(some)
@@ -80,14 +81,14 @@ def _peak_memory(context: RunContext) -> float:
 
 
 def _advising(context: RunContext, index: int) -> Advising | None:
-    """Sample a prompt as an advice does; None where there is none to be had."""
+    """Time an advice by a sample of one prompt; None where there can be no advice."""
     subject, prompts = context.subject, len(context.subject.prompts)
     fits = subject.memory.scoring.current.block == subject.probe.largest_group
     if prompts < LEAST_PROMPTS or subject.supplied is not None or not fits:
         return None
     first, *_, last = looks(prompts)
-    sampled = sample_prompt(subject, index, range(EACH), SCORED).sample
-    return Advising(first.drawn, last.drawn, sampled.seconds / EACH)
+    sampled = sample_prompt(subject, index, range(FIRST_COMPLETIONS), MOST_SCORED).sample
+    return Advising(first.drawn, last.drawn, sampled.seconds / FIRST_COMPLETIONS)
 
 
 def _extrapolate(
@@ -134,17 +135,22 @@ def _extrapolate(
 def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
     """Measure the first prompts of a probe; extrapolate what all will take.
 
-    The measurements go to the folder of the results, where the run finds them; `fresh`
-    first drops an earlier run there. Of a finished run its outcome is given. Raises as
-    `execute`.
+    The measurements are written to the folder of the results, where the run resumes from
+    them; with `fresh` an earlier run there is removed first.
+
+    Returns:
+        The plan; or the outcome of a run that is finished already.
+
+    Raises:
+        InputError: As `execute`.
     """
     if outcome := find_finished(spec, fresh=fresh):
         return outcome
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began
-    with spec.processes.hold(spec.results.path):
-        todo = take_folder(context, fresh=fresh)
+    with spec.processes.locked(spec.results.path):
+        todo = begin_or_resume(context, fresh=fresh)
         done = len(spec.prompts) - len(todo)
         order = choose([len(one) for one in context.subject.tokens], todo, spec.probe.seed)
         chosen = order[: max(1, ENOUGH - done)]

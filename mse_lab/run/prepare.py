@@ -1,7 +1,7 @@
 """Prepare a run: all input is checked before anything is measured.
 
-`prepare` needs no model, so that a finished run is found at once; `load` adds the model.
-`run` and `plan` both start with them, and refuse the same input.
+`prepare` needs no model, so that a finished run is recognised at once; `load` adds the
+model. All commands that measure start with these two, and refuse the same input.
 """
 
 import hashlib
@@ -33,23 +33,23 @@ class RunSpec(Inputs):
     name: str  # The probe's name, for tables and the progress bar.
     root: Path  # The project's folder, which relative paths may start from.
     results: ResultsFolder  # The folder of the results.
-    # Hash of prompts and supplied completions, which must not change on resuming.
+    # Hash of prompts and supplied completions, which must be the same when it is resumed.
     digest: str
-    # Identity of the reward and of estimators that are the user's own, by part.
+    # Identity of the user's own reward and estimators, by part.
     code: Mapping[str, str]
     processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run with its model."""
+    """A run and its model."""
 
     spec: RunSpec
     subject: Subject
 
     @property
     def identity(self) -> dict[str, str]:
-        """Which checkpoint, and which code of the user's own, is measured, by part."""
+        """Identity of the checkpoint and of the user's own code, by part."""
         return {**self.subject.policy.identity, **self.spec.code}
 
     @cached_property
@@ -58,12 +58,12 @@ class RunContext:
         return digest([probe, self.spec.digest, self.identity])
 
     def origin(self, index: int) -> str:
-        """Give a digest of all that a prompt's measurement depends on."""
+        """Hash all that a prompt's measurement depends on."""
         return digest([self._digest, self.spec.prompts[index].id])
 
 
 def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> str:
-    """Hash what prompts and supplied completions are."""
+    """Hash prompts and supplied completions."""
     rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
     # Rows given in memory may hold any objects.
     text = json.dumps(rows, default=str)
@@ -83,8 +83,8 @@ def prepare(
     supplied = find_completions(probe, prompts, root) if probe.completions else None
     prompts_digest = digest_of(prompts, supplied)
     code = identify_code(estimators, identify_reward(reward, probe.reward))
-    mine = [dump_probe(probe), prompts_digest, code]
-    if processes.agree(lambda: mine) != mine:
+    here = [dump_probe(probe), prompts_digest, code]
+    if processes.agree(lambda: here) != here:
         raise InputError(
             "this process's probe, prompts, completions or code are not those of "
             "process 0; give all machines the same files"
@@ -105,13 +105,13 @@ def prepare(
 
 
 def load(spec: RunSpec, scored: int | None = None) -> RunContext:
-    """Load the model, and check that prompts and completions fit it."""
-    policy = load_policy(spec.processes.place(spec.probe), spec.root)
+    """Load the model, and check that prompts and completions fit it; see `attach_model`."""
+    policy = load_policy(spec.processes.assign_device(spec.probe), spec.root)
     return attach_model(spec, policy, scored)
 
 
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
-    """Check that all fits a policy; `scored` is as in `make_subject`."""
+    """Check that prompts and completions fit a policy; `scored` as in `make_subject`."""
     subject, supplied = make_subject(spec, policy, scored), spec.supplied
     refuse_metric(subject)
     if supplied is not None:

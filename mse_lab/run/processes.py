@@ -1,8 +1,9 @@
-"""Processes: one measures a run, or several started by torchrun share its prompts.
+"""Processes: one process measures a run, or several share its prompts.
 
-Every prompt has its own file, so processes exchange little: decisions of the first one,
-which prompt is next, counts for the progress bar. Here is the single process, which
-`torchrun.TorchrunProcesses` extends, and the lock that keeps other starts out.
+Every prompt has its own file, so processes exchange little: decisions of the first one, who
+measures which prompt, and counts for the progress bar. This file has the single process,
+and the lock that keeps other starts out of a folder; `torchrun.TorchrunProcesses` are the
+processes that torchrun starts.
 """
 
 import time
@@ -31,7 +32,7 @@ LOCK = ".lock"
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Check repeatedly, the first time at once; return whether it became true."""
+    """Check a condition at once and repeatedly; return whether it became true."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -40,11 +41,19 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def await_files(paths: Sequence[Path]) -> None:
+    """Wait until this machine sees files that another one wrote; refuse a missing one."""
+    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
+        missing = next(path for path in paths if not path.exists())
+        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
+
+
 @contextmanager
 def lock(folder: Path) -> Iterator[str]:
-    """Keep other starts out of a folder; a killed process releases it.
+    """Keep other starts out of a folder; the lock of a killed process is free.
 
-    Give the content of the lock file, different for every start.
+    Yields:
+        The content of the lock file, which is another one for every start.
     """
     path, mark = folder / LOCK, str(time.time_ns())
     held = FileLock(path, timeout=0)
@@ -68,42 +77,42 @@ def lock(folder: Path) -> Iterator[str]:
 
 
 class Processes:
-    """The processes that share a run: of this class, this one alone."""
+    """The processes that share a run, by default this one alone."""
 
-    rank = 0  # Which one this is; the first decides, writes and shows.
+    rank = 0  # The number of this process.
     restarted = False  # Whether torchrun has started them anew after one was lost.
 
     @property
     def first(self) -> bool:
-        """Whether this one decides, writes and shows."""
+        """Whether this process decides, writes results and shows progress."""
         return self.rank == 0
 
-    def place(self, probe: Probe) -> Probe:
-        """Give the probe this process's own device."""
+    def assign_device(self, probe: Probe) -> Probe:
+        """Give the probe with the device of this process."""
         return probe
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
-        """Let the first process decide; all return its decision, a value of this type."""
+        """Let the first process decide; all return its decision, of the type `kind`."""
         return decide()
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, which JSON can hold, in order of the ranks."""
+        """Return the values of all processes, which JSON can hold, by rank."""
         return [value]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
-        """Yield the items of this process; every item goes to one process only."""
+        """Yield the items that this process is to do; each goes to one process only."""
         return iter(todo)
 
     def total(self, tally: Tally) -> Tally:
-        """Share this process's tally; return the sum of those shared so far."""
+        """Share this process's tally; the first process returns the sum of all."""
         return tally
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all processes are here, and call `watch` now and then meanwhile."""
+        """Wait until all processes are here; meanwhile call `watch` now and then."""
 
     @contextmanager
-    def hold(self, folder: Path) -> Iterator[None]:
-        """Keep other starts out of a folder, see `lock`."""
+    def locked(self, folder: Path) -> Iterator[None]:
+        """Keep other starts out of a folder; see `lock`."""
         with lock(folder):
             yield
 

@@ -1,4 +1,8 @@
-"""Progress: how far the measurement is, its mean reward and share of cut completions."""
+"""Progress: the line that says how far a run or an advice is.
+
+A run counts its prompts, with their mean reward and share of cut completions. An advice
+does not know how many it needs; it counts completions, and says what the last look gave.
+"""
 
 import math
 import sys
@@ -10,6 +14,7 @@ from typing import Any, NamedTuple
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
+from mse_lab.measurement.looks import Look
 from mse_lab.mse.measurement import PromptMeasurement
 
 # Without a terminal a line is printed at every quarter and each minute.
@@ -18,17 +23,15 @@ QUARTERS, MINUTE = 4, 60.0
 COUNTS = "{n_fmt}/{total_fmt} prompts [{elapsed}<{remaining}{postfix}]"
 BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
 LINE = "{desc}: {percentage:.0f}%, " + COUNTS
+ADVICE_LINE = "{desc}: {n_fmt} completions [{elapsed}{postfix}]"
 
 
 class Tally(NamedTuple):
-    """Prompts measured since the start: how many, and sums over them.
-
-    Of their mean rewards, and of their shares of completions cut at the token limit.
-    """
+    """Prompts measured since the start: how many, and sums over them."""
 
     prompts: int = 0
-    reward: float = 0.0
-    truncated: float = 0.0
+    reward: float = 0.0  # The sum of their mean rewards.
+    truncated: float = 0.0  # The sum of their shares of completions cut at the token limit.
 
     @classmethod
     def of(cls, prompt: PromptMeasurement) -> "Tally":
@@ -54,7 +57,7 @@ class Lines(std.tqdm):  # type: ignore[misc]
 
     def __init__(self, **options: Any) -> None:
         self._shown, self._last = time.monotonic(), options["initial"]
-        # With an infinite delay tqdm itself prints nothing.
+        # With an infinite delay tqdm prints nothing by itself.
         super().__init__(**options, bar_format=LINE, delay=math.inf)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
@@ -67,8 +70,17 @@ class Lines(std.tqdm):  # type: ignore[misc]
         return True
 
 
+def _refresh(bar: std.tqdm, count: int) -> None:
+    """Show a bar at this count, as wide as the terminal is now."""
+    bar.n = count
+    if width := columns():
+        # The last column stays free: some terminals begin a new line after it.
+        bar.ncols = width - 1
+    bar.refresh()
+
+
 def _make_bar(**options: Any) -> std.tqdm:
-    """Make the bar of a notebook, of a terminal, or of neither."""
+    """Make the bar for a notebook, for a terminal, or for neither."""
     if auto.notebook_tqdm is not std.tqdm:
         return auto.tqdm(**options)
     # A terminal may say that it has no rows, and tqdm then shows nothing.
@@ -79,9 +91,16 @@ def _make_bar(**options: Any) -> std.tqdm:
 def progress(
     name: str, prompts: int, done: int, *, hidden: bool
 ) -> Iterator[Callable[[Tally], None]]:
-    """Show prompts done, the time left, and what their completions are like, or nothing.
+    """Show prompts done, the time left, and what their completions are like.
 
-    An earlier start has measured `done`. Give what shows the tally of all processes.
+    Args:
+        name: The run's name.
+        prompts: All prompts of the run.
+        done: Prompts that an earlier start has measured.
+        hidden: Whether nothing is shown.
+
+    Yields:
+        A function that shows the tally of all processes.
     """
     if hidden:
         yield lambda _: None
@@ -91,13 +110,43 @@ def progress(
     with _make_bar(**options, smoothing=0) as bar:
 
         def show(tally: Tally) -> None:
-            bar.n = done + tally.prompts
-            if width := columns():
-                # The last column stays free: some terminals begin a new line behind it.
-                bar.ncols = width - 1
             if tally.prompts:
                 bar.set_postfix_str(str(tally), refresh=False)
-            bar.refresh()
+            _refresh(bar, done + tally.prompts)
 
         show(Tally())
         yield show
+
+
+class AdviceProgress:
+    """Shows one line that changes at a terminal, else a line for each look, or nothing."""
+
+    def __init__(self, bar: std.tqdm | None = None, *, hidden: bool = True) -> None:
+        self._bar, self._hidden, self._began = bar, hidden, time.monotonic()
+
+    def show(self, drawn: int) -> None:
+        """Show how many completions there are."""
+        if self._bar is not None:
+            _refresh(self._bar, drawn)
+
+    def say(self, look: Look, words: str) -> None:
+        """Show what a look gave."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{look.prompts} prompts: {words}", refresh=False)
+            self.show(look.drawn)
+        elif not self._hidden:
+            seconds = time.monotonic() - self._began
+            drawn = f"{look.prompts} prompts, {look.drawn:,} completions, {seconds:.0f} s"
+            print(f"{drawn}: {words}", file=sys.stderr)
+
+
+@contextmanager
+def advice_progress(name: str, *, hidden: bool) -> Iterator[AdviceProgress]:
+    """Show how far an advice is, unless `hidden`."""
+    if not hidden:
+        show_status()
+    if hidden or not columns():
+        yield AdviceProgress(hidden=hidden)
+        return
+    with std.tqdm(desc=name, file=sys.stderr, bar_format=ADVICE_LINE, nrows=20) as bar:
+        yield AdviceProgress(bar)

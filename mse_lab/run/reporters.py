@@ -1,8 +1,9 @@
-"""The reporters of transformers' trainer, for numbers that are not of its own log.
+"""The reporters of transformers' trainer, for numbers that are not in its own log.
 
-A callback has no handle on those that the trainer made. To W&B and trackio anybody may log
-by the run that is active, as TRL does its tables of completions; a second reporter of
-trackio would begin another run. Elsewhere a second reporter joins in the same place.
+A callback cannot reach the reporters that the trainer made. W&B and trackio take numbers
+through the run that is active; TRL logs its tables of completions so, and a second
+reporter of trackio would begin another run. For all others a second reporter is made,
+which writes to the same place.
 """
 
 from collections.abc import Mapping
@@ -12,40 +13,41 @@ from typing import Any
 
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
-OF_THE_RUN = ("wandb", "trackio")
+# Libraries that log to the run that is active.
+WITH_ACTIVE_RUN = ("wandb", "trackio")
 
 
 def _newest_run(args: Any) -> str | None:
-    """Find the folder of tensorboard's files that the trainer has just made."""
+    """Find the folder that the trainer has just made for tensorboard's files."""
     runs = Path(args.output_dir, "runs").glob("*")
     return max(map(str, runs), key=lambda run: Path(run).stat().st_mtime, default=None)
 
 
 class Reporters:
-    """Where a trainer reports to, beside the screen."""
+    """The places that a trainer reports to, the screen apart."""
 
     def __init__(self, args: Any) -> None:
-        """Find them, of the trainer's settings."""
-        self._joined = [name for name in args.report_to if name in OF_THE_RUN]
-        apart = [name for name in args.report_to if name not in OF_THE_RUN]
-        self._second = [kind() for kind in get_reporting_integration_callbacks(apart)]
-        for one in self._second:
-            # Tensorboard's: in a folder of its own it would be another run.
-            if getattr(one, "logging_dir", "") is None:
-                one.logging_dir = _newest_run(args)
+        """Read them from the trainer's settings."""
+        self._active = [name for name in args.report_to if name in WITH_ACTIVE_RUN]
+        others = [name for name in args.report_to if name not in WITH_ACTIVE_RUN]
+        self._second = [kind() for kind in get_reporting_integration_callbacks(others)]
+        for reporter in self._second:
+            # Tensorboard's: in another folder it would be another run.
+            if getattr(reporter, "logging_dir", "") is None:
+                reporter.logging_dir = _newest_run(args)
 
     def report(
         self, numbers: Mapping[str, float], args: Any, state: Any, model: Any
     ) -> None:
-        """Report numbers at this step, named as the trainer's own are."""
-        for name in self._joined:
+        """Report numbers at this step, under names like those of the trainer's own."""
+        for name in self._active:
             named = {f"train/{key}": value for key, value in numbers.items()}
             import_module(name).log(named | {"train/global_step": state.global_step})
-        for one in self._second:
-            one.on_log(args, state, None, logs=dict(numbers), model=model)
+        for reporter in self._second:
+            reporter.on_log(args, state, None, logs=dict(numbers), model=model)
 
     def close(self) -> None:
-        """Have tensorboard's files written to their end: a queue may hold the last ones."""
-        for one in self._second:
-            if writer := getattr(one, "tb_writer", None):
+        """Let tensorboard write its last numbers, which a queue may hold."""
+        for reporter in self._second:
+            if writer := getattr(reporter, "tb_writer", None):
                 writer.close()

@@ -1,8 +1,11 @@
-"""Resume: what exists of a run, and which prompts are still to be measured."""
+"""Resume: what a folder holds of a run, and which prompts are still to be measured.
+
+Each measured prompt is a file, written whole or not at all; a kill loses the prompt that
+is being measured.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,9 +18,9 @@ from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.finished_run import repair
 from mse_lab.results.inventory import MANIFEST
-from mse_lab.results.shard import load_shard, save_shard
+from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
-from mse_lab.run.processes import PATIENCE, wait_until
+from mse_lab.run.processes import await_files
 
 
 class Outcome(NamedTuple):
@@ -27,9 +30,9 @@ class Outcome(NamedTuple):
     # What a reader should know before using the numbers, a sentence each.
     warnings: list[str]
     finished_before: bool  # Whether the run was finished before and left as it is.
-    # What its completions are like; None if an earlier version made it.
+    # What its completions are like; None if another version wrote them.
     diagnostics: Diagnostics | None
-    repaired: Sequence[str] = ()  # Files that were lost and are made again.
+    repaired: Sequence[str] = ()  # Files that were lost and have been made again.
 
 
 def find_finished(
@@ -37,8 +40,8 @@ def find_finished(
 ) -> Outcome | None:
     """Find a finished run, repaired where needed; refuse another configuration's folder.
 
-    The checkpoint's identity is by default that of its present files. With `fresh` no
-    finished run counts.
+    The checkpoint's identity is by default that of its present files. With `fresh` a
+    finished run does not count.
     """
     spec.results.refuse_foreign()
     if fresh:
@@ -70,21 +73,23 @@ def find_finished(
 
 def read_shard(context: RunContext, index: int) -> PromptMeasurement | None:
     """Read a prompt's shard; None if it is not there, not intact, or not of this run."""
-    with suppress(InputError):
-        return load_shard(context.spec.results.shard(index), context.origin(index))
-    return None
+    path = context.spec.results.shard(index)
+    return find_shard(PromptMeasurement, path, context.origin(index))
 
 
-def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
-    """Take the folder, emptied if `fresh`; list the prompts that are to be measured."""
+def begin_or_resume(context: RunContext, *, fresh: bool) -> list[int]:
+    """Begin or resume a run in its folder; list the prompts still to be measured.
+
+    With `fresh` what the folder holds of an earlier run is removed first.
+    """
     spec, identity = context.spec, context.subject.policy.identity
     results = spec.results
     if fresh:
         results.clear()
     elif find_finished(spec, identity):
-        # It was not finished when this start began to load the model.
+        # The run was not finished when this start began to load the model.
         raise InputError(f"{results.path}: another start has finished it meanwhile")
-    results.take(spec.probe, spec.digest, context.identity)
+    results.begin(spec.probe, spec.digest, context.identity)
     indices = range(len(spec.prompts))
     todo = [index for index in indices if read_shard(context, index) is None]
     if again := [index for index in todo if results.shard(index).exists()]:
@@ -101,7 +106,7 @@ def take_folder(context: RunContext, *, fresh: bool) -> list[int]:
 
 
 def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
-    """Measure a prompt and write its shard, from which a later start goes on."""
+    """Measure a prompt and write its shard, from which a later start resumes."""
     spec, prompt = context.spec, measure_prompt(context.subject, index)
     provenance = replace(prompt.provenance, process=spec.processes.rank)
     prompt = replace(prompt, provenance=provenance)
@@ -110,10 +115,11 @@ def measure_and_keep(context: RunContext, index: int) -> PromptMeasurement:
 
 
 def read_shards(context: RunContext) -> list[PromptMeasurement]:
-    """Read the shards of all prompts, once this machine sees them."""
+    """Read the shards of all prompts, once this machine sees their files."""
     results, indices = context.spec.results, range(len(context.spec.prompts))
     paths = [results.shard(index) for index in indices]
-    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
-        missing = next(path for path in paths if not path.exists())
-        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
-    return [load_shard(paths[index], context.origin(index)) for index in indices]
+    await_files(paths)
+    return [
+        load_shard(PromptMeasurement, paths[index], context.origin(index))
+        for index in indices
+    ]

@@ -1,4 +1,4 @@
-"""A step's rollouts as a reward function of TRL's trainer is given them, group by group."""
+"""The rollouts that TRL's trainer gives a reward function in a step, group by group."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,8 +8,8 @@ from torch import nn
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, shown
+from mse_lab.measurement.looks import FIRST_PROMPTS
 from mse_lab.measurement.prompt import CompletionPool
-from mse_lab.measurement.rounds import FIRST
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.policy.completion_lines import Line, read_tokens
 from mse_lab.policy.completions import Completions
@@ -19,22 +19,22 @@ REMEDY = "measure by completions drawn apart: MSECallback(prompts, reward)"
 
 
 class Group(NamedTuple):
-    """Rollouts of one prompt: tokens of each, end tokens included, and rewards."""
+    """Rollouts of one prompt: the tokens of each, end token included, and rewards."""
 
     prompt: Any  # A text, or messages.
     tokens: Sequence[Sequence[int]]
     rewards_N: Floats
 
-    def pool(self, at: int, policy: Policy, positions: int) -> CompletionPool:
-        """Read them as completions of at most so many tokens, of unknown log-probability.
+    def pool(self, index: int, policy: Policy, positions: int) -> CompletionPool:
+        """Read them as completions of at most `positions` tokens, of log-probability NaN.
 
         Raises:
             InputError: The policy cannot have drawn them.
         """
         unpadded = [
             read_tokens(
-                Line.model_validate({"prompt": str(at), "tokens": list(tokens)}),
-                f"group {at}, rollout {number}",
+                Line.model_validate({"prompt": str(index), "tokens": list(tokens)}),
+                f"group {index}, rollout {number}",
                 policy,
                 positions,
             )
@@ -46,13 +46,13 @@ class Group(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a reward function was given, and gave."""
+    """What a reward function was given in one call, and the rewards that it returned."""
 
     given: Mapping[str, Any]
     rewards: Sequence[Any]
 
     def groups(self, size: int) -> Iterator[Group]:
-        """Take groups apart; one that is cut between two processes may be left out.
+        """List the groups; one that is cut between two processes may be left out.
 
         Raises:
             InputError: They are not groups of this size, or not of a single turn.
@@ -92,8 +92,8 @@ def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
     """Refuse settings whose rollouts cannot be measured.
 
     Raises:
-        InputError: Groups are too small, are not drawn by the policy that is
-            differentiated, or are of several rewards; or the budget is too low.
+        InputError: The groups are too small, are not drawn by the policy that is
+            differentiated, or have several rewards; or the budget is too low.
     """
     size = args.num_generations
     if size < LEAST_COMPLETIONS:
@@ -116,10 +116,11 @@ def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
             "the trainer draws with dropout, which no measurement has; set "
             "disable_dropout=True, and attention_dropout and lora_dropout to 0"
         )
-    if budget < FIRST * size:
+    least = FIRST_PROMPTS * size
+    if budget < least:
         raise InputError(
-            f"budget = {budget}: the first look takes {FIRST * size} rollouts, {size} of "
-            f"each of {FIRST} prompts; give that or more"
+            f"budget = {budget}: the first look takes {least} rollouts, {size} of each of "
+            f"{FIRST_PROMPTS} prompts; give that or more"
         )
 
 

@@ -1,25 +1,24 @@
-"""Samples of prompts: in memory, or in a folder, from which a later start goes on."""
+"""Samples: blocks of completions, in memory or in a folder, that an advice rests on."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 
-from mse_lab.errors import InputError
-from mse_lab.measurement.rounds import SCORED, Look, keyed_order
+from mse_lab.measurement.looks import MOST_SCORED, Look, keyed_order
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.probe.identity import digest
-from mse_lab.results.shard import load_sample, save_sample
+from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext
-from mse_lab.run.processes import PATIENCE, SINGLE_PROCESS, Processes, wait_until
+from mse_lab.run.processes import SINGLE_PROCESS, Processes, await_files
 from mse_lab.run.progress import Tally, add_up
 
-# A prompt, and a block of its completions by the first and the last but one.
+# A prompt's index, and a block of its completions: from the first to before the last one.
 Key = tuple[int, int, int]
 
 # The blocks of a prompt.
-Blocks = tuple[SampledPrompt, ...]
+SampledBlocks = tuple[SampledPrompt, ...]
 
 
 class Samples:
@@ -33,24 +32,28 @@ class Samples:
 
     @cached_property
     def order(self) -> list[int]:
-        """The prompts in the order in which they are taken."""
+        """The prompts in the order in which looks add them."""
         ids = [prompt.id for prompt in self.subject.prompts]
         return keyed_order(self.subject.probe.seed, ids)
 
     def _keys(self, look: Look) -> list[Key]:
         prompts = self.order[: look.prompts]
-        return [(at, block.start, block.stop) for block in look.blocks for at in prompts]
+        return [
+            (index, block.start, block.stop) for block in look.blocks for index in prompts
+        ]
 
     def _is_checked(self, key: Key) -> bool:
+        """Whether the gradient of a block is compared with autograd: the first one's."""
         return key[:2] == (self.order[0], 0)
 
     def _sample(self, key: Key) -> SampledPrompt:
         index, *block = key
         checked = self._is_checked(key)
-        return sample_prompt(self.subject, index, range(*block), SCORED, checked=checked)
+        most = MOST_SCORED
+        return sample_prompt(self.subject, index, range(*block), most, checked=checked)
 
-    def is_there(self, key: Key) -> bool:
-        """Whether a block is there; what cannot be used is as good as absent."""
+    def has(self, key: Key) -> bool:
+        """Whether a block is sampled; a file that cannot be used does not count."""
         return key in self._read
 
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
@@ -58,26 +61,29 @@ class Samples:
         self._read[key] = prompt
 
     def _missing(self, look: Look) -> list[Key]:
-        return [key for key in self._keys(look) if not self.is_there(key)]
+        return [key for key in self._keys(look) if not self.has(key)]
 
     def measure(self, look: Look, show: Callable[[int], None]) -> None:
-        """Sample what a look needs and is not there yet; show how many completions are."""
+        """Sample the blocks that a look needs and that are missing.
+
+        All processes call this; `show` is given the number of completions so far.
+        """
         todo = self.processes.agree(lambda: self._missing(look), list[Key])
-        there, tally = look.drawn - sum(stop - start for _, start, stop in todo), Tally()
+        done = look.drawn - sum(stop - start for _, start, stop in todo)
+        tally = Tally()  # Of completions, not of prompts.
 
         def refresh() -> None:
-            show(there + self.processes.total(tally).prompts)
+            show(done + self.processes.total(tally).prompts)
 
-        for at in self.processes.deal(range(len(todo))):
+        for turn in self.processes.deal(range(len(todo))):
             refresh()
-            _, start, stop = todo[at]
-            self.keep(todo[at], self._sample(todo[at]))
-            # Counted in completions.
+            key = _, start, stop = todo[turn]
+            self.keep(key, self._sample(key))
             tally = add_up([tally, Tally(stop - start)])
         self.processes.meet(refresh)
         refresh()
 
-    def read(self, look: Look) -> list[Blocks]:
+    def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look."""
         return [
             tuple(self._read[index, block.start, block.stop] for block in look.blocks)
@@ -86,40 +92,38 @@ class Samples:
 
 
 class KeptSamples(Samples):
-    """Samples in the folder of an advice, each a sealed file of its own."""
+    """Samples in the folder of an advice, each in a shard: a later start resumes there."""
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context.subject)
         self.processes = context.spec.processes
         self._context = context
 
-    def _file(self, key: Key) -> str:
-        index, start, stop = key
-        return f"shards/{index:06d}-{start}-{stop}.npz"
-
-    def _origin(self, key: Key) -> str:
+    def _shard(self, key: Key) -> tuple[Path, str]:
+        """Give the path of a block's file, and its origin."""
         index, *block = key
-        return digest([self._context.origin(index), block, SCORED, self._is_checked(key)])
+        path = self._context.spec.results.sampled(*key)
+        parts = [self._context.origin(index), block, MOST_SCORED, self._is_checked(key)]
+        return path, digest(parts)
 
-    def _load(self, key: Key) -> SampledPrompt:
-        path = self._context.spec.results.file(self._file(key))
-        return load_sample(path, self._origin(key))
-
-    def is_there(self, key: Key) -> bool:
-        """Whether a block's file is intact, and of this advice."""
+    def has(self, key: Key) -> bool:
+        """Whether a block's file is there, intact, and of this advice."""
         if key not in self._read:
-            with suppress(InputError):
-                self._read[key] = self._load(key)
+            found = find_shard(SampledPrompt, *self._shard(key))
+            if found is not None:
+                self._read[key] = found
         return key in self._read
 
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
         """Write a block's file."""
-        path = self._context.spec.results.file(self._file(key))
-        save_sample(prompt, path, self._origin(key))
+        save_shard(prompt, *self._shard(key))
 
-    def read(self, look: Look) -> list[Blocks]:
+    def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look, once this machine sees them."""
-        for key in self._keys(look):
-            if not wait_until(lambda key=key: self.is_there(key), PATIENCE):  # type: ignore[misc]
-                self._read[key] = self._load(key)
+        shards = {
+            key: self._shard(key) for key in self._keys(look) if key not in self._read
+        }
+        await_files([path for path, _ in shards.values()])
+        for key, shard in shards.items():
+            self._read[key] = load_shard(SampledPrompt, *shard)
         return super().read(look)

@@ -1,13 +1,13 @@
-"""Several processes, started by torchrun: they share the prompts and meet.
+"""Processes that torchrun starts, and that share the prompts of a run.
 
-They exchange JSON through torchrun's store: the store has no authentication, so nothing
-read from it may be executed. They synchronise by gloo, which reports a lost process at
-once. Nothing on a device is exchanged.
+They exchange JSON through torchrun's store. The store has no authentication, so nothing
+that is read from it may be executed. They synchronise by gloo, which reports a lost process
+at once. Nothing on a device is exchanged.
 
-Each process takes the next prompt when it is free. Some prompts take several times as long
-as others, devices differ, and an interrupted run has gaps: with equal shares all would wait
-for the slowest; this way nobody waits longer than one prompt takes. Which process measures
-a prompt does not change its measurement.
+Each process measures the next prompt when it is free. Some prompts take several times as
+long as others, devices differ, and an interrupted run has gaps. With equal shares all would
+wait for the slowest process; so none waits longer than one prompt takes. Which process
+measures a prompt does not change its measurement.
 """
 
 import hashlib
@@ -35,11 +35,11 @@ from mse_lab.probe.schema import Probe
 from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.run.progress import Tally, add_up
 
-# Long enough that a wait ends only by its event or a lost connection: one prompt of a large
-# model may take hours. In milliseconds it has to fit 32 bits.
+# Long enough that a wait ends only by its event or by a lost connection, for one prompt of
+# a large model may take hours. In milliseconds it must fit into 32 bits.
 FOREVER = timedelta(days=20)
 
-# Seconds left to another process to print its line.
+# Seconds that another process has to print its line.
 COURTESY = 10.0
 
 
@@ -49,7 +49,7 @@ class ProcessLost(RuntimeError):
 
 @contextmanager
 def _noticing_loss() -> Iterator[None]:
-    """Turn the errors that torch raises for a lost connection into `ProcessLost`."""
+    """Raise `ProcessLost` for the errors that torch raises where a connection is lost."""
     try:
         yield
     except RuntimeError as error:
@@ -57,16 +57,16 @@ def _noticing_loss() -> Iterator[None]:
 
 
 class TorchrunProcesses(Processes):
-    """One of `count` processes, which exchange through a store."""
+    """One of `count` processes, which exchange values through a store."""
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
         self.rank, self._count = rank, count
         self._store = PrefixStore("mse_lab", store)
-        # All processes meet and deal in the same order, so numbers make the keys agree.
+        # All processes meet and deal in the same order, so these numbers make equal keys.
         self._meetings = self._deals = 0
 
-    def place(self, probe: Probe) -> Probe:
-        """Give the probe the GPU of this process, unless the probe names one."""
+    def assign_device(self, probe: Probe) -> Probe:
+        """Give the probe with the GPU of this process, unless the probe names one."""
         gpus = torch.cuda.device_count()
         if probe.model.device not in ("auto", "cuda") or not gpus:
             return probe
@@ -88,7 +88,7 @@ class TorchrunProcesses(Processes):
         return probe.model_copy(update={"model": model})
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
-        """Let the first process decide; all return its decision, a value of this type."""
+        """Let the first process decide; all return its decision, of the type `kind`."""
         key, adapter = f"decision/{self._meetings}", TypeAdapter(kind)
         if self.first:
             self._set(key, adapter.dump_python(decide(), mode="json"))
@@ -96,14 +96,14 @@ class TorchrunProcesses(Processes):
         return adapter.validate_python(self._get(key))
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, which JSON can hold, in order of the ranks."""
+        """Return the values of all processes, which JSON can hold, by rank."""
         key = f"value/{self._meetings}"
         self._set(f"{key}/{self.rank}", value)
         self.meet()
         return [self._get(f"{key}/{rank}") for rank in range(self._count)]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
-        """Yield the items of this process; `todo` must be the same in all."""
+        """Yield the items that this process is to do; `todo` must be the same in all."""
         self._deals += 1
         key = f"deal/{self._deals}"
         while (turn := self._next(key)) < len(todo):
@@ -115,7 +115,7 @@ class TorchrunProcesses(Processes):
             return int(self._store.add(key, 1)) - 1
 
     def total(self, tally: Tally) -> Tally:
-        """Share this process's tally; the first returns the sum of those shared so far."""
+        """Share this process's tally; the first process returns the sum of all so far."""
         keys = [f"tally/{self._deals}/{rank}" for rank in range(self._count)]
         with _noticing_loss():
             self._store.set(keys[self.rank], json.dumps(tally))
@@ -137,7 +137,7 @@ class TorchrunProcesses(Processes):
             arrived.wait()
 
     @contextmanager
-    def hold(self, folder: Path) -> Iterator[None]:
+    def locked(self, folder: Path) -> Iterator[None]:
         """Keep other starts out of a folder; refuse one that not all processes share."""
 
         def is_shared() -> bool:
@@ -156,21 +156,21 @@ class TorchrunProcesses(Processes):
             yield
 
     def complain(self, say: Callable[[str], None], end: Ending) -> None:
-        """Print the error, unless another process prints one."""
+        """Print the error of this process, unless another process prints one."""
         # The store may be gone, together with torchrun.
         with suppress(RuntimeError):
             if self._store.add("complaints", 1) > 1:
                 self._await_said()
                 return
         if not self.first:
-            # The line may hold the first one's progress bar.
+            # The first process's progress bar may be in this line.
             print(file=sys.stderr)
         say(end.line)
         with suppress(RuntimeError):
             self._store.set("said", str(end.status))
 
     def _heed_complaints(self) -> None:
-        """End if another process has an error, after it has printed it.
+        """End this process if another one has an error, once that is printed.
 
         As soon as one process ends, torchrun ends the others of its machine.
         """
@@ -194,13 +194,13 @@ class TorchrunProcesses(Processes):
 def name_start(store: Store, rank: int, count: int) -> str:
     """Agree on a name for this start, so that keys of a lost start are not read.
 
-    The environment has none: each machine counts its own restarts. Every process writes a
-    new mark, and waits until all have seen the same marks.
+    The environment has no such name: each machine counts its own restarts. Every process
+    writes a new mark, and waits until all have seen the same marks.
     """
     marks, seen = ([f"{what}/{one}" for one in range(count)] for what in ("mark", "seen"))
     store.set(marks[rank], uuid4().hex)
     while True:
-        # Asked first, for Python hears no Ctrl-C while a store waits for a key.
+        # Checked before it is read: Python hears no Ctrl-C while a store waits for a key.
         if store.check(marks):
             name = hashlib.sha256(b"".join(store.multi_get(marks))).hexdigest()
             store.set(seen[rank], name)
@@ -209,8 +209,8 @@ def name_start(store: Store, rank: int, count: int) -> str:
         time.sleep(PAUSE)
 
 
-def _stay_here() -> None:
-    """Where all processes are on one machine, let gloo listen to that machine alone."""
+def _listen_locally() -> None:
+    """Let gloo listen to this machine alone if all processes are on it."""
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:
         loopback = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
@@ -218,7 +218,7 @@ def _stay_here() -> None:
 
 
 def _connect() -> TorchrunProcesses:
-    _stay_here()
+    _listen_locally()
     started, rank, count = next(rendezvous("env://", timeout=FOREVER))
     store = PrefixStore(name_start(started, rank, count), started)
     on_gpus = torch.cuda.is_available() and distributed.is_nccl_available()
@@ -230,7 +230,7 @@ def _connect() -> TorchrunProcesses:
         timeout=FOREVER,
     )
     processes = TorchrunProcesses(store, rank, count)
-    # Only the first process's machine may know, by its count or by the store.
+    # Perhaps only the first process's machine knows, by its count or by the store.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
     return processes
@@ -240,7 +240,7 @@ def _connect() -> TorchrunProcesses:
 def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
     """Join the processes that torchrun started.
 
-    An error in one ends all of them, and one of them prints it in a line.
+    An error in one process ends all of them; one process prints it in a line.
     """
     processes = _connect()
     try:
@@ -252,7 +252,7 @@ def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
             say("a process was lost; the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
     except BaseException as error:
-        # The last door of the processes, see `console.conclude`.
+        # Nothing above catches it in these processes; see `console.conclude`.
         end = ending(error)
         processes.complain(say, end)
         raise SystemExit(end.status) from None

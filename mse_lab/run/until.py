@@ -1,9 +1,10 @@
-"""Run until every curve is narrow: more replicates of each prompt, whole rounds of them.
+"""`run --until`: add whole rounds of replicates until the interval of each MSE is narrow.
 
 A round is the probe's own number of replicates. After each measurement the widest interval
-says how many rounds would do, for its width falls with the square root of the replicates.
-The same completions are drawn again, as their uniform numbers are keyed, and further ones
-after them: the result is that of a run with so large a pool, which its configuration names.
+says how many rounds are needed, for its width falls with the square root of the replicates.
+A larger measurement draws the same completions again, as their uniform numbers are keyed,
+and further ones after them. So the result is that of a run with the larger pool, which its
+configuration names.
 """
 
 import math
@@ -20,11 +21,11 @@ from mse_lab.run.prepare import RunSpec, prepare
 from mse_lab.run.resume import Outcome
 from mse_lab.run.run_probe import execute
 
-# At most so many times the replicates at once: the width is estimated, too.
-FASTEST = 4
-# Twice the replicates narrow an interval to 0.71; one that narrows less than to this has
-# its width from the reference.
-HARDLY = 0.9
+# The most times as many replicates at once, for the width is an estimate, too.
+LARGEST_FACTOR = 4
+# Twice the replicates narrow an interval to 0.71 of its width. One that stays above this
+# share has its width from the reference.
+HARDLY_NARROWER = 0.9
 
 
 def widest(folder: Path) -> float:
@@ -34,18 +35,18 @@ def widest(folder: Path) -> float:
     return float(widths.max())
 
 
-def next_rounds(rounds: int, found: float, wanted: float) -> int:
-    """How many rounds to take in all, where so many gave this width.
+def next_rounds(rounds: int, width: float, wanted: float) -> int:
+    """Estimate how many rounds in all give the wanted width, where `rounds` gave `width`.
 
     >>> next_rounds(1, 0.2, 0.1), next_rounds(4, 0.105, 0.1), next_rounds(1, 9.0, 0.1)
     (4, 5, 4)
     """
-    factor = min((found / wanted) ** 2, FASTEST)
+    factor = min((width / wanted) ** 2, LARGEST_FACTOR)
     return max(rounds + 1, math.ceil(rounds * factor - 1e-9))
 
 
 def with_rounds(probe: Probe, rounds: int) -> Probe:
-    """Give a probe so many rounds of replicates."""
+    """Give the probe with this many rounds of replicates."""
     replicate = probe.pool.replicate * rounds
     if replicate > MOST_COMPLETIONS:
         raise InputError(
@@ -57,7 +58,7 @@ def with_rounds(probe: Probe, rounds: int) -> Probe:
 
 
 def rounds_begun(probe: Probe, folder: Path) -> int:
-    """Give the rounds of a folder's run, finished or begun; one if it is another's."""
+    """Count the rounds of a folder's run, finished or begun; 1 if it is another probe's."""
     written = ResultsFolder(folder).configuration()
     if not written:
         return 1
@@ -72,9 +73,9 @@ def run_until(
 ) -> Outcome:
     """Measure whole rounds of a probe's replicates until its curves are narrow.
 
-    The half-width of every measured MSE, relative to it, is to be `width` at most; a line
-    is told after each round that was not enough. After a kill the same call goes on with
-    the round that was begun.
+    They are when no interval of a measured MSE has a half-width above `width`, relative to
+    the MSE. `tell` is given a line after each measurement that is not enough. After a kill
+    the same call resumes the measurement that was begun.
     """
     name, probe, folder = spec.name, spec.probe, spec.results.path
     rounds, before = 1 if fresh else rounds_begun(probe, folder), math.inf
@@ -84,10 +85,10 @@ def run_until(
         run = spec if same else prepare(name, larger, folder, spec.root)
         outcome = execute(run, fresh=fresh)
         found = widest(folder)
-        # Where no error is measured there is no width.
+        # The width is NaN where no error is measured.
         if not found > width or not none_failed(outcome.checks):
             return outcome
-        if found > HARDLY * before:
+        if found > HARDLY_NARROWER * before:
             tell(
                 f"{name}: the widest interval is +-{found:.0%} and hardly narrows: raise "
                 "pool.reference"
@@ -98,6 +99,6 @@ def run_until(
             f"{name}: the widest interval is +-{found:.0%} with {larger.pool.replicate:,} "
             f"replicates; next {probe.pool.replicate * more:,}"
         )
-        # What narrows by less than a doubling does is no sign of the reference's noise.
+        # After less than a doubling, hardly narrower is no sign of the reference's noise.
         before = found if more >= 2 * rounds else math.inf
         rounds, fresh = more, True

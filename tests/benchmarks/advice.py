@@ -25,7 +25,7 @@ from benchmarks.markdown import table
 from mse_lab.mse.regret import COMPARED, TOLERANCE
 from mse_lab.mse.stopping import decide
 from mse_lab.probe.probe_files import load_probe, probe_file
-from mse_lab.run.advise import AT_ONCE, sample_context
+from mse_lab.run.advise import LARGEST_BLOCK, sample_context
 from mse_lab.run.prepare import load, prepare
 
 # Completions of a committed run of 60 prompts; of worked/base, of 40 prompts, 51,200.
@@ -68,7 +68,7 @@ def committed(name: str) -> Committed:
 def answer(name: str, seed: int, folder: Path) -> Answer:
     """Measure a probe until its answer is known."""
     probe = load_probe(probe_file(name, ROOT), [f"seed={seed}"])
-    context = load(prepare(name, probe, folder / str(seed), ROOT), AT_ONCE)
+    context = load(prepare(name, probe, folder / str(seed), ROOT), LARGEST_BLOCK)
     began = time.process_time()
     with redirect_stderr(io.StringIO()):
         found = sample_context(context, partial(decide, regret=TOLERANCE), None)

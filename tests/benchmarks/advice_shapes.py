@@ -19,10 +19,10 @@ from benchmarks import tool
 from benchmarks.cases import MEDIUM, ROOT, Case, Size, write_probe
 from benchmarks.floor import plain_pass
 from benchmarks.markdown import table
-from mse_lab.measurement.rounds import EACH
+from mse_lab.measurement.looks import FIRST_COMPLETIONS
 from mse_lab.mse.stopping import decide
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.run.advise import AT_ONCE, sample_context
+from mse_lab.run.advise import LARGEST_BLOCK, sample_context
 from mse_lab.run.environment import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, load, prepare
 
@@ -40,7 +40,7 @@ def floor(case: Case, context: RunContext) -> float:
     subject = context.subject
     prompts = list(subject.prompts)
     loaded = tool.Loaded(case, subject.probe, subject.policy, prompts, subject.tokens)
-    work = tool.work(loaded, 0, tool.sample(loaded, 0, "floor", EACH), {})
+    work = tool.work(loaded, 0, tool.sample(loaded, 0, "floor", FIRST_COMPLETIONS), {})
     began = time.process_time()
     plain_pass(work)
     return time.process_time() - began
@@ -57,12 +57,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as given:
         folder = Path(given)
         probe = load_probe(write_probe(case, folder, prompts=asked.prompts))
-        context = load(prepare(asked.shape, probe, folder / "out", ROOT), AT_ONCE)
+        context = load(prepare(asked.shape, probe, folder / "out", ROOT), LARGEST_BLOCK)
         wall, processor = time.perf_counter(), time.process_time()
         found = sample_context(context, partial(decide), asked.budget)
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
         peak, load_average = peak_memory_bytes(), os.getloadavg()[0]
-        ratio = processor / (found.look.drawn / EACH * floor(case, context))
+        ratio = processor / (found.look.drawn / FIRST_COMPLETIONS * floor(case, context))
         parameters = context.subject.policy.size
     head = ["parameters", "prompt + completion", "prompts", "completions", "differentiated",
             "stopped by", "seconds", "processor seconds", "over the floor", "peak GB",

@@ -20,7 +20,7 @@ from mse_lab.results.files import write_bytes
 COMMANDS = [one for one in cli.COMMANDS if one != "theory"]
 
 # Bytes of a file name that are no UTF-8 arrive as lone surrogates.
-ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\0", "a\0b", "\n", "\x1b[2J", "\udcff"]
+ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\n", "\x1b[2J", "\udcff"]
 LONG = ["x" * 300, "x" * 5000, "x/" * 3000, "../" * 2000, "x" * 255 + ".png"]
 FILES = [
     "tiny",
@@ -31,7 +31,9 @@ FILES = [
     "x.png",
     "/dev/null",
 ]
-NAMES = st.text(max_size=20) | st.sampled_from([*ODD, *LONG, *FILES])
+# No command line holds a NUL.
+LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
+NAMES = st.text(LETTERS, max_size=20) | st.sampled_from([*ODD, *LONG, *FILES])
 KEYS = st.sampled_from(
     ["seed", "pool.replicate", "pool", "a.b.c", "model", "model.path", ""]
 )
@@ -70,7 +72,6 @@ def answer(words):
 @example("report", ["nowhere", "--out", "x" * 5000])
 @example("list", ["--out", "probe.yaml"])
 @example("list", ["--out=--"])
-@example("claims", ["a\0b"])
 @example("run", ["probe.yaml", "--set", "x" * 5000])
 @example("run", ["x" * 5000 + ".yaml"])
 @CASES
@@ -94,7 +95,7 @@ def test_no_command_at_all(unusable, words):
     assert said.count("\n") == 1
 
 
-@given(NAMES.filter(lambda name: "\0" not in name))
+@given(NAMES)
 @CASES
 def test_a_file_of_any_name_is_written_or_refused(tmp_path_factory, name):
     folder = tmp_path_factory.mktemp("written")

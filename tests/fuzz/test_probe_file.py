@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement.memory import parse_bytes
+from mse_lab.measurement.memory import budget_bytes
 from mse_lab.policy.policy import pick_device
 from mse_lab.probe.plain_text import local_path, parse_yaml
 from mse_lab.probe.probe_files import dump_probe, flatten, load_probe, parse_probe
@@ -63,7 +63,7 @@ def use(probe):
     answer_or_one_line(load_reward, probe.reward)
     answer_or_one_line(pick_device, probe.model.device)
     if probe.model.memory is not None:
-        answer_or_one_line(parse_bytes, probe.model.memory)
+        answer_or_one_line(budget_bytes, probe.model.memory, [])
     # Folders and names of the Hub are another door.
     source = probe.prompts.source
     found = answer_or_one_line(local_path, source, ROOT)

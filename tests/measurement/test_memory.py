@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from enumerated import as_completions
 from live_memory import LiveMemory
@@ -16,10 +17,11 @@ from mse_lab.measurement.memory import (
     Fallbacks,
     Memory,
     attempt,
+    budget_bytes,
     halves,
-    parse_bytes,
     scoring_bytes,
 )
+from mse_lab.probe.schema import Model
 from mse_lab.scores import factors
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block
@@ -94,13 +96,13 @@ def test_an_estimate_of_one_completion_would_be_seen(policy):
     [("12GB", 12 * 10**9), (" 1.5 gib", 3 * 2**29), (1000, 1000), ("64", 64)],
 )
 def test_sizes_are_read(text, size):
-    assert parse_bytes(text) == size
+    assert budget_bytes(text, []) == size
 
 
 @pytest.mark.parametrize("text", ["much", "12 G", "-1GB", "", "1.2.3", "9" * 400, "٣GB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(InputError, match=r"model\.memory"):
-        parse_bytes(text)
+    with pytest.raises(ValidationError):
+        Model(path="tiny", memory=text)
 
 
 def planned(policy, budget):

@@ -24,7 +24,7 @@ PROBE = {
 
 def write_run(folder, pools, ok=True):
     results = ResultsFolder(folder)
-    results.write_pools(pools)
+    results.write("pools.npz", vars(pools))
     values = parse_probe(PROBE, "test").model_dump(mode="json")
     sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
     values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))

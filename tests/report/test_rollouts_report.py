@@ -3,7 +3,7 @@
 import pytest
 
 from log_makers import draw_groups, groups_of, summarise
-from mse_lab.measurement.rounds import EACH, FIRST
+from mse_lab.measurement import looks
 from mse_lab.report.rollouts_report import (
     FIRST_COMPLETIONS,
     FIRST_PROMPTS,
@@ -104,7 +104,10 @@ def test_one_completion_a_prompt(tmp_path):
 
 def test_what_logs_cannot_tell(tmp_path):
     """The command that can, and what it draws: its first look as it is."""
-    assert (FIRST_PROMPTS, FIRST_COMPLETIONS) == (FIRST, EACH)
+    assert (FIRST_PROMPTS, FIRST_COMPLETIONS) == (
+        looks.FIRST_PROMPTS,
+        looks.FIRST_COMPLETIONS,
+    )
     text = said(summarise(tmp_path, groups_of([0, 1])))
     assert "Which group size has the least gradient error" in text
     assert "advise PROBE tells it: its first look draws 24 prompts x 16 = 384" in text

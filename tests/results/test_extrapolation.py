@@ -10,8 +10,8 @@ from scipy import stats
 from mse_lab.mse.replicates import Key
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.extrapolation import (
-    LEAST,
-    UNLIKE,
+    LEAST_FACTOR,
+    UNKNOWN_FACTOR,
     Costs,
     Plan,
     expect_widths,
@@ -37,7 +37,11 @@ def test_prompts_left_cost_the_mean_without_the_longest():
 
 @pytest.mark.parametrize(
     ("count", "measured", "factor"),
-    [(9, [9, 1, 1], UNLIKE), (9, [9, 1, 1, 1], LEAST), (2, [1, 8], LEAST)],
+    [
+        (9, [9, 1, 1], UNKNOWN_FACTOR),
+        (9, [9, 1, 1, 1], LEAST_FACTOR),
+        (2, [1, 8], LEAST_FACTOR),
+    ],
 )
 def test_few_prompts_do_not_give_their_spread(count, measured, factor):
     costs = {index: taking(one) for index, one in enumerate(measured)}

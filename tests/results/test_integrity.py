@@ -10,7 +10,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import write_arrays, write_json, write_table
-from mse_lab.results.integrity import is_there, read, read_arrays
+from mse_lab.results.integrity import exists, read, read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What a run in the plain metric has.
@@ -167,7 +167,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     with pytest.raises(
         InputError, match=r"checks\.json: cannot be read: Permission denied"
     ):
-        is_there(tmp_path / "checks.json")
+        exists(tmp_path / "checks.json")
 
 
 def test_a_pipe_is_no_file(tmp_path):
@@ -178,7 +178,7 @@ def test_a_pipe_is_no_file(tmp_path):
 
 
 def test_a_missing_file_is_called_missing(copy):
-    assert not is_there(copy.path / "none")
-    assert not is_there(copy.file("mse.csv") / "none")
+    assert not exists(copy.path / "none")
+    assert not exists(copy.file("mse.csv") / "none")
     with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
         read(copy.path / "none/laws.csv")

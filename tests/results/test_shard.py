@@ -5,6 +5,7 @@ import pytest
 
 from measurements import flat, make_measurement
 from mse_lab.errors import InputError
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.results import shard as module
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import read_arrays
@@ -33,9 +34,10 @@ def same(one, other):
 def test_what_is_saved_is_read_back(tmp_path, changes):
     path, shard = tmp_path / "shards/000000.npz", make_measurement(**changes)
     save_shard(shard, path, "origin")
-    assert same(load_shard(path, "origin"), shard)
+    assert same(load_shard(PromptMeasurement, path, "origin"), shard)
     assert not same(
-        load_shard(path, "origin"), make_measurement(**{**changes, "given_up": 1})
+        load_shard(PromptMeasurement, path, "origin"),
+        make_measurement(**{**changes, "given_up": 1}),
     )
 
 
@@ -44,7 +46,7 @@ def test_another_version_is_refused(tmp_path, monkeypatch):
     save_shard(make_measurement(), path, "origin")
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     with pytest.raises(InputError, match=r"one.npz: damaged \(.*another version.*measured"):
-        load_shard(path, "origin")
+        load_shard(PromptMeasurement, path, "origin")
 
 
 @pytest.mark.parametrize("cut", [0, 10, 1000, -1])
@@ -53,7 +55,7 @@ def test_half_a_shard_is_refused(tmp_path, cut):
     save_shard(make_measurement(), path, "origin")
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(InputError, match=r"one.npz: damaged"):
-        load_shard(path, "origin")
+        load_shard(PromptMeasurement, path, "origin")
 
 
 def test_a_bit_that_has_flipped_is_refused(tmp_path):
@@ -63,7 +65,7 @@ def test_a_bit_that_has_flipped_is_refused(tmp_path):
     content[content.index(make_measurement().arrays.products_N.tobytes())] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"damaged \(.*CRC"):
-        load_shard(path, "origin")
+        load_shard(PromptMeasurement, path, "origin")
 
 
 def spoil_diagonal(arrays):
@@ -93,15 +95,15 @@ def test_what_was_changed_since_is_refused(tmp_path, change):
     save_shard(make_measurement(), path, "origin")
     arrays = read_arrays(path)
     write_arrays(path, arrays)
-    assert same(load_shard(path, "origin"), make_measurement())
+    assert same(load_shard(PromptMeasurement, path, "origin"), make_measurement())
     CHANGES[change](arrays)
     write_arrays(path, arrays)
     with pytest.raises(InputError, match=r"one.npz: damaged \("):
-        load_shard(path, "origin")
+        load_shard(PromptMeasurement, path, "origin")
 
 
 def test_another_origin_is_refused(tmp_path):
     path = tmp_path / "one.npz"
     save_shard(make_measurement(), path, "origin")
     with pytest.raises(InputError, match=r"damaged \(changed since, or of another run"):
-        load_shard(path, "another origin")
+        load_shard(PromptMeasurement, path, "another origin")

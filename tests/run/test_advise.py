@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.rounds import Look
+from mse_lab.measurement.looks import Look
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
     ADVICE,
@@ -17,8 +17,8 @@ from mse_lab.run.advise import (
     sample_probe,
     sample_until,
 )
-from mse_lab.run.narrowing import Narrowing
 from mse_lab.run.prepare import prepare
+from mse_lab.run.progress import AdviceProgress
 
 
 class Said(NamedTuple):
@@ -27,7 +27,7 @@ class Said(NamedTuple):
     width: float = math.inf
 
 
-class Listening(Narrowing):
+class Listening(AdviceProgress):
     def __init__(self):
         super().__init__()
         self.said = []

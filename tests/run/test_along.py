@@ -84,7 +84,7 @@ def test_an_interrupted_one_goes_on(measured, trained, probe, tmp_path, monkeypa
     assert ResultsFolder(tmp_path / "along/checkpoint-10").finished_prompts() == 2
     told = []
     measure_along(
-        prepare("small", probe, tmp_path, tmp_path), checkpoints, tell=told.append
+        prepare("small", probe, tmp_path, tmp_path), checkpoints, finished=told.append
     )
     assert [one.outcome.finished_before for one in told] == [True, False]
     for one, other in zip(told, measured[1][1:], strict=True):

@@ -11,7 +11,7 @@ from mse_lab.results.shard import save_shard
 from mse_lab.run.finish import finish
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.processes import Processes
-from mse_lab.run.resume import measure_and_keep, take_folder
+from mse_lab.run.resume import begin_or_resume, measure_and_keep
 
 
 def second_process():
@@ -26,7 +26,7 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     context = load(prepare("small", probe, out, tmp_path))
     second = replace(context, spec=replace(context.spec, processes=second_process()))
     seconds = [0.0, 0.0, 0.0]
-    for index in take_folder(context, fresh=False):
+    for index in begin_or_resume(context, fresh=False):
         rank = index % 2
         prompt = measure_and_keep([context, second][rank], index)
         how = prompt.provenance

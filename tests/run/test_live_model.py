@@ -1,6 +1,5 @@
 """The model of a trainer, measured between two of its steps."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,8 +11,8 @@ from mse_lab.errors import InputError
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.stopping import decide
-from mse_lab.run.in_memory import borrowing
-from mse_lab.run.live_model import lend, measure_live_metric, sample_live, step_size
+from mse_lab.run.in_memory import borrow_model
+from mse_lab.run.live_model import live_inputs, measure_live_metric, sample_live, step_size
 
 ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}"} for at in range(6)]
 ARGS = SimpleNamespace(
@@ -40,7 +39,7 @@ def short(text, row):
 
 
 def sample(given, args=ARGS):
-    return sample_live(given, args, ROWS, short, partial(decide), 96)[1]
+    return sample_live(live_inputs(given, args, ROWS, short), decide, 96)[1]
 
 
 def test_mixed_precision_is_left_out_and_comes_back(given):
@@ -59,7 +58,7 @@ def test_mixed_precision_is_left_out_and_comes_back(given):
 def test_its_forward_comes_back_after_an_error(given):
     given["model"].forward = short
     with pytest.raises(InputError, match="budget = 3"):
-        sample_live(given, ARGS, ROWS, short, partial(decide), 3)
+        sample_live(live_inputs(given, ARGS, ROWS, short), decide, 3)
     assert given["model"].forward is short
 
 
@@ -82,10 +81,10 @@ def test_the_metric_is_that_of_the_optimiser_that_trains(given, tmp_path):
     optimizer.step()
     torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
     few = {"prompts": 4, "completions": 4, "repeats": 1, "kind": "adam"}
-    live = given | {"optimizer": optimizer}
-    found = measure_live_metric(live, ARGS, ROWS, short, few)
-    saved = few | {"optimizer": str(tmp_path)}
-    with borrowing(lend(given, ARGS, ROWS, short, metric=saved)) as (spec, policy):
+    inputs = live_inputs(given, ARGS, ROWS, short)
+    found = measure_live_metric(inputs, few, optimizer)
+    settings = {**inputs.settings, "metric": few | {"optimizer": str(tmp_path)}}
+    with borrow_model(inputs._replace(settings=settings)) as (spec, policy):
         other = measure_metric(make_subject(spec, policy))
     for name, forms_KP in vars(other.curved).items():
         np.testing.assert_array_equal(getattr(found.curved, name), forms_KP)

@@ -7,7 +7,7 @@ import pytest
 
 import run_mse
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.results.extrapolation import LEAST, UNLIKE
+from mse_lab.results.extrapolation import LEAST_FACTOR, UNKNOWN_FACTOR
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
 from mse_lab.run.plan import choose, plan_probe
@@ -66,10 +66,10 @@ def test_what_is_measured_already_is_enough(probe, tmp_path, measured, monkeypat
 
 
 def test_a_slow_prompt_is_enough(probe, tmp_path, measured, monkeypatch):
-    monkeypatch.setattr(planning, "PATIENCE", 0.0)
+    monkeypatch.setattr(planning, "TIME_LIMIT", 0.0)
     plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert measured == [4]
-    assert plan.factor == UNLIKE
+    assert plan.factor == UNKNOWN_FACTOR
 
 
 def test_completions_and_tokens_are_the_run_s(probe, planned, tmp_path):
@@ -121,7 +121,7 @@ def test_a_finished_run_is_left_as_it_is(probe, tmp_path, measured, capsys, writ
 
 def test_one_start_at_a_time(tmp_path, write_probe, capsys):
     path = write_probe()
-    with SINGLE_PROCESS.hold(tmp_path / "out/small"):
+    with SINGLE_PROCESS.locked(tmp_path / "out/small"):
         assert run_mse.main(["plan", str(path), "--out", str(tmp_path / "out")]) == 2
     assert "another start is measuring there" in capsys.readouterr().err
 
@@ -152,7 +152,7 @@ def test_few_prompts(prompts, write_probe, tmp_path):
     probe = load_probe(write_probe(), [f"prompts.limit={prompts}"])
     plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert plan.completions == prompts * 96
-    assert plan.factor == LEAST
+    assert plan.factor == LEAST_FACTOR
 
 
 def test_estimators_that_look_at_other_prompts(write_probe, tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ from contextlib import suppress
 
 import pytest
 
+from mse_lab.measurement.looks import Look
 from mse_lab.run import progress as shown_progress
-from mse_lab.run.progress import Tally, progress
+from mse_lab.run.progress import Tally, advice_progress, progress
 
 LONGEST = Tally(57, 28.5, 14.25)
 
@@ -108,3 +109,43 @@ def test_another_process_shows_nothing(capsys):
     with progress("small", 5, 2, hidden=True) as show:
         show(Tally(1, 0.5, 0.25))
     assert not capsys.readouterr().err
+
+
+@pytest.fixture
+def screen(capsys):
+    """What is read off the screen."""
+    return lambda: capsys.readouterr().err
+
+
+def show_looks():
+    with advice_progress("small", hidden=False) as line:
+        line.show(100)
+        line.say(Look(24, 16), "best group size 4 to 12")
+        line.show(500)
+        line.say(Look(36, 64), "best group size 4 to 8")
+
+
+def test_a_line_a_look_where_there_is_no_terminal(screen, monkeypatch):
+    monkeypatch.setattr(shown_progress, "columns", lambda: 0)
+    show_looks()
+    assert screen().splitlines() == [
+        "24 prompts, 384 completions, 0 s: best group size 4 to 12",
+        "36 prompts, 2,304 completions, 0 s: best group size 4 to 8",
+    ]
+
+
+def test_one_line_at_a_terminal(screen, monkeypatch):
+    monkeypatch.setattr(shown_progress, "columns", lambda: 80)
+    show_looks()
+    said = [line.rstrip() for line in screen().split("\r") if line.strip()]
+    assert "small: 100 completions [00:00]" in said
+    assert "small: 500 completions [00:00, 24 prompts: best group size 4 to 12]" in said
+    assert said[-1] == "small: 2304 completions [00:00, 36 prompts: best group size 4 to 8]"
+    assert max(map(len, said)) < 80
+
+
+def test_another_process_shows_no_looks(screen):
+    with advice_progress("small", hidden=True) as line:
+        line.show(1)
+        line.say(Look(24, 16), "best group size 4")
+    assert not screen()

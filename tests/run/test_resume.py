@@ -14,7 +14,7 @@ from mse_lab.results.files import write_arrays
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import MANIFEST
-from mse_lab.run import plan, resume
+from mse_lab.run import plan, processes, resume
 from mse_lab.run.prepare import load, prepare
 
 
@@ -66,7 +66,7 @@ def test_spoilt_shards_are_measured_again(write_probe, tmp_path, monkeypatch, ca
 
 
 def test_a_shard_that_another_machine_wrote_and_nobody_sees(probe, tmp_path, monkeypatch):
-    monkeypatch.setattr(resume, "PATIENCE", 0.0)
+    monkeypatch.setattr(processes, "PATIENCE", 0.0)
     context = load(prepare("small", probe, tmp_path / "out", tmp_path))
     with pytest.raises(InputError, match=r"0+\.npz: is gone, or cannot be seen from here"):
         resume.read_shards(context)
@@ -171,14 +171,14 @@ def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
     results.path.mkdir()
     results.file("shards").symlink_to(elsewhere)
     context = load(prepare("small", probe, results.path, tmp_path))
-    assert resume.take_folder(context, fresh=False) == [0, 1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=False) == [0, 1, 2, 3, 4]
     resume.measure_and_keep(context, 0)
     (elsewhere / "notes").write_text("mine")
-    assert resume.take_folder(context, fresh=False) == [1, 2, 3, 4]
-    assert resume.take_folder(context, fresh=True) == [0, 1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=False) == [1, 2, 3, 4]
+    assert resume.begin_or_resume(context, fresh=True) == [0, 1, 2, 3, 4]
     assert [one.name for one in elsewhere.iterdir()] == ["notes"]
     results.shard(2).mkdir()
     with pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"):
-        resume.take_folder(context, fresh=True)
+        resume.begin_or_resume(context, fresh=True)
     with pytest.raises(InputError, match=r"000002\.npz: cannot be removed"):
-        resume.take_folder(context, fresh=False)
+        resume.begin_or_resume(context, fresh=False)

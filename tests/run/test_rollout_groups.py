@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from mse_lab.errors import InputError
-from mse_lab.run import own_rollouts, rollout_groups
+from mse_lab.run import live_rollouts, rollout_groups
 from mse_lab.trl import MSECallback
 from trl_training import BASE, ROWS, right, settings, state
 
@@ -31,8 +31,8 @@ def drawn():
 @pytest.fixture
 def given(monkeypatch):
     """What a callback is given; three groups are a first look."""
-    for module in (own_rollouts, rollout_groups):
-        monkeypatch.setattr(module, "FIRST", BUDGET // SIZE)
+    for module in (live_rollouts, rollout_groups):
+        monkeypatch.setattr(module, "FIRST_PROMPTS", BUDGET // SIZE)
     return {
         "model": transformers.AutoModelForCausalLM.from_pretrained(BASE).train(),
         "processing_class": transformers.AutoTokenizer.from_pretrained(BASE),
@@ -108,7 +108,7 @@ def test_bad_rollouts_are_a_line_and_counted(given, changes, words, capsys):
 
     callback = measure(given, seen=[rollouts(**changes)], reward=blind)
     assert (callback.measured, callback.skipped) == (0, 1)
-    assert not callback._rollouts.goes_on
+    assert not callback._rollouts.is_measuring
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith("mse_lab: step 0 is not measured: ")
     assert words in said
@@ -162,7 +162,7 @@ def test_a_part_of_a_group_is_left_out(given, capsys):
     six = {name: column[:6] for name, column in rollouts().items()}
     callback = measure(given, seen=[six])
     assert (callback.measured, callback.skipped) == (0, 0)
-    assert callback._rollouts.goes_on
+    assert callback._rollouts.is_measuring
     three = {name: column[:3] for name, column in rollouts().items()}
     assert measure(given, seen=[three]).skipped == 1
     assert "fewer than 4 rollouts of a prompt" in capsys.readouterr().out

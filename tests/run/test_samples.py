@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.rounds import Look
+from mse_lab.measurement.looks import Look
 from mse_lab.measurement.subject import make_subject
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import read_arrays
+from mse_lab.run import processes
 from mse_lab.run import samples as kept
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.samples import KeptSamples, Samples
@@ -140,11 +141,11 @@ def test_a_sample_of_another_subject_is_none_of_ours(context):
     subject = make_subject(spec, context.subject.policy, scored=16)
     other = replace(context, spec=spec, subject=subject)
     key = KeptSamples(context).order[0], 0, 16
-    assert KeptSamples(context).is_there(key)
-    assert not KeptSamples(other).is_there(key)
+    assert KeptSamples(context).has(key)
+    assert not KeptSamples(other).has(key)
 
 
 def test_a_sample_that_nobody_sees(context, monkeypatch):
-    monkeypatch.setattr(kept, "PATIENCE", 0.0)
-    with pytest.raises(InputError, match=r"-0-16\.npz: missing"):
+    monkeypatch.setattr(processes, "PATIENCE", 0.0)
+    with pytest.raises(InputError, match=r"-0-16\.npz: is gone, or cannot be seen"):
         KeptSamples(context).read(LOOK)

@@ -214,12 +214,12 @@ def test_nobody_foresaw_it_in_one_process(pair, monkeypatch):
 
 def test_machines_without_a_shared_folder(pair, tmp_path, monkeypatch):
     monkeypatch.setattr(several, "PATIENCE", 0.1)
-    with pair[0].hold(tmp_path / "here"):
-        with pair[1].hold(tmp_path / "here"):
+    with pair[0].locked(tmp_path / "here"):
+        with pair[1].locked(tmp_path / "here"):
             pass
         (tmp_path / "there").mkdir()
         pair[0].agree(lambda: "the mark of here")
-        elsewhere = pair[1].hold(tmp_path / "there")
+        elsewhere = pair[1].locked(tmp_path / "there")
         with lock(tmp_path / "there"), pytest.raises(InputError, match="machines share"):
             elsewhere.__enter__()
 
@@ -245,9 +245,9 @@ def test_every_process_has_its_own_gpu(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     if placed is None:
         with pytest.raises(InputError, match=r"--nproc-per-node 2: .* machine: 1;"):
-            pair[1].place(probe)
+            pair[1].assign_device(probe)
     else:
-        assert pair[1].place(probe).model.device == placed
+        assert pair[1].assign_device(probe).model.device == placed
         assert probe.model.device == device
 
 
@@ -256,7 +256,7 @@ def test_a_model_over_all_gpus_is_measured_by_one_process(pair, write_probe, mon
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    assert pair[0].place(probe) == probe
+    assert pair[0].assign_device(probe) == probe
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(InputError, match="takes all GPUs"):
-        pair[0].place(probe)
+        pair[0].assign_device(probe)

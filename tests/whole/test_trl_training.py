@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers.integrations import integration_utils
 
-import mse_lab
+from mse_lab.run import live_model
 from mse_lab.trl import MSECallback
 from trl_training import BASE, ROWS, advise_apart, right, train
 
@@ -142,13 +142,13 @@ def test_its_numbers_are_those_of_advise(trained):
 
 def test_what_training_feels_goes_by_its_live_optimiser(tmp_path, monkeypatch):
     """From the second step on, and the training is the same, bit for bit."""
-    felt, honest = [], mse_lab.trl.measure_live_metric
+    felt, honest = [], live_model.measure_live_metric
 
-    def measure(given, *asked):
-        felt.append(honest(given, *asked))
+    def measure(*asked):
+        felt.append(honest(*asked))
         return felt[-1]
 
-    monkeypatch.setattr(mse_lab.trl, "measure_live_metric", measure)
+    monkeypatch.setattr(live_model, "measure_live_metric", measure)
     few = {"kind": "adam", "prompts": 4, "completions": 4, "repeats": 1}
     callback = MSECallback(ROWS, right, every=1, budget=BUDGET, share=1.0, metric=few)
     trained = [train(tmp_path, given, max_steps=2)[0] for given in ([callback], [])]

@@ -17,7 +17,7 @@ from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_json, write_table
 from mse_lab.results.integrity import open_intact
-from mse_lab.results.table_readers import read_table
+from mse_lab.results.readers import read_table
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import PILOT, Arm, Run
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from mse_lab.measurement.rounds import EACH, FIRST, MORE, Look, keyed_order, looks
+from mse_lab.measurement.looks import (
+    FIRST_COMPLETIONS,
+    FIRST_PROMPTS,
+    FURTHER_LOOKS,
+    Look,
+    keyed_order,
+    looks,
+)
 
 IDS = [f"p{index}" for index in range(200)]
 
@@ -30,7 +37,7 @@ def test_looks_grow_by_half_and_then_by_completions_of_each():
     found = list(looks(60))
     assert found[:4] == [(24, 16), (36, 16), (54, 16), (60, 16)]
     assert found[4:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert (FIRST, EACH, MORE) == (24, 16, 8)
+    assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (24, 16, 8)
 
 
 @pytest.mark.parametrize("prompts", [1, 23, 24, 25, 100, 5000])
@@ -48,10 +55,10 @@ def test_a_budget_is_used_and_not_exceeded(prompts, more):
         assert found == whole
         return
     left, last = budget - drawn[-1], found[-1]
-    assert 0 <= left < (EACH if last.prompts < prompts else 4 * prompts)
+    assert 0 <= left < (FIRST_COMPLETIONS if last.prompts < prompts else 4 * prompts)
     assert all(len(block) >= 4 for look in found for block in look.blocks)
     assert found[:-1] == whole[: len(found) - 1]
-    assert last.prompts == prompts or last.completions == EACH
+    assert last.prompts == prompts or last.completions == FIRST_COMPLETIONS
 
 
 def test_a_block_is_that_of_every_look_that_has_it():

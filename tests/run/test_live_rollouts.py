@@ -12,7 +12,7 @@ from mse_lab.mse.one_pool import PromptSample, gradient_weights
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import decide
 from mse_lab.report.sampled_advice import advise_sampled_run
-from mse_lab.run import own_rollouts, rollout_groups
+from mse_lab.run import live_rollouts, rollout_groups
 from mse_lab.trl import MSECallback
 from trl_training import BASE, SEED, advise_apart, right, train
 
@@ -20,7 +20,7 @@ pytest.importorskip("trl", reason="needs the extra train")
 
 # Groups of a step, and of the first look, which ends a measurement: those of four steps, in
 # which the 12 prompts come once, and four of them again.
-SIZE, GROUPS, FIRST, STEPS = 8, 4, 16, 4
+SIZE, GROUPS, FIRST_PROMPTS, STEPS = 8, 4, 16, 4
 
 
 class Steps(transformers.TrainerCallback):
@@ -58,10 +58,10 @@ CHANGES = {
 def trained(tmp_path_factory):
     """Train with a callback: in five steps one measurement, and a part of another."""
     folder, steps, heard = tmp_path_factory.mktemp("own"), Steps(), Heard()
-    callback = MSECallback(every=4, budget=SIZE * FIRST, share=1.0)
+    callback = MSECallback(every=4, budget=SIZE * FIRST_PROMPTS, share=1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_rollouts, "FIRST", FIRST)
-        patch.setattr(rollout_groups, "FIRST", FIRST)
+        patch.setattr(live_rollouts, "FIRST_PROMPTS", FIRST_PROMPTS)
+        patch.setattr(rollout_groups, "FIRST_PROMPTS", FIRST_PROMPTS)
         watched = callback.watch(heard)
         trainer, screen = train(folder, [callback, steps], watched, **CHANGES)
     return SimpleNamespace(

@@ -19,7 +19,7 @@ from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_manifest
-from mse_lab.run import metric as adding
+from mse_lab.run import supplements as adding
 from mse_lab.run.prepare import load, prepare
 from pretended_processes import OfTwo
 
@@ -137,16 +137,16 @@ def felt(write_probe, checkpoint, tmp_path):
     assert run_mse.main(["run", str(probe), "--out", str(tmp_path / "run"), *METRIC]) == 0
     classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
     rows = pd.read_json(tmp_path / "prompts.jsonl", lines=True)
-    lent = *(one.from_pretrained(checkpoint) for one in classes), rows, "integer"
-    return str(probe), tmp_path / "run/small", lent
+    inputs = *(one.from_pretrained(checkpoint) for one in classes), rows, "integer"
+    return str(probe), tmp_path / "run/small", inputs
 
 
 def test_in_memory_it_is_that_of_the_command(felt, tmp_path):
-    _, folder, lent = felt
+    _, folder, inputs = felt
     given = {"sampling": {"max_new_tokens": 2}, "group_sizes": [2, 4, 8], "progress": False}
     given |= {"pool": {"reference": 64, "replicate": 32}, "metric": IN_MEMORY}
     for out in (None, tmp_path / "kept"):
-        result = mse_lab.measure(*lent, **given, out=out)
+        result = mse_lab.measure(*inputs, **given, out=out)
         same(result.metric, folder)
         assert result.advice.felt.metric == "curvature"
         assert "felt by the reward of other prompts" in str(result.advice)
@@ -155,9 +155,9 @@ def test_in_memory_it_is_that_of_the_command(felt, tmp_path):
 def test_an_advice_measures_it_after_its_looks_and_keeps_it(
     felt, tmp_path, capsys, monkeypatch
 ):
-    probe, folder, lent = felt
+    probe, folder, inputs = felt
     given = {"sampling": {"max_new_tokens": 2}, "budget": 80, "progress": False}
-    in_memory = mse_lab.advise(*lent, **given, metric=IN_MEMORY)
+    in_memory = mse_lab.advise(*inputs, **given, metric=IN_MEMORY)
     ask = ["advise", probe, "--out", str(tmp_path / "few"), "--budget", "80", "--json"]
     capsys.readouterr()
     assert run_mse.main([*ask, *METRIC]) == 0

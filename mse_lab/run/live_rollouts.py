@@ -1,0 +1,239 @@
+"""Measure the model of TRL's trainer by its rollouts, the completions that training draws.
+
+A reward function is given a step's rollouts, in groups of G, one group after the other.
+They are differentiated before the optimiser's step, while the model still is the policy
+that drew them. The measurement draws no completion and calls no reward function.
+
+A step may have few prompts. So groups of the next steps join them, each differentiated
+under the policy that drew it. The answer is looked for at 24, 36, 54, ... groups, as where
+completions are drawn for it. It is an answer for prompts and policies together: c2 and c3
+are means over the policies; c1, which compares gradients of different prompts, also
+contains the spread of the policies' gradients. A prompt that comes again gets another
+block of completions.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mse_lab.arrays import Floats
+from mse_lab.errors import InputError, shown
+from mse_lab.measurement.looks import FIRST_PROMPTS, MOST_SCORED, Look
+from mse_lab.measurement.sample import sample_pool
+from mse_lab.measurement.subject import Subject, make_subject
+from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.mse.one_pool import LEAST_COMPLETIONS
+from mse_lab.mse.samples import Blocks
+from mse_lab.mse.stopping import Decision, Stopped
+from mse_lab.policy.alternative_samplers import log_likelihood_ratios
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.fingerprint import fingerprint_in_memory
+from mse_lab.policy.log_probabilities import sum_over_tokens, token_log_probs
+from mse_lab.probe.rewards import supplied
+from mse_lab.probe.streams import stream
+from mse_lab.probe.trainer_prompts import PROMPT, as_prompt_set
+from mse_lab.results.checks import ONE_PASS, check_alternative_samplers, check_scores
+from mse_lab.run.advise import (
+    BUDGET,
+    LARGEST_BLOCK,
+    LEAST_PROMPTS,
+    LEAST_SIGNALS,
+    Decide,
+    Sampling,
+    rewards_differ,
+)
+from mse_lab.run.in_memory import borrow_model
+from mse_lab.run.live_model import live_inputs, refuse_failed, unpatched_forward
+from mse_lab.run.prepare import RunSpec
+from mse_lab.run.rollout_groups import REMEDY, Batch, Group, refuse_settings
+from mse_lab.scores import sketches
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SubjectOfSteps(Subject):
+    """Prompts of one step, whose gradients are kept like those of other steps."""
+
+    most: int  # Prompts of all steps, at most.
+
+    def keeps_whole(self, vectors: int = 1) -> bool:
+        """Whether this many vectors of each prompt of all steps are kept whole."""
+        return sketches.vectors_fit(vectors * self.most, self.policy.size)
+
+
+class _Measurement:
+    """Groups of one step or more, differentiated until an answer is known."""
+
+    def __init__(self, size: int, budget: int, decide: Decide) -> None:
+        self.steps: list[int] = []
+        self._size, self._budget, self._decide = size, budget, decide
+        self._sampled: dict[str, list[SampledPrompt]] = {}  # By the prompt.
+        self._groups, self._next_look = 0, FIRST_PROMPTS
+        self._ratios: list[Floats] = []
+        self._decision: Decision | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rollouts were differentiated."""
+        return self._groups * self._size
+
+    @property
+    def _prompts(self) -> list[Blocks]:
+        return [tuple(one.sample for one in each) for each in self._sampled.values()]
+
+    def add(
+        self, given: Mapping[str, Any], args: Any, groups: Sequence[Group], step: int
+    ) -> tuple[RunSpec, Sampling] | None:
+        """Differentiate groups of a step, in a random order, until there is an answer."""
+        rows = {index: {PROMPT: group.prompt} for index, group in enumerate(groups)}
+        options = args.chat_template_kwargs
+        prompts = as_prompt_set(rows, given["processing_class"], options)
+        inputs = live_inputs(given, args, prompts, supplied)
+        order = stream(args.seed, "rollouts", str(step)).permutation(len(groups))
+        self.steps.append(step)
+        with unpatched_forward(inputs.model), borrow_model(inputs) as (spec, policy):
+            of_step = make_subject(spec, policy, LARGEST_BLOCK)
+            subject = _SubjectOfSteps(**vars(of_step), most=self._budget // self._size)
+            for index in map(int, order):
+                if stopped := self._add_group(subject, index, groups[index]):
+                    return spec, self._end(stopped, spec)
+        return None
+
+    def _add_group(self, subject: Subject, index: int, group: Group) -> Stopped | None:
+        """Differentiate one group, and look where it is time to; give why to stop."""
+        pool = group.pool(index, subject.policy, subject.probe.sampling.max_new_tokens)
+        first = not self._sampled
+        self._ratios.append(_compare_samplers(subject, index, pool.completions))
+        sampled = sample_pool(subject, index, pool, MOST_SCORED, checked=first)
+        self._sampled.setdefault(repr(group.prompt), []).append(sampled)
+        self._groups += 1
+        spent = (self._groups + 1) * self._size > self._budget
+        if self._groups < self._next_look and not spent:
+            return None
+        self._next_look += self._next_look // 2
+        self._decision = self._look()
+        stopped = self._decision.stop if self._decision else None
+        return stopped or (BUDGET if spent else None)
+
+    def _look(self) -> Decision | None:
+        prompts = self._prompts
+        differ = sum(map(rewards_differ, prompts))
+        if len(prompts) < LEAST_PROMPTS or differ < LEAST_SIGNALS:
+            return None
+        return self._decide(prompts)
+
+    def _end(self, stopped: Stopped, spec: RunSpec) -> Sampling:
+        first, *_ = (one for each in self._sampled.values() for one in each)
+        checks = [
+            check_alternative_samplers(np.stack(self._ratios)),
+            check_scores(ONE_PASS, first.gradient_gap, spec.probe.model.dtype),
+        ]
+        refuse_failed(checks)
+        look = Look(len(self._sampled), self._size)
+        return Sampling(self._prompts, look, stopped, self._decision, checks, np.nan)
+
+
+def _compare_samplers(subject: Subject, index: int, drawn: Completions) -> Floats:
+    """Compare how likely other samplers are to have drawn completions, and the policy.
+
+    The trainer gives no log-probabilities that could be compared with ours.
+    """
+    policy, tokens = subject.policy, subject.tokens[index]
+    log_probs_N = sum_over_tokens(token_log_probs(policy, tokens, drawn).double(), drawn)
+    return log_likelihood_ratios(policy, tokens, drawn, log_probs_N.cpu().numpy())
+
+
+class WatchedRollouts:
+    """The rollouts that a watched reward function is given, and their measurement."""
+
+    def __init__(self) -> None:
+        self.watched = False  # Whether a reward function is watched.
+        self._measurement: _Measurement | None = None
+        self._batches: list[Batch] | None = None  # Of the step; None where none are kept.
+        self._fingerprint = ""  # Of the policy that draws them.
+
+    def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """Make a reward function that gives the same rewards, and is watched.
+
+        Raises:
+            InputError: It is no function, or another one is watched already.
+        """
+        if not callable(reward) or inspect.iscoroutinefunction(reward):
+            raise InputError(f"reward = {shown(reward)}: give a function that is not async")
+        if self.watched:
+            raise InputError("one reward function is watched; give one with their sum")
+        self.watched = True
+
+        @functools.wraps(reward)
+        def watched(**given: Any) -> list[Any]:
+            rewards = list(reward(**given))
+            if self._batches is not None:
+                self._batches.append(Batch(given, rewards))
+            return rewards
+
+        # The trainer names its logs by it; an instance of a class has no name.
+        watched.__name__ = getattr(reward, "__name__", type(reward).__name__)
+        return watched
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a measurement has begun and has not ended."""
+        return self._measurement is not None
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps whose rollouts are in the measurement."""
+        return self._measurement.steps if self._measurement else []
+
+    @property
+    def count(self) -> int:
+        """How many rollouts are in the measurement."""
+        return self._measurement.count if self._measurement else 0
+
+    def expect(
+        self,
+        args: Any,
+        model: Any,
+        budget: int,
+        decide: Decide,
+    ) -> None:
+        """Keep the rollouts of the step that begins, for a new measurement or the last one.
+
+        Raises:
+            InputError: The settings give no rollouts that can be measured.
+        """
+        if self._measurement is None:
+            refuse_settings(args, model, budget)
+            self._measurement = _Measurement(args.num_generations, budget, decide)
+        self._batches, self._fingerprint = [], fingerprint_in_memory(model)
+
+    def measure(
+        self, given: Mapping[str, Any], args: Any, step: int
+    ) -> tuple[RunSpec, Sampling] | None:
+        """Differentiate the rollouts of a step; give the answer once there is one.
+
+        Raises:
+            InputError: They cannot be measured.
+        """
+        batches, self._batches = self._batches, None
+        if self._measurement is None or not batches:
+            return None
+        if fingerprint_in_memory(given["model"]) != self._fingerprint:
+            raise InputError(
+                "the weights have changed since the rollouts were drawn, as under "
+                f"DeepSpeed, which steps in its backward pass; {REMEDY}"
+            )
+        groups = [one for batch in batches for one in batch.groups(args.num_generations)]
+        if not groups:
+            raise InputError(
+                f"this process has fewer than {LEAST_COMPLETIONS} rollouts of a prompt; "
+                "raise per_device_train_batch_size"
+            )
+        return self._measurement.add(given, args, groups, step)
+
+    def drop(self) -> None:
+        """Forget the measurement, at its end or before it."""
+        self._measurement = self._batches = None
