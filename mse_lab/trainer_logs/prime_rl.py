@@ -2,14 +2,14 @@
 
 A trace has `task` (its `key` or `hash` tells prompts apart), `rewards` ({name: {score,
 weight}}), `info.group_id`, `run.step`, `calls` with a `finish_reason`, and `nodes`, the
-messages with `token_ids`, `mask` (which of them were sampled) and `logprobs` (of those that
-were). Of a trace with branches the tokens are not read.
+messages with `token_ids`, `mask` (which of the tokens were sampled) and `logprobs` (of the
+sampled tokens). The tokens of a trace with branches are not read.
 
 A token export is a sequence as the trainer saw it: `token_ids`, `loss_mask`,
 `inference_logprobs`, `trainer_logprobs`, `advantages`; it has no group, and `rewards` in
-newer versions only. The two are not joined, for no id is in both: traces give rewards and
-groups, exports what inference and trainer differ in. Source: `TokenExporter` of prime-rl
-(schemas 1 and 2), `Trace` of verifiers.
+newer versions only. No id is in both, so traces and exports are not joined: traces give
+rewards and groups, exports the log-probabilities of inference and trainer. Source:
+`TokenExporter` of prime-rl (schemas 1 and 2), `Trace` of verifiers.
 """
 
 import math
@@ -20,8 +20,8 @@ from mse_lab.errors import InputError, shown
 from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
-    Place,
     Record,
+    RecordPosition,
     cut_out,
     drawn_part,
     field,
@@ -34,7 +34,7 @@ from mse_lab.trainer_logs.completion import (
 )
 
 
-def _mapping(value: Any, key: str, where: Place) -> Mapping[str, Any]:
+def _mapping(value: Any, key: str, where: RecordPosition) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -42,15 +42,15 @@ def _mapping(value: Any, key: str, where: Place) -> Mapping[str, Any]:
     return value
 
 
-def _weighted(value: Any, key: str, where: Place) -> float:
+def _weighted(value: Any, key: str, where: RecordPosition) -> float:
     if not isinstance(value, Mapping):
         return reward_of(value, key, where)
     score = reward_of(value.get("score"), key, where)
     return score * reward_of(value.get("weight", 1.0), key, where)
 
 
-def _drawn(nodes: Any, where: Place) -> dict[str, Any]:
-    """The tokens from the first that the policy drew on, their mask and probabilities."""
+def _drawn(nodes: Any, where: RecordPosition) -> dict[str, Any]:
+    """Read tokens, mask and log-probabilities; nothing if they are not known."""
     tokens: list[int] = []
     mask: list[int] = []
     log_probs: list[float] = []
@@ -61,25 +61,25 @@ def _drawn(nodes: Any, where: Place) -> dict[str, Any]:
         if node.get("parent") not in (None, number - 1):
             return {}
         ids, sampled = token_ids(node, "token_ids", where), numbers_of(node, "mask", where)
-        drawn = iter(numbers_of(node, "logprobs", where) or [])
+        given = iter(numbers_of(node, "logprobs", where) or [])
         if not ids or sampled is None or len(sampled) != len(ids):
             continue
         tokens += ids
         mask += map(int, sampled)
-        log_probs += [next(drawn, math.nan) if one else 0.0 for one in sampled]
+        log_probs += [next(given, math.nan) if drawn else 0.0 for drawn in sampled]
     if 1 not in mask:
         return {}
     part = drawn_part(mask)
-    known = not any(math.isnan(one) for one in log_probs)
+    complete = not any(map(math.isnan, log_probs))
     return {
         "prompt_tokens": tokens[: part.start],
         "tokens": tokens[part],
         "mask": mask[part],
-        "log_probs": log_probs[part] if known else None,
+        "log_probs": log_probs[part] if complete else None,
     }
 
 
-def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
+def _read_trace(record: Record, where: RecordPosition) -> Iterator[Completion]:
     if "traces" in record:  # An episode of several agents.
         for trace in record["traces"] if isinstance(record["traces"], list) else []:
             yield from _read_trace(_mapping(trace, "traces", where), where)
@@ -94,7 +94,9 @@ def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
     calls = record.get("calls") or []
     last = _mapping(calls[-1], "calls", where) if isinstance(calls, list) and calls else {}
     name = task.get("key") or task.get("hash") or task.get("data")
-    weighted = {str(key): _weighted(one, str(key), where) for key, one in rewards.items()}
+    weighted = {
+        str(key): _weighted(value, str(key), where) for key, value in rewards.items()
+    }
     reason = last.get("finish_reason")
     yield read_completion(
         {"step": run.get("step"), "group_id": info.get("group_id")},
@@ -108,8 +110,8 @@ def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
     )
 
 
-def _read_export(record: Record, where: Place) -> Iterator[Completion]:
-    mask = [int(bool(one)) for one in numbers_of(record, "loss_mask", where) or []]
+def _read_export(record: Record, where: RecordPosition) -> Iterator[Completion]:
+    mask = [int(bool(drawn)) for drawn in numbers_of(record, "loss_mask", where) or []]
     tokens = token_ids(record, "token_ids", where) or []
     if not any(mask) or len(mask) != len(tokens):
         return

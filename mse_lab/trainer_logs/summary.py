@@ -18,10 +18,10 @@ from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
 
-# Of the draws that intervals are made of: a log has the same summary every time.
+# The seed of the draws of intervals: a log has the same summary every time.
 SEED = 0
 
-FEW = 20  # Fewer prompts than this are said to be few.
+FEW = 20  # A note says so where there are fewer prompts than this.
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Summary:
 
     log: Log  # The log.
     groups: Groups  # Its completions in groups.
-    level: float = 0.95  # Coverage of intervals.
+    level: float = 0.95  # Coverage of the intervals.
     max_tokens: int | None = None  # The limit on a completion's length, where it is given.
-    # Device's seconds that one costs, where it is given.
+    # Seconds of a device that a completion takes, where they are given.
     seconds_per_completion: float | None = None
 
     def _share_of_groups(self, flags_K: Flags) -> Estimate:
-        """Share of groups of two completions or more."""
+        """Share of the groups of two completions or more that are flagged."""
         shares_K = np.where(self.groups.size_K > 1, flags_K.astype(float), np.nan)
         return share_of_groups(shares_K, self.groups, self.level, self._rng())
 
@@ -92,12 +92,12 @@ class Summary:
 
     @cached_property
     def spread(self) -> values.Spread:
-        """How far values lie apart."""
+        """How far the values of prompts lie apart."""
         return values.spread_of_values(self.groups, self.level)
 
     @cached_property
     def drift(self) -> Estimate:
-        """How the mean reward changed along the steps."""
+        """How much the mean reward changed along the steps."""
         return values.drift_of_values(self.groups, self.level)
 
     @cached_property
@@ -122,7 +122,7 @@ class Summary:
 
     @cached_property
     def groups_per_step(self) -> int | None:
-        """Groups of a step, commonly; None without steps."""
+        """The commonest number of groups of a step; None without steps."""
         counts = self.steps["groups"]
         return int(counts.mode().max()) if len(counts) else None
 
@@ -162,7 +162,7 @@ class Summary:
 
     @cached_property
     def advantage_fits(self) -> bool | None:
-        """Whether the trainer's advantages go along with the rewards."""
+        """Whether the trainer's advantages follow the rewards."""
         return reward_functions.advantage_fits(self.groups)
 
     @cached_property
@@ -196,8 +196,8 @@ class Summary:
                 "order.",
             ),
         )
-        found = [text.format(count) for count, text in counts if count]
-        return [*found, *self._cautions()]
+        counted = [text.format(count) for count, text in counts if count]
+        return [*counted, *self._cautions()]
 
     def _cautions(self) -> Iterator[str]:
         prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
@@ -250,12 +250,12 @@ class Summary:
                 one._asdict() | {"zero_variance": _interval(one.zero_variance)}
                 for one in self.forecasts
             ],
-            **self._where_known(),
+            **self._optional_numbers(),
             "notes": self.notes,
         }
 
-    def _where_known(self) -> dict[str, Any]:
-        """What only some logs tell."""
+    def _optional_numbers(self) -> dict[str, Any]:
+        """Give the numbers that only some logs have."""
         more: dict[str, Any] = {}
         if self.truncated is not None:
             more["truncated"] = self.truncated.value

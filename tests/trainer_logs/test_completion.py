@@ -6,7 +6,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.trainer_logs.completion import (
-    Place,
+    RecordPosition,
     field,
     name_of,
     numbers_of,
@@ -15,7 +15,7 @@ from mse_lab.trainer_logs.completion import (
     whole_number,
 )
 
-HERE = Place("logs/1.jsonl", "line", 3)
+HERE = RecordPosition("logs/1.jsonl", "line", 3)
 
 
 @pytest.mark.parametrize(
