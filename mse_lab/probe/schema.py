@@ -122,7 +122,11 @@ class Prompts(Section):
 
 
 class Sampling(Section):
-    """The distribution of the completions."""
+    """The distribution of the completions: `policy.Policy.log_probabilities`.
+
+    The policy that is differentiated is the distribution that is drawn from, so both have
+    every setting.
+    """
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
     max_new_tokens: Positive = 8  # Longer ones are draws of the truncated policy.
