@@ -134,9 +134,10 @@ class Population:
     @cached_property
     def prompt_samples(self) -> PromptSamples:
         """All prompts, all but each, and the draws of the bootstrap."""
-        prompts, bootstrap = self.pools.prompts, self.bootstrap
-        none = np.zeros((0, prompts))
-        return PromptSamples(bootstrap.count_prompts(prompts) if bootstrap else none)
+        prompts = self.pools.prompts
+        if self.bootstrap is None:
+            return PromptSamples.without_draws(prompts)
+        return PromptSamples(self.bootstrap.count_prompts(prompts))
 
     @cached_property
     def samples(self) -> Constants:

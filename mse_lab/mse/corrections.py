@@ -35,6 +35,7 @@ import numpy as np
 
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import count_carriers
+from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
 
@@ -230,7 +231,7 @@ class CorrectionPopulation:
     @cached_property
     def prompt_samples(self) -> PromptSamples:
         """All prompts, and all but each."""
-        return PromptSamples(np.zeros((0, len(self.pools.apart_PFF))))
+        return PromptSamples.without_draws(len(self.pools.apart_PFF))
 
     @cached_property
     def effective_prompts(self) -> float:
@@ -239,8 +240,7 @@ class CorrectionPopulation:
         return min(map(count_carriers, carried))
 
     def _products(self, products_PP: Floats) -> Floats:
-        ones_P = np.ones(len(products_PP))
-        apart_PP = products_PP * (1 - np.eye(len(products_PP)))
+        ones_P, apart_PP = np.ones(len(products_PP)), without_diagonal(products_PP)
         return self.prompt_samples.mean_products(apart_PP, ones_P, ones_P)
 
     def judge(self, place: int, group_size: int, groups: float) -> Judged:

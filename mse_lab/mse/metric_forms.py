@@ -32,9 +32,6 @@ of any size follow. Intervals come from leaving prompts out of both roles.
 One product of H(x') with a vector serves all prompts: for independent random signs s_x
 
     s_x z_x' H sum_y s_y z_y    has the mean    z_x' H z_x.
-
-For a log-linear policy d2 log pi is the same for all completions and drops out, and the
-metric's Gram matrix follows from the plain one: `curvature_gram`.
 """
 
 import math
@@ -44,6 +41,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
+from mse_lab.mse.decomposition import without_diagonal
+from mse_lab.mse.prompt_samples import PromptSamples
 
 
 def pair_weights(rewards_N: Floats) -> Floats:
@@ -58,24 +57,6 @@ def pair_weights(rewards_N: Floats) -> Floats:
     signs = 1 - 2 * (np.arange(count) % 2)
     differences = np.roll(rewards_N, -1) - np.roll(rewards_N, 1)
     return np.asarray(signs * differences / math.sqrt(2 * count))
-
-
-def curvature_gram(gram_NN: Floats, rewards_N: Floats) -> Floats:
-    """Estimate W_i' H W_j of a log-linear policy from the Gram matrix of its scores.
-
-    H_ij = mean_k (Z_k - V) K_ik K_kj over completions k other than i and j, of four or more
-    of one prompt; V is the mean reward of those but k. So its mean given W_i and W_j is
-    W_i' H W_j exactly.
-    """
-    count = len(rewards_N)
-    others = np.ones((count, count)) - np.eye(count)
-    # Sums over k outside {i, j}: K's diagonal is what k = i and k = j would add.
-    apart_NN = gram_NN * others
-    weighted = apart_NN * rewards_N @ apart_NN
-    plain = apart_NN @ apart_NN
-    left = count - 1 - others
-    rest = rewards_N.sum() - rewards_N[:, None] - others * rewards_N
-    return np.asarray((weighted - plain * rest / left) / (left - 1))
 
 
 @dataclass(frozen=True)
@@ -93,30 +74,23 @@ class Forms:
 class _Means(NamedTuple):
     """Mean forms of directions with the curvature of other prompts, and of their own."""
 
-    apart: Floats
-    own: Floats
+    apart: Floats  # With k different from the direction's prompt or prompts.
+    own: Floats  # With k the direction's prompt.
 
 
 def _mean_forms(forms_KP: Floats) -> _Means:
     """Average over all prompts, then over all but each, (1 + P,)."""
     count = forms_KP.shape[1]
+    means = PromptSamples.without_draws(count).means
     if len(forms_KP) == 1:
-        both = _without_each(forms_KP[0])
+        both = means(forms_KP[0])
         return _Means(both, both)
-    diagonal_P = np.diag(forms_KP)
-    apart_KP = forms_KP - np.diag(diagonal_P)
+    apart_KP = without_diagonal(forms_KP)
     total = apart_KP.sum()
     others_P = total - apart_KP.sum(0) - apart_KP.sum(1)
     pairs = count * (count - 1), (count - 1) * (count - 2)
-    return _Means(
-        np.append(total / pairs[0], others_P / pairs[1]), _without_each(diagonal_P)
-    )
-
-
-def _without_each(values_P: Floats) -> Floats:
-    """Average over all prompts, then over all but each, (1 + P,)."""
-    total, count = values_P.sum(), len(values_P)
-    return np.append(total / count, (total - values_P) / (count - 1))
+    apart = np.append(total / pairs[0], others_P / pairs[1])
+    return _Means(apart, means(np.diag(forms_KP)))
 
 
 def _mean_distinct(forms: Forms) -> Floats:
@@ -131,8 +105,7 @@ def _mean_distinct(forms: Forms) -> Floats:
         others_P = total - rows_KP[0] - columns_KP[0]
         triples = count * (count - 1), (count - 1) * (count - 2)
     else:
-        apart = 1 - np.eye(count)
-        rows_KP, columns_KP = rows_KP * apart, columns_KP * apart
+        rows_KP, columns_KP = without_diagonal(rows_KP), without_diagonal(columns_KP)
         total = rows_KP.sum()
         others_P = total - rows_KP.sum(1) - rows_KP.sum(0) - columns_KP.sum(0)
         triples = tuple(n * (n - 1) * (n - 2) for n in (count, count - 1))

@@ -6,6 +6,7 @@ Arrays (S,) hold a figure of all prompts, then of all but each, then of B draws,
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -18,6 +19,11 @@ class PromptSamples:
     """S = 1 + P + B samples of P prompts."""
 
     counts_BP: Floats  # How often each prompt is in each draw of the bootstrap.
+
+    @classmethod
+    def without_draws(cls, prompts: int) -> Self:
+        """Take all prompts, and all but each."""
+        return cls(np.zeros((0, prompts)))
 
     @property
     def prompts(self) -> int:
