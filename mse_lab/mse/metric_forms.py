@@ -12,22 +12,23 @@ so c_i = tr(M C_i), and N tr(M Cov g_hat) = c1 G + c2 + c3/(G-1), least at
 1 + sqrt(c3/c1) where both are positive. M is not definite away from a maximum: where it is
 negative noise helps.
 
-**Directions.** Of n completions of a prompt, none of which M is estimated from,
+**Directions.** For n completions of a prompt, which M is not estimated from,
 
     z = sum_ij S_ij W_i Z_j / ||S||   for any symmetric S, diagonal and row sums zero,
 
 has E zz' = Var(Z) E[WW'] + gg' exactly: z = sum_{i<j} S_ij (W_i eps_j + W_j eps_i) / ||S||,
-whose terms are uncorrelated and have twice that second moment each. So z'Mz is without bias
-for c3, with no difference of larger numbers. S is the cycle with alternating signs. Of the
-leave-one-out gradients g_A, g_B of two halves of m = n/2, g_A'M g_B is without bias for
-g'Mg, and m (g_B - g_A)'M g_B - z'Mz/(m-1) for the prompt's part of c2.
+whose terms are uncorrelated and have twice that second moment each. So z'Mz is unbiased for
+c3, with no difference of larger numbers. S is the cycle with alternating signs. With the
+leave-one-out gradients g_A, g_B of two halves of m = n/2 completions, g_A'M g_B is unbiased
+for g'Mg, and m (g_B - g_A)'M g_B - z'Mz/(m-1) for the prompt's part of c2.
 
-**Curvature.** H(x') = E[(Z - V)(WW' + d2 log pi)] of prompt x', estimated from completions
-of its own. On prompts that are not trained on J is the mean over the distribution, so
-directions of x meet the curvature of others, x' != x; on a training set of P prompts one in
-P meets its own, which is far larger. So each constant has two means over prompts of the
-sample, `apart` and `own`, without bias (U-statistics), from which those of a training set
-of any size follow. Intervals come from leaving prompts out of both roles.
+**Curvature.** H(x') = E[(Z - V)(WW' + d2 log pi)] of prompt x' is estimated from further
+completions of x'. For prompts that are not trained on, J is the mean over the distribution,
+so directions of x are multiplied with the curvature of other prompts, x' != x. In a
+training set of P prompts one pair in P has x' = x, whose form is far larger. So each
+constant has two unbiased means over prompts of the sample (U-statistics), `apart` and
+`own`, from which the constants of a training set of any size follow. Intervals come from
+leaving prompts out of both roles.
 
 One product of H(x') with a vector serves all prompts: for independent random signs s_x
 
@@ -46,9 +47,9 @@ from mse_lab.mse.prompt_samples import PromptSamples
 
 
 def pair_weights(rewards_N: Floats) -> Floats:
-    """Weights of the scores in z, whose E zz' is Var(Z) E[WW'] + gg'.
+    """Compute the weights of the scores in z, whose E zz' is Var(Z) E[WW'] + gg'.
 
-    Of an even number of completions, four or more.
+    The number of completions is even, four or more.
 
     >>> pair_weights(np.array([1.0, 0, 0, 0])) ** 2
     array([0.   , 0.125, 0.   , 0.125])
@@ -123,8 +124,8 @@ class MetricConstants(NamedTuple):
 def metric_constants(forms: Forms, half: int, trained: float = math.inf) -> MetricConstants:
     """Estimate the constants without bias, from four prompts or more.
 
-    For a training set of T prompts these are the means over the sets that may be drawn: a
-    prompt and the one whose curvature it meets are the same with probability 1/T.
+    For a training set of T prompts these are the means over the sets that may be drawn: the
+    prompts of a direction and of a curvature are the same with probability 1/T.
 
     Args:
         forms: The forms.
@@ -140,7 +141,7 @@ def metric_constants(forms: Forms, half: int, trained: float = math.inf) -> Metr
     c3 = mix(_mean_forms(forms.pairs_KP))
     crossed = _mean_distinct(forms)
     if share:
-        # g' M g of the set's mean gradient g: which of its three prompts are the same.
+        # g' M g of the set's mean gradient g, by which of its three prompts are the same.
         meeting = gradients.apart + 2 * _mean_forms(forms.meetings_KP).apart
         crossed = (1 - 2 * share) * crossed + share * meeting
         crossed = (1 - share) * crossed + share**2 * gradients.own

@@ -1,12 +1,12 @@
 """Zero-variance groups: how often all rewards of a group are equal.
 
-A prompt whose completions have reward z with probability p_z has the share sum_z p_z^G of
-such groups, for rewards 0 and 1 p^G + (1-p)^G. The mean over prompts drawn at random is
-that of numbers in [0, 1], of which a few prompts may hold nearly all, and prompts that were
-not drawn may hold more: where no prompt of 60 has a share of one, 6% of all prompts still
+If a prompt's completions have reward z with probability p_z, its share of such groups is
+sum_z p_z^G, for rewards 0 and 1 p^G + (1-p)^G. The mean over random prompts is a mean of
+numbers in [0, 1] to which a few prompts may contribute nearly everything, and prompts that
+were not drawn even more: if no prompt of 60 has a share of one, 6% of all prompts still
 may. Its interval is Gaffke's: random weights, Dirichlet(1, ..., 1), average the P shares
-and one end of the range, 1 for the upper end and 0 for the lower. For shares that are 0 or
-1 alone it is Clopper and Pearson's; its ends lie in [0, 1]. Source: Gaffke (2005), in the
+and one end of the range, 1 for the upper end and 0 for the lower. If all shares are 0 or 1
+it is Clopper and Pearson's; its ends lie in [0, 1]. Source: Gaffke (2005), in the
 form of Learned-Miller and Thomas, arXiv 1905.06208.
 """
 
@@ -54,8 +54,9 @@ def mean_share(
 ) -> Estimate:
     """Estimate the mean of shares in [0, 1] over prompts drawn at random, (P,).
 
-    The interval covers at least its level, also where the share is carried by prompts so
-    rare that none was drawn; it is up to twice as wide as Student's where shares are alike.
+    The interval covers at least its level, even where only prompts have zero-variance
+    groups that are so rare that none was drawn. Where shares are alike it is up to twice as
+    wide as Student's.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = mean_share(np.zeros(60), 0.95, 4000, rng)[1:]
