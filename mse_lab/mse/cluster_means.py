@@ -23,12 +23,12 @@ from mse_lab.mse.intervals import Estimate, half_width
 MOST_KINDS = 4000
 
 
-def sums_by_cluster(values_K: Floats, clusters_K: Ints) -> Floats:
-    """Add up values by cluster, (P,); `clusters_K` are numbers from 0 to P - 1."""
-    return np.bincount(clusters_K, weights=values_K).astype(float)
+def _number(clusters_K: Ints) -> Ints:
+    """Number clusters from 0 to P - 1."""
+    return np.unique(clusters_K, return_inverse=True)[1]
 
 
-def _half_width(sums_P: Floats, mean: float, sizes_P: Floats, level: float) -> float:
+def _half_width(sums_P: Floats | Ints, mean: float, sizes_P: Floats, level: float) -> float:
     """Compute half the width of a ratio's interval; NaN for one cluster."""
     clusters = len(sums_P)
     if clusters < 2:
@@ -44,9 +44,10 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     >>> cluster_mean(np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 0.95).value
     1.0
     """
+    clusters_K = _number(clusters_K)
     sizes_P = np.bincount(clusters_K).astype(float)
     mean = float(values_K.mean())
-    reach = _half_width(sums_by_cluster(values_K, clusters_K), mean, sizes_P, level)
+    reach = _half_width(np.bincount(clusters_K, values_K), mean, sizes_P, level)
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -63,11 +64,12 @@ def cluster_change(
     >>> cluster_change(values, values > 0.5, np.array([0, 1, 0, 1]), 0.95).value
     2.0
     """
+    clusters_K = _number(clusters_K)
     shares, degrees = [], math.inf
     for part_K, sign in ((later_K, 1.0), (~later_K, -1.0)):
         clusters = len(np.unique(clusters_K[part_K]))
         apart_K = np.where(part_K, values_K - values_K[part_K].mean(), 0.0)
-        share_P = sums_by_cluster(apart_K, clusters_K) / part_K.sum()
+        share_P = np.bincount(clusters_K, apart_K) / part_K.sum()
         shares.append(sign * share_P * math.sqrt(clusters / max(clusters - 1, 1)))
         degrees = min(degrees, clusters - 1)
     change = float(values_K[later_K].mean() - values_K[~later_K].mean())
@@ -96,7 +98,8 @@ def cluster_share(
     >>> low, round(high, 2)  # 1 - 0.025^(1/60)
     (0.0, 0.06)
     """
-    sums_P, sizes_P = sums_by_cluster(shares_K, clusters_K), np.bincount(clusters_K)
+    clusters_K = _number(clusters_K)
+    sums_P, sizes_P = np.bincount(clusters_K, shares_K), np.bincount(clusters_K)
     pairs = np.stack([sums_P, sizes_P], axis=-1)
     kinds, counts = np.unique(pairs.round(12), axis=0, return_counts=True)
     mean, tail = float(shares_K.mean()), (1 - level) / 2

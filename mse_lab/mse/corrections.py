@@ -38,6 +38,7 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.pools import name_of_all
 from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
 
 # Log ratios are clipped at this size, so that the fourth powers of ratios are finite.
@@ -161,9 +162,7 @@ class CorrectionPools:
     def of(cls, prompts: Sequence[CorrectedPrompt]) -> "CorrectionPools":
         """Stack prompts, and form their products with one another."""
         each = {
-            "_P".join(field.name.rsplit("_", 1)): np.stack(
-                [getattr(one, field.name) for one in prompts]
-            )
+            name_of_all(field.name): np.stack([getattr(one, field.name) for one in prompts])
             for field in fields(CorrectedPrompt)
         }
         gradients_FPD = each.pop("gradients_PFD").swapaxes(0, 1)

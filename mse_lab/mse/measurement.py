@@ -5,7 +5,7 @@ The measurements of P prompts are stacked into `Pools`, from which every number 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.one_pool import PromptSample
-from mse_lab.mse.pools import Pools, inner_products
+from mse_lab.mse.pools import Pools, inner_products, name_of_all
 
 STAGES = ("draw", "reference", "score", "rest")  # Stages of a prompt, for its times.
 
@@ -136,18 +136,9 @@ def stack(prompts: Sequence[PromptArrays]) -> Pools:
     means = [prompt.mean_D for prompt in prompts]
     differences = [prompt.difference_D for prompt in prompts]
     arrays = {
-        name: np.array([getattr(prompt, name_of_prompt) for prompt in prompts])
-        for name_of_prompt, name in {
-            "rewards_N": "rewards_PN",
-            "lengths_N": "lengths_PN",
-            "gram_KGG": "gram_PKGG",
-            "products_N": "products_PN",
-            "reference_rewards_N": "reference_rewards_PN",
-            "reference_product": "reference_product_P",
-            "reference_distance2": "reference_distance2_P",
-            "kind_norms2_NM": "kind_norms2_PNM",
-            "kind_products_M": "kind_products_PM",
-        }.items()
+        name_of_all(field.name): np.array([getattr(one, field.name) for one in prompts])
+        for field in fields(PromptArrays)
+        if field.name not in ("mean_D", "difference_D")
     }
     arrays["between_PP"] = inner_products(means, means)
     arrays["halves_PP"] = inner_products(differences, means)

@@ -222,6 +222,16 @@ def _check_symmetric(gram_PKGG: Floats, norms2_PKG: Floats) -> None:
         raise InputError("gram_PKGG: a block is not symmetric; give all <W_i, W_j>")
 
 
+def name_of_all(name: str) -> str:
+    """Name the array of all prompts, by the name of a prompt's array or number.
+
+    >>> name_of_all("gram_KGG"), name_of_all("reference_product")
+    ('gram_PKGG', 'reference_product_P')
+    """
+    stem, _, axes = name.rpartition("_")
+    return f"{stem}_P{axes}" if axes.isupper() else f"{name}_P"
+
+
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
     """Inner products (P, Q) of P vectors of D numbers with Q others, summed in float64."""
     size, total = len(left[0]), np.zeros((len(left), len(right)))

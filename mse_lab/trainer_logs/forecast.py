@@ -34,8 +34,7 @@ def share_of_groups(
 ) -> Estimate:
     """Average shares, NaN left out, over groups; the interval is over prompts."""
     known_K = ~np.isnan(shares_K)
-    prompt_K = np.unique(groups.prompt_K[known_K], return_inverse=True)[1]
-    return cluster_share(shares_K[known_K], prompt_K, level, rng)
+    return cluster_share(shares_K[known_K], groups.prompt_K[known_K], level, rng)
 
 
 def _by_model(

@@ -40,9 +40,9 @@ class Summary:
         shares_K = np.where(self.groups.size_K > 1, flags_K.astype(float), np.nan)
         return share_of_groups(shares_K, self.groups, self.level, self._rng())
 
-    def _share_of_completions(self, flags_N: Flags) -> Estimate:
-        shares_N, prompt_N = flags_N.astype(float), self.groups.prompt_N
-        return cluster_share(shares_N, prompt_N, self.level, self._rng())
+    def _share_of_completions(self, shares_N: Floats | Flags) -> Estimate:
+        prompt_N = self.groups.prompt_N
+        return cluster_share(shares_N.astype(float), prompt_N, self.level, self._rng())
 
     def _share_of_prompts(self, flags_P: "pd.Series[bool]") -> Estimate:
         shares_P = flags_P.to_numpy(dtype=float)
@@ -74,11 +74,10 @@ class Summary:
     @cached_property
     def mean_reward(self) -> Estimate:
         """The mean reward over completions; the interval is over prompts."""
-        rewards_N, prompt_N = self.groups.reward_N, self.groups.prompt_N
         least, most = self.groups.range
         if least >= 0 and most <= 1:
-            return cluster_share(rewards_N, prompt_N, self.level, self._rng())
-        return cluster_mean(rewards_N, prompt_N, self.level)
+            return self._share_of_completions(self.groups.reward_N)
+        return cluster_mean(self.groups.reward_N, self.groups.prompt_N, self.level)
 
     @cached_property
     def never_right(self) -> Estimate:
@@ -174,8 +173,7 @@ class Summary:
         """Average a number over some completions; the interval is over prompts."""
         if not flags_N.any():
             return UNKNOWN
-        prompt_N = np.unique(self.groups.prompt_N[flags_N], return_inverse=True)[1]
-        return cluster_mean(values_N[flags_N], prompt_N, self.level)
+        return cluster_mean(values_N[flags_N], self.groups.prompt_N[flags_N], self.level)
 
     @cached_property
     def notes(self) -> list[str]:

@@ -94,8 +94,7 @@ def spread_of_values(groups: Groups, level: float) -> Spread:
         return Spread(math.nan, math.nan, UNKNOWN)
     luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
     seen_K = np.square(mean_K - mean_K.mean()) * count / (count - 1)
-    codes = np.unique(prompt_K, return_inverse=True)[1]
-    variance = _skewed(cluster_mean(seen_K - luck_K, codes, level))
+    variance = _skewed(cluster_mean(seen_K - luck_K, prompt_K, level))
     ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
     return Spread(math.sqrt(seen_K.mean()), math.sqrt(luck_K.mean()), Estimate(*ends))
 
@@ -111,8 +110,8 @@ def drift_of_values(groups: Groups, level: float) -> Estimate:
     third = len(steps) // 3
     first, last = groups.step_K <= steps[third - 1], groups.step_K >= steps[-third]
     either = (first & (groups.step_K >= 0)) | last
-    codes = np.unique(groups.prompt_K[either], return_inverse=True)[1]
-    return cluster_change(groups.mean_K[either], last[either], codes, level)
+    prompt_K = groups.prompt_K[either]
+    return cluster_change(groups.mean_K[either], last[either], prompt_K, level)
 
 
 def steps_table(groups: Groups) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,12 +47,10 @@ def _total_reward(completion: Completion) -> float:
 
 def _of_step(source: Source, step: int | None) -> Iterable[Completion]:
     for path, form in source.forms.items():
-        try:
+        with suppress(CutLine):
             for _, completion in completions_of(form, records_of(path)):
                 if completion.step == step and not math.isnan(_total_reward(completion)):
                     yield completion
-        except CutLine:
-            continue
 
 
 def _id(prompt: str, number: int) -> str:
