@@ -197,7 +197,7 @@ class Population:
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:
-        """Estimate a constant; the interval of c1 is of `best_group_size`'s kind."""
+        """Estimate a constant; c1 is positive where `best_group_size` takes it to be."""
         positive = name in POSITIVE or (name == "c1" and self.knows_c1(level))
         estimate = self.estimate_positive if positive else self.estimate
         return estimate(attrgetter(name), level)

@@ -48,7 +48,10 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 def decompose(
     mse: Floats, mean_norm2: Floats, inner: Floats, norm2: Floats
 ) -> Decomposition:
-    """Decompose an MSE by ||u||^2, <u, g> and ||g||^2; NaN where ||g||^2 <= 0."""
+    """Decompose an MSE by ||u||^2, <u, g> and ||g||^2.
+
+    Slope, cosine and scale-free MSE are NaN where the estimate of ||g||^2 is not positive.
+    """
     bias2 = mean_norm2 - 2 * inner + norm2
     second = mse + 2 * inner - norm2
     product = np.maximum(mean_norm2, 0) * np.maximum(norm2, 0)

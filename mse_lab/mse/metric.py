@@ -24,7 +24,7 @@ from mse_lab.mse.regret import SIZES, TOLERANCE
 
 
 def _statistic(values: Floats) -> Statistic:
-    """Make a number of its value for all prompts, then for all but each."""
+    """Make a statistic of a constant for all prompts, then for all but each, (1 + P,)."""
     return jackknife(values, len(values) - 1)
 
 
@@ -156,12 +156,12 @@ class MetricPools:
 
     @property
     def felt(self) -> MetricPopulation:
-        """The error that the reward on prompts feels that are not trained on."""
+        """The error, as the reward on prompts that are not trained on feels it."""
         return MetricPopulation(self.curved, self.half)
 
     @property
     def felt_in_training(self) -> MetricPopulation:
-        """The error that the reward on the trained prompts, the probe's, feels."""
+        """The error, as the reward on the trained prompts, the probe's, feels it."""
         return MetricPopulation(self.curved, self.half, self.trained)
 
     @property

@@ -87,7 +87,7 @@ def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
 
 
 class Place(NamedTuple):
-    """V and b* of an aggregate, at which b* > V/2 says whether the oracle beats vanilla.
+    """V and b* of an aggregate, for which b* > V/2 where the oracle beats vanilla.
 
     They are numbers, or arrays for several aggregates. With means over prompts weighted by
     S, V is the root of the mean V^2, and b* is the mean V b* over that root: then the mean

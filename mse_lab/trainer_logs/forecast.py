@@ -44,7 +44,7 @@ def _by_model(
     several_K = groups.size_K > 1
     pairs = np.stack([groups.right_K, groups.size_K], axis=-1)[several_K]
     prompt_K = np.unique(groups.prompt_K[several_K], return_inverse=True)[1]
-    # Groups with equal counts of right completions are fitted as one, with a weight.
+    # Groups of one size with equally many right completions are fitted as one.
     cells, cell_K = np.unique(pairs, axis=0, return_inverse=True)
     prompts = int(prompt_K.max()) + 1
 

@@ -28,7 +28,7 @@ class Spread(NamedTuple):
 
     seen: float  # That of the groups' mean rewards.
     luck: float  # That of a mean reward about its prompt's value.
-    between: Estimate  # That of the values themselves, which is left of the first.
+    between: Estimate  # That of the values themselves: what luck leaves of it.
 
 
 def prompts_table(groups: Groups) -> pd.DataFrame:
