@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from mse_lab.errors import InputError, nearest, shown
-from mse_lab.trainer_logs.completion import Completion, Form, Record, RecordPosition, field
+from mse_lab.trainer_logs.completion import Completion, Form, Record, field
 from mse_lab.trainer_logs.forms import JSONL, KEYS
 
 # Name in the general form -> names in the file, one; of `reward` one or several.
@@ -46,13 +46,13 @@ def parse_columns(text: str) -> ColumnNames:
 def form_of_columns(columns: ColumnNames) -> Form:
     """Make the form of files whose columns have these names."""
 
-    def read(record: Record, where: RecordPosition) -> Iterator[Completion]:
-        renamed = {ours: field(record, names[0], where) for ours, names in columns.items()}
+    def read(record: Record) -> Iterator[Completion]:
+        renamed = {ours: field(record, names[0]) for ours, names in columns.items()}
         rewards = columns["reward"]
         if len(rewards) > 1:
-            renamed["rewards"] = {name: field(record, name, where) for name in rewards}
+            renamed["rewards"] = {name: field(record, name) for name in rewards}
         elif isinstance(renamed["reward"], list):
             renamed["rewards"] = renamed.pop("reward")
-        return JSONL.read(renamed, where)
+        return JSONL.read(Record(renamed, record.position))
 
     return Form("your columns", sum(map(tuple, columns.values()), ()), read)

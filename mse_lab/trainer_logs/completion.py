@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, shorten, shown
 
-Record = Mapping[str, Any]
-
 _NUMBERS = {int, float, bool, type(None)}  # Types of the entries of a list of numbers.
 
 
@@ -26,6 +24,14 @@ class RecordPosition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}, {self.unit} {self.number}"
+
+
+class Record(dict[str, Any]):
+    """A record of a log, with its position in the file."""
+
+    def __init__(self, values: Mapping[str, Any], position: RecordPosition) -> None:
+        super().__init__(values)
+        self.position = position
 
 
 class Completion(NamedTuple):
@@ -68,43 +74,43 @@ class Form:
     name: str  # The trainer's, or the file's.
     needs: tuple[str, ...]  # The keys by which its records are recognised.
     # Makes the completions of a record.
-    read: Callable[[Record, RecordPosition], Iterator[Completion]]
+    read: Callable[[Record], Iterator[Completion]]
     # The trainer's settings of a step, with `{prompts}`, `{size}` and `{completions}`.
     batch_keys: str = ""
     note: str = ""  # What its records do not say.
 
 
-def field(record: Record, key: str, where: RecordPosition) -> Any:
+def field(record: Record, key: str) -> Any:
     """Take a value that every record of a form has."""
     if key not in record:
         raise InputError(
-            f"{where}: {key} is missing; the record has {shorten(', '.join(record))}: "
-            "repair the line, or leave it out"
+            f"{record.position}: {key} is missing; the record has "
+            f"{shorten(', '.join(record))}: repair the line, or leave it out"
         )
     return record[key]
 
 
-def _fault(value: Any, key: str, where: RecordPosition, remedy: str) -> InputError:
-    return InputError(f"{where}: {key} = {shown(value)}: give {remedy}")
+def _fault(value: Any, key: str, position: RecordPosition, remedy: str) -> InputError:
+    return InputError(f"{position}: {key} = {shown(value)}: give {remedy}")
 
 
-def reward_of(value: Any, key: str, where: RecordPosition) -> float:
+def reward_of(value: Any, key: str, position: RecordPosition) -> float:
     """Read a reward; NaN where the trainer gave none."""
     if value is None:
         return math.nan
     if not isinstance(value, int | float):
-        raise _fault(value, key, where, "a number")
+        raise _fault(value, key, position, "a number")
     if not (abs(value) <= LARGEST or value != value):
-        raise _fault(value, key, where, f"a number of at most {LARGEST:g}")
+        raise _fault(value, key, position, f"a number of at most {LARGEST:g}")
     return float(value)
 
 
-def name_of(value: Any, key: str, where: RecordPosition) -> str:
+def name_of(value: Any, key: str, position: RecordPosition) -> str:
     """Turn a text, a number, a list or messages into the name of a prompt or group."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        raise _fault(value, key, where, "a text or an id")
+        raise _fault(value, key, position, "a text or an id")
     return repr(value)
 
 
@@ -114,57 +120,57 @@ def _value_or_none(record: Record, key: str) -> Any:
     return None if value != value else value
 
 
-def whole_number(record: Record, key: str, where: RecordPosition) -> int | None:
+def whole_number(record: Record, key: str) -> int | None:
     """Read a whole number, 0 or more, that may be missing."""
     value = _value_or_none(record, key)
     if value is None:
         return None
     if not isinstance(value, int | float) or not 0 <= value < 2**53 or value % 1:
-        raise _fault(value, key, where, "a whole number from 0")
+        raise _fault(value, key, record.position, "a whole number from 0")
     return int(value)
 
 
-def numbers_of(record: Record, key: str, where: RecordPosition) -> Sequence[Any] | None:
+def numbers_of(record: Record, key: str) -> Sequence[Any] | None:
     """Read a list of numbers that may be missing."""
     value = _value_or_none(record, key)
     if value is None:
         return None
     if not isinstance(value, list) or not set(map(type, value)) <= _NUMBERS:
-        raise _fault(value, key, where, "a list of numbers")
+        raise _fault(value, key, record.position, "a list of numbers")
     return value
 
 
-def token_ids(record: Record, key: str, where: RecordPosition) -> Sequence[int] | None:
+def token_ids(record: Record, key: str) -> Sequence[int] | None:
     """Read a list of token ids that may be missing."""
-    value = numbers_of(record, key, where)
+    value = numbers_of(record, key)
     if value is not None and not set(map(type, value)) <= {int}:
-        raise _fault(value, key, where, "a list of token ids")
+        raise _fault(value, key, record.position, "a list of token ids")
     return value
 
 
-def _flag(record: Record, key: str, where: RecordPosition) -> bool | None:
+def _flag(record: Record, key: str) -> bool | None:
     value = _value_or_none(record, key)
     if value not in (None, 0, 1):
-        raise _fault(value, key, where, "true or false")
+        raise _fault(value, key, record.position, "true or false")
     return None if value is None else bool(value)
 
 
-def _text(record: Record, key: str, where: RecordPosition) -> str | None:
+def _text(record: Record, key: str) -> str | None:
     """Read a text, or messages, that may be missing."""
     value = record.get(key)
     return value if value is None or isinstance(value, str) else repr(value)
 
 
-def _group(record: Record, key: str, where: RecordPosition) -> str | None:
+def _group(record: Record, key: str) -> str | None:
     value = record.get(key)
-    return None if value is None else name_of(value, key, where)
+    return None if value is None else name_of(value, key, record.position)
 
 
 # How the value of each field of a completion is read from a key of a record.
-_READERS: dict[str, Callable[[Record, str, RecordPosition], Any]] = {
-    "prompt": lambda record, key, where: name_of(field(record, key, where), key, where),
-    "rewards": lambda record, key, where: {
-        key: reward_of(field(record, key, where), key, where)
+_READERS: dict[str, Callable[[Record, str], Any]] = {
+    "prompt": lambda record, key: name_of(field(record, key), key, record.position),
+    "rewards": lambda record, key: {
+        key: reward_of(field(record, key), key, record.position)
     },
     "step": whole_number,
     "group": _group,
@@ -177,25 +183,22 @@ _READERS: dict[str, Callable[[Record, str, RecordPosition], Any]] = {
     "trainer_log_probs": numbers_of,
     "length": whole_number,
     "truncated": _flag,
-    "advantage": lambda record, key, where: reward_of(record.get(key), key, where),
+    "advantage": lambda record, key: reward_of(record.get(key), key, record.position),
 }
 
 
-def read_completion(
-    record: Record, where: RecordPosition, keys: Mapping[str, str], **computed: Any
-) -> Completion:
+def read_completion(record: Record, keys: Mapping[str, str], **computed: Any) -> Completion:
     """Make a completion of a record.
 
     `keys` says under which key of the record each field stands; other fields are given as
     they are.
     """
-    read = {name: _READERS[name](record, key, where) for name, key in keys.items()}
+    read = {name: _READERS[name](record, key) for name, key in keys.items()}
     return Completion(**{**read, **computed})
 
 
 def cut_out(
     record: Record,
-    where: RecordPosition,
     keys: Mapping[str, str],
     tokens: Sequence[int],
     mask: Sequence[int],
@@ -208,9 +211,7 @@ def cut_out(
     each token stand; other fields are given as they are.
     """
     part = drawn_part(mask)
-    read: dict[str, Any] = {
-        name: numbers_of(record, key, where) for name, key in keys.items()
-    }
+    read: dict[str, Any] = {name: numbers_of(record, key) for name, key in keys.items()}
     return Completion(
         prompt=repr(list(tokens[: part.start])),
         prompt_tokens=tokens[: part.start],

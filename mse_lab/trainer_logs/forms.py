@@ -30,7 +30,6 @@ from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
     Record,
-    RecordPosition,
     cut_out,
     field,
     name_of,
@@ -64,16 +63,18 @@ _STEP = re.compile(r"train_data_step(\d+)")
 Completions = Iterator[Completion]
 
 
-def _plain(record: Record, where: RecordPosition) -> Completions:
+def _plain(record: Record) -> Completions:
     key = "prompt_id" if "prompt_id" in record else "prompt"
-    prompt, rewards = field(record, key, where), record.get("rewards")
+    prompt, rewards = field(record, key), record.get("rewards")
     if isinstance(rewards, list):
         group = read_completion(
-            record, where, {"prompt": key, "step": "step", "group": "group"}, rewards={}
+            record, {"prompt": key, "step": "step", "group": "group"}, rewards={}
         )
-        group = group._replace(group=group.group or str(where))
+        group = group._replace(group=group.group or str(record.position))
         for value in rewards:
-            yield group._replace(rewards={"reward": reward_of(value, "rewards", where)})
+            yield group._replace(
+                rewards={"reward": reward_of(value, "rewards", record.position)}
+            )
         return
     keys = {"prompt": key, **_OPTIONAL}
     if "text" not in record:
@@ -83,17 +84,20 @@ def _plain(record: Record, where: RecordPosition) -> Completions:
         keys["log_probs"] = "log_probs"
     computed: dict[str, Any] = {"shown": record.get("prompt", prompt)}
     if isinstance(rewards, Mapping):
-        computed["rewards"] = _rewards_of(rewards, where)
+        computed["rewards"] = _rewards_of(rewards, record)
     else:
         keys["rewards"] = "reward"
-    yield read_completion(record, where, keys, **computed)
+    yield read_completion(record, keys, **computed)
 
 
-def _rewards_of(rewards: Mapping[Any, Any], where: RecordPosition) -> dict[str, float]:
-    return {str(name): reward_of(one, str(name), where) for name, one in rewards.items()}
+def _rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
+    return {
+        str(name): reward_of(one, str(name), record.position)
+        for name, one in rewards.items()
+    }
 
 
-def _trl(record: Record, where: RecordPosition) -> Completions:
+def _trl(record: Record) -> Completions:
     """`GRPOConfig(log_completions=True)`: `completions/completions_<step>.parquet`.
 
     Columns: `step`, `prompt` and `completion` (texts or messages), one for each reward
@@ -117,14 +121,14 @@ def _trl(record: Record, where: RecordPosition) -> Completions:
     }
     # Reward functions give floats; what is logged beside them may be of any type.
     rewards = {
-        key: reward_of(value, key, where)
+        key: reward_of(value, key, record.position)
         for key, value in record.items()
         if key not in _NO_REWARDS and (value is None or isinstance(value, float))
     }
-    yield read_completion(record, where, keys, rewards=rewards)
+    yield read_completion(record, keys, rewards=rewards)
 
 
-def _verl(record: Record, where: RecordPosition) -> Completions:
+def _verl(record: Record) -> Completions:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
     Keys: `input`, `output`, `score`, `step`, and `gts` and what the reward function adds.
@@ -142,17 +146,17 @@ def _verl(record: Record, where: RecordPosition) -> Completions:
         "shown": "input",
         "text": "output",
     }
-    yield read_completion(record, where, keys, group=uid[1] if uid else None)
+    yield read_completion(record, keys, group=uid[1] if uid else None)
 
 
-def _areal(record: Record, where: RecordPosition) -> Completions:
+def _areal(record: Record) -> Completions:
     """`rollout.dump_to_file`: `<version>/<task>.jsonl`.
 
     Keys: `task_id`, `sample_idx`, `seqlen`, `prompt_len`, `head_version`, `tail_version`,
     `reward`, `prompt`, `completion`, texts with special tokens. A task is a group; the step
     is the newest version of the weights in it. Source: `WorkflowExecutor._dump_trajectory`.
     """
-    whole, prompt = (whole_number(record, key, where) for key in ("seqlen", "prompt_len"))
+    whole, prompt = (whole_number(record, key) for key in ("seqlen", "prompt_len"))
     length = None if whole is None or prompt is None else whole - prompt
     keys = {
         "prompt": "prompt",
@@ -162,10 +166,10 @@ def _areal(record: Record, where: RecordPosition) -> Completions:
         "shown": "prompt",
         "text": "completion",
     }
-    yield read_completion(record, where, keys, length=length)
+    yield read_completion(record, keys, length=length)
 
 
-def _open_instruct(record: Record, where: RecordPosition) -> Completions:
+def _open_instruct(record: Record) -> Completions:
     """`--save_traces`: `{run}_rollouts_{shard}.jsonl`.
 
     Keys: `step`, `sample_idx`, `prompt_idx` (its number in the step), `prompt_tokens`,
@@ -185,10 +189,10 @@ def _open_instruct(record: Record, where: RecordPosition) -> Completions:
         "advantage": "advantage",
     }
     cut = reason != "stop" if isinstance(reason, str) else None
-    yield read_completion(record, where, keys, truncated=cut)
+    yield read_completion(record, keys, truncated=cut)
 
 
-def _nemo_rl(record: Record, where: RecordPosition) -> Completions:
+def _nemo_rl(record: Record) -> Completions:
     """`train_data_step<step>.jsonl`.
 
     Keys: `content` (texts of all messages), `rewards`, `input_lengths`, and, in newer
@@ -199,26 +203,27 @@ def _nemo_rl(record: Record, where: RecordPosition) -> Completions:
     those of the completions that are trained on. Source: `grpo_train` and
     `Logger.log_batched_dict_as_jsonl`.
     """
-    record = {
+    single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in record.items()
     }
-    content = field(record, "content", where)
+    record = Record(single, record.position)
+    content = field(record, "content")
     messages: Sequence[Any] = content if isinstance(content, list) else [content]
-    rewards = {"reward": reward_of(field(record, "rewards", where), "rewards", where)}
-    name = _STEP.search(where.path)
+    rewards = {"reward": reward_of(field(record, "rewards"), "rewards", record.position)}
+    name = _STEP.search(record.position.path)
     step = int(name[1]) if name else None
-    mask = numbers_of(record, "token_loss_mask", where)
-    tokens = token_ids(record, "token_ids", where)
+    mask = numbers_of(record, "token_loss_mask")
+    tokens = token_ids(record, "token_ids")
     if not mask or not tokens or not any(mask):
-        prompt = name_of(list(messages[:-1]) or messages[0], "content", where)
+        prompt = name_of(list(messages[:-1]) or messages[0], "content", record.position)
         yield Completion(prompt, rewards, step, shown=prompt, text=repr(messages[-1:]))
         return
     keys = {"log_probs": "generation_logprobs", "trainer_log_probs": "prev_logprobs"}
-    yield cut_out(record, where, keys, tokens, mask, rewards=rewards, step=step)
+    yield cut_out(record, keys, tokens, mask, rewards=rewards, step=step)
 
 
-def _slime(record: Record, where: RecordPosition) -> Completions:
+def _slime(record: Record) -> Completions:
     """`--save-debug-rollout-data p/{rollout_id}.pt`.
 
     A file of `torch.save`, which `records.py` reads. It holds `rollout_id` and `samples`,
@@ -226,10 +231,10 @@ def _slime(record: Record, where: RecordPosition) -> Completions:
     `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Source:
     `Sample.to_dict` of `slime/utils/types.py`.
     """
-    reward, status = field(record, "reward", where), record.get("status")
+    reward, status = field(record, "reward"), record.get("status")
     rewards = reward if isinstance(reward, Mapping) else {"reward": reward}
-    tokens = token_ids(record, "tokens", where)
-    count = whole_number(record, "response_length", where)
+    tokens = token_ids(record, "tokens")
+    count = whole_number(record, "response_length")
     keys = {
         "prompt": "prompt",
         "step": "rollout_id",
@@ -241,9 +246,8 @@ def _slime(record: Record, where: RecordPosition) -> Completions:
     }
     yield read_completion(
         record,
-        where,
         keys,
-        rewards=_rewards_of(rewards, where),
+        rewards=_rewards_of(rewards, record),
         prompt_tokens=tokens[:-count] if tokens and count else None,
         tokens=tokens[-count:] if tokens and count else None,
         length=count,

@@ -34,22 +34,22 @@ from mse_lab.trainer_logs.completion import (
 )
 
 
-def _mapping(value: Any, key: str, where: RecordPosition) -> Mapping[str, Any]:
+def _mapping(value: Any, key: str, position: RecordPosition) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"{where}: {key} = {shown(value)}: give a mapping")
+        raise InputError(f"{position}: {key} = {shown(value)}: give a mapping")
     return value
 
 
-def _weighted(value: Any, key: str, where: RecordPosition) -> float:
+def _weighted(value: Any, key: str, position: RecordPosition) -> float:
     if not isinstance(value, Mapping):
-        return reward_of(value, key, where)
-    score = reward_of(value.get("score"), key, where)
-    return score * reward_of(value.get("weight", 1.0), key, where)
+        return reward_of(value, key, position)
+    score = reward_of(value.get("score"), key, position)
+    return score * reward_of(value.get("weight", 1.0), key, position)
 
 
-def _drawn(nodes: Any, where: RecordPosition) -> dict[str, Any]:
+def _drawn(nodes: Any, position: RecordPosition) -> dict[str, Any]:
     """Read tokens, mask and log-probabilities; nothing if they are not known."""
     tokens: list[int] = []
     mask: list[int] = []
@@ -57,11 +57,11 @@ def _drawn(nodes: Any, where: RecordPosition) -> dict[str, Any]:
     if not isinstance(nodes, list):
         return {}
     for number, node in enumerate(nodes):
-        node = _mapping(node, "nodes", where)
+        node = Record(_mapping(node, "nodes", position), position)
         if node.get("parent") not in (None, number - 1):
             return {}
-        ids, sampled = token_ids(node, "token_ids", where), numbers_of(node, "mask", where)
-        given = iter(numbers_of(node, "logprobs", where) or [])
+        ids, sampled = token_ids(node, "token_ids"), numbers_of(node, "mask")
+        given = iter(numbers_of(node, "logprobs") or [])
         if not ids or sampled is None or len(sampled) != len(ids):
             continue
         tokens += ids
@@ -79,52 +79,53 @@ def _drawn(nodes: Any, where: RecordPosition) -> dict[str, Any]:
     }
 
 
-def _read_trace(record: Record, where: RecordPosition) -> Iterator[Completion]:
+def _read_trace(record: Record) -> Iterator[Completion]:
+    position = record.position
     if "traces" in record:  # An episode of several agents.
         for trace in record["traces"] if isinstance(record["traces"], list) else []:
-            yield from _read_trace(_mapping(trace, "traces", where), where)
+            yield from _read_trace(Record(_mapping(trace, "traces", position), position))
         return
-    task = _mapping(field(record, "task", where), "task", where)
+    task = _mapping(field(record, "task"), "task", position)
     info, run, agent = (
-        _mapping(record.get(key), key, where) for key in ("info", "run", "agent")
+        _mapping(record.get(key), key, position) for key in ("info", "run", "agent")
     )
     if agent.get("trainable") is False:
         return
-    rewards = _mapping(field(record, "rewards", where), "rewards", where)
+    rewards = _mapping(field(record, "rewards"), "rewards", position)
     calls = record.get("calls") or []
-    last = _mapping(calls[-1], "calls", where) if isinstance(calls, list) and calls else {}
+    last = (
+        _mapping(calls[-1], "calls", position) if isinstance(calls, list) and calls else {}
+    )
     name = task.get("key") or task.get("hash") or task.get("data")
     weighted = {
-        str(key): _weighted(value, str(key), where) for key, value in rewards.items()
+        str(key): _weighted(value, str(key), position) for key, value in rewards.items()
     }
     reason = last.get("finish_reason")
     yield read_completion(
-        {"step": run.get("step"), "group_id": info.get("group_id")},
-        where,
+        Record({"step": run.get("step"), "group_id": info.get("group_id")}, position),
         {"step": "step", "group": "group_id"},
-        prompt=name_of(name, "task", where),
+        prompt=name_of(name, "task", position),
         rewards=weighted or {"reward": math.nan},
         shown=task.get("data"),
         truncated=reason == "length" if isinstance(reason, str) else None,
-        **_drawn(record.get("nodes"), where),
+        **_drawn(record.get("nodes"), position),
     )
 
 
-def _read_export(record: Record, where: RecordPosition) -> Iterator[Completion]:
-    mask = [int(bool(drawn)) for drawn in numbers_of(record, "loss_mask", where) or []]
-    tokens = token_ids(record, "token_ids", where) or []
+def _read_export(record: Record) -> Iterator[Completion]:
+    mask = [int(bool(drawn)) for drawn in numbers_of(record, "loss_mask") or []]
+    tokens = token_ids(record, "token_ids") or []
     if not any(mask) or len(mask) != len(tokens):
         return
-    rewards = numbers_of(record, "rewards", where) or []
+    rewards = numbers_of(record, "rewards") or []
     reward = rewards[drawn_part(mask).stop - 1] if len(rewards) == len(mask) else None
     yield cut_out(
         record,
-        where,
         {"log_probs": "inference_logprobs", "trainer_log_probs": "trainer_logprobs"},
         tokens,
         mask,
-        rewards={"reward": reward_of(reward, "rewards", where)},
-        step=whole_number(record, "step", where),
+        rewards={"reward": reward_of(reward, "rewards", record.position)},
+        step=whole_number(record, "step"),
     )
 
 

@@ -69,7 +69,7 @@ def _files(paths: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> Iterato
 def _keys_of(path: Path) -> list[str]:
     """List the keys of a file's first record; none where it has no record."""
     try:
-        return list(next(records_of(path), (None, {}))[1])
+        return list(next(records_of(path), {}))
     except CutLine:
         return []
 
@@ -146,9 +146,9 @@ def completions_of(
     form: Form, records: Records
 ) -> Iterator[tuple[RecordPosition, Completion]]:
     """Read the completions of records."""
-    for where, record in records:
-        for completion in form.read(record, where):
-            yield where, completion
+    for record in records:
+        for completion in form.read(record):
+            yield record.position, completion
 
 
 def _digest(completion: Completion) -> int:

@@ -16,7 +16,7 @@ import pandas as pd
 from mse_lab.errors import InputError, in_short
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.plain_text import reading
-from mse_lab.trainer_logs.completion import RecordPosition
+from mse_lab.trainer_logs.completion import Record, RecordPosition
 
 ROWS = 2048  # Rows in memory at once.
 
@@ -29,7 +29,7 @@ class CutLine(Exception):
 
 
 Rows = Iterator[dict[str, Any]]
-Records = Iterator[tuple[RecordPosition, dict[str, Any]]]
+Records = Iterator[Record]
 
 
 def _parse(raw: bytes, where: RecordPosition) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _lines(path: Path) -> Records:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
                 where = RecordPosition(str(path), "line", number)
-                yield where, _parse(raw, where)
+                yield Record(_parse(raw, where), where)
 
 
 def _plain_value(value: Any) -> Any:
@@ -97,7 +97,7 @@ def _samples(path: Path) -> Rows:
 
 def _numbered(path: str, rows: Iterable[dict[str, Any]], unit: str = "row") -> Records:
     for number, row in enumerate(rows):
-        yield RecordPosition(path, unit, number), row
+        yield Record(row, RecordPosition(path, unit, number))
 
 
 def _records(path: Path) -> Records:
