@@ -1,5 +1,5 @@
 """The model, forward: loaded, its completions drawn, their log-probabilities.
 
-`Policy.log_probabilities` (`policy.py`) is the distribution that is drawn from and that is
-differentiated: a further setting of the sampler belongs there.
+Every log-probability, to draw or to differentiate, is of `Policy.scaled` logits
+(`policy.py`): a further setting of the sampler belongs there.
 """

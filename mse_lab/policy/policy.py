@@ -87,7 +87,10 @@ class Policy:
         return self.model(tokens_NT, logits_to_keep=kept, **past).logits
 
     def scaled(self, logits: Tensor) -> Tensor:
-        """Divide logits (..., V) by the temperature, in float32 or float64."""
+        """Divide logits (..., V) by the temperature, in float32 or float64.
+
+        V may be a slice of the vocabulary (`scores/output_head.py`).
+        """
         exact = logits if logits.dtype == torch.float64 else logits.float()
         # At temperature 1 without another copy of the logits.
         return exact if self.temperature == 1 else exact / self.temperature

@@ -2,8 +2,8 @@
 
 A token is the inverse of the policy's distribution function at a given uniform, so the
 completions are a pure function of the uniforms. Completions with the same beginning share
-a row of the batch until they differ, and finished completions leave the batch. The
-distribution itself is `Policy.log_probabilities`.
+a row of the batch until they differ, and finished completions leave the batch. The settings
+of the distribution, such as the temperature, are in `Policy.scaled`.
 """
 
 from collections.abc import Sequence

@@ -122,10 +122,10 @@ class Prompts(Section):
 
 
 class Sampling(Section):
-    """The distribution of the completions: `policy.Policy.log_probabilities`.
+    """The distribution of the completions.
 
-    The policy that is differentiated is the distribution that is drawn from, so both have
-    every setting.
+    It is also the policy that is differentiated, so a setting that changes it acts in
+    `Policy.scaled`, on which drawing and scores rest.
     """
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
