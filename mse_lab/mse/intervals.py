@@ -220,16 +220,14 @@ class Statistic:
             reach = half_width(self.error, level, degrees)
             below, above = -reach, reach
         else:
-            below, above = percentiles(self._shifts(self.bootstrap), level)
+            shift_B = self.bootstrap.shift_of_groups(self.groups)
+            below, above = percentiles(shift_B + sum(self.reference.values()), level)
         if positive and self.is_positive:
             less, more = (
                 math.exp(min(reach / self.value, LARGEST_LOG)) for reach in (-below, above)
             )
             return Estimate(self.value, self.value / less, self.value * more)
         return Estimate(self.value, self.value + below, self.value + above)
-
-    def _shifts(self, bootstrap: Bootstrap) -> Floats:
-        return bootstrap.shift_of_groups(self.groups) + sum(self.reference.values())
 
     def ratio_to(self, base: "Statistic", level: float) -> Estimate:
         """Estimate the paired ratio of two positive numbers; NaN if unknown."""

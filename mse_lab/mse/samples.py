@@ -50,7 +50,7 @@ class _Figures(NamedTuple):
     noise2: Floats  # Variance of the estimate of ||g||^2.
 
 
-def _figures(samples: Sequence[PromptSample]) -> _Figures:
+def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
     """Compute the figures of all blocks, those of one shape together."""
     shapes = defaultdict(list)
     for index, block in enumerate(samples):
@@ -134,7 +134,7 @@ class Samples:
 
     @cached_property
     def _figures(self) -> _Figures:
-        return _figures(self._flat)
+        return _figures_of(self._flat)
 
     @cached_property
     def moments(self) -> OnePoolMoments:
