@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mse_lab.errors import InputError, shown
+from mse_lab.trainer_logs.column_names import ColumnNames, check_columns
 from mse_lab.trainer_logs.groups import make_groups
-from mse_lab.trainer_logs.own_columns import Columns, check_columns
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.summary import Summary
 
@@ -102,7 +102,7 @@ def rollouts(
     for name, value in (("group_size", group_size), ("max_tokens", max_tokens)):
         if value is not None and value < 1:
             raise InputError(f"{name}: {value} is less than 1")
-    named: Columns | None = check_columns(columns) if columns else None
+    named: ColumnNames | None = check_columns(columns) if columns else None
     frame = isinstance(source, pd.DataFrame)
     log = read_log(source if frame else _paths(source), named)
     groups = make_groups(log.columns, group_size)

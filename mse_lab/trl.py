@@ -35,8 +35,8 @@ from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
 from mse_lab.probe.schema import Metric
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.report.callback_log import log_numbers, log_of_rollouts, log_words
+from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.run import live_model
 from mse_lab.run.advise import Sampling
 from mse_lab.run.live_rollouts import WatchedRollouts

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
 from mse_lab.answers.epochs import Epochs, Training, best_sizes_in_epochs
 from mse_lab.answers.evidence import Evidence
@@ -220,9 +218,7 @@ def _mse(run: Evidence, name: str, size: float, budget: float) -> Estimate:
 def _zero_variance(run: Evidence, size: int) -> Estimate | None:
     if size > min(map(len, run.rewards)):
         return None
-    shares_P = np.concatenate(
-        [zero_variance_shares(rewards_N[None], size) for rewards_N in run.rewards]
-    )
+    shares_P = zero_variance_shares(run.rewards, size)
     name = f"zero variance at {size}"
     return mean_share(shares_P, run.level, run.resamples, stream(run.seed, "advice", name))
 

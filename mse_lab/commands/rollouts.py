@@ -84,7 +84,7 @@ def add_arguments(parser: Parser) -> None:
 def execute(arguments: Namespace) -> int:
     """Print what the logs tell; 1 if a share exceeds its limit."""
     from mse_lab.rollout_logs import rollouts
-    from mse_lab.trainer_logs.own_columns import parse_columns
+    from mse_lab.trainer_logs.column_names import parse_columns
 
     show_status("reading")
     found = rollouts(

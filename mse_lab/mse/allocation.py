@@ -6,15 +6,14 @@ With G_x completions for prompt x, GRPO-type's MSE of the aggregate is
 
 letters as in `moments.py`. Each f_x falls and is convex, so giving each completion to the
 prompt whose f falls most is optimal (Fox 1966). A constant baseline has no zeta and may
-have G_x = 1. No prompt is left out: that would leave the gradient of the others as the
-target, and their MSE is no smaller error of the same thing. What is missing then, whatever
-N, is the bias (1/P) sum of g(x) over those left out.
+have G_x = 1. No prompt is left out: the estimate would then be of the other prompts'
+gradient, with the bias (1/P) sum of g(x) over those left out, whatever N.
 
 Allocations are planned on one half of a run's completions and judged on the other, with
-its reference, and the other way round: the same completions would flatter what follows
-their noise. Over random prompts a prompt adds f_x(G_x) + m (G_x - N/P), for what it takes
-of the budget the others lack; m is by how much f falls on average for one more completion
-a prompt.
+the run's reference, and the other way round: judged on its own completions, an allocation
+that follows their noise looks too good. Over random prompts a prompt adds f_x(G_x) +
+m (G_x - N/P), because the other prompts lack the part of the budget that it takes; m is how
+much f falls on average for one more completion a prompt.
 """
 
 import heapq
@@ -34,10 +33,10 @@ from mse_lab.mse.prompt_samples import mean_over_prompts
 
 Sizes = NDArray[np.int64]
 
-# T and zeta of an estimator's law.
+# The moments of prompts -> T and zeta of an estimator's law.
 Law = Callable[[Moments], tuple[Floats, Floats]]
 
-# The rule that all others are compared with, and the one for accuracies.
+# The rule that all others are compared with, and the one that leaves prompts out by V.
 UNIFORM, FILTERED = "uniform", "accuracy filter"
 
 FILTER = (0.2, 0.8)  # Least and largest value of a prompt that an accuracy filter keeps.
@@ -60,7 +59,7 @@ def best_sizes(trace: Floats, zeta: Floats, budget: int, least: int = 2) -> Size
     terms = np.maximum([trace, zeta], 0).T.tolist()
 
     def next_fall(prompt: int, size: int) -> tuple[float, int, int]:
-        """By how much one more completion lowers a prompt's term, negated for the heap."""
+        """How much one more completion lowers a prompt's term, negated for the heap."""
         trace, zeta = terms[prompt]
         pairs = 2 * zeta / (size - 1) if zeta else 0.0
         return -(trace + pairs) / (size * (size + 1)), size, prompt
@@ -81,15 +80,15 @@ def grpo_law(moments: Moments) -> tuple[Floats, Floats]:
 
 
 def vanilla_law(moments: Moments) -> tuple[Floats, Floats]:
-    """A - gamma, and no zeta."""
+    """A - gamma for T, and 0 for zeta."""
     return moments.constant_baseline(0.0), 0 * moments.zeta
 
 
 class Rule(NamedTuple):
     """How a budget is allocated, and the estimator that it is for."""
 
-    plan: Law  # The T and zeta of a law that it takes for the truth.
-    law: Law = grpo_law  # The estimator's own.
+    plan: Law  # The law for which the allocation is the best.
+    law: Law = grpo_law  # The estimator's law.
     least: int = 2  # The least G_x.
 
     def sizes(self, moments: Moments, budget: int) -> Sizes:
@@ -108,7 +107,7 @@ def is_outside(value: Floats) -> NDArray[np.bool_]:
 
 
 def _filtered(moments: Moments) -> tuple[Floats, Floats]:
-    """Two for a prompt outside the filter, and the rest for the others alike."""
+    """Plan two completions for a prompt outside the filter, and the rest for the others."""
     outside = is_outside(moments.value)
     kept = np.asarray(outside if outside.all() else ~outside, dtype=np.float64)
     return kept, 0 * kept
@@ -177,11 +176,11 @@ def halve(pools: Pools) -> list[tuple[Floats, Floats]]:
 def judge_rules(
     pools: Pools, budget: int, rules: Mapping[str, Rule] = RULES
 ) -> dict[str, Statistic]:
-    """Measure the mean MSE of a prompt by each rule, on completions it has not seen.
+    """Measure the mean MSE of a prompt by each rule, on completions that it has not seen.
 
-    Its independent groups are the prompts; ratios of two rules stay paired. Intervals hold
-    what the two allocations of this run do; over runs, plans that miss what a prompt rarely
-    does are too seldom seen.
+    The statistics' independent groups are the prompts, so that ratios of two rules are
+    paired. The intervals are of the two allocations of this run. They hold less often over
+    runs: a plan may miss what a prompt does rarely, and few runs show it.
     """
     halves = halve(pools)
     whole = pool_moments(pools)

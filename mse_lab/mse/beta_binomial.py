@@ -1,13 +1,14 @@
 """Beta-binomial: values of prompts as a Beta(a, b), for group sizes above those drawn.
 
-With n completions of a prompt the share of zero-variance groups is known without a model
-up to G = n only: V^G is no function of the law of n draws for G > n. Where the values V of
-prompts follow a Beta(a, b) the number of right completions of n is Beta-binomial, and
+With n completions of a prompt the share of zero-variance groups can be estimated without a
+model up to G = n only: for G > n the law of n draws does not determine E[V^G]. If the
+values V of prompts follow a Beta(a, b), the number of right completions among n is
+Beta-binomial, and
 
     E[V^G + (1-V)^G] = B(a+G, b)/B(a, b) + B(a, b+G)/B(a, b).
 
-a and b are those of the largest likelihood. It is a model: two families of values that
-agree on groups of n may differ beyond.
+a and b maximise the likelihood. Two laws of V that agree on groups of n may differ at
+larger G, so this is a model.
 """
 
 from typing import NamedTuple
@@ -18,12 +19,12 @@ from scipy.special import betaln, digamma
 
 from mse_lab.arrays import Floats, Ints
 
-# a and b in search, on the logarithm's scale: a spike at 0 and 1, and all values alike.
+# Bounds of log a and log b: from spikes at 0 and 1 to values that are all alike.
 _BOUNDS = (-9.0, 12.0)
 
 
 class BetaBinomial(NamedTuple):
-    """The law of values, by its two parameters."""
+    """The law of values, Beta(a, b)."""
 
     a: float
     b: float
@@ -42,10 +43,10 @@ class BetaBinomial(NamedTuple):
 def fit_beta_binomial(
     right_K: Ints, sizes_K: Ints, weights_K: Floats, start: BetaBinomial | None = None
 ) -> BetaBinomial:
-    """Fit the law of values to groups with `right` of `size` completions right.
+    """Fit the law of values to groups, of whose completions some are right.
 
-    At least one has two or more; `weights_K` say how often each was seen. The search begins
-    at `start`, by default at two laws of their mean.
+    At least one group has two completions or more; `weights_K` says how often each group
+    occurred. The search begins at `start`, by default at two laws with the groups' mean.
     """
     wrong_K, parts_K = sizes_K - right_K, weights_K / weights_K.sum()
 

@@ -1,10 +1,10 @@
 """The bootstrap: intervals from draws, in place of the closed form.
 
-Of the n independent parts of a number, n - 1 are drawn with replacement, so that the
+A draw takes n - 1 of the n independent parts of a number, with replacement, so that the
 variance of a mean over the draws is s^2 / n without bias (Rao and Wu 1988). The interval is
 that of the percentiles. For fixed prompts the parts are the groups of each prompt; numbers
-that the finite reference moves add its noise, draw by draw. For prompts drawn at random the
-parts are the prompts, and every figure is computed again from the prompts of a draw; a
+that depend on the finite reference add its noise, draw by draw. For prompts drawn at random
+the parts are the prompts, and every figure is computed again from the prompts of a draw; a
 prompt that is drawn twice forms no pair with itself.
 
 `tests/benchmarks/coverage.py --bootstrap` measures how often its 95% intervals cover: 91 to
@@ -35,7 +35,7 @@ class Bootstrap:
         return rng.multinomial(prompts - 1, shares, size=self.draws).astype(float)
 
     def shift_of_groups(self, groups: Mapping[str, Floats]) -> Floats:
-        """Draw groups again; by how much a sum over prompts of means over them moves, (B,).
+        """Resample groups: the change of a sum over prompts of means over groups, (B,).
 
         Args:
             groups: By run, what every group contributes, (P, R), with R >= 2.

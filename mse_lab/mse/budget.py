@@ -14,8 +14,8 @@ is 1.
 
 is unbiased: different prompts are independent, so halves are needed on the diagonal only.
 
-Prompts are drawn at random, so every figure of these is a statistic of P independent
-prompts, and its interval comes from leaving them out one at a time (the jackknife).
+Prompts are drawn at random, so every figure here is a statistic of P independent prompts,
+and its interval comes from leaving prompts out one at a time (the jackknife).
 """
 
 import math
@@ -39,33 +39,34 @@ from mse_lab.mse.samples import Samples
 
 
 class Constants(NamedTuple):
-    """c1, c2 and c3, and their like.
+    """c1, c2 and c3, and the constants of other estimators.
 
-    Arrays over samples of prompts: of all prompts, (1,), or (S,), as in
+    They are arrays over samples of prompts: of all prompts, (1,), or (S,), as in
     `prompt_samples.py`.
     """
 
     c1: Floats  # E||g(X) - g||^2, what only more prompts reduce.
     c2: Floats  # E[T].
     c3: Floats  # E[zeta], the price of a baseline from the group.
-    vanilla: Floats  # E[A - ||g||^2], in the place of c2 for vanilla.
-    # The same for one baseline E[Z] for all prompts, a large batch's mean.
+    vanilla: Floats  # E[A - ||g||^2], which vanilla has for c2.
+    # The same for one baseline E[Z] of all prompts, the mean of a large batch.
     batch_mean: Floats
     best_constant: Floats  # The same for a baseline b* of each prompt.
-    # ||E g(X)||^2 of the population; that of the run's own prompts is
-    # `Pools.aggregate_norm2`, larger by c1/P on average.
+    # ||E g(X)||^2 of the population; `Pools.aggregate_norm2` is that of the run's prompts,
+    # larger by c1/P on average.
     gradient2: Floats
 
     @property
     def nonnegative_c1(self) -> Floats:
-        """c1 as part of a mean square: raised where that of all prompts is negative."""
+        """c1, raised to be part of a mean square where that of all prompts is negative."""
         return raise_to_zero(self.c1)
 
 
-# A function of the constants, and of what else is known of the same samples of prompts.
+# A function of the constants, and of other numbers of the same samples of prompts.
 Figure = Callable[..., Floats]
 
-# The others are squares, too, but estimated without bias as differences of larger ones.
+# Constants whose estimates are positive. c1 and gradient2 are squares, too, but their
+# unbiased estimates are differences of larger squares.
 POSITIVE = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
 
 
@@ -89,7 +90,7 @@ def _constants(
 
 
 def count_carriers(parts_P: Floats) -> float:
-    """Count the prompts that carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
+    """Estimate how many prompts carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
 
     >>> count_carriers(np.array([2.0, 1.0, -1.0, 0.0]))  # 16 / 6, of 4
     2.6666666666666665
@@ -104,8 +105,8 @@ def count_carriers(parts_P: Floats) -> float:
 class Population:
     """The distribution of prompts that a run's prompts, three or more, are drawn from."""
 
-    pools: Pools | Samples  # What was measured of them: pools and references, or samples.
-    bootstrap: Bootstrap | None = None  # Draws the intervals, where there is one.
+    pools: Pools | Samples  # The measurements: pools and references, or samples.
+    bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
 
     @cached_property
     def moments(self) -> Moments:
@@ -115,7 +116,7 @@ class Population:
 
     @cached_property
     def gradient_noise_P(self) -> Floats:
-        """Standard error of each prompt's ||g||^2 by the noise of completions, (P,)."""
+        """Standard error of each prompt's ||g||^2 from the noise of completions, (P,)."""
         measured = self.pools
         if isinstance(measured, Samples):
             return measured.gradient_noise_P
@@ -134,9 +135,10 @@ class Population:
     @cached_property
     def prompt_samples(self) -> PromptSamples:
         """All prompts, all but each, and the draws of the bootstrap."""
-        prompts, bootstrap = self.pools.prompts, self.bootstrap
-        none = np.zeros((0, prompts))
-        return PromptSamples(bootstrap.count_prompts(prompts) if bootstrap else none)
+        prompts = self.pools.prompts
+        if self.bootstrap is None:
+            return PromptSamples.without_draws(prompts)
+        return PromptSamples(self.bootstrap.count_prompts(prompts))
 
     @cached_property
     def samples(self) -> Constants:
@@ -146,15 +148,15 @@ class Population:
 
     @cached_property
     def constants(self) -> Constants:
-        """The constants, each unbiased, of two prompts or more; floats (1,)."""
+        """The constants of all prompts, each unbiased, (1,)."""
         return Constants(*(samples[:1] for samples in self.samples))
 
     @cached_property
     def effective_prompts(self) -> float:
-        """How many prompts carry c1 and c3, the smaller one.
+        """How many prompts carry c1, or c3 if those are fewer.
 
-        As degrees of freedom they cap those of every interval over prompts: the spread of
-        a few prompts, one of which is far larger, cannot tell how large the next may be.
+        Intervals over prompts have at most as many degrees of freedom: the spread of a few
+        prompts, one of which is far larger, does not say how large the next one may be.
         """
         carried = (self.moments.gradient2, self.moments.zeta)
         return min(
@@ -166,13 +168,16 @@ class Population:
         return figure(self.samples, *others)
 
     def statistic(self, figure: Figure, *others: Any) -> Statistic:
-        """Give a function of constants and others, (S,), what each prompt contributes."""
+        """Evaluate a figure, with what each prompt contributes to it.
+
+        `others` are further arguments of the figure, (S,).
+        """
         return jackknife(self._evaluate(figure, others), self.pools.prompts)
 
     def estimate(self, figure: Figure, level: float, *others: Any) -> Estimate:
-        """Give a function of the constants its interval, symmetric about it.
+        """Estimate a figure, with an interval that is symmetric about it.
 
-        The bootstrap's is that of the percentiles, for this and the next.
+        The bootstrap's interval is that of the percentiles, here and below.
         """
         if self.bootstrap:
             value, *_ = samples = self._evaluate(figure, others)
@@ -182,9 +187,9 @@ class Population:
         return statistic.interval(level, most_degrees=self.effective_prompts)
 
     def estimate_positive(self, figure: Figure, level: float, *others: Any) -> Estimate:
-        """Give one that is positive by nature its interval, symmetric in the logarithm.
+        """Estimate a positive figure, with an interval symmetric in its logarithm.
 
-        Where it, or what is left of it without a prompt, is not positive, as `estimate`.
+        Where the figure of all prompts, or of all but one, is not positive: as `estimate`.
         """
         if self.bootstrap or self._evaluate(figure, others).min() <= 0:
             return self.estimate(figure, level, *others)
@@ -192,28 +197,28 @@ class Population:
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:
-        """Give one of the constants its interval; of c1 as `best_group_size` has it."""
+        """Estimate a constant; c1 is positive where `best_group_size` takes it to be."""
         positive = name in POSITIVE or (name == "c1" and self.knows_c1(level))
         estimate = self.estimate_positive if positive else self.estimate
         return estimate(attrgetter(name), level)
 
     def estimates(self, level: float) -> dict[str, Estimate]:
-        """Give all constants, by the names of `Constants`, their intervals."""
+        """Estimate all constants, by the names of `Constants`."""
         return {name: self.constant(name, level) for name in Constants._fields}
 
     def knows_c1(self, level: float) -> bool:
         """Whether c1 is above zero by more than the noise of completions explains.
 
-        Were all gradients one, c1's estimate would vary by that noise alone.
+        If all prompts had one gradient, c1's estimate would vary by that noise alone.
         """
         noise = math.sqrt(float((self.gradient_noise_P**2).sum()))
         error = noise / self.pools.prompts
         return float(self.constants.c1.item()) > half_width(error, level)
 
     def best_group_size(self, level: float) -> Estimate:
-        """G* = 1 + sqrt(c3/c1), by way of c1/c3, which is finite whatever c1.
+        """Estimate G* = 1 + sqrt(c3/c1) from c1/c3, which is finite whatever c1.
 
-        Unknown where c3 is not positive, as where no reward varies.
+        NaN where c3 is not positive, as where no reward varies.
         """
         if self.constants.c3.item() <= 0:
             return UNKNOWN

@@ -6,10 +6,10 @@ mean is a ratio of sums over prompts,
 
     M = sum_p s_p / sum_p m_p,    Var(M) = P/(P-1) sum_p (s_p - M m_p)^2 / (sum_p m_p)^2,
 
-to first order, with P - 1 degrees of freedom (Cochran 1977, section 9.5). For shares in
-[0, 1], which a few prompts may carry, the interval is Gaffke's, as in `zero_variance`, with
-the prompts' numbers of groups as weights: random weights, Dirichlet(1, ..., 1), average
-(s_p, m_p) and an end of the range as often as the mean prompt.
+to first order, with P - 1 degrees of freedom (Cochran 1977, section 9.5). A few prompts may
+carry the mean of shares in [0, 1], so their interval is Gaffke's, as in `zero_variance`:
+random weights, Dirichlet(1, ..., 1), average the prompts' (s_p, m_p) and one end of the
+range, which counts as a prompt with the mean number of groups.
 """
 
 import math
@@ -19,17 +19,17 @@ import numpy as np
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.intervals import Estimate, half_width
 
-# More prompts than this, or more kinds of them, need no interval for rare ones.
+# With more kinds of prompts than this, none is rare enough to need Gaffke's interval.
 MOST_KINDS = 4000
 
 
-def sums_by_cluster(values_K: Floats, clusters_K: Ints) -> Floats:
-    """Add up values by cluster, (P,): codes are 0, ..., P - 1."""
-    return np.bincount(clusters_K, weights=values_K).astype(float)
+def _number(clusters_K: Ints) -> Ints:
+    """Number clusters from 0 to P - 1."""
+    return np.unique(clusters_K, return_inverse=True)[1]
 
 
-def _spread(sums_P: Floats, mean: float, sizes_P: Floats, level: float) -> float:
-    """Half the width of the interval of a ratio of sums; NaN for one cluster."""
+def _half_width(sums_P: Floats | Ints, mean: float, sizes_P: Floats, level: float) -> float:
+    """Compute half the width of a ratio's interval; NaN for one cluster."""
     clusters = len(sums_P)
     if clusters < 2:
         return math.nan
@@ -44,30 +44,32 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     >>> cluster_mean(np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 0.95).value
     1.0
     """
+    clusters_K = _number(clusters_K)
     sizes_P = np.bincount(clusters_K).astype(float)
     mean = float(values_K.mean())
-    reach = _spread(sums_by_cluster(values_K, clusters_K), mean, sizes_P, level)
+    reach = _half_width(np.bincount(clusters_K, values_K), mean, sizes_P, level)
     return Estimate(mean, mean - reach, mean + reach)
 
 
 def cluster_change(
     values_K: Floats, later_K: Flags, clusters_K: Ints, level: float
 ) -> Estimate:
-    """How much larger the mean is over some groups than over the others.
+    """Estimate by how much the mean over some groups exceeds that over the others.
 
-    Prompts that are in both are paired: a prompt's share of the difference is the
-    difference of its shares of the two means. The degrees of freedom are those of the part
-    with fewer prompts.
+    Prompts in both parts are paired: a prompt's contribution to the difference is the
+    difference of its contributions to the two means. The degrees of freedom are those of
+    the part with fewer prompts.
 
     >>> values = np.array([1.0, 3.0, 0.0, 2.0])
     >>> cluster_change(values, values > 0.5, np.array([0, 1, 0, 1]), 0.95).value
     2.0
     """
+    clusters_K = _number(clusters_K)
     shares, degrees = [], math.inf
     for part_K, sign in ((later_K, 1.0), (~later_K, -1.0)):
         clusters = len(np.unique(clusters_K[part_K]))
         apart_K = np.where(part_K, values_K - values_K[part_K].mean(), 0.0)
-        share_P = sums_by_cluster(apart_K, clusters_K) / part_K.sum()
+        share_P = np.bincount(clusters_K, apart_K) / part_K.sum()
         shares.append(sign * share_P * math.sqrt(clusters / max(clusters - 1, 1)))
         degrees = min(degrees, clusters - 1)
     change = float(values_K[later_K].mean() - values_K[~later_K].mean())
@@ -87,15 +89,17 @@ def cluster_share(
 ) -> Estimate:
     """Average shares in [0, 1] over groups; the interval is over prompts drawn at random.
 
-    Prompts with the same sum and number of groups are drawn together: their weights add up
-    to a Gamma variable. With a group for each prompt it is `zero_variance.mean_share`.
+    Prompts with the same sum and number of groups are drawn together, because their weights
+    add up to a Gamma variable. Where each prompt has one group, this is
+    `zero_variance.mean_share` by other draws: ends differ by 1%.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = cluster_share(np.zeros(60), np.arange(60), 0.95, rng)[1:]
     >>> low, round(high, 2)  # 1 - 0.025^(1/60)
     (0.0, 0.06)
     """
-    sums_P, sizes_P = sums_by_cluster(shares_K, clusters_K), np.bincount(clusters_K)
+    clusters_K = _number(clusters_K)
+    sums_P, sizes_P = np.bincount(clusters_K, shares_K), np.bincount(clusters_K)
     pairs = np.stack([sums_P, sizes_P], axis=-1)
     kinds, counts = np.unique(pairs.round(12), axis=0, return_counts=True)
     mean, tail = float(shares_K.mean()), (1 - level) / 2

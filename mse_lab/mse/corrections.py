@@ -6,23 +6,24 @@ a correction c replaces the score W by
 
     U = c(rho) W  of the sequence,    or    U = sum_t c(rho_t) grad log pi(y_t | x, y_<t),
 
-c truncating ratios at a bound or leaving out those beyond it (a mask). All is under mu. The
-uncut U = rho W is without bias, for E[rho W] = 0 and E[rho W Z] = g. GRPO-type with U is
+c truncating ratios at a bound or leaving out those beyond it (a mask). All expectations are
+under mu. The full U = rho W has no bias: E[rho W] = 0 and E[rho W Z] = g. GRPO-type with U
+is
 
     g_hat = (1/G) sum_i (Z_i - mean of the others) U_i = mean of h_ij over i != j,
     h_ij = (U_i - U_j) (Z_i - Z_j) / 2,    E g_hat = E h_12 = h = Cov(U, Z),
 
-a U-statistic, so that of groups of G, whatever E[U] is,
+a U-statistic, so that for groups of G, whatever E[U] is,
 
     G (G-1) E||g_hat||^2 = (G-2) (G-3) ||h||^2 + 4 (G-2) E<h_12, h_13> + 2 E||h_12||^2.
 
-All three, and <h, g>, are means over different completions of one block, by the Gram matrix
-of W and U; products of independent blocks and prompts are had by their gradients.
+The Gram matrix of W and U gives all three, and <h, g>, as means over different completions
+of one block; the blocks' gradients give the products of independent blocks and prompts.
 
 Sources: TRL 1.16, `vllm_importance_sampling_mode`, `_clip_max` = 3.0, `_clip_min` = None;
 verl, `algorithm.rollout_correction`, `rollout_is_threshold` = 2.0 and a mask from its
-reciprocal on; IcePop, arXiv 2510.18855. verl also means over other tokens where it masks,
-which is a factor; its geometric mask is left out.
+reciprocal on; IcePop, arXiv 2510.18855. Where verl masks, it also averages over fewer
+tokens, which is a factor; verl's geometric mask is left out.
 """
 
 import math
@@ -35,25 +36,27 @@ import numpy as np
 
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import count_carriers
+from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.pools import name_of_all
 from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
 
-# Log ratios beyond it count as this: their fourth powers are to be numbers.
+# Log ratios are clipped at this size, so that the fourth powers of ratios are finite.
 MOST_NATS = 100.0
 
 
 class Correction(NamedTuple):
-    """What a ratio is replaced by."""
+    """A function c of ratios."""
 
-    name: str  # Of the trainer's setting.
-    per_token: bool  # Whether of each token's ratio, not of their product.
-    high: float = math.inf  # Its upper bound.
-    low: float = 0.0  # Its lower bound.
+    name: str  # The trainer's name of it.
+    per_token: bool  # Whether it is of each token's ratio, not of their product.
+    high: float = math.inf  # The upper bound of a ratio.
+    low: float = 0.0  # The lower bound of a ratio.
     masked: bool = False  # Whether a ratio beyond a bound counts as zero, not as the bound.
-    setting: str = ""  # How the trainer is told.
+    setting: str = ""  # The trainer's setting.
 
     def weigh(self, log_ratios: Floats) -> Floats:
-        """Replace ratios, given by their logarithms.
+        """Compute c of ratios, given by their logarithms.
 
         >>> Correction("a", True, 3).weigh(np.log([0.5, 4]))
         array([0.5, 3. ])
@@ -110,9 +113,9 @@ class PairMeans(NamedTuple):
 def pair_means(gram_NN: Floats, rewards_N: Floats) -> PairMeans:
     """Average the products of h over the pairs of four completions or more.
 
-    Sums over j give H_i = sum_j h_ij = sum_j M_ij U_j; in ||sum_i H_i||^2 each product of
-    three completions occurs four times, each of two twice. The Gram matrix has <U_i, U'_j>
-    of one correction or two, (..., N, N).
+    Sums over j give H_i = sum_j h_ij = sum_j M_ij U_j. In ||sum_i H_i||^2 each product of
+    three completions occurs four times and each of two twice. The Gram matrix has
+    <U_i, U'_j> of one correction or two, (..., N, N).
     """
     count, apart_N = len(rewards_N), rewards_N - rewards_N.mean()
     mixing_NN = (count * np.diag(apart_N) + apart_N - apart_N[:, None]) / 2
@@ -129,7 +132,7 @@ def pair_means(gram_NN: Floats, rewards_N: Floats) -> PairMeans:
 
 @dataclass(frozen=True)
 class CorrectedPrompt:
-    """What is known of F corrections on one prompt; N completions."""
+    """The measurements of F corrections on one prompt, by N completions."""
 
     apart_FF: Floats  # <h, h'>, unbiased.
     linked_F: Floats  # E<h_12, h_13>.
@@ -137,13 +140,13 @@ class CorrectedPrompt:
     mass_F: Floats  # Mean weight of a token.
     log_ratios_N: Floats  # log rho.
     divergences_N: Floats  # The sum over tokens of rho_t - 1 - log rho_t.
-    lengths_N: Floats  # The policy's own tokens.
+    lengths_N: Floats  # Number of tokens that the policy drew.
     gradients_FD: Floats  # Unbiased for h: whole vectors, or sketches.
 
 
 @dataclass(frozen=True)
 class CorrectionPools:
-    """The same of P prompts, and what their gradients give; `corrections.npz`."""
+    """The same of P prompts, and products of their gradients; `corrections.npz`."""
 
     apart_PFF: Floats
     linked_PF: Floats
@@ -159,9 +162,7 @@ class CorrectionPools:
     def of(cls, prompts: Sequence[CorrectedPrompt]) -> "CorrectionPools":
         """Stack prompts, and form their products with one another."""
         each = {
-            "_P".join(field.name.rsplit("_", 1)): np.stack(
-                [getattr(one, field.name) for one in prompts]
-            )
+            name_of_all(field.name): np.stack([getattr(one, field.name) for one in prompts])
             for field in fields(CorrectedPrompt)
         }
         gradients_FPD = each.pop("gradients_PFD").swapaxes(0, 1)
@@ -174,14 +175,14 @@ class CorrectionPools:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "CorrectionPools":
         """Read the arrays of `corrections.npz`."""
-        found = {field.name: np.asarray(arrays[field.name]) for field in fields(cls)}
-        prompts, completions = found["log_ratios_PN"].shape
+        given = {field.name: np.asarray(arrays[field.name]) for field in fields(cls)}
+        prompts, completions = given["log_ratios_PN"].shape
         sizes = {"P": prompts, "F": len(CORRECTIONS), "N": completions}
-        for name, array in found.items():
+        for name, array in given.items():
             shape = tuple(sizes[axis] for axis in name.rpartition("_")[2])
             if array.shape != shape or not np.isfinite(array).all():
                 raise ValueError(f"{name} is not {shape} numbers")
-        return cls(**found)
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -230,29 +231,28 @@ class CorrectionPopulation:
     @cached_property
     def prompt_samples(self) -> PromptSamples:
         """All prompts, and all but each."""
-        return PromptSamples(np.zeros((0, len(self.pools.apart_PFF))))
+        return PromptSamples.without_draws(len(self.pools.apart_PFF))
 
     @cached_property
     def effective_prompts(self) -> float:
-        """How many prompts carry gradients and noise, the smaller one."""
+        """How many prompts carry the gradients, or the noise if those are fewer."""
         carried = self.pools.apart_PFF[:, EXACT, EXACT], self.pools.same_PF[:, NONE]
         return min(map(count_carriers, carried))
 
     def _products(self, products_PP: Floats) -> Floats:
-        ones_P = np.ones(len(products_PP))
-        apart_PP = products_PP * (1 - np.eye(len(products_PP)))
+        ones_P, apart_PP = np.ones(len(products_PP)), without_diagonal(products_PP)
         return self.prompt_samples.mean_products(apart_PP, ones_P, ones_P)
 
-    def judge(self, place: int, group_size: int, groups: float) -> Judged:
-        """Judge a correction, by its place in `CORRECTIONS`, at G >= 2 and B groups."""
+    def judge(self, index: int, group_size: int, groups: float) -> Judged:
+        """Judge a correction, by its index in `CORRECTIONS`, at G >= 2 and B groups."""
         pools, samples = self.pools, self.prompt_samples
-        own_P = pools.apart_PFF[:, place, place]
-        means = PairMeans(own_P, pools.linked_PF[:, place], pools.same_PF[:, place])
-        mean_norm2 = self._products(pools.between_FPP[place])
+        norms2_P = pools.apart_PFF[:, index, index]
+        means = PairMeans(norms2_P, pools.linked_PF[:, index], pools.same_PF[:, index])
+        mean_norm2 = self._products(pools.between_FPP[index])
         gradient2 = self._products(pools.between_FPP[EXACT])
-        inner = self._products(pools.crossed_FPP[place])
-        between = raise_to_zero(samples.means(own_P) - mean_norm2)
-        within = samples.means(means.second_moment(group_size) - own_P)
+        inner = self._products(pools.crossed_FPP[index])
+        between = raise_to_zero(samples.means(norms2_P) - mean_norm2)
+        within = samples.means(means.second_moment(group_size) - norms2_P)
         cosine2 = samples.without_bias(divide(inner**2, mean_norm2 * gradient2))
         noise = (between + within) / groups
         return Judged(mean_norm2, inner, gradient2, noise, cosine2)
@@ -260,7 +260,7 @@ class CorrectionPopulation:
     def estimate(
         self, samples: Floats, level: float, *, positive: bool = False
     ) -> Estimate:
-        """Give a figure of samples of prompts its interval."""
+        """Estimate a figure, given for all samples of prompts."""
         if not np.isfinite(samples).all():
             return UNKNOWN
         return jackknife(samples, len(self.pools.apart_PFF)).interval(

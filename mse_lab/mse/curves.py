@@ -1,8 +1,8 @@
 """Curves: every estimator at every group size, measured and by its law, with intervals.
 
-The aggregate is the mean over P fixed prompts, each with a group of its own. Its measured
-MSE comes from the replicates' errors, its law from the pool's moments; both know which
-completions each of their parts comes from, so that their difference can be tested.
+The aggregate is the mean over P fixed prompts, each with its own group. Its measured MSE
+comes from the replicates' errors, its law from the pool's moments. Both are kept with the
+completions that each of their parts comes from, so that their difference can be tested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,17 +30,17 @@ POSITIVE = ("mse", "variance", "scale_free_mse")  # Figures that are positive by
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve's point: the aggregate's figures, and what they are made of."""
+    """A curve's point: the aggregate's figures, and how they vary."""
 
     point: Decomposition  # The estimates.
     noise: Decomposition  # The same in every draw of the reference's noise, arrays (B,).
     source: "Curves"  # What the curves of its run share.
-    # Makes the error of each group, whose means over groups and prompts are the MSE, up to
-    # a constant.
+    # Computes the error of each group: the MSE is the mean over groups and prompts, up to a
+    # constant.
     errors_PR: Callable[[], Floats]
 
     def statistic(self, part: str = "mse") -> Statistic:
-        """Give a part of the decomposition with what it is made of."""
+        """Estimate a part of the decomposition, with the contribution of every group."""
         value = float(getattr(self.point, part))
         scale_free = float(self.point.scale_free_growth)
         growths = {"mse": 1.0, "variance": 1.0, "scale_free_mse": scale_free}
@@ -53,16 +53,17 @@ class Curve:
         return Statistic(value, groups, shifts, degrees, self.source.bootstrap)
 
     def interval(self, part: str, level: float) -> Estimate:
-        """Give a part of the decomposition its interval."""
+        """Estimate a part of the decomposition with its interval."""
         return self.statistic(part).interval(level, positive=part in POSITIVE)
 
 
 class Point(NamedTuple):
     """One estimator at one group size, by its replicates and by its exact law.
 
-    Measured it is None where there are no replicates, or the aggregate's bias is not known:
-    of a biased estimator whose weights depend on lengths, norms or other prompts, or whose
-    slope is no polynomial that a reference of so few completions gives without bias.
+    `measured` is None where there are no replicates or the aggregate's bias is unknown. The
+    latter is so for a biased estimator whose weights depend on lengths, norms or other
+    prompts, or whose slope is a polynomial of too high a degree for the completions of the
+    reference. `law` is None where the estimator has none.
     """
 
     measured: Curve | None
@@ -91,10 +92,11 @@ def disagreement(measured: Curve, law: Curve) -> float:
 
 
 def _without_bias(estimate: Floats, draws: Floats) -> Floats:
-    """Take off what noise adds on average to a function that is not linear in it.
+    """Subtract the bias that noise causes in a function that is not linear in it.
 
-    Draws about an estimate are on average off from it as it is from the truth. To first
-    order, for laws at group sizes beyond what the reference gives without bias.
+    On average the draws exceed the estimate by as much as the estimate exceeds the truth,
+    to first order. This is for laws at group sizes for which the reference has too few
+    completions.
     """
     return np.asarray(2 * estimate - draws.mean(0))
 
@@ -106,7 +108,7 @@ def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What laws are evaluated at: estimates, or draws of the reference's noise."""
+    """Arguments of laws: estimates, or draws of the reference's noise."""
 
     moments: Moments
     between: Between
@@ -143,7 +145,7 @@ class Curves:
         return _Inputs(self.moments, Between(self.pools.between_PP, self.pools.halves_PP))
 
     def _drawn_from(self, noise: ReferenceNoise) -> _Inputs:
-        """The same in every draw, (B, P)."""
+        """The arguments in every draw of the noise, (B, P)."""
         between, scale_BP = self._estimate.between, noise.rewards.mean
         between = replace(between, noise_BP=noise.normals_BP, scale_BP=scale_BP)
         return _Inputs(draw_moments(self.pools, noise), between)
@@ -154,7 +156,7 @@ class Curves:
 
     @cached_property
     def _by_rewards(self) -> _Inputs:
-        """In draws of what the reference's rewards alone do."""
+        """The arguments in draws of the noise of the reference's rewards alone."""
         return self._drawn_from(self.noise.of_rewards())
 
     @cached_property
@@ -166,7 +168,7 @@ class Curves:
         return find_law(estimator, size, binary=self.binary)
 
     def knows_mean(self, estimator: Estimator, size: int) -> bool:
-        """Whether the reference is large enough for the bias of its law, if it has one."""
+        """Whether the reference is large enough for the law's mean, if it has a law."""
         law = self.find_law(estimator, size)
         return not isinstance(law, BinaryLaw) or law.knows_mean(self.moments)
 
@@ -179,7 +181,7 @@ class Curves:
         if not self.knows_mean(estimator, size):
             by_rewards = self._by_rewards.aggregate(law)
             mse = _without_bias(point.mse, by_rewards.mse)
-            # Nothing else is known well enough.
+            # The other parts would be too inexact.
             point = Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
 
         def errors_PN() -> Floats:
@@ -199,9 +201,10 @@ class Curves:
         return _without_bias(mse_P, _mse_of_prompts(law(moments), moments))
 
     def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
-        """What the noise of V does to the MSE of an estimator that knows V, (B, P).
+        """The shift of the MSE by the noise of V, for an estimator that knows V, (B, P).
 
-        To first order 2 (V S - B) / G times V's shift for the oracle; 0 without a law.
+        For the oracle it is 2 (V S - B) / G times V's shift, to first order; 0 without a
+        law.
         """
         law = self.find_law(estimator, size) if estimator.knows_value else None
         if law is None:
@@ -211,7 +214,7 @@ class Curves:
         return law(drawn).second - law(fixed).second
 
     def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
-        """Find the law whose slopes the prompts have; None where they are not known."""
+        """Find the law that gives the prompts' slopes; None where they are unknown."""
         if estimator.unbiased:
             ones = np.ones(self.pools.prompts)
             return lambda moments: Law(np.nan * ones, ones, ones)
@@ -242,7 +245,7 @@ class Curves:
     def of_prompts(
         self, estimator: Estimator, size: int, errors_PR: Floats
     ) -> Decomposition:
-        """Take a prompt's own mean square apart, (P,); by slopes where these are known."""
+        """Decompose the MSE of each prompt, (P,), by its slope where that is known."""
         norm2 = self.moments.gradient2
         if slopes := self.slopes(estimator, size):
             slope = slopes(self.moments).own_slope
@@ -257,7 +260,7 @@ class Curves:
 def measure_curves(
     curves: Curves, estimators: Sequence[Estimator], errors: Mapping[Key, Floats]
 ) -> dict[Key, Point]:
-    """Give every point of every curve."""
+    """Measure every point of every curve."""
     by_name = {estimator.name: estimator for estimator in estimators}
     return {
         key: Point(
@@ -270,7 +273,7 @@ def measure_curves(
 
 
 def law_sizes(estimator: Estimator, group_sizes: Sequence[int]) -> list[int]:
-    """List a probe's group sizes and the powers of two up to 1024."""
+    """List the group sizes of a probe, and the powers of two up to 1024."""
     sizes = {2**k for k in range(1, LARGEST_LAW.bit_length())} | set(group_sizes)
     return sorted(size for size in sizes if size >= estimator.smallest_group)
 

@@ -1,4 +1,4 @@
-"""A mean square taken apart: bias^2, variance, slope, cosine and scale-free MSE.
+"""The decomposition of an MSE: bias^2, variance, slope, cosine and scale-free MSE.
 
 A rescaled estimator has another MSE and the same direction, so a raw MSE does not compare
 estimators of different scale. With u = E g_hat,
@@ -22,9 +22,9 @@ from mse_lab.arrays import Floats, divide
 
 
 class Decomposition(NamedTuple):
-    """An estimator's mean square, taken apart; numbers or arrays of one shape.
+    """The parts of an estimator's MSE; numbers or arrays of one shape.
 
-    The last is by how much the scale-free MSE grows with the MSE, all else equal.
+    `scale_free_growth` is the derivative of the scale-free MSE in the MSE.
     """
 
     mse: Floats
@@ -36,19 +36,22 @@ class Decomposition(NamedTuple):
     scale_free_growth: Floats
 
 
-# Those that tables show.
+# The parts that tables show.
 PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    """Divide; NaN where a square that should be positive was not measurably so."""
+    """Divide; NaN where the estimate of a positive square is not positive."""
     return divide(top, bottom, otherwise=np.nan)
 
 
 def decompose(
     mse: Floats, mean_norm2: Floats, inner: Floats, norm2: Floats
 ) -> Decomposition:
-    """Take the MSE apart by ||u||^2, <u, g> and ||g||^2; NaN if this is not > 0."""
+    """Decompose an MSE by ||u||^2, <u, g> and ||g||^2.
+
+    Slope, cosine and scale-free MSE are NaN where the estimate of ||g||^2 is not positive.
+    """
     bias2 = mean_norm2 - 2 * inner + norm2
     second = mse + 2 * inner - norm2
     product = np.maximum(mean_norm2, 0) * np.maximum(norm2, 0)
@@ -64,7 +67,7 @@ def decompose(
 
 
 def without_diagonal(matrix_PP: Floats) -> Floats:
-    """Leave the products of different prompts."""
+    """Keep the products of different prompts alone."""
     return matrix_PP - np.diag(np.diag(matrix_PP))
 
 
@@ -74,8 +77,9 @@ class Between:
 
     products_PP: Floats  # Gamma_xx' = <rbar(x), rbar(x')>; its diagonal is not used.
     halves_PP: Floats  # <r_A(x) - r_B(x), rbar(x')>.
-    noise_BP: Floats | None = None  # rbar(x) varies by half of r_A(x) - r_B(x) times this.
-    scale_BP: Floats | float = 1.0  # By what rbar(x) is scaled besides.
+    # In each draw rbar(x) moves by this times (r_A(x) - r_B(x)) / 2, and is scaled.
+    noise_BP: Floats | None = None
+    scale_BP: Floats | float = 1.0
 
     def form(self, left: Floats, right: Floats) -> Floats:
         """sum_{x != x'} left_x Gamma_xx' right_x', for arrays (..., P)."""
@@ -101,17 +105,17 @@ def aggregate(
     between: Between,
     own_slope_P: Floats | None = None,
 ) -> Decomposition:
-    """Take the aggregate's mean square apart, for u(x) = slope(x) g(x).
+    """Decompose the aggregate's MSE, for u(x) = slope(x) g(x).
 
     Its MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1-slope(x)) (1-slope(x')) Gamma_xx']:
-    errors of different prompts are independent, their means are not zero.
+    the errors of different prompts are independent, but their means are not zero.
 
     Args:
         mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
-        slope_P: slope(x), (..., P), as it is multiplied with rbar.
+        slope_P: slope(x), (..., P), unbiased times rbar.
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
-        own_slope_P: slope(x) as it is multiplied with ||g(x)||^2, where V is an estimate.
+        own_slope_P: slope(x), unbiased times <r_A, r_B>; the former where V is known.
     """
     count = gradient2_P.shape[-1] ** 2
     own_slope_P = slope_P if own_slope_P is None else own_slope_P

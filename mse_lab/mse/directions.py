@@ -6,10 +6,10 @@ weights depend on a group's rewards alone, with hbar = E h(X) and of one group
     E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
     between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
 
-A factor is a learning rate's, so what counts is min_a E||a g_hat - g||^2 =
-||g||^2 - <hbar, g>^2 / E||g_hat||^2, the scale-free MSE. The squared cosine of hbar with g
-is a ratio of estimates, too large by order 1/P where slopes differ, which may exceed the
-whole relative MSE; the jackknife takes that off.
+A factor of g_hat is a matter of the learning rate, so what counts is the scale-free MSE,
+min_a E||a g_hat - g||^2 = ||g||^2 - <hbar, g>^2 / E||g_hat||^2. The squared cosine of hbar
+with g is a ratio of estimates. Where slopes differ it is too large by order 1/P, which may
+exceed the whole relative MSE; the jackknife subtracts this bias.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Direction(NamedTuple):
 
     mean_norm2: Floats  # ||hbar||^2.
     cosine2: Floats  # Squared cosine of hbar with E g(X).
-    # E||h(X) - hbar||^2, what only more prompts reduce; never negative, as
+    # E||h(X) - hbar||^2, what only more prompts reduce; raised to zero as
     # `Constants.nonnegative_c1`.
     between: Floats
     within: Floats  # E[tr Var(g_hat | X)] of one group.
@@ -57,10 +57,11 @@ def efficiency(
 ) -> Floats:
     """Completions that an unbiased estimator needs, over those that this one needs.
 
-    Both for the scale-free MSE of the unbiased one at the budget. With r its MSE / ||g||^2
-    there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2 (1 + q G / N), that is
-    (c^2 (1 + r) - 1) / (q G / N): the budget cancels where c = 1. Zero or less where
-    nothing but a turn of hbar could do it. The `cost` is N x MSE of the unbiased one.
+    Both reach the scale-free MSE that the unbiased one has at the budget N. With r its
+    MSE / ||g||^2 there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2
+    (1 + q G / N), the ratio is (c^2 (1 + r) - 1) / (q G / N); N cancels where c = 1. It is
+    zero or less where no number of completions suffices, because of c. The `cost` is
+    N x MSE of the unbiased estimator.
     """
     needed = direction.cosine2 * (1 + divide(cost, budget * constants.gradient2)) - 1
     return divide(needed * budget * direction.mean_norm2, group_size * direction.noise)

@@ -1,29 +1,30 @@
-"""Epochs: what training feels of the prompts' noise where each prompt comes once an epoch.
+"""Epochs: the cost of the prompts' noise where each prompt occurs once in an epoch.
 
 Near a maximum, along a direction of curvature lambda, steps of length eta are
 
     theta <- q theta + eta noise,   q = 1 - eta lambda = exp(-pull).
 
-The noise of completions is drawn anew at every step. That of prompts is dealt out: over an
-epoch of T = P/B steps it adds up to zero. So of the variance c1/B of a step the end of an
-epoch has, with weights q^s of the steps s = 0, ..., T - 1 that lie behind it,
+The noise of completions is drawn anew at every step. The noise of prompts adds up to zero
+over an epoch of T = P/B steps. At the end of an epoch the step s steps ago has the weight
+q^s, s = 0, ..., T - 1. So the variance c1/B of a step enters with the factor
 
     [sum_s q^2s - (sum_s q^s)^2 / T]  instead of  sum_s q^2s,
 
-which is the share 1 - tanh(pull T/2) / (T tanh(pull/2)) of it, after one epoch as after
-many; after the first m < T steps it has tanh(pull m/2) in the numerator. With N = B G
-completions a step, N/P of each prompt, T = G P/N, and c1 G of the error becomes
+that is with the share 1 - tanh(pull T/2) / (T tanh(pull/2)), after one epoch as after many;
+after the first m < T steps the numerator is tanh(pull m/2). With N = B G completions a
+step, N/P of each prompt, T = G P/N, and the term c1 G of the error becomes
 
     c1 (G - (N/P) tanh(pull m/2) / tanh(pull/2)),   m = min(T, steps of the training).
 
-Long steps, which forget the ones before, have c1 (G - N/P): no prompt's noise but that of
-prompts which are not in the step. Of short ones, which forget nothing, there is none while
-G is no larger than K, the completions that each prompt gets in all of the training, and
-c1 (G - K) beyond. In between it is about c1 (G - k tanh(G/k)), k = 2 N/(P pull). The best
-size, 1 + sqrt(c3/c1) for prompts drawn anew, is larger by that, and depends on N.
+For long steps, which forget the ones before, it is c1 (G - N/P): only prompts that are not
+in the step add noise. For short steps, which forget nothing, it is zero up to G = K, the
+completions that each prompt gets in the whole training, and c1 (G - K) above. In between it
+is about c1 (G - k tanh(G/k)), k = 2 N/(P pull). So the best size is larger than the
+1 + sqrt(c3/c1) of prompts drawn anew, and depends on N.
 
-It is the reward of the prompts that are trained on; another one's has a constant more. How
-prompts differ in their curvature is left out: it moves the mean, and not with G.
+This is for the reward on the prompts that are trained on; the reward on others has a
+further term that does not depend on G. Differences of curvature between prompts are left
+out: they shift the mean, by an amount that does not depend on G.
 """
 
 import math
@@ -32,16 +33,16 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 
-# Sizes among which the best one is looked for, each 0.1% larger than the one before.
+# Candidates for the best size, each 0.1% larger than the one before.
 _SIZES = np.geomspace(1.001, 4096, 8320)
 
 
 def charged_size(
     sizes: Floats | float, each_step: float, steps: float, pull: float
 ) -> Floats:
-    """Give what stands in the place of G in c1 G.
+    """Compute the factor of c1 that replaces G.
 
-    Short steps; each prompt gets 32 completions in all:
+    With short steps, and 32 completions of each prompt in all:
 
     >>> charged_size(np.array([8.0, 80.0]), 0.5, 64, 1e-5).round(4)
     array([ 0., 48.])
@@ -49,19 +50,19 @@ def charged_size(
     Args:
         sizes: G.
         each_step: N/P, completions of each prompt in a step.
-        steps: Of all of the training.
+        steps: Number of steps of the training.
         pull: -log(1 - eta lambda).
     """
     sizes = np.asarray(sizes, dtype=float)
     steps_m = np.minimum(sizes / each_step, steps)
-    told = each_step * np.tanh(pull * steps_m / 2) / math.tanh(pull / 2)
-    return np.asarray(np.maximum(sizes - told, 0.0))
+    cancelled = each_step * np.tanh(pull * steps_m / 2) / math.tanh(pull / 2)
+    return np.asarray(np.maximum(sizes - cancelled, 0.0))
 
 
 def best_in_epochs(best: float, each_step: float, steps: float, pull: float) -> float:
-    """Give the best group size, with the noise of prompts dealt out as in `charged_size`.
+    """Compute the best group size where c1 is multiplied by `charged_size`.
 
-    Of prompts that are drawn anew the best is G* = 1 + sqrt(c3/c1), 1 to infinity.
+    `best` is G* = 1 + sqrt(c3/c1), that for prompts drawn anew, from 1 to infinity.
     """
     if best <= 1 or math.isinf(best):
         return best

@@ -1,26 +1,27 @@
 """Intervals: a number, how it varies, and how well that is known.
 
 Every number that a run gives is, to first order, a sum over prompts of means over the
-independent groups of a prompt, plus what the finite reference does to it. So its variance
-is a sum,
+independent groups of a prompt, plus a shift by the noise of the finite reference. So its
+variance is a sum,
 
     V = sum_x s_x^2 / R_x + V_reference,
 
-of terms that are estimated apart: the first is the limit of a bootstrap that resamples
-R - 1 of the R groups of each prompt, taken at the finest groups that a number is made of.
-So numbers at one group size are paired group by group, and numbers at two sizes in what
-both are multiples of.
+of terms that are estimated separately: the first is the limit of a bootstrap that resamples
+R - 1 of the R groups of each prompt, for the smallest groups that a number is made of. So
+numbers at one group size are paired group by group, and numbers at two sizes by groups of
+their least common multiple.
 
 Where a few prompts carry V, V itself is uncertain. Its effective degrees of freedom are
-those of a chi-square as uncertain (Satterthwaite 1946, in the form of Welch 1947, exact for
-one prompt and for many alike):
+those of a chi-square that is as uncertain (Satterthwaite 1946, in the form of Welch 1947,
+exact for one prompt and for many alike):
 
     degrees = 2 V^2 / U - 2,   U the estimated variance of the estimate of V,
 
-for normal contributions U = sum_x 2 v_x^2 / (R_x + 1), and more where their fourth moments
-say so. Intervals and tests take Student's tails at these degrees. Where the bootstrap is
-asked for, intervals take percentiles of draws instead (`bootstrap.py`). The interval of a
-number that is positive by nature, such as an MSE, is symmetric in its logarithm.
+with U = sum_x 2 v_x^2 / (R_x + 1), v_x = s_x^2 / R_x, for normal contributions, and more
+where their fourth moments say so. Intervals and tests take Student's tails at these
+degrees. Where the bootstrap is asked for, intervals take percentiles of draws instead
+(`bootstrap.py`). The interval of a number that is positive by nature, such as an MSE, is
+symmetric in its logarithm.
 `tests/benchmarks/coverage.py` measures how often they cover.
 """
 
@@ -51,7 +52,7 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
 def half_width(error: float, level: float, degrees: float = math.inf) -> float:
-    """Give Student's interval for a standard error: how far it reaches on either side.
+    """Compute half the width of Student's interval for a standard error.
 
     >>> round(half_width(1.0, 0.95), 2), round(half_width(1.0, 0.95, degrees=4), 2)
     (1.96, 2.78)
@@ -100,7 +101,7 @@ def _coarsen(groups_PR: Floats, count: int) -> Floats:
 
 
 def _add_groups(groups: Floats, other: Floats) -> Floats:
-    """Add two numbers' contributions, in groups that both can be averaged to."""
+    """Add two numbers' contributions, averaged to groups that both consist of."""
     count = math.gcd(groups.shape[-1], other.shape[-1])
     return _coarsen(groups, count) + _coarsen(other, count)
 
@@ -111,29 +112,28 @@ Parts = Mapping[str, Floats]
 def _sum_by_run(
     parts: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
 ) -> Parts:
-    """Add what is known of the same run; keep the rest."""
+    """Add the parts of the same run; keep the others."""
     both = {run: add(parts[run], other[run]) for run in parts if run in other}
     return {**parts, **other, **both}
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number and what it is made of; sums and ratios of them stay paired."""
+    """A number and its parts, by which sums and ratios of such numbers are paired."""
 
     value: float  # The estimate.
-    # By run, what every group contributes, (P, R): the value is, to first order and up to a
-    # constant, the sum over prompts of their means over groups. Runs are independent of one
-    # another.
+    # By run, the contribution of every group, (P, R): the value is, to first order and up
+    # to a constant, the sum over prompts of the means over groups. Runs are independent of
+    # one another.
     groups: Parts
     # By run, the value's shift in every draw of the reference's noise, (B,).
     reference: Parts
-    reference_degrees: float = math.inf  # Degrees of freedom of that noise's own size.
-    # What its intervals are drawn by; None for the closed form.
-    bootstrap: Bootstrap | None = None
+    reference_degrees: float = math.inf  # Degrees of freedom of that noise's variance.
+    bootstrap: Bootstrap | None = None  # What draws intervals; None for the closed form.
 
     @cached_property
     def spread(self) -> Spread:
-        """How the value varies."""
+        """The variance of the value, and how well it is known."""
         parts = [spread_of_means(groups_PR) for groups_PR in self.groups.values()]
         shifts = (shift_B[np.isfinite(shift_B)] for shift_B in self.reference.values())
         noises = [float(shift_B.var(ddof=1)) for shift_B in shifts if len(shift_B) > 1]
@@ -159,7 +159,7 @@ class Statistic:
         return self.value > self.error
 
     def _scaled(self, value: float, factor: float) -> "Statistic":
-        """Take another value that moves `factor` times as much."""
+        """Make a number of another value, whose parts are `factor` times as large."""
         groups, reference = (
             {run: factor * part for run, part in parts.items()}
             for parts in (self.groups, self.reference)
@@ -193,10 +193,10 @@ class Statistic:
         return self._scaled(math.log(self.value), 1 / self.value)
 
     def exceeding(self, other: "Statistic") -> "Statistic":
-        """Give a number that is positive where this one is larger than the other.
+        """Make a number that is positive where this one is larger than the other.
 
-        The logarithm of their ratio, less skewed than the difference, where both are
-        measurably positive; else the difference.
+        It is the logarithm of their ratio, which is less skewed than the difference, where
+        both are measurably positive; else the difference.
         """
         if self.is_positive and other.is_positive:
             return self.log() - other.log()
@@ -205,9 +205,13 @@ class Statistic:
     def interval(
         self, level: float, *, positive: bool = False, most_degrees: float = math.inf
     ) -> Estimate:
-        """Give the value its interval of nominal coverage; NaN where there is no value.
+        """Compute the value's interval; NaN where there is no value.
 
-        It may be positive by nature; its degrees of freedom may be bounded from elsewhere.
+        Args:
+            level: Nominal coverage.
+            positive: Whether the number is positive by nature: the interval is then
+                symmetric in its logarithm.
+            most_degrees: An upper bound on its degrees of freedom.
         """
         if not math.isfinite(self.value):
             return UNKNOWN
@@ -216,7 +220,8 @@ class Statistic:
             reach = half_width(self.error, level, degrees)
             below, above = -reach, reach
         else:
-            below, above = percentiles(self._shifts(self.bootstrap), level)
+            shift_B = self.bootstrap.shift_of_groups(self.groups)
+            below, above = percentiles(shift_B + sum(self.reference.values()), level)
         if positive and self.is_positive:
             less, more = (
                 math.exp(min(reach / self.value, LARGEST_LOG)) for reach in (-below, above)
@@ -224,11 +229,8 @@ class Statistic:
             return Estimate(self.value, self.value / less, self.value * more)
         return Estimate(self.value, self.value + below, self.value + above)
 
-    def _shifts(self, bootstrap: Bootstrap) -> Floats:
-        return bootstrap.shift_of_groups(self.groups) + sum(self.reference.values())
-
     def ratio_to(self, base: "Statistic", level: float) -> Estimate:
-        """Give the paired ratio of two positive numbers its interval; NaN if unknown."""
+        """Estimate the paired ratio of two positive numbers; NaN if unknown."""
         return (self / base).interval(level, positive=True)
 
     def _tail(self, value: float, degrees: float) -> float:
@@ -249,10 +251,10 @@ class Statistic:
         return self._two_tails(self.degrees)
 
     def p_refuted(self) -> float:
-        """Test whether what should be zero is not, where a wrong yes is the worse error.
+        """Test a claim that the number is zero, where a wrong rejection is the worse error.
 
-        Two-sided, at the degrees of a single prompt if those are fewer: how many prompts
-        carry the spread is estimated too, and chance may make them many.
+        The p-value is two-sided, at the degrees of a single prompt if those are fewer: how
+        many prompts carry the spread is an estimate, too, which may be too large by chance.
         """
         single = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
         return self._two_tails(min([self.degrees, *single]))

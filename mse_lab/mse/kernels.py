@@ -1,7 +1,7 @@
 """Kernels: the moments of a prompt from one pool of few completions, without bias.
 
-A product of expectations is the mean over different completions: of N with rewards Z and
-Gram matrix K, letters as in `moments.py`,
+A product of expectations is estimated by a mean over different completions. With rewards Z
+and the Gram matrix K of N completions, and letters as in `moments.py`,
 
     V B      mean of Z_j Z_i K_ii over i != j
     V^2 S    mean of Z_j Z_k K_ii over different i, j, k
@@ -13,11 +13,12 @@ Z^2 over all but i and k, its sum over j != l is
 
     Z_i Z_k m (m-1) - (Z_i + Z_k) (m-1) R + R^2 - Q.
 
-These are sums of K_ii and of K_ik, i != k, with factors of the rewards. Where K of the N
-are differentiated, each K_ii stands for n_z / k_z of its reward, and each K_ik for as many
-pairs of the same two rewards as were drawn for each one that is known: given the rewards
-all are drawn alike, so nothing is biased. For rewards 0 and 1 that is p by all completions,
-powers of it by factorial moments, and mean products by those that are differentiated.
+These are sums of K_ii and of K_ik, i != k, with factors of the rewards. If only some of the
+N are differentiated, each K_ii stands for n_z / k_z completions of its reward, n_z drawn
+and k_z differentiated; each K_ik stands for the pairs of the same two rewards that were
+drawn, over those that were differentiated. Given the rewards, completions of one reward are
+drawn alike, so this causes no bias. For rewards 0 and 1, p is estimated by all completions,
+its powers by factorial moments, and mean products by the differentiated completions.
 """
 
 from collections.abc import Sequence
@@ -33,10 +34,10 @@ from mse_lab.mse.one_pool import LEAST_COMPLETIONS, PromptSample
 class Stack(NamedTuple):
     """Q samples of one shape: N completions, K of them differentiated."""
 
-    rewards_QN: Floats  # Rewards of all.
-    rewards_QK: Floats  # Rewards of those that were differentiated.
-    alike_QK: Ints  # How many of these have the same reward, k_z.
-    drawn_QK: Ints  # How many of all have it, n_z.
+    rewards_QN: Floats  # Rewards of all completions.
+    rewards_QK: Floats  # Rewards of the differentiated completions.
+    alike_QK: Ints  # k_z: how many of the differentiated have each one's reward.
+    drawn_QK: Ints  # n_z: how many of all have each one's reward.
     gram_QKK: Floats  # <W_i, W_j>.
 
     @classmethod
@@ -64,14 +65,14 @@ class Stack(NamedTuple):
 
     @property
     def each_QK(self) -> Floats:
-        """How many of those drawn each one differentiated stands for, n_z / k_z."""
+        """How many drawn completions each differentiated one stands for, n_z / k_z."""
         return np.asarray(self.drawn_QK / self.alike_QK)
 
     @property
     def pairs_QKK(self) -> Floats:
-        """How many pairs of those drawn each pair differentiated stands for.
+        """How many drawn pairs each differentiated pair stands for.
 
-        For two of one reward n_z (n_z - 1) / (k_z (k_z - 1)); zero on the diagonal.
+        Two of one reward stand for n_z (n_z - 1) / (k_z (k_z - 1)); zero on the diagonal.
         """
         same_QK = self.each_QK * divide(self.drawn_QK - 1, self.alike_QK - 1)
         pairs_QKK = np.where(
@@ -88,16 +89,16 @@ class Stack(NamedTuple):
 
 
 def _falling(count: int, factors: int) -> float:
-    """N (N-1) ... with so many factors: ordered choices of different completions."""
+    """N (N-1) ... with this many factors: ordered choices of different completions."""
     return float(np.prod(count - np.arange(factors)))
 
 
 def gradient_terms(stack: Stack) -> Floats:
-    """What each pair of completions adds to ||g||^2, (Q, K, K); see the module.
+    """The contribution of each pair of completions to ||g||^2, (Q, K, K).
 
-    Their sum estimates ||g||^2 without bias.
+    Their sum estimates ||g||^2 without bias, by the last formula of the module.
     """
-    # It does not change with a shift of all rewards, and loses fewer digits about the mean.
+    # A shift of all rewards changes nothing, and fewer digits are lost about the mean.
     mean_Q1 = stack.rewards_QN.mean(-1, keepdims=True)
     rewards_QN, one_QK = stack.rewards_QN - mean_Q1, stack.rewards_QK - mean_Q1
     rest = stack.completions - 2
@@ -117,9 +118,9 @@ def gradient_terms(stack: Stack) -> Floats:
 
 
 def gradient_noise2(terms_QKK: Floats) -> Floats:
-    """Estimate the variance of ||g||^2's estimate where scores know nothing of rewards.
+    """Estimate the variance of ||g||^2's estimate where scores are independent of rewards.
 
-    So that g is zero: pairs are uncorrelated then, given the rewards.
+    Then g is zero, and pairs are uncorrelated given the rewards.
     """
     return np.asarray(2 * (terms_QKK**2).sum((-2, -1)))
 
@@ -127,10 +128,11 @@ def gradient_noise2(terms_QKK: Floats) -> Floats:
 def _learning(stack: Stack) -> Floats:
     """Estimate by how much the pool's least mean of (Z-b)^2 ||W||^2 is too small.
 
-    S Var(b) to first order, b = sum Z ||W||^2 / sum ||W||^2. The numerator of its error is
-    a sum of N terms (Z-b*) ||W||^2 of mean zero: of n_z times the mean m over the k_z that
-    are known of a reward, whose variance s^2 / k_z is in m^2 already. So the variance is
-    the sum over rewards of n_z (n_z - 1) s^2 / k_z + n_z m^2.
+    This is S Var(b) to first order, b = sum Z ||W||^2 / sum ||W||^2. The numerator of b's
+    error is a sum of N terms (Z-b*) ||W||^2 of mean zero. The n_z terms of a reward are
+    estimated by n_z times the mean m of its k_z differentiated ones; m has the variance
+    s^2 / k_z, which m^2 includes. So the numerator's variance is the sum over rewards of
+    n_z (n_z - 1) s^2 / k_z + n_z m^2.
     """
     weighted_QK = stack.each_QK * stack.norms2_QK
     total_Q1 = weighted_QK.sum(-1, keepdims=True)
@@ -146,10 +148,10 @@ def _learning(stack: Stack) -> Floats:
 
 
 def sample_moments(stack: Stack) -> OnePoolMoments:
-    """Estimate the moments of each sample, (Q,); all but b* without bias.
+    """Estimate the moments of each sample, (Q,), without bias except for b*.
 
     Raises:
-        ValueError: They have fewer than four completions.
+        ValueError: The samples have fewer than four completions.
     """
     count = stack.completions
     if count < LEAST_COMPLETIONS:

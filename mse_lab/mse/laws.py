@@ -20,17 +20,18 @@ ones, and q1(c), q0(c) of their squares,
     E g_hat = slope g,   G slope = E_c[s1/p - s0/(1-p)].
 
 Each division by p or 1-p cancels against the binomial probability, e.g.
-P(c)/p = (G/c) P(c-1 of G-1), so that p = 0 and p = 1 need no limit. Sums, not single
-weights, allow estimators that treat equal rewards unequally, such as the median.
+P(c)/p = (G/c) P(c-1 of G-1), so that p = 0 and p = 1 need no limit. Sums instead of single
+weights admit estimators that treat equal rewards unequally, such as the median.
 
-These are polynomials in p. Where p is the mean of N completions, of which k are right, a
-polynomial at k/N is biased, the more the rarer right completions are. Without bias is its
-mean over groups drawn from the N without replacement: hypergeometric chances in the place
-of the binomial ones, which needs as many completions as the polynomial's degree. What is
-multiplied by a reference of the same completions, which itself is a polynomial in k times
-the difference of the mean scores, takes them from what that leaves: <r_A, r_B>, which has
-p^2 (1-p)^2, two right and two wrong ones; rbar, which has p (1-p), one of each. In one pool
-p m1 and (1-p) m0 come from these completions, too, and take a right or a wrong one.
+These are polynomials in p. If p is estimated by k right ones among N completions, the
+polynomial at k/N is biased, the more the rarer right completions are. Its mean over groups
+drawn from the N without replacement has no bias: hypergeometric probabilities replace the
+binomial ones, which needs as many completions as the polynomial's degree. A polynomial may
+be multiplied by a reference of the same completions. That is itself a polynomial in k times
+the difference of the mean scores, so it uses up completions, and the groups are drawn from
+the others: <r_A, r_B>, with p^2 (1-p)^2, uses two right and two wrong ones, and rbar, with
+p (1-p), one of each. In one pool p m1 and (1-p) m0 come from the same completions, too, and
+use a right or a wrong one.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ from mse_lab.mse.moments import Moments, OnePoolMoments
 # Completions up to which coefficients are tabulated for all counts of right ones.
 MOST_COUNTS = 2048
 
-# The MSE, by moments and G, of those that are unbiased whatever the rewards.
+# Moments and G -> the MSE, of estimators that are unbiased whatever the rewards.
 LAWS: dict[str, Callable[[Moments, int], Floats]] = {
     "vanilla": lambda one, size: one.constant_baseline(0.0) / size,
     "grpo": lambda one, size: one.trace_oracle / size + one.zeta / (size * (size - 1)),
@@ -64,7 +65,7 @@ class Law(NamedTuple):
     second: Floats  # E||g_hat||^2.
     # <E g_hat, g> / ||g||^2, without bias times rbar; 1 for an unbiased estimator.
     slope: Floats
-    own_slope: Floats  # The same, without bias times <r_A, r_B>, so for a prompt by itself.
+    own_slope: Floats  # The same, without bias times <r_A, r_B>, for a prompt by itself.
 
 
 class _Sums(NamedTuple):
@@ -102,13 +103,13 @@ def _weight_sums(estimator: Estimator, size: int) -> _Sums:
     return _Sums(right.sum(-1), wrong.sum(-1), (right**2).sum(-1), (wrong**2).sum(-1))
 
 
-# P(c right of so many draws) by the value, (values, draws + 1), where so many right and as
-# many wrong completions were taken before.
+# Numbers of draws, and of right and wrong completions that are used up before -> P(c of the
+# draws are right) by the value, (values, draws + 1).
 _Chances = Callable[[int, int, int], Floats]
 
 
 def _independent(values: Floats) -> _Chances:
-    """Chances where V is known: binomial, whatever was drawn before."""
+    """Compute probabilities where V is known: binomial, whatever is used up."""
     by_draws = lru_cache(
         lambda draws: stats.binom.pmf(np.arange(draws + 1), draws, values[:, None])
     )
@@ -119,15 +120,17 @@ def _independent(values: Floats) -> _Chances:
 def _hypergeometric(
     trials: int, counts: Sequence[int], draws: int, right: int, wrong: int
 ) -> Floats:
-    """Chances by how many of `trials` completions are right."""
+    """Compute probabilities by how many of `trials` completions are right."""
     left = trials - right - wrong
     some = np.clip(np.array(counts) - right, 0, left)[:, None]
     # Not pmf: of 1,024 completions it takes a thousand times as long.
     return np.exp(stats.hypergeom.logpmf(np.arange(draws + 1), left, some, draws))
 
 
-def _coefficients(sums: _Sums, size: int, chances: _Chances, own: int = 0) -> _Coefficients:
-    """Average over c, with so many taken for the norms; G >= 2."""
+def _coefficients(
+    sums: _Sums, size: int, chances: _Chances, used: int = 0
+) -> _Coefficients:
+    """Average over c, for G >= 2; p m1 and (1-p) m0 use up `used` completions each."""
     c = np.arange(size + 1)
     some, none = c[1:], size - c[:-1]
     pairs = size * (size - 1)
@@ -137,8 +140,8 @@ def _coefficients(sums: _Sums, size: int, chances: _Chances, own: int = 0) -> _C
     products = (both_right + both_wrong - 2 * mixed) * pairs / size**2
     slopes = sums.right[1:] / some - sums.wrong[:-1] / none
     return _Coefficients(
-        right=chances(size - 1, own, 0) @ (sums.right_squares[1:] / some) / size,
-        wrong=chances(size - 1, 0, own) @ (sums.wrong_squares[:-1] / none) / size,
+        right=chances(size - 1, used, 0) @ (sums.right_squares[1:] / some) / size,
+        wrong=chances(size - 1, 0, used) @ (sums.wrong_squares[:-1] / none) / size,
         gradient=chances(size - 2, 2, 2) @ products,
         slope=chances(size - 1, 1, 1) @ slopes,
         own_slope=chances(size - 1, 2, 2) @ slopes,
@@ -147,11 +150,11 @@ def _coefficients(sums: _Sums, size: int, chances: _Chances, own: int = 0) -> _C
 
 @lru_cache(maxsize=1024)
 def _by_count(
-    estimator: Estimator, size: int, trials: int, counts: Sequence[int], own: int = 0
+    estimator: Estimator, size: int, trials: int, counts: Sequence[int], used: int = 0
 ) -> _Coefficients:
     """Coefficients by how many of the trials that give V are right."""
     chances = partial(_hypergeometric, trials, counts)
-    return _coefficients(_weight_sums(estimator, size), size, chances, own)
+    return _coefficients(_weight_sums(estimator, size), size, chances, used)
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class BinaryLaw:
     size: int
 
     def knows_mean(self, moments: Moments) -> bool:
-        """Whether these moments give it without bias: by G + 3 completions or more."""
+        """Whether the moments give the law without bias: by G + 3 completions or more."""
         return not 0 < np.min(moments.value_trials) < self.size + 3
 
     def _of_one_pool(self, moments: OnePoolMoments) -> _Coefficients:
@@ -170,40 +173,40 @@ class BinaryLaw:
         if not self.knows_mean(moments):
             raise ValueError(f"give {self.size + 3} completions or more of each prompt")
         trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
-        right_P, found = np.rint(moments.value * trials_P).astype(int), []
+        right_P, rows = np.rint(moments.value * trials_P).astype(int), []
         for trials, right in zip(trials_P.tolist(), right_P.tolist(), strict=True):
             counts = range(trials + 1)
-            columns = _by_count(self.estimator, self.size, trials, counts, own=1)
-            found.append([column[right] for column in columns])
-        return _Coefficients(*np.array(found).T)
+            columns = _by_count(self.estimator, self.size, trials, counts, used=1)
+            rows.append([column[right] for column in columns])
+        return _Coefficients(*np.array(rows).T)
 
     def _coefficients(self, moments: Moments) -> _Coefficients:
         trials = int(moments.value_trials)
-        values, places = moments.distinct_values
+        values, index_P = moments.distinct_values
         if not (trials and self.knows_mean(moments)):
             sums = _weight_sums(self.estimator, self.size)
-            found = _coefficients(sums, self.size, _independent(values))
+            by_value = _coefficients(sums, self.size, _independent(values))
         else:
             counts: Sequence[int] = tuple(np.rint(values * trials).astype(int).tolist())
             if trials < MOST_COUNTS:
-                # All that there can be, so that every draw of the noise finds them here.
-                counts, places = range(trials + 1), np.array(counts)[places]
-            found = _by_count(self.estimator, self.size, trials, counts)
-        return _Coefficients(*(column[places] for column in found))
+                # All possible counts, so that every draw of the noise shares one table.
+                counts, index_P = range(trials + 1), np.array(counts)[index_P]
+            by_value = _by_count(self.estimator, self.size, trials, counts)
+        return _Coefficients(*(column[index_P] for column in by_value))
 
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
         if isinstance(moments, OnePoolMoments):
-            at = self._of_one_pool(moments)
+            law = self._of_one_pool(moments)
         else:
-            at = self._coefficients(moments)
+            law = self._coefficients(moments)
         right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
-        second = at.right * right + at.wrong * wrong + at.gradient * moments.gradient2
-        return Law(second, at.slope, at.own_slope)
+        second = law.right * right + law.wrong * wrong + law.gradient * moments.gradient2
+        return Law(second, law.slope, law.own_slope)
 
 
 def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
-    """The law of an unbiased estimator times a factor."""
+    """Make the law of an unbiased estimator times a factor."""
 
     def law(moments: Moments) -> Law:
         second = LAWS[name](moments, size) + moments.gradient2

@@ -1,11 +1,11 @@
-"""The measurement of one prompt: all that leaves the model's side.
+"""The measurement of one prompt: everything that leaves the model's side.
 
-Measurements of P prompts, stacked, are `Pools`; every number follows from those.
+The measurements of P prompts are stacked into `Pools`, from which every number follows.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.one_pool import PromptSample
-from mse_lab.mse.pools import Pools, inner_products
+from mse_lab.mse.pools import Pools, inner_products, name_of_all
 
-STAGES = ("draw", "reference", "score", "rest")  # What the time of a prompt is spent on.
+STAGES = ("draw", "reference", "score", "rest")  # Stages of a prompt, for its times.
 
 
 @dataclass(frozen=True)
 class PromptArrays:
     """One prompt's part of `Pools`: N replicate completions, 2n of the reference.
 
-    Those not named here are as in `Pools`, without the axis of prompts. The two vectors'
-    products with other prompts' make `Pools.between_PP` and `Pools.halves_PP`.
+    Arrays without a comment are those of `Pools`, without the axis of prompts. Products of
+    the two vectors with other prompts' are `Pools.between_PP` and `Pools.halves_PP`.
     """
 
     rewards_N: Floats
@@ -55,7 +55,7 @@ class CompletionSummary:
 
 
 def describe_tokens(completions: Sequence[Ints], ended_N: Flags) -> dict[str, Any]:
-    """Count in the tokens of a prompt's completions what `CompletionSummary` needs.
+    """Compute those fields of `CompletionSummary` that follow from tokens.
 
     >>> one, other = np.array([7, 2]), np.array([7, 7])
     >>> counts = describe_tokens([one, one, other], np.array([True, True, False]))
@@ -79,14 +79,14 @@ def describe_tokens(completions: Sequence[Ints], ended_N: Flags) -> dict[str, An
 class PromptChecks:
     """What the checks of a run compare, for one prompt."""
 
-    # Largest difference of log-probabilities per token, as drawn against recomputed; NaN
-    # where those of the draw are not known.
+    # Largest difference per token between the log-probabilities of the draw and recomputed
+    # ones; NaN where the former are unknown.
     law_gap: float
     # Log-likelihood ratios of R other samplers; empty where the completions were drawn
     # here.
     alternative_ratios_R: Floats
-    # Relative difference of a score alone, padded and in its block; NaN but for the first
-    # prompt.
+    # Relative difference between a score alone, padded and in its block; NaN for all
+    # prompts but the first.
     invariance: float
 
 
@@ -125,8 +125,7 @@ class SampledPrompt:
     """A prompt's sample, and what the checks of an advice compare."""
 
     sample: PromptSample
-    # Largest difference of log-probabilities per token, as drawn against recomputed.
-    law_gap: float
+    law_gap: float  # As in `PromptChecks`.
     # Relative distance of the gradient from that of plain autograd; NaN where it was not
     # compared.
     gradient_gap: float
@@ -136,16 +135,10 @@ def stack(prompts: Sequence[PromptArrays]) -> Pools:
     """Stack prompts into pools, and form their products with one another."""
     means = [prompt.mean_D for prompt in prompts]
     differences = [prompt.difference_D for prompt in prompts]
-    names = {
-        **{"rewards_N": "rewards_PN", "lengths_N": "lengths_PN", "gram_KGG": "gram_PKGG"},
-        **{"products_N": "products_PN", "reference_rewards_N": "reference_rewards_PN"},
-        "reference_product": "reference_product_P",
-        "reference_distance2": "reference_distance2_P",
-        **{"kind_norms2_NM": "kind_norms2_PNM", "kind_products_M": "kind_products_PM"},
-    }
     arrays = {
-        name: np.array([getattr(prompt, own) for prompt in prompts])
-        for own, name in names.items()
+        name_of_all(field.name): np.array([getattr(one, field.name) for one in prompts])
+        for field in fields(PromptArrays)
+        if field.name not in ("mean_D", "difference_D")
     }
     arrays["between_PP"] = inner_products(means, means)
     arrays["halves_PP"] = inner_products(differences, means)

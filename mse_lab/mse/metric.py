@@ -1,4 +1,4 @@
-"""What a metric's measurement says: c1, c2, c3 and the best group size, with intervals.
+"""From a metric's measurement to c1, c2, c3 and the best group size, with intervals.
 
 `metric_forms.py` has the mathematics. Prompts are drawn at random, and intervals come from
 leaving them out one at a time (the jackknife), in both of their roles: as directions of
@@ -19,12 +19,12 @@ from mse_lab.arrays import Floats, Ints
 from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
-from mse_lab.mse.prompt_samples import jackknife
+from mse_lab.mse.prompt_samples import jackknife, raise_to_zero
 from mse_lab.mse.regret import SIZES, TOLERANCE
 
 
 def _statistic(values: Floats) -> Statistic:
-    """Give a constant what every prompt contributes (the jackknife)."""
+    """Make a statistic of a constant for all prompts, then for all but each, (1 + P,)."""
     return jackknife(values, len(values) - 1)
 
 
@@ -37,18 +37,18 @@ class MetricPopulation:
     trained: float = math.inf  # Prompts that are trained on, as in `metric_constants`.
 
     @cached_property
-    def _both(self) -> MetricConstants:
+    def _samples(self) -> MetricConstants:
         return metric_constants(self.forms, self.half, self.trained)
 
     @property
     def constants(self) -> tuple[float, float, float]:
         """c1, c2 and c3 of all prompts."""
-        c1, c2, c3 = (float(column[0]) for column in self._both)
+        c1, c2, c3 = (float(column[0]) for column in self._samples)
         return c1, c2, c3
 
     @cached_property
     def effective_prompts(self) -> float:
-        """How many prompts carry c1 and c3, by their noise and by their curvature."""
+        """How many prompts carry c1 and c3, the fewest by noise or by curvature."""
         carried = [
             count_carriers(form_KP.mean(axis))
             for form_KP in (self.forms.gradients_KP, self.forms.pairs_KP)
@@ -58,20 +58,19 @@ class MetricPopulation:
 
     def cost(self, size: float) -> Statistic:
         """N tr(M Cov g_hat) of GRPO-type at group size G > 1; c1 is 0 where negative."""
-        one = self._both
-        raised = one.c1 - min(one.c1[0], 0.0)
-        return _statistic(raised * size + one.c2 + one.c3 / (size - 1))
+        each = self._samples
+        return _statistic(raise_to_zero(each.c1) * size + each.c2 + each.c3 / (size - 1))
 
     def constant(self, name: str, level: float) -> Estimate:
-        """Give one of the constants its interval."""
-        found = _statistic(getattr(self._both, name))
-        return found.interval(level, most_degrees=self.effective_prompts)
+        """Estimate one of the constants."""
+        constant = _statistic(getattr(self._samples, name))
+        return constant.interval(level, most_degrees=self.effective_prompts)
 
     def best_group_size(self, level: float) -> Estimate:
-        """Give G* = 1 + sqrt(c3/c1) its interval.
+        """Estimate G* = 1 + sqrt(c3/c1).
 
-        1 where c3 is not positive, infinite where c1 is not, unknown where neither is. The
-        interval holds every G at which the slope c1 - c3/(G-1)^2 of the cost is not
+        It is 1 where c3 is not positive, infinite where c1 is not, NaN where neither is.
+        The interval holds every G at which the slope c1 - c3/(G-1)^2 of the cost is not
         significantly different from zero (Fieller 1954), whatever the constants' signs.
         """
         c1, _, c3 = self.constants
@@ -84,20 +83,20 @@ class MetricPopulation:
         return Estimate(best, min(best, low), max(best, high if most > 0 else best))
 
     def _flat_slopes(self, level: float) -> tuple[float, float]:
-        """Give the least and largest r >= 0 with c1 - r c3 not significantly non-zero.
+        """Find the least and largest r >= 0 with c1 - r c3 not significantly non-zero.
 
-        The r at which (c1 - r c3)^2 <= t^2 Var(c1 - r c3), a quadratic inequality. Largest
-        below zero where there is none.
+        These r satisfy (c1 - r c3)^2 <= t^2 Var(c1 - r c3), a quadratic inequality. The
+        largest is negative where no r does.
         """
-        both = self._both
-        one, three = _statistic(both.c1), _statistic(both.c3)
-        degrees = min(one.degrees, three.degrees, self.effective_prompts)
-        reach2 = float(special.stdtrit(degrees, (1 + level) / 2)) ** 2 / len(both.c1[1:])
-        parts = [part.groups["prompts"][0] for part in (one, three)]
+        each = self._samples
+        c1, c3 = _statistic(each.c1), _statistic(each.c3)
+        degrees = min(c1.degrees, c3.degrees, self.effective_prompts)
+        reach2 = float(special.stdtrit(degrees, (1 + level) / 2)) ** 2 / len(each.c1[1:])
+        parts = [part.groups["prompts"][0] for part in (c1, c3)]
         (v11, v13), (_, v33) = np.cov(parts) * reach2
-        squared = three.value**2 - v33
-        constant = one.value**2 - v11
-        middle = one.value * three.value - v13
+        squared = c3.value**2 - v33
+        constant = c1.value**2 - v11
+        middle = c1.value * c3.value - v13
         root = math.sqrt(max(middle**2 - squared * constant, 0.0))
         if squared > 0:
             ends = (middle - root) / squared, (middle + root) / squared
@@ -109,26 +108,26 @@ class MetricPopulation:
     def choose(self) -> int | None:
         """Choose the smallest power of two that costs at most 5% more than the least.
 
-        None where noise costs nothing at some size.
+        None where the noise at some size costs nothing.
         """
         costs = {size: self.cost(size).value for size in SIZES}
         least = min(costs.values())
         if least <= 0:
             return None
-        return next(s for s, cost in costs.items() if cost <= (1 + TOLERANCE) * least)
+        return next(size for size, cost in costs.items() if cost <= (1 + TOLERANCE) * least)
 
     def ratio(self, size: int, base: int, level: float) -> Estimate:
-        """Completions that a group size needs over those of another, to cost as much."""
+        """Completions that a size needs to cost as much as another, over the other's."""
         if size == base:
             return Estimate(1.0, 1.0, 1.0)
-        found = self.cost(size) / self.cost(base)
-        return found.interval(level, positive=True, most_degrees=self.effective_prompts)
+        ratio = self.cost(size) / self.cost(base)
+        return ratio.interval(level, positive=True, most_degrees=self.effective_prompts)
 
     def shares(self, size: int) -> tuple[float, float]:
-        """Split the noise of groups of a size by prompts: what costs, and what helps.
+        """Split the noise of groups of a size, by prompts, into what costs and what helps.
 
-        Sums over prompts x of the positive and of the negative tr(M Cov g_hat(x)), as
-        shares of both. Chance makes the smaller one larger.
+        These are the sums over prompts x of the positive and of the negative
+        tr(M Cov g_hat(x)), as shares of both. Chance makes the smaller one too large.
         """
         pairs_KP = self.forms.pairs_KP
         c2_KP = self.half * self.forms.noises_KP - pairs_KP / (self.half - 1)
@@ -145,24 +144,24 @@ class MetricPopulation:
 
 @dataclass(frozen=True)
 class MetricPools:
-    """What is kept of a metric's measurement; everything about it follows from this."""
+    """What is kept of a metric's measurement."""
 
     settings: str  # The probe's `metric`, as JSON.
     prompts_P: Ints  # The indices of the prompts that were sampled.
-    trained: int  # How many prompts the probe has.
+    trained: int  # The number of the probe's prompts.
     half: int  # m, completions of half a pool of directions.
-    curved: Forms  # Forms in -H, or -D H D: what training feels.
+    curved: Forms  # Forms in -H or -D H D, the metric that training feels.
     # Forms in D, the identity for SGD: the error of the preconditioned gradient.
     first: Forms
 
     @property
     def felt(self) -> MetricPopulation:
-        """What the reward feels on prompts that are not trained on."""
+        """The error, as the reward on prompts that are not trained on feels it."""
         return MetricPopulation(self.curved, self.half)
 
     @property
     def felt_in_training(self) -> MetricPopulation:
-        """What the reward feels on the probe's prompts, trained on."""
+        """The error, as the reward on the trained prompts, the probe's, feels it."""
         return MetricPopulation(self.curved, self.half, self.trained)
 
     @property

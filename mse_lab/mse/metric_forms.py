@@ -12,29 +12,27 @@ so c_i = tr(M C_i), and N tr(M Cov g_hat) = c1 G + c2 + c3/(G-1), least at
 1 + sqrt(c3/c1) where both are positive. M is not definite away from a maximum: where it is
 negative noise helps.
 
-**Directions.** Of n completions of a prompt, none of which M is estimated from,
+**Directions.** For n completions of a prompt, which M is not estimated from,
 
     z = sum_ij S_ij W_i Z_j / ||S||   for any symmetric S, diagonal and row sums zero,
 
 has E zz' = Var(Z) E[WW'] + gg' exactly: z = sum_{i<j} S_ij (W_i eps_j + W_j eps_i) / ||S||,
-whose terms are uncorrelated and have twice that second moment each. So z'Mz is without bias
-for c3, with no difference of larger numbers. S is the cycle with alternating signs. Of the
-leave-one-out gradients g_A, g_B of two halves of m = n/2, g_A'M g_B is without bias for
-g'Mg, and m (g_B - g_A)'M g_B - z'Mz/(m-1) for the prompt's part of c2.
+whose terms are uncorrelated and have twice that second moment each. So z'Mz is unbiased for
+c3, with no difference of larger numbers. S is the cycle with alternating signs. With the
+leave-one-out gradients g_A, g_B of two halves of m = n/2 completions, g_A'M g_B is unbiased
+for g'Mg, and m (g_B - g_A)'M g_B - z'Mz/(m-1) for the prompt's part of c2.
 
-**Curvature.** H(x') = E[(Z - V)(WW' + d2 log pi)] of prompt x', estimated from completions
-of its own. On prompts that are not trained on J is the mean over the distribution, so
-directions of x meet the curvature of others, x' != x; on a training set of P prompts one in
-P meets its own, which is far larger. So each constant has two means over prompts of the
-sample, `apart` and `own`, without bias (U-statistics), from which those of a training set
-of any size follow. Intervals come from leaving prompts out of both roles.
+**Curvature.** H(x') = E[(Z - V)(WW' + d2 log pi)] of prompt x' is estimated from further
+completions of x'. For prompts that are not trained on, J is the mean over the distribution,
+so directions of x are multiplied with the curvature of other prompts, x' != x. In a
+training set of P prompts one pair in P has x' = x, whose form is far larger. So each
+constant has two unbiased means over prompts of the sample (U-statistics), `apart` and
+`own`, from which the constants of a training set of any size follow. Intervals come from
+leaving prompts out of both roles.
 
 One product of H(x') with a vector serves all prompts: for independent random signs s_x
 
     s_x z_x' H sum_y s_y z_y    has the mean    z_x' H z_x.
-
-For a log-linear policy d2 log pi is the same for all completions and drops out, and the
-metric's Gram matrix follows from the plain one: `curvature_gram`.
 """
 
 import math
@@ -44,12 +42,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
+from mse_lab.mse.decomposition import without_diagonal
+from mse_lab.mse.prompt_samples import PromptSamples
 
 
 def pair_weights(rewards_N: Floats) -> Floats:
-    """Weights of the scores in z, whose E zz' is Var(Z) E[WW'] + gg'.
+    """Compute the weights of the scores in z, whose E zz' is Var(Z) E[WW'] + gg'.
 
-    Of an even number of completions, four or more.
+    The number of completions is even, four or more.
 
     >>> pair_weights(np.array([1.0, 0, 0, 0])) ** 2
     array([0.   , 0.125, 0.   , 0.125])
@@ -58,24 +58,6 @@ def pair_weights(rewards_N: Floats) -> Floats:
     signs = 1 - 2 * (np.arange(count) % 2)
     differences = np.roll(rewards_N, -1) - np.roll(rewards_N, 1)
     return np.asarray(signs * differences / math.sqrt(2 * count))
-
-
-def curvature_gram(gram_NN: Floats, rewards_N: Floats) -> Floats:
-    """Estimate W_i' H W_j of a log-linear policy from the Gram matrix of its scores.
-
-    H_ij = mean_k (Z_k - V) K_ik K_kj over completions k other than i and j, of four or more
-    of one prompt; V is the mean reward of those but k. So its mean given W_i and W_j is
-    W_i' H W_j exactly.
-    """
-    count = len(rewards_N)
-    others = np.ones((count, count)) - np.eye(count)
-    # Sums over k outside {i, j}: K's diagonal is what k = i and k = j would add.
-    apart_NN = gram_NN * others
-    weighted = apart_NN * rewards_N @ apart_NN
-    plain = apart_NN @ apart_NN
-    left = count - 1 - others
-    rest = rewards_N.sum() - rewards_N[:, None] - others * rewards_N
-    return np.asarray((weighted - plain * rest / left) / (left - 1))
 
 
 @dataclass(frozen=True)
@@ -93,30 +75,23 @@ class Forms:
 class _Means(NamedTuple):
     """Mean forms of directions with the curvature of other prompts, and of their own."""
 
-    apart: Floats
-    own: Floats
+    apart: Floats  # With k different from the direction's prompt or prompts.
+    own: Floats  # With k the direction's prompt.
 
 
 def _mean_forms(forms_KP: Floats) -> _Means:
     """Average over all prompts, then over all but each, (1 + P,)."""
     count = forms_KP.shape[1]
+    means = PromptSamples.without_draws(count).means
     if len(forms_KP) == 1:
-        both = _without_each(forms_KP[0])
+        both = means(forms_KP[0])
         return _Means(both, both)
-    diagonal_P = np.diag(forms_KP)
-    apart_KP = forms_KP - np.diag(diagonal_P)
+    apart_KP = without_diagonal(forms_KP)
     total = apart_KP.sum()
     others_P = total - apart_KP.sum(0) - apart_KP.sum(1)
     pairs = count * (count - 1), (count - 1) * (count - 2)
-    return _Means(
-        np.append(total / pairs[0], others_P / pairs[1]), _without_each(diagonal_P)
-    )
-
-
-def _without_each(values_P: Floats) -> Floats:
-    """Average over all prompts, then over all but each, (1 + P,)."""
-    total, count = values_P.sum(), len(values_P)
-    return np.append(total / count, (total - values_P) / (count - 1))
+    apart = np.append(total / pairs[0], others_P / pairs[1])
+    return _Means(apart, means(np.diag(forms_KP)))
 
 
 def _mean_distinct(forms: Forms) -> Floats:
@@ -131,8 +106,7 @@ def _mean_distinct(forms: Forms) -> Floats:
         others_P = total - rows_KP[0] - columns_KP[0]
         triples = count * (count - 1), (count - 1) * (count - 2)
     else:
-        apart = 1 - np.eye(count)
-        rows_KP, columns_KP = rows_KP * apart, columns_KP * apart
+        rows_KP, columns_KP = without_diagonal(rows_KP), without_diagonal(columns_KP)
         total = rows_KP.sum()
         others_P = total - rows_KP.sum(1) - rows_KP.sum(0) - columns_KP.sum(0)
         triples = tuple(n * (n - 1) * (n - 2) for n in (count, count - 1))
@@ -150,8 +124,8 @@ class MetricConstants(NamedTuple):
 def metric_constants(forms: Forms, half: int, trained: float = math.inf) -> MetricConstants:
     """Estimate the constants without bias, from four prompts or more.
 
-    For a training set of T prompts these are the means over the sets that may be drawn: a
-    prompt and the one whose curvature it meets are the same with probability 1/T.
+    For a training set of T prompts these are the means over the sets that may be drawn: the
+    prompts of a direction and of a curvature are the same with probability 1/T.
 
     Args:
         forms: The forms.
@@ -167,7 +141,7 @@ def metric_constants(forms: Forms, half: int, trained: float = math.inf) -> Metr
     c3 = mix(_mean_forms(forms.pairs_KP))
     crossed = _mean_distinct(forms)
     if share:
-        # g' M g of the set's mean gradient g: which of its three prompts are the same.
+        # g' M g of the set's mean gradient g, by which of its three prompts are the same.
         meeting = gradients.apart + 2 * _mean_forms(forms.meetings_KP).apart
         crossed = (1 - 2 * share) * crossed + share * meeting
         crossed = (1 - share) * crossed + share**2 * gradients.own

@@ -1,9 +1,9 @@
-"""Moments of a prompt: pools -> what the exact laws of `laws.py` are made of.
+"""Moments of a prompt: pools -> the arguments of the exact laws in `laws.py`.
 
 With S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2] and gamma = ||g||^2,
 
     T    = E[(Z-V)^2 ||W||^2] - gamma     the trace of the oracle's covariance
-    zeta = Var(Z) S + gamma               what a baseline from the group costs
+    zeta = Var(Z) S + gamma               the cost of a baseline from the group
     b*   = B / S                          the best constant baseline
 """
 
@@ -27,21 +27,20 @@ class Moments:
     value: Floats  # V.
     variance: Floats  # Var(Z).
     gradient2: Floats  # gamma = ||g||^2.
-    # Variance of V's own estimate, 0 where V is known: V^2 is too large by so much on
-    # average.
+    # Variance of the estimate of V, by which V^2 is too large on average; 0 for exact V.
     value_variance: Floats | float = 0.0
-    # Completions that V, of rewards 0 and 1, is the mean of; 0 where V is known.
+    # Number of completions that V is the mean of, for rewards 0 and 1; 0 for exact V.
     value_trials: Floats | float = 0
-    # By how much the least E[(Z-b)^2 ||W||^2] of these moments falls short of that of b*, 0
-    # where the moments are known.
+    # By how much the least E[(Z-b)^2 ||W||^2] of these moments is too small, because b* is
+    # estimated; 0 for exact moments.
     learning: Floats | float = 0.0
-    given_baseline: Floats | None = None  # b*, where it is not that of these moments.
+    given_baseline: Floats | None = None  # b*, where it does not follow from these moments.
 
     @cached_property
     def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
-        """The values of V that occur, few however many draws, and each prompt's place."""
-        values, places = np.unique(self.value, return_inverse=True)
-        return values, places.reshape(np.shape(self.value))
+        """The distinct values of V, and the index of each prompt's value among them."""
+        values, index = np.unique(self.value, return_inverse=True)
+        return values, index.reshape(np.shape(self.value))
 
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""
@@ -89,7 +88,7 @@ class Moments:
 class OnePoolMoments(Moments):
     """Moments where V and the score norms come from the same completions.
 
-    The product of two estimates is biased then, so it is given.
+    The product of two estimates is then biased, so products are estimates of their own.
     """
 
     value_by_reward_norm2: Floats  # V B.
@@ -121,8 +120,8 @@ class OnePoolMoments(Moments):
 def _cost_of_learning(pools: Pools) -> Floats:
     """Estimate by how much the least mean of (Z-b)^2 ||W||^2 of a pool is too small.
 
-    With b = b* + d, d learnt from N completions, S E[d^2] = c/N to first order. The pool's
-    own minimum is too small by c/N; where each completion has the b of the N - 1 others the
+    With b = b* + d, d the error of N completions, S E[d^2] = c/N to first order. The pool's
+    own minimum is too small by c/N; if each completion has the b of the N - 1 others, the
     mean is too large by c/(N-1). Weights N/(2N-1) and (N-1)/(2N-1) cancel both.
     """
     norms2, rewards = pools.norms2_PN, pools.rewards_PN
@@ -131,8 +130,8 @@ def _cost_of_learning(pools: Pools) -> Floats:
     whole, total = (sums.sum(-1, keepdims=True) for sums in (weighted, norms2))
     baseline = divide(whole, total)
     others = divide(whole - weighted, total - norms2)
-    known, learnt = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
-    return np.asarray((learnt - known) * (count - 1) / (2 * count - 1))
+    least, left_out = (((rewards - b) ** 2 * norms2).mean(-1) for b in (baseline, others))
+    return np.asarray((left_out - least) * (count - 1) / (2 * count - 1))
 
 
 def pool_moments(pools: Pools) -> Moments:
@@ -157,10 +156,10 @@ def pool_moments(pools: Pools) -> Moments:
 
 
 def completion_moments(pools: Pools) -> Moments:
-    """Give every completion's part in the moments of the pool, (N, P).
+    """Compute every completion's part in the moments of the pool, (N, P).
 
-    Laws are linear in the moments of the score norms, and at b* to first order too: the law
-    at the pool's moments is the mean over completions of the laws at these.
+    Laws are linear in the moments of the score norms, at b* to first order: the law at the
+    pool's moments is the mean over completions of the laws at these.
     """
     norms2, rewards = pools.norms2_PN.T, pools.rewards_PN.T
     whole = pool_moments(pools)

@@ -1,8 +1,8 @@
-"""One pool: what is known of a prompt from few completions, without a reference.
+"""One pool: few completions of a prompt, and no reference.
 
-Of N completions drawn, all with a reward Z, K are differentiated: all of them, or some of
-each reward. Given the rewards, completions of one reward are drawn alike, so the score of
-one that was not differentiated has the mean of those of its reward that were. With
+N completions are drawn, all with a reward Z, and K of them are differentiated: all, or some
+of each reward. Given the rewards, completions of one reward are drawn alike, so the score
+of one that was not differentiated has the expectation of the others of its reward. With
 
     w_k = (Z_k - Zbar) / (N-1) n_z / k_z,
 
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from mse_lab.arrays import Floats, Ints
 from mse_lab.estimators.groups import is_binary
 
-# Completions that products of four different ones take; and of one reward, of two.
+# The fewest completions that give products of four different ones, and, of one reward, of
+# two.
 LEAST_COMPLETIONS, LEAST_OF_A_REWARD = 4, 2
 
 
@@ -47,19 +48,19 @@ class PromptSample:
 
 
 def drawn_for_each(rewards_N: Floats, scored_K: Ints) -> Floats:
-    """How many of those drawn each one differentiated stands for, n_z / k_z, (K,).
+    """How many drawn completions each differentiated one stands for, n_z / k_z, (K,).
 
     >>> drawn_for_each(np.array([1.0, 1.0, 0.0, 0.0, 0.0]), np.array([0, 2, 4]))
     array([2. , 1.5, 1.5])
     """
-    _, places_N, drawn = np.unique(rewards_N, return_inverse=True, return_counts=True)
-    places_K = places_N[scored_K]
-    scored = np.bincount(places_K, minlength=len(drawn))
-    return np.asarray(drawn[places_K] / scored[places_K], dtype=np.float64)
+    _, index_N, drawn = np.unique(rewards_N, return_inverse=True, return_counts=True)
+    index_K = index_N[scored_K]
+    scored = np.bincount(index_K, minlength=len(drawn))
+    return np.asarray(drawn[index_K] / scored[index_K], dtype=np.float64)
 
 
 def gradient_weights(rewards_N: Floats, scored_K: Ints) -> Floats:
-    """Weights w_K with E sum_k w_k W_k = g, where at least one of each reward is scored.
+    """Compute weights w_K with E sum_k w_k W_k = g; one or more of each reward is scored.
 
     >>> gradient_weights(np.array([1.0, 0.0, 0.0]), np.arange(3)).round(3)
     array([ 0.333, -0.167, -0.167])
@@ -75,12 +76,12 @@ def choose_scored(
 
     Args:
         rewards_N: Rewards of all that were drawn.
-        most: At most so many right and so many wrong ones, of rewards 0 and 1, two each or
-            more; None for all. Of graded rewards all are chosen.
-        rng: Chooses among equals, whose order may mean something where they were supplied.
+        most: The most right and the most wrong completions, each two or more, for rewards 0
+            and 1; None for all. With graded rewards all are chosen.
+        rng: Chooses among completions of one reward, because supplied ones may be ordered.
 
     Raises:
-        ValueError: Fewer than two of a kind tell nothing of how two of it differ.
+        ValueError: `most` is less than two of a kind, which give no product of two.
     """
     if most is None or not is_binary(rewards_N):
         return np.arange(len(rewards_N))

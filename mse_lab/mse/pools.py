@@ -1,4 +1,4 @@
-"""Pools: what is known of the completions of P prompts once the model has been used.
+"""Pools: the measurements of the completions of P prompts.
 
 Everything after the scores is a function of these arrays: any estimator, at any group
 size that divides the largest, can be evaluated on them without the model.
@@ -18,7 +18,8 @@ from mse_lab.estimators.groups import is_binary
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
 
-# Of how many rewards and squared score norms the numbers are products; three if not here.
+# Number of rewards and squared score norms that an array's numbers are products of; three
+# if it is not here.
 _FACTORS = {
     "rewards_PN": 1,
     "reference_rewards_PN": 1,
@@ -27,12 +28,12 @@ _FACTORS = {
     "products_PN": 2,
 }
 
-# What is a squared norm, an array or its diagonal; how far apart <W_i, W_j> and <W_j, W_i>
-# may be by rounding, in ||W_i|| ||W_j||.
+# Arrays of squared norms, `gram_PKGG` on its diagonal; and the largest difference of
+# <W_i, W_j> and <W_j, W_i> by rounding, in ||W_i|| ||W_j||.
 _SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")
 ASYMMETRY = 1e-2
 
-# What pools of no run may do without: which kinds of module their scores lie in.
+# Arrays that may be absent: the kinds of module that scores lie in.
 KINDS = ("kind_norms2_PNM", "kind_products_PM")
 
 
@@ -60,15 +61,15 @@ class Pools:
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
         """Take the arrays of `pools.npz`, and check that numbers can be computed from them.
 
-        The two `kind_*` may be absent. What is too small to be computed with is zero. A
-        spread needs `least_blocks`, of two blocks K.
+        The two `kind_*` may be absent. Numbers that are too small become zero. There must
+        be `least_blocks` blocks K; a spread needs two.
 
         Raises:
-            InputError: One is missing, of another shape than its axes say, or holds what
-                no run can have measured; the message names it.
+            InputError: An array is missing, has another shape than its axes say, or holds
+                what no run can have measured; the message names it.
         """
         given = _named(arrays, [field.name for field in fields(cls)])
-        _see_shapes(given, least_blocks)
+        _check_shapes(given, least_blocks)
         numbers = {name: _as_numbers(name, array) for name, array in given.items()}
         none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
         kinds = dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True))
@@ -96,7 +97,7 @@ class Pools:
 
     @property
     def has_cross_products(self) -> bool:
-        """Whether they are known for all prompts; if not, there are norms and laws only."""
+        """Whether they are known for all prompts; if not, only norms and laws are."""
         return bool(self.has_cross_products_P.all())
 
     @property
@@ -158,8 +159,8 @@ def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
     return {name: arrays[name] for name in needed}
 
 
-def _see_shapes(arrays: Arrays, least_blocks: int) -> None:
-    """See that an axis, a letter of the names, is as long in every array."""
+def _check_shapes(arrays: Arrays, least_blocks: int) -> None:
+    """Check that an axis, a letter in names, has the same length in every array."""
     lengths: dict[str, int] = {}
     for name, array in arrays.items():
         axes = name.rpartition("_")[2]
@@ -195,7 +196,7 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         if not ((numbers >= 1) & (numbers < 2**53) & (np.trunc(numbers) == numbers)).all():
             raise InputError(f"{name}: give the whole numbers of tokens, one or more")
         return numbers.astype(np.int64)
-    # Norms are always known, products between completions not always.
+    # Norms are always known; products between completions may be NaN.
     gram = name == "gram_PKGG"
     checked = np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers
     if np.isnan(checked).any():
@@ -209,16 +210,26 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
     if gram:
-        _see_symmetric(numbers, checked)
+        _check_symmetric(numbers, checked)
     tiny = (sizes > 0) & (sizes < LEAST**factors)
     return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
 
 
-def _see_symmetric(gram_PKGG: Floats, norms2_PKG: Floats) -> None:
+def _check_symmetric(gram_PKGG: Floats, norms2_PKG: Floats) -> None:
     size_PKG = np.sqrt(norms2_PKG)
     apart_PKGG = np.abs(gram_PKGG - gram_PKGG.swapaxes(-1, -2))
     if (apart_PKGG > ASYMMETRY * size_PKG[..., None] * size_PKG[..., None, :]).any():
         raise InputError("gram_PKGG: a block is not symmetric; give all <W_i, W_j>")
+
+
+def name_of_all(name: str) -> str:
+    """Name the array of all prompts, by the name of a prompt's array or number.
+
+    >>> name_of_all("gram_KGG"), name_of_all("reference_product")
+    ('gram_PKGG', 'reference_product_P')
+    """
+    stem, _, axes = name.rpartition("_")
+    return f"{stem}_P{axes}" if axes.isupper() else f"{name}_P"
 
 
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:

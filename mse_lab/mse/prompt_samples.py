@@ -1,11 +1,12 @@
 """Samples of prompts: all of them, all but each (the jackknife), and draws (the bootstrap).
 
-Prompts are drawn at random, so a figure of P of them is a statistic of P independent draws:
-leaving them out one at a time shows how it varies, and by how much a ratio is biased.
+Prompts are drawn at random, so a figure of P of them is a statistic of P independent draws.
+Leaving prompts out one at a time shows how the figure varies, and how biased a ratio is.
 Arrays (S,) hold a figure of all prompts, then of all but each, then of B draws, if any.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -18,6 +19,11 @@ class PromptSamples:
     """S = 1 + P + B samples of P prompts."""
 
     counts_BP: Floats  # How often each prompt is in each draw of the bootstrap.
+
+    @classmethod
+    def without_draws(cls, prompts: int) -> Self:
+        """Take all prompts, and all but each."""
+        return cls(np.zeros((0, prompts)))
 
     @property
     def prompts(self) -> int:
@@ -48,15 +54,15 @@ class PromptSamples:
         )
 
     def without_bias(self, ratio: Floats) -> Floats:
-        """Take off a ratio (S,) what the jackknife finds it too large by."""
+        """Subtract from a ratio (S,) its bias by the jackknife."""
         left_out = ratio[1 : 1 + self.prompts]
         return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
 
 
 def jackknife(samples: Floats, prompts: int) -> Statistic:
-    """Give a figure of samples of prompts, (S,), what each prompt contributes."""
+    """Make a statistic of a figure, (S,): its value and each prompt's contribution."""
     differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
-    # A ratio's may be larger than an error's; their fourth powers are to be numbers.
+    # Those of a ratio may be large, and their fourth powers must be finite.
     bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
     return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
@@ -67,8 +73,8 @@ def mean_over_prompts(values_P: Floats) -> Statistic:
 
 
 def raise_to_zero(square: Floats) -> Floats:
-    """Raise a mean square's estimates, (S,), by what that of all prompts is below zero.
+    """Raise a mean square's estimates, (S,), so that that of all prompts is not negative.
 
-    So what varies goes on varying: samples held at zero would hide it.
+    All samples are raised by the same amount: clipped at zero, they would not vary.
     """
     return square - min(square[0], 0.0)

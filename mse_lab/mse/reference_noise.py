@@ -1,22 +1,23 @@
-"""Reference noise: what the finite reference does to every number of a run.
+"""Reference noise: the effect of the finite reference on every number of a run.
 
 For an unbiased estimator E[error | reference] = MSE + <r_A - g, r_B - g>, whose variance is
 tr(Sigma^2) / n^2 with n completions a half. tr(Sigma^2) is the mean of (eps_i eps_j K_ij)^2
-over i != j, slightly conservative. One normal shift a prompt is common to all curves, so
+over i != j, slightly conservative. All curves share one normal shift for each prompt, so
 that it cancels in differences.
 
 The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
 about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards; so does the
-oracle's measured MSE. V and <r_A, r_B> come from the same completions: where right ones are
-rare, they rise and fall together. An estimator with E g_hat = slope g has
-E[error | reference] shifted by the slope's share of the first and the rest of the second.
+oracle's measured MSE. V and <r_A, r_B> come from the same completions, so where right ones
+are rare, they rise and fall together. For an estimator with E g_hat = slope g,
+E[error | reference] is shifted by slope times the shift of the errors of an unbiased
+estimator plus 1 - slope times the shift of ||g||^2.
 
 Where products K_ij between completions are not known, tr(Sigma^2) is bounded by
 tr(Sigma)^2: intervals of laws are wider than they need be, as far as ||g||^2 matters.
 
-The standard error of the aggregate's ||g||^2 where g is zero adds up, over prompts, the
-variance tr(Sigma^2) / n^2 of <r_A, r_B> and the square of what the noise of rbar(x) does to
-the products with the other prompts, <r_A(x) - r_B(x), sum rbar(x')>.
+If g is zero, the variance of the aggregate's ||g||^2 is the sum over prompts of the
+variance tr(Sigma^2) / n^2 of <r_A, r_B> and of the square of the noise in the products with
+the other prompts, <r_A(x) - r_B(x), sum rbar(x')>.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from mse_lab.mse.pools import Pools
 
 
 class RewardNoise(NamedTuple):
-    """What the noise of the reference's rewards does in every draw, (B, P)."""
+    """The effect of the noise of the reference's rewards in every draw, (B, P)."""
 
     value: Floats  # Shift of V.
     variance: Floats  # Shift of Var(Z).
@@ -46,22 +47,24 @@ class ReferenceNoise:
 
     error_shift_BP: Floats  # Shift of a prompt's squared errors.
     gradient_shift_BP: Floats  # Shift of a prompt's <r_A, r_B>, at the same rewards.
-    normals_BP: Floats  # By what rbar(x) varies along r_A(x) - r_B(x), at the same rewards.
-    rewards: RewardNoise  # What the rewards do besides.
-    degrees: float  # Degrees of freedom with which the size of the errors' shift is known.
+    # Shift of rbar(x) in units of (r_A(x) - r_B(x)) / 2, at the same rewards.
+    normals_BP: Floats
+    rewards: RewardNoise  # The effect of the rewards' noise.
+    degrees: float  # Degrees of freedom of the variance of the errors' shift.
 
     def of_rewards(self) -> "ReferenceNoise":
-        """Leave what the rewards do, and take off what laws are linear in."""
+        """Keep the effect of the rewards alone; laws are linear in the other shifts."""
         nothing = np.zeros_like(self.normals_BP)
         return replace(self, gradient_shift_BP=nothing, normals_BP=nothing)
 
 
 def _square_products(pools: Pools) -> Floats:
-    """Terms (P, N), one a completion, whose mean estimates tr(Sigma^2) of eps W.
+    """Compute terms (P, N) whose mean over completions estimates tr(Sigma^2) of eps W.
 
-    The mean over j != i of (eps_i eps_j K_ij)^2. Where a prompt's K_ij are not known, or
-    in blocks of one, eps_i^2 ||W_i||^2 times its mean: the bound (E eps^2 ||W||^2)^2, by
-    Cauchy-Schwarz too large by the number of directions that share the noise.
+    A term is the mean over j != i of (eps_i eps_j K_ij)^2. Where a prompt's K_ij are not
+    known, or in blocks of one, it is eps_i^2 ||W_i||^2 times the mean of these: the bound
+    (E eps^2 ||W||^2)^2 by Cauchy-Schwarz, too large by a factor of the number of directions
+    that share the noise.
     """
     residuals_PN = pools.rewards_PN - pools.value_P[:, None]
     own_PN = residuals_PN**2 * pools.norms2_PN
@@ -95,7 +98,7 @@ def _gradient_variance(pools: Pools) -> Floats:
 
 
 def gradient_noise(pools: Pools) -> Floats:
-    """Standard error of each prompt's <r_A, r_B> by the reference's noise, (P,)."""
+    """Standard error of each prompt's <r_A, r_B> from the reference's noise, (P,)."""
     both = covariance_square_trace(pools) / pools.reference_half**2
     return np.sqrt(both + _gradient_variance(pools))
 
@@ -108,11 +111,11 @@ def aggregate_norm2_error(pools: Pools) -> float:
 
 
 def _share_of_value(pools: Pools) -> Floats:
-    """Share of the gradient's first-order variance that is V's own noise, (P,).
+    """Share of the gradient's first-order variance that is the noise of V, (P,).
 
     For rewards 0 and 1 g = V (1-V) (mu_1 - mu_0), with the mean scores of right and wrong
     completions, so that ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit
-    of eps; and the rest, which is the noise of the mean scores, not with eps at all.
+    of eps. The rest is the noise of the mean scores, which does not depend on eps.
     """
     if not is_binary(pools.reference_rewards_PN):
         return np.zeros(pools.prompts)
@@ -123,7 +126,7 @@ def _share_of_value(pools: Pools) -> Floats:
 
 
 def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Floats:
-    """Draw normals in pairs of opposite sign: what is odd in them has mean zero exactly."""
+    """Draw normals in pairs of opposite sign: odd functions of them have mean zero."""
     half = rng.standard_normal(((shape[0] + 1) // 2, shape[1]))
     return np.concatenate([half, -half])[: shape[0]]
 
@@ -149,7 +152,7 @@ def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNo
 
 
 def _draw_graded(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNoise:
-    """Draw V and Var(Z): of variances m2/N and (m4 - m2^2)/N, covariance m3/N."""
+    """Draw V and Var(Z), of variances m2/N and (m4 - m2^2)/N and covariance m3/N."""
     shape = (draws, pools.prompts)
     centred = pools.reference_rewards_PN - pools.value_P[:, None]
     count = centred.shape[-1]

@@ -4,7 +4,7 @@ With letters as in `moments.py`, a constant baseline b has
 
     G MSE = S ((b - b*)^2 - b*^2) + A - gamma,
 
-so what counts is how far it lies from b*. Vanilla has b = 0, the oracle b = V:
+so the MSE depends on how far b lies from b*. Vanilla has b = 0, the oracle b = V:
 
     G (MSE_vanilla - MSE_oracle) = V S (2 b* - V),
 
@@ -32,7 +32,7 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 
-# Completions that the other kind's spread counts as, for the few of one kind.
+# Number of completions that the spread of the commoner kind counts as, for the rarer kind.
 BORROWED = 5
 
 
@@ -64,7 +64,7 @@ def norm_ratio(baseline: Floats, value: Floats) -> Floats:
 
 
 def baseline_at(ratio: Floats, value: Floats) -> Floats:
-    """The best baseline b* at rho, for rewards 0 and 1: `norm_ratio` turned round.
+    """The best baseline b* at rho, for rewards 0 and 1: the inverse of `norm_ratio`.
 
     >>> baseline_at(np.array([1 / 3, 1.0, np.inf, np.nan]), np.full(4, 0.5)).tolist()
     [0.25, 0.5, 1.0, nan]
@@ -74,11 +74,11 @@ def baseline_at(ratio: Floats, value: Floats) -> Floats:
 
 
 def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
-    """The b* at which vanilla and GRPO-type at G have one MSE, for rewards 0 and 1.
+    """The b* at which vanilla and GRPO-type at G have the same MSE, for rewards 0 and 1.
 
-    V/2 + (1-V)/(2(G-1)), where ||g||^2 is small beside S, as it is with many parameters:
-    it adds ||g||^2 / (2 V S (G-1)). For infinite G GRPO-type is the oracle, and
-    `norm_ratio` of it is (1-V)/(2-V).
+    It is V/2 + (1-V)/(2(G-1)), up to ||g||^2 / (2 V S (G-1)), which is small with many
+    parameters. For infinite G GRPO-type is the oracle, and `norm_ratio` of this b* is
+    (1-V)/(2-V).
 
     >>> equal_baseline(np.array([0.5]), 3).tolist()
     [0.375]
@@ -87,11 +87,11 @@ def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
 
 
 class Place(NamedTuple):
-    """V and b* of an aggregate, on that side of b* = V/2 on which its ordering is.
+    """V and b* of an aggregate, for which b* > V/2 where the oracle beats vanilla.
 
-    Numbers, or arrays of several. With means over prompts weighted by S, V is the root of
-    the mean V^2, and b* the mean V b* over that root: so the mean of V S (2 b* - V) is its
-    value at these and mean S.
+    They are numbers, or arrays for several aggregates. With means over prompts weighted by
+    S, V is the root of the mean V^2, and b* is the mean V b* over that root: then the mean
+    of V S (2 b* - V) is its value at this V and b* and the mean S.
     """
 
     value: Any
@@ -99,14 +99,14 @@ class Place(NamedTuple):
 
 
 def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Place:
-    """Place aggregates by means or sums of V^2 S, V B and S; NaN where they have none."""
+    """Compute V and b* from means or sums of V^2 S, V B and S; NaN where V is zero."""
     value2 = divide(value2_norm2, norm2, otherwise=math.nan)
     value = np.sqrt(np.where(value2 > 0, value2, math.nan))
     return Place(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
 
 
 def aggregate_place(moments: Moments) -> Place:
-    """Place an aggregate of prompts; NaN where none has a value and a score."""
+    """Compute V and b* of an aggregate; NaN where no prompt has a value and a score."""
     squares, weighted = moments.value2_norm2, moments.value_reward_norm2
     sums = (values_P.sum() for values_P in (squares, weighted, moments.norm2))
     return Place(*map(float, places_of(*sums)))
@@ -115,9 +115,9 @@ def aggregate_place(moments: Moments) -> Place:
 def _borrow_spread(few: Floats, many: Floats) -> Floats:
     """Widen a few numbers about their mean, if many others vary more, relatively.
 
-    A few numbers of heavy tails show too little of them: their relative variance becomes a
-    mean with that of the others, which counts as that of `BORROWED` more. Numbers that are
-    all alike are left as they are.
+    A few numbers with heavy tails seldom show them. So their relative variance is averaged
+    with that of the others, which counts as `BORROWED` numbers. Numbers that are all equal
+    are left as they are.
     """
     degrees = len(few) - 1
     own, other = (divide(part, part.mean()).var() for part in (few, many))
@@ -130,10 +130,10 @@ def _borrow_spread(few: Floats, many: Floats) -> Floats:
 def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Estimate:
     """Measure rho of a prompt on its own completions, rewards 0 and 1.
 
-    The interval is Welch's, in the logarithm, with the spread of the kind that is rarer as
-    `_borrow_spread` has it. Its ends are unknown where there is a single right or wrong
-    completion, for nobody can tell how unlike it others are, or where no end is in sight;
-    rho itself without any of one kind, and where wrong ones have no score.
+    The interval is Welch's, in the logarithm, with the rarer kind's spread widened by
+    `_borrow_spread`. Its ends are NaN where there is a single right or wrong completion,
+    which does not show how much its kind varies, or where the upper end is too large. Rho
+    itself is NaN where one kind is missing, or wrong completions have no score.
     """
     parts = {str(kind): norms2_N[rewards_N == kind] for kind in (0, 1)}
     fewest = min(map(len, parts.values()))
@@ -154,8 +154,8 @@ def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Est
 def measure_norm_ratios(pools: Pools, level: float) -> Floats:
     """Measure rho of each prompt, rows of (value, low, high); NaN unless all are 0 or 1."""
     binary = pools.binary
-    found = [
+    ratios = [
         measure_norm_ratio(norms2_N, rewards_N, level) if binary else UNKNOWN
         for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
     ]
-    return np.array(found)
+    return np.array(ratios)

@@ -1,4 +1,4 @@
-"""Regret: by how much more than the best group size another one costs, at most.
+"""Regret: how much more a group size costs than the best one, at most.
 
 The cost of GRPO-type at group size G is N MSE = c1 G + c2 + c3 / (G-1); the regret of G is
 cost(G) / cost(H) - 1 for the best size H, which is not known. So
@@ -7,8 +7,8 @@ cost(G) / cost(H) - 1 for the best size H, which is not known. So
 
 whichever H is the best, the end at that H lies below the truth in 2.5% of runs, for
 intervals of 95%. No correction for the number of sizes is needed. As a function of G the
-regret falls to its least and rises again, so that a range of sizes is wrongly taken to have
-a regret of at most x where one of its two ends is: in 5% of runs.
+regret falls to its least and rises again. So a bound x of the regret of a range of sizes is
+wrong only where it is wrong at one of the range's two ends: in 5% of runs.
 
 `tests/benchmarks/regret.py` measures how often what is said is true.
 """
@@ -28,24 +28,24 @@ from mse_lab.mse.intervals import LARGEST_LOG, Statistic
 SIZES = tuple(2**power for power in range(1, 9))
 LARGEST = max(SIZES)
 
-# Sizes that are compared: whole, 2^(1/4) apart, so that the best of them costs at most 0.4%
-# more than the best of all.
+# Sizes that are compared: whole numbers, by factors of about 2^(1/4), so that the best of
+# them costs at most 0.4% more than the best of all.
 COMPARED = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
 
-# By how much more than the best a group size may cost to be as good as the best; and from
-# where on a regret says nothing.
+# The regret up to which a group size counts as good as the best, and that from which on a
+# bound says nothing.
 TOLERANCE, LARGE = 0.05, 1.0
 
 
 class Choice(NamedTuple):
-    """The recommended group size, and what is known of it at a level of confidence."""
+    """The recommended group size, and bounds of its regret at a level of confidence."""
 
     # The smallest power of two that costs at most 5% more than the best size, by the
     # estimate; where none does, the smallest of the sizes that do.
     size: int
     regret: float  # Upper bound of its regret; infinite where none is known.
-    # Least and largest of the sizes whose regret is at most `near_regret`; of this size
-    # alone where that is more than 100%.
+    # Least and largest of the sizes whose regret is at most `near_regret`; this size alone
+    # where that is more than 100%.
     near_best: tuple[int, int]
     # 5%, or the recommended size's in whole percents where that is more.
     near_regret: float
@@ -64,14 +64,14 @@ def percent_up(share: float) -> float:
 def _log_cost(population: Population, size: int) -> Statistic:
     def figure(constants: Constants) -> Floats:
         cost = mse_times_budget("grpo", constants, size)
-        # What is not positive is next to nothing, so that nothing is known of ratios to it.
+        # A cost that is not positive becomes tiny, so that ratios to it have no bound.
         return np.log(np.maximum(cost, np.finfo(float).tiny))
 
     return population.statistic(figure)
 
 
 def regret_bounds(population: Population, level: float) -> dict[int, float]:
-    """Bound the regret of each size of `COMPARED`; any two hold together at the level."""
+    """Bound the regret of each size of `COMPARED`; any two bounds hold at the level."""
     logs = {size: _log_cost(population, size) for size in COMPARED}
     worst, most = dict.fromkeys(COMPARED, 0.0), population.effective_prompts
     for size, other in combinations(COMPARED, 2):
@@ -84,7 +84,7 @@ def regret_bounds(population: Population, level: float) -> dict[int, float]:
 
 
 def smallest_near_best(population: Population, tolerance: float = TOLERANCE) -> int:
-    """Choose by the estimate, as `Choice.size` says, within 5% or another tolerance."""
+    """Choose by the estimate, as for `Choice.size`, within 5% or another tolerance."""
     sizes = np.array(COMPARED)
     cost = mse_times_budget("grpo", population.constants, sizes)
     near = sizes[cost <= (1 + tolerance) * cost.min()].tolist()
@@ -92,7 +92,7 @@ def smallest_near_best(population: Population, tolerance: float = TOLERANCE) -> 
 
 
 def describe(size: int, bounds: Mapping[int, float]) -> Choice:
-    """Say of a size what bounds of the regret of all sizes tell."""
+    """Describe a size by bounds of the regret of all sizes."""
     regret = bounds[size]
     within = max(TOLERANCE, percent_up(regret))
     near = [
@@ -102,5 +102,5 @@ def describe(size: int, bounds: Mapping[int, float]) -> Choice:
 
 
 def choose_size(population: Population, level: float) -> Choice:
-    """Choose the group size, and say what is known of it."""
+    """Choose the group size, and describe it by the bounds of regret."""
     return describe(smallest_near_best(population), regret_bounds(population, level))

@@ -9,10 +9,10 @@ same blocks, so small groups come in larger numbers for nothing.
 
 A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
 S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
-`moments.py`. It is taken off, for it is the price of a finite pool, not of the baseline b*.
+`moments.py`. This is subtracted: it is the price of a finite pool, not of the baseline b*.
 
 Where products between completions, K off its diagonal, are not known, there are no errors
-(R = 0); what is left are norms, <r_A, r_B> and the exact laws, which need no more.
+(R = 0). The exact laws need only norms and <r_A, r_B>.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from mse_lab.mse.pools import Pools
 
 
 class Key(NamedTuple):
-    """One curve's point."""
+    """The name of a curve's point."""
 
     estimator: str
     group_size: int
@@ -124,7 +124,7 @@ def measure_mean(
 ) -> tuple[Floats, Floats]:
     """Measure ||E g_hat||^2 and <E g_hat, g> of each prompt on its groups, (P,) each.
 
-    The first comes from products between groups of a block, NaN where it holds one only.
+    The first comes from products between the groups of a block; NaN where a block has one.
     """
     weights_PRG = estimator.weights(form_groups(pools, group_size))
     inner_P = (weights_PRG * pools.products_PN.reshape(weights_PRG.shape)).mean((1, 2))

@@ -1,8 +1,8 @@
 """Samples: few completions of each of P prompts, and no reference.
 
-A prompt has one block of completions, or as many as it was given a round. Its moments are
-the blocks' averages, by completions; its squared gradient gains by the products between
-blocks, which are independent: with g_hat = sum_r w_r g_hat_r,
+A prompt has a block of completions for each round in which it was measured. Its moments are
+the blocks' averages, weighted by completions. Blocks are independent, so the products
+between them count for its squared gradient: with g_hat = sum_r w_r g_hat_r,
 
     ||g||^2 = sum_r w_r^2 (that of the block) + sum_{r != s} w_r w_s <g_hat_r, g_hat_s>.
 """
@@ -25,37 +25,45 @@ from mse_lab.mse.pools import inner_products
 
 Blocks = tuple[PromptSample, ...]
 
-# The moments, with the power of a block's share that they are summed with: what falls with
-# the completions, and their number, are of all blocks and not of one.
+# The moments of a prompt are sums of its blocks' moments times this power of the block's
+# share: 1 for a mean, 2 for a variance and for ||g||^2, 0 for a number of completions.
 _POWERS = {
-    **dict.fromkeys(("norm2", "reward_norm2", "reward2_norm2", "value", "variance"), 1),
-    **dict.fromkeys(("value_by_reward_norm2", "value2_by_norm2", "variance_by_norm2"), 1),
-    **dict.fromkeys(("gradient2", "learning", "value_variance"), 2),
+    "norm2": 1,
+    "reward_norm2": 1,
+    "reward2_norm2": 1,
+    "value": 1,
+    "variance": 1,
+    "gradient2": 2,
+    "value_variance": 2,
     "value_trials": 0,
+    "learning": 2,
+    "value_by_reward_norm2": 1,
+    "value2_by_norm2": 1,
+    "variance_by_norm2": 1,
 }
 
 
 class _Figures(NamedTuple):
-    """What is known of every block by itself, (Q,)."""
+    """Figures of every block by itself, (Q,)."""
 
     moments: OnePoolMoments
-    noise2: Floats
+    noise2: Floats  # Variance of the estimate of ||g||^2.
 
 
-def _figures(samples: Sequence[PromptSample]) -> _Figures:
-    """Work out all blocks, those of one shape together."""
+def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
+    """Compute the figures of all blocks, those of one shape together."""
     shapes = defaultdict(list)
-    for place, one in enumerate(samples):
-        shapes[one.completions, one.differentiated].append(place)
-    found = {name: np.zeros(len(samples)) for name in _POWERS}
+    for index, block in enumerate(samples):
+        shapes[block.completions, block.differentiated].append(index)
+    moments = {name: np.zeros(len(samples)) for name in _POWERS}
     noise2 = np.zeros(len(samples))
-    for places in shapes.values():
-        stack = Stack.of([samples[place] for place in places])
-        moments = sample_moments(stack)
-        for name, values in found.items():
-            values[places] = getattr(moments, name)
-        noise2[places] = gradient_noise2(gradient_terms(stack))
-    return _Figures(OnePoolMoments(**found), noise2)
+    for indices in shapes.values():
+        stack = Stack.of([samples[index] for index in indices])
+        moments_of_shape = sample_moments(stack)
+        for name, values in moments.items():
+            values[indices] = getattr(moments_of_shape, name)
+        noise2[indices] = gradient_noise2(gradient_terms(stack))
+    return _Figures(OnePoolMoments(**moments), noise2)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Samples:
 
     @classmethod
     def of(cls, prompts: Iterable[PromptSample | Sequence[PromptSample]]) -> Self:
-        """Take a sample of each prompt, or several that are its blocks."""
+        """Take a sample of each prompt, or several, which are its blocks."""
         return cls(
             tuple(
                 (one,) if isinstance(one, PromptSample) else tuple(one) for one in prompts
@@ -80,7 +88,7 @@ class Samples:
 
     @property
     def completions(self) -> int:
-        """How many were drawn."""
+        """How many completions were drawn."""
         return sum(one.completions for blocks in self.blocks for one in blocks)
 
     @property
@@ -108,7 +116,7 @@ class Samples:
         return [one for blocks in self.blocks for one in blocks]
 
     @cached_property
-    def _places_Q(self) -> NDArray[np.intp]:
+    def _prompt_Q(self) -> NDArray[np.intp]:
         """The prompt of each block."""
         return np.repeat(np.arange(self.prompts), [len(each) for each in self.blocks])
 
@@ -116,43 +124,45 @@ class Samples:
     def _shares_Q(self) -> Floats:
         """Each block's share of its prompt's completions."""
         counts_Q = np.array([one.completions for one in self._flat])
-        return np.asarray(counts_Q / np.bincount(self._places_Q, counts_Q)[self._places_Q])
+        return np.asarray(counts_Q / np.bincount(self._prompt_Q, counts_Q)[self._prompt_Q])
 
-    def _over_blocks(self, values_Q: Floats, power: int = 1) -> Floats:
-        """Sum over a prompt's blocks, times a power of their shares, (P,)."""
+    def _over_blocks(self, values_Q: Floats, power: int) -> Floats:
+        """Sum values times a power of shares over each prompt's blocks, (P,)."""
         return np.asarray(
-            np.bincount(self._places_Q, self._shares_Q**power * values_Q), float
+            np.bincount(self._prompt_Q, self._shares_Q**power * values_Q), float
         )
 
     @cached_property
     def _figures(self) -> _Figures:
-        return _figures(self._flat)
+        return _figures_of(self._flat)
 
     @cached_property
     def moments(self) -> OnePoolMoments:
         """Moments of each prompt, (P,)."""
-        found = {
+        moments = {
             name: self._over_blocks(getattr(self._figures.moments, name), power)
             for name, power in _POWERS.items()
         }
-        found["gradient2"] += self._between_blocks_P
-        return OnePoolMoments(**found)
+        moments["gradient2"] += self._between_blocks_P
+        return OnePoolMoments(**moments)
 
     @property
     def _between_blocks_P(self) -> Floats:
         """sum_{r != s} w_r w_s <g_hat_r, g_hat_s>."""
-        found, gradients = np.zeros(self.prompts), self._gradients
-        for place in (x for x, each in enumerate(self.blocks) if len(each) > 1):
-            of_one = self._places_Q == place
-            shares = self._shares_Q[of_one]
+        products_P = np.zeros(self.prompts)
+        for prompt, (blocks, mean_D) in enumerate(
+            zip(self.blocks, self._gradients, strict=True)
+        ):
+            if len(blocks) == 1:
+                continue
+            shares = self._shares_Q[self._prompt_Q == prompt]
             weighted = [
-                share * one.gradient_D
-                for share, one in zip(shares, self.blocks[place], strict=True)
+                share * block.gradient_D
+                for share, block in zip(shares, blocks, strict=True)
             ]
-            own = sum(inner_products([one], [one]).item() for one in weighted)
-            whole = inner_products([gradients[place]], [gradients[place]])
-            found[place] = whole.item() - own
-        return found
+            own = sum(inner_products([part], [part]).item() for part in weighted)
+            products_P[prompt] = inner_products([mean_D], [mean_D]).item() - own
+        return products_P
 
     @cached_property
     def _gradients(self) -> list[NDArray[np.floating]]:
@@ -177,6 +187,6 @@ class Samples:
 
     @cached_property
     def gradient_noise_P(self) -> Floats:
-        """Standard error of each ||g||^2 where scores know nothing of rewards."""
-        # Of R blocks alike, and of the products between them: a block's over R^2.
+        """Standard error of each ||g||^2 where scores are independent of rewards."""
+        # With R equal blocks, the products between them included: a block's over R^2.
         return np.sqrt(self._over_blocks(self._figures.noise2, 3))

@@ -1,9 +1,9 @@
 """A trajectory: one distribution of prompts, its gradients at checkpoint after checkpoint.
 
 A prompt is left out of all checkpoints at once (the jackknife of `budget.py`, jointly), so
-that what a prompt does to every one of them is paired, and with it the noise of completions
-that are drawn with the same uniforms. Resampling prompts with replacement would not do: c1
-needs pairs of different prompts.
+that the contributions of a prompt to all of them are paired, and with them the noise of
+completions that are drawn with the same uniforms. Resampling prompts with replacement would
+not do: c1 needs pairs of different prompts.
 
 Whether a figure differs between T checkpoints at all: with d its differences to the first,
 S their covariance by the joint jackknife, q the rank of S and n the degrees of freedom,
@@ -26,23 +26,23 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
 
-LEAST, LARGEST = 2, 1024  # Group sizes among which one is best.
-_RANK = 1e-9  # Singular values of S below this share of the largest are none.
+LEAST, LARGEST = 2, 1024  # The smallest and the largest best group size.
+_RANK = 1e-9  # Singular values of S below this share of the largest count as zero.
 
 
 class Movement(NamedTuple):
-    """Cochran's Q, the differences q that it tells from zero, and its p-value."""
+    """The test whether a figure differs between checkpoints."""
 
-    statistic: float
-    differences: int
+    statistic: float  # Cochran's Q.
+    differences: int  # q, the rank of S.
     p_value: float
 
 
 def measure_movement(statistics: Sequence[Statistic], most_degrees: float) -> Movement:
     """Test whether a figure of the same prompts is one and the same at all checkpoints.
 
-    Its degrees of freedom are at most the prompts that carry the figure. The p-value is NaN
-    where a figure is unknown, or the prompts are too few.
+    Its degrees of freedom are at most `most_degrees`, the prompts that carry the figure.
+    The p-value is NaN where a figure is unknown, or the prompts are too few.
     """
     value_T = np.array([statistic.value for statistic in statistics])
     apart_TP = np.stack([statistic.groups["prompts"][0] for statistic in statistics])
@@ -87,7 +87,7 @@ class Trajectory(Population):
         return min(population.effective_prompts for population in (first, *self.others))
 
     def best_group_size(self, level: float) -> Estimate:
-        """The best G for all of it: 1 + sqrt(sum c3 / sum c1), each checkpoint alike."""
+        """Estimate the best G for the whole trajectory, 1 + sqrt(sum c3 / sum c1)."""
         positive = all(other.knows_c1(level) for other in self.others)
         positive = positive and self.knows_c1(level)
         estimate = self.estimate_positive if positive else self.estimate
@@ -95,7 +95,7 @@ class Trajectory(Population):
         return Estimate(*(1 + end for end in falling(ratio, -0.5)))
 
     def cost(self, group_size: int, level: float) -> Estimate:
-        """Completions at one group size all along, over those at the best one."""
+        """Completions at one group size for all checkpoints, over those at the best one."""
 
         def cost(*each: Constants) -> Floats:
             return divide(_total(each, group_size), _least(each))
@@ -103,12 +103,12 @@ class Trajectory(Population):
         return self.estimate_positive(cost, level)
 
     def saved_by_switching(self, level: float) -> Estimate:
-        """The share of completions that the best G at each checkpoint would save.
+        """Share of completions that the best G of each checkpoint saves, over one best G.
 
-        Over the best G for all. It is quadratic in how far G* moves, so the least values of
-        noisy curves make it too large by a bias b, which the jackknife takes off (it may
-        then be negative); where G* stands still the jackknife sees no other spread, and
-        that of a sum of squares of mean b is at most 2 b^2.
+        It is quadratic in how far G* moves, so the least values of noisy curves make it too
+        large by a bias b. The jackknife subtracts b; the result may be negative. Where G*
+        does not move, the jackknife shows no other spread, and the variance of a sum of
+        squares of mean b is at most 2 b^2.
         """
 
         def saved(*each: Constants) -> Floats:
@@ -133,11 +133,12 @@ def best_ratio(each: Sequence[Constants]) -> Floats:
 
 
 def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
+    """The cost N x MSE at a group size, summed over checkpoints."""
     return np.sum([mse_times_budget("grpo", constants, size) for constants in each], axis=0)
 
 
 def _least(each: Sequence[Constants]) -> Floats:
-    """The least of it; exact, for to the jackknife the steps of a grid are noise."""
+    """The least total cost; exact, since the jackknife would take a grid for noise."""
     c1 = np.maximum(np.sum([constants.nonnegative_c1 for constants in each], axis=0), 0.0)
     c3 = np.sum([constants.c3 for constants in each], axis=0)
     no_bound = np.where(c3 > 0, np.inf, 0.0)

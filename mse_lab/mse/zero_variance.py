@@ -1,41 +1,41 @@
 """Zero-variance groups: how often all rewards of a group are equal.
 
-A prompt whose completions have reward z with probability p_z has the share sum_z p_z^G of
-such groups, for rewards 0 and 1 p^G + (1-p)^G. The mean over prompts drawn at random is
-that of numbers in [0, 1], of which a few prompts may hold nearly all, and prompts that were
-not drawn may hold more: where no prompt of 60 has a share of one, 6% of all prompts still
+If a prompt's completions have reward z with probability p_z, its share of such groups is
+sum_z p_z^G, for rewards 0 and 1 p^G + (1-p)^G. The mean over random prompts is a mean of
+numbers in [0, 1] to which a few prompts may contribute nearly everything, and prompts that
+were not drawn even more: if no prompt of 60 has a share of one, 6% of all prompts still
 may. Its interval is Gaffke's: random weights, Dirichlet(1, ..., 1), average the P shares
-and one end of the range, 1 for the upper end and 0 for the lower. For shares that are 0 or
-1 alone it is Clopper and Pearson's; its ends lie in [0, 1]. Source: Gaffke (2005), in the
+and one end of the range, 1 for the upper end and 0 for the lower. If all shares are 0 or 1
+it is Clopper and Pearson's; its ends lie in [0, 1]. Source: Gaffke (2005), in the
 form of Learned-Miller and Thomas, arXiv 1905.06208.
 """
 
-import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Estimate
 
 
-def zero_variance_shares(rewards_PN: Floats, group_size: int) -> Floats:
-    """Estimate the probability that a group's rewards are all equal, per prompt (P,).
+def zero_variance_shares(rewards: Iterable[Floats], group_size: int) -> Floats:
+    """Estimate the probability that a group's rewards are all equal, by prompt (P,).
 
-    The share of all groups of G of n >= G completions, sum_z C(n_z, G) / C(n, G) with n_z
-    completions of reward z: unbiased, for binary rewards of p^G + (1-p)^G.
+    The share of all groups of G among a prompt's n >= G completions, sum_z C(n_z, G) /
+    C(n, G) with n_z completions of reward z. It is unbiased; for rewards 0 and 1 its
+    expectation is p^G + (1-p)^G.
 
     >>> zero_variance_shares(np.array([[1.0, 1.0, 0.0]]), 2)  # 1 pair of 3
     array([0.33333333])
     """
-    groups, shares = math.comb(rewards_PN.shape[1], group_size), []
-    for rewards in rewards_PN:
-        counts = np.unique(rewards, return_counts=True)[1]
-        shares.append(sum(math.comb(int(count), group_size) for count in counts) / groups)
-    return np.array(shares)
+    counts = (np.unique(rewards_N, return_counts=True)[1] for rewards_N in rewards)
+    return np.array([equal_share(each, each.sum(), group_size).sum() for each in counts])
 
 
-def equal_share(counts: Floats, sizes: Floats, group_size: int) -> Floats:
-    """Share of the groups of G of `sizes` completions that lie within `counts` of them.
+def equal_share(counts: NDArray[Any], sizes: NDArray[Any], group_size: int) -> Floats:
+    """Share of all groups of G of `sizes` completions that are among `counts` of these.
 
     C(count, G) / C(size, G), as a product whose factors are at most one, for sizes of at
     least G.
@@ -54,8 +54,9 @@ def mean_share(
 ) -> Estimate:
     """Estimate the mean of shares in [0, 1] over prompts drawn at random, (P,).
 
-    The interval covers at least its level, also where the share is carried by prompts so
-    rare that none was drawn; it is up to twice as wide as Student's where shares are alike.
+    The interval covers at least its level, even where only prompts have zero-variance
+    groups that are so rare that none was drawn. Where shares are alike it is up to twice as
+    wide as Student's.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = mean_share(np.zeros(60), 0.95, 4000, rng)[1:]

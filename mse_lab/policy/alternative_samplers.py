@@ -121,8 +121,8 @@ def log_likelihood_ratios(
 ) -> Floats:
     """Compute the log-likelihood ratios of `ALTERNATIVES` to the policy, (R,).
 
-    Of completions of both pools, with their recomputed log-probabilities. The tilted laws
-    are evaluated on about `EXAMINED` tokens, spread over the completions.
+    The completions are those of both pools, with their recomputed log-probabilities. The
+    tilted laws are evaluated on about `EXAMINED` tokens, spread over the completions.
     """
     chosen = _choose(completions)
     most = max(1, LOGITS // (int(chosen.lengths_N[-1]) * policy.vocabulary))

@@ -78,7 +78,9 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     location = InMemory("model", type(model).__name__)
     model = _unwrap(model, location)
     named = dict(model.named_parameters())
-    trained = {name: one for name, one in named.items() if one.requires_grad}
+    trained = {
+        name: parameter for name, parameter in named.items() if parameter.requires_grad
+    }
     with _borrowed(model):
         identity = {"model": fingerprint_in_memory(model)}
         some = trained if 0 < len(trained) < len(named) else None

@@ -36,13 +36,12 @@ from mse_lab.policy.policy import Policy
 
 POOLS = ("reference", "replicate")
 
-
 # No token that was drawn has a log-probability of -1e9.
 LogProb = Annotated[float, Field(gt=-1e9, lt=1e9)]
 
-# 1 or 0; true or false will do.
-_counted = BeforeValidator(lambda value: int(value) if isinstance(value, bool) else value)
-Own = Annotated[int, _counted, Field(ge=0, le=1)]
+# 1 or 0; true and false are accepted, too.
+_as_number = BeforeValidator(lambda value: int(value) if isinstance(value, bool) else value)
+MaskEntry = Annotated[int, _as_number, Field(ge=0, le=1)]
 
 
 class Form(NamedTuple):
@@ -63,7 +62,7 @@ class Line(BaseModel):
     prompt: Annotated[str, BeforeValidator(str)]
     tokens: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = None
     text: str | None = None
-    mask: list[Own] | None = None
+    mask: list[MaskEntry] | None = None
     truncated: bool = False
     log_probs: LogProb | list[LogProb] | None = Field(
         None, validation_alias=AliasChoices("log_probs", "log_prob")
@@ -92,7 +91,7 @@ def parse_line(raw: bytes, where: str) -> Line:
 
 
 def read_mask(line: Line, where: str, length: int) -> Flags | None:
-    """Read which of a completion's `length` tokens are the policy's own; None for all."""
+    """Read which of a completion's `length` tokens the policy drew; None for all."""
     mask = line.mask
     if mask is None:
         return None
@@ -111,7 +110,7 @@ def read_mask(line: Line, where: str, length: int) -> Flags | None:
 def read_log_prob(line: Line, where: str, length: int, mask: Flags | None = None) -> float:
     """Read the log-probability of a completion of `length` tokens; NaN if there is none.
 
-    Of the log-probabilities of each token those of the policy's own are added up.
+    If the line gives one for each token, those of the tokens that the policy drew add up.
     """
     given = line.log_probs
     if given is None:
@@ -152,7 +151,7 @@ def read_reward(line: Line, where: str) -> float:
 def read_tokens(line: Line, where: str, policy: Policy, positions: int) -> Ints:
     """Read a completion's tokens, at most `positions`, or tokenise its text.
 
-    With a `mask` those of tools and environments are among them.
+    With a `mask`, the tokens of tools and environments are among them.
     """
     from_text = line.tokens is None
     given = _tokenise(line, where, policy, positions) if from_text else line.tokens
@@ -179,7 +178,7 @@ def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
 
 
 def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
-    """Say why the policy cannot have drawn these tokens, its own; empty if it can."""
+    """Say why the policy cannot have drawn the tokens of a mask; empty if it can."""
     count, limit = len(tokens), f"sampling.max_new_tokens = {positions}"
     if not count:
         return "no tokens; an empty completion is its end token alone"
@@ -189,13 +188,13 @@ def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> 
         return f"token {outside[0]} is not in {vocabulary}; check model.path"
     if count > positions:
         return f"{count} tokens, and {limit}; set it to what they were drawn with"
-    own = np.ones(count, np.bool_) if mask is None else mask
-    ended = own & np.isin(tokens, policy.end_tokens)
+    drawn = np.ones(count, np.bool_) if mask is None else mask
+    ended = drawn & np.isin(tokens, policy.end_tokens)
     # An environment may go on after an end token, the policy may not.
-    for place in np.flatnonzero(ended[:-1] & own[1:])[:1]:
-        end = f"end token {tokens[place]} is number {place + 1}"
+    for index in np.flatnonzero(ended[:-1] & drawn[1:])[:1]:
+        end = f"end token {tokens[index]} is number {index + 1}"
         return f"{end} of {count} tokens; leave out what follows it"
-    if own[-1] and not ended[-1] and count < positions:
+    if drawn[-1] and not ended[-1] and count < positions:
         end_tokens = ", ".join(map(str, policy.end_tokens))
         return (
             f"{count} tokens without an end token ({end_tokens}), and {limit}; give the "

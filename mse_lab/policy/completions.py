@@ -3,10 +3,11 @@
 A completion ends with the first end token, which belongs to it, or is truncated at the last
 position. Nothing else ends it: there are no stop strings.
 
-With a mask, tokens of a tool or an environment stand between the policy's own. They are
-context: log pi(Y | x) and the score are sums over the policy's tokens, each given all
-tokens before it. Since E[grad log pi(y_t | x, y_<t)] = 0 whoever wrote y_<t, the mean score
-is zero all the same. What follows the last own token is context of nothing, and left out.
+With a mask, tokens of a tool or an environment stand between the policy's own tokens, which
+the policy drew. They are context: log pi(Y | x) and the score are sums over the policy's
+own tokens, each given all tokens before it. Since E[grad log pi(y_t | x, y_<t)] = 0 whoever
+wrote y_<t, the mean score is zero all the same. Tokens after the last own one are context
+of none, and are left out.
 """
 
 from collections.abc import Sequence
@@ -29,9 +30,9 @@ class Completions:
     log_probs_N: Floats  # Summed log-probability that the tokens were drawn with.
     # Whether an end token, or the environment, ended it; others were truncated.
     ended_N: Flags
-    # Whether a token is the policy's own; None where all up to the length are.
+    # Whether the policy drew a token; None where it drew all up to the length.
     mask_NT: Flags | None = None
-    # What each token's log-probability counts, float64; None for one each.
+    # The weight of each token's log-probability, float64; None for one each.
     weights_NT: Floats | None = None
 
     @classmethod
@@ -55,32 +56,36 @@ class Completions:
     ) -> "Completions":
         """Make completions from unpadded tokens; those without an end token were truncated.
 
-        Each has from 1 to `positions` tokens. What follows the last of the policy's own,
-        where masks say which these are, is left out, and has ended it.
+        Each has from 1 to `positions` tokens. Where masks say which tokens the policy drew,
+        the tokens after its last one are left out; the environment has ended such a
+        completion.
         """
-        over_N = np.zeros(len(unpadded), np.bool_)
+        ended_by_others_N = np.zeros(len(unpadded), np.bool_)
         if masks is not None:
             kept = [np.trim_zeros(mask, "b") for mask in masks]
             pairs = list(zip(unpadded, kept, strict=True))
-            over_N = np.array([len(mask) < len(tokens) for tokens, mask in pairs])
+            ended_by_others_N = np.array(
+                [len(mask) < len(tokens) for tokens, mask in pairs]
+            )
             unpadded, masks = [tokens[: len(mask)] for tokens, mask in pairs], kept
         tokens_NT = _padded(unpadded, positions, np.int64)
         mask_NT = None if masks is None else _padded(masks, positions, np.bool_)
         lengths_N = np.array([len(tokens) for tokens in unpadded])
-        ended_N = over_N | np.isin([tokens[-1] for tokens in unpadded], end_tokens)
+        last_N = [tokens[-1] for tokens in unpadded]
+        ended_N = ended_by_others_N | np.isin(last_N, end_tokens)
         return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N, mask_NT)
 
     def __len__(self) -> int:
         return len(self.lengths_N)
 
     def __getitem__(self, rows: slice | Ints) -> "Completions":
-        given: dict[str, Any] = {
-            name: one for name, one in vars(self).items() if one is not None
+        cut: dict[str, Any] = {
+            name: array[rows] for name, array in vars(self).items() if array is not None
         }
-        return Completions(**{name: one[rows] for name, one in given.items()})
+        return Completions(**cut)
 
     def own_NT(self, positions: int) -> Flags:
-        """Whether each of so many positions holds a token of the policy's own."""
+        """Whether each of the first `positions` tokens is the policy's own, (N, T)."""
         own_NT = np.arange(positions) < self.lengths_N[:, None]
         if self.mask_NT is not None:
             mask_NT = self.mask_NT[:, :positions]
@@ -89,7 +94,7 @@ class Completions:
 
     @property
     def own_lengths_N(self) -> Ints:
-        """Number of the policy's own tokens, the length that estimators know."""
+        """Number of the policy's own tokens: the length that estimators take."""
         if self.mask_NT is None:
             return self.lengths_N
         return self.own_NT(self.tokens_NT.shape[1]).sum(1)
@@ -102,7 +107,7 @@ class Completions:
 
     @property
     def keys(self) -> list[bytes]:
-        """Tell completions apart: equal tokens, of which the same count as much."""
+        """A key of each completion, the same for equal tokens, masks and weights."""
         keys = [tokens.tobytes() for tokens in self.unpadded]
         for each_NT in (self.mask_NT, self.weights_NT):
             if each_NT is not None:
@@ -113,7 +118,9 @@ class Completions:
     def distinct(self) -> tuple["Completions", Ints]:
         """Leave out repetitions: equal completions have equal scores.
 
-        Give the distinct ones, in order of their first occurrence, and where each is now.
+        Returns:
+            The distinct completions, in the order of their first occurrence, and the index
+            of each completion among them.
         """
         indices: dict[bytes, int] = {}
         index_N = np.array([indices.setdefault(key, len(indices)) for key in self.keys])
@@ -129,9 +136,10 @@ class Completions:
 
 def concatenate(parts: list[Completions]) -> Completions:
     """Concatenate completions of a prompt."""
-    given = [name for name, one in vars(parts[0]).items() if one is not None]
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in given
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name, array in vars(parts[0]).items()
+        if array is not None
     }
     return Completions(**joined)
 

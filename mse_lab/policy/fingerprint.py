@@ -1,8 +1,8 @@
-"""Which checkpoint it is: the Hub's commit, or a hash of the folder.
+"""The identity of a checkpoint: the Hub's commit, or a hash of the folder.
 
 A resumed run must not continue with other weights. A folder's hash covers the names, sizes
-and content of the files that decide what the policy computes, not their dates. Of a large
-folder pieces of every file are hashed: training changes weights nearly everywhere.
+and content of the files that decide what the policy computes, not their dates. In a large
+folder only pieces of every file are hashed: training changes weights nearly everywhere.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from mse_lab.probe.schema import Model
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
 
-# A folder of at most WHOLE_BYTES is hashed whole, within a second; of each file of a larger
-# one PIECES evenly spaced pieces of PIECE_BYTES are.
+# A folder of at most WHOLE_BYTES is hashed whole, within a second. In a larger one PIECES
+# evenly spaced pieces of PIECE_BYTES of each file are hashed.
 WHOLE_BYTES = 2**28
 PIECES, PIECE_BYTES = 2**12, 2**12
 

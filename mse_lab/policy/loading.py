@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.location import Location
 
-# Words in a library's message -> reason and remedy.
-_KNOWN = {
+# Pattern in a library's message -> reason and remedy.
+_CAUSES = {
     "out of memory|allocate memory|MemoryError": (
         "does not fit into memory",
         "use model.dtype=bfloat16, or several GPUs with model.device_map=auto",
@@ -52,7 +52,7 @@ def loading(location: Location, what: str) -> Iterator[None]:
 
 def _failure(location: Location, error: BaseException, what: str) -> InputError:
     words = f"{type(error).__name__}: {error}"
-    for pattern, (reason, remedy) in _KNOWN.items():
+    for pattern, (reason, remedy) in _CAUSES.items():
         if re.search(pattern, words):
             return location.refuse(reason, remedy)
     if isinstance(error, ImportError):

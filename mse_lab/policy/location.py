@@ -1,6 +1,5 @@
 """Where a checkpoint lies: in a local folder, or in a repository of the Hub."""
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from mse_lab.errors import InputError
 from mse_lab.probe.hub import Repository
 from mse_lab.probe.plain_text import STARTS, local_path, reading
+from mse_lab.probe.sources import is_hub_name
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def locate(
         if key == "model.path" and location.file("adapter_config.json"):
             wanted = "give a saved adapter as model.adapter, and its base as model.path"
         raise location.refuse(f"no {file} in it", wanted)
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+    if not is_hub_name(name):
         remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
         raise location.refuse("no such folder", remedy)
     obstacle = location.ask(file)

@@ -46,7 +46,7 @@ class Policy:
     tokenizer: Any  # Its tokenizer.
     end_tokens: tuple[int, ...]  # Token ids, each of which ends a completion.
     temperature: float  # Divides the logits.
-    # Those that the score covers, by name; tied parameters once.
+    # The parameters that the score covers, by name; tied ones once.
     parameters: dict[str, nn.Parameter]
     # `model`, and `adapter` if there is one -> the Hub commit or a hash of the folder.
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,10 @@ class Policy:
         return self.model(tokens_NT, logits_to_keep=kept, **past).logits
 
     def scaled(self, logits: Tensor) -> Tensor:
-        """Divide logits (..., V) by the temperature, in float32 or float64."""
+        """Divide logits (..., V) by the temperature, in float32 or float64.
+
+        V may be a slice of the vocabulary (`scores/output_head.py`).
+        """
         exact = logits if logits.dtype == torch.float64 else logits.float()
         # At temperature 1 without another copy of the logits.
         return exact if self.temperature == 1 else exact / self.temperature
@@ -136,8 +139,8 @@ def select_parameters(
 ) -> dict[str, nn.Parameter]:
     """Select the parameters that the score covers, in the model's order, tied ones once.
 
-    They are `all`, or those in whose names a pattern is found; of the `trained` ones, such
-    as an adapter's, if these are given.
+    They are `all`, or those in whose names a pattern is found. If `trained` parameters are
+    given, such as an adapter's, the choice is among these.
     """
     named = dict(model.named_parameters() if trained is None else trained)
     if isinstance(patterns, str):
@@ -236,9 +239,9 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts, as the user's turn of a chat where there is one.
+    """Tokenize prompts; with `chat`, each as the user's turn of a chat.
 
-    The new tokens of a completion must fit in the context as well.
+    The `new_tokens` of a completion must fit in the context as well.
     """
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts) if chat else plain

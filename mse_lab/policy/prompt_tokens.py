@@ -1,4 +1,4 @@
-"""Prompts that are known by their token ids alone: their text, by a model's tokenizer."""
+"""Decode prompts of which a log has only the token ids."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ def _tokenizer(model: str) -> Any:
 
 
 def text_of_tokens(model: str, tokens: Sequence[int]) -> str:
-    """Decode a prompt, special tokens and all, into a text that has these tokens again."""
+    """Decode a prompt, special tokens included, into a text that has the same tokens."""
     tokenizer = _tokenizer(model)
     text = str(tokenizer.decode(tokens, skip_special_tokens=False))
     if list(tokenizer(text).input_ids) != list(tokens):

@@ -2,7 +2,8 @@
 
 A token is the inverse of the policy's distribution function at a given uniform, so the
 completions are a pure function of the uniforms. Completions with the same beginning share
-a row of the batch until they differ, and finished completions leave the batch.
+a row of the batch until they differ, and finished completions leave the batch. The settings
+of the distribution, such as the temperature, are in `Policy.scaled`.
 """
 
 from collections.abc import Sequence
@@ -135,12 +136,12 @@ def _draw_batch(
     first: int,
     prompt_id: str,
 ) -> Completions:
-    """Draw a batch; `row` is the prompt of each completion among those of the prefix."""
+    """Draw a batch; `row` is the number of each completion's prompt in the prefix."""
     count, positions = uniforms_NT.shape
     ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=policy.device)
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
-    # Indices of the unfinished completions; `row` is the row of the batch of each.
+    # Indices of the unfinished completions; `row` is the row of the batch that each is in.
     active = torch.arange(count, device=policy.device)
     beginnings = _Beginnings(policy, prefix, positions)
     for position in range(positions):

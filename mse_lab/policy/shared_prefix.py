@@ -18,10 +18,9 @@ from mse_lab.policy.policy import Policy
 class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
-    Several prompts of one length have a row each.
-
-    The last prompt token is processed together with a completion's tokens, so that all of
-    the completion's logits come from one forward pass.
+    Several prompts of one length have a row each. The last prompt token is processed
+    together with a completion's tokens, so that all of the completion's logits come from
+    one forward pass.
     """
 
     def __init__(self, policy: Policy, prompt: list[int], *others: list[int]) -> None:
@@ -32,7 +31,9 @@ class SharedPrefix:
                 [one[:-1] for one in (prompt, *others)], device=policy.device
             )
             policy.logits(tokens, self.cache, kept=1)
-            layers = [x for x in self.cache.layers if not isinstance(x, DummyLayer)]
+            layers = [
+                layer for layer in self.cache.layers if not isinstance(layer, DummyLayer)
+            ]
             if not all(layer.get_seq_length() for layer in layers):
                 self.cache = None  # The model left it empty.
         # The prompt tokens that are processed with each completion.
@@ -40,7 +41,7 @@ class SharedPrefix:
 
     @property
     def unread_PT(self) -> Tensor:
-        """What is processed with each completion, a row for each prompt."""
+        """The prompt tokens that are processed with each completion, by prompt."""
         prompts = self.prompt, *self._others
         return torch.tensor([one[-len(self.unread) :] for one in prompts])
 

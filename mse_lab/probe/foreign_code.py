@@ -1,6 +1,6 @@
 """Foreign code: optional libraries, and a user's reward or estimator.
 
-Any error of it becomes one line; the line names a file with the traceback.
+An error of foreign code becomes one line, which names a file with the traceback.
 """
 
 import importlib
@@ -18,15 +18,15 @@ from mse_lab.console import describe_error, write_traceback
 from mse_lab.errors import InputError, install
 from mse_lab.project import PROJECT
 
-# Folders of Python's standard library, and the names of folders of installed packages.
-OWN_MODULES = {
+# Folders of Python's standard library, and names of the folders of installed packages.
+STANDARD_LIBRARY = {
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")
 }
 INSTALLED = {"site-packages", "dist-packages"}
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
-    """Import a library that an extra of this package installs; `key` needs it."""
+    """Import a library that `key` needs and that an extra of this package installs."""
     try:
         return importlib.import_module(library)
     except ImportError as error:
@@ -36,10 +36,10 @@ def load_extra(library: str, extra: str, key: str) -> Any:
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a file is Python's or a package's; the project's probes are neither."""
+    """Whether a file belongs to Python or a package; the project's probes do not."""
     if path.is_relative_to(PROJECT / "probes"):
         return False
-    return bool(OWN_MODULES & set(path.parents) or INSTALLED & set(path.parts))
+    return bool(STANDARD_LIBRARY & set(path.parents) or INSTALLED & set(path.parts))
 
 
 def protect(value: Any) -> Any:

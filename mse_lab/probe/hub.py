@@ -1,8 +1,8 @@
 """The Hugging Face Hub: asked once, with a time limit and without retries.
 
-What the Hub refuses becomes one line with its remedy. Where it cannot be reached, the
-local cache is used: what was fetched once is found without a network, and at the very
-revision that is asked for.
+A refusal of the Hub becomes one line with its remedy. Where the Hub cannot be reached, the
+local cache is used: files that were fetched once are found without a network, and only at
+the revision that is asked for.
 """
 
 import logging
@@ -56,7 +56,7 @@ class Repository:
         return Path(path) if isinstance(path, str) else None
 
     def ask(self, file: str) -> str:
-        """Ask the Hub for a file; say why nothing can be fetched now, empty if it can."""
+        """Ask the Hub for a file; return why it cannot be fetched now, empty if it can."""
         if constants.HF_HUB_OFFLINE:
             return "HF_HUB_OFFLINE is set"
         limit = constants.HF_HUB_ETAG_TIMEOUT
@@ -94,7 +94,7 @@ class Repository:
         )
 
     def fetch(self) -> Path:
-        """Fetch the whole repository, or find it in the local cache; give its folder."""
+        """Fetch the whole repository, or find it in the local cache; return its folder."""
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         obstacle = self.ask("README.md")
         try:

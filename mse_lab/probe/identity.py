@@ -1,8 +1,8 @@
 """Identity: a digest of foreign code, so that no run mixes two versions of it.
 
 The digest of a module's function covers the source of the module and of what it imports
-from the same folder or package; for an installed module only its file. Values that a
-function takes from around it, and files or servers that it reads, are not covered.
+from the same folder or package; for an installed module only its file. It does not cover
+the values that a function reads from outside: variables, files, servers.
 """
 
 import ast
@@ -28,8 +28,8 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _is_installed(path: Path) -> bool:
-    """Whether a file belongs to a library, Python or this package."""
+def _is_library(path: Path) -> bool:
+    """Whether a file belongs to this package, another one, or Python."""
     ours = path.is_relative_to(_PACKAGE) and not path.is_relative_to(PROJECT / "probes")
     return ours or is_installed(path)
 
@@ -73,7 +73,7 @@ def _hash_sources(module: ModuleType) -> dict[str, str]:
             continue
         source = file.read_bytes()
         hashes[key] = hashlib.sha256(source).hexdigest()
-        if not _is_installed(file):
+        if not _is_library(file):
             todo += _imported(file, source, root)
     return {Path(key).relative_to(root).as_posix(): hashes[key] for key in sorted(hashes)}
 
@@ -84,8 +84,8 @@ def identify(function: Callable[..., Any]) -> str:
     code, values = (getattr(function, f"__{what}__", None) for what in ("code", "closure"))
     if module is None or code is None or values or not hasattr(module, "__file__"):
         return f"{UNKNOWN}give a function of a file, without variables around it"
-    place = [code.co_qualname, code.co_firstlineno, code.co_code.hex()]
-    return digest([*place, _hash_sources(module)])
+    signature = [code.co_qualname, code.co_firstlineno, code.co_code.hex()]
+    return digest([*signature, _hash_sources(module)])
 
 
 def identify_named(function: Callable[..., Any], name: str) -> str:

@@ -1,8 +1,8 @@
 """Mathematics: math-verify in another process with limits of time and memory.
 
-A completion may hold `9^9^9^9` or a factorial, whose evaluation no signal handler of Python
-interrupts. So the operating system ends the other process when its time is up; the
-comparison is then given up, and the next comparison starts a new process.
+A completion may hold `9^9^9^9` or a factorial, and no signal handler of Python interrupts
+its evaluation. So the operating system ends the other process when its time is up. The
+comparison is then given up, and the next one starts a new process.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """Write a new probe: a commented YAML file for a user's model and prompt set.
 
-The columns of the prompts, a reward that can read their answers, and whether the tokenizer
-has a chat template are filled in; no model is loaded for it.
+It names the columns of the prompts and a reward that can read their answers, and says
+whether the tokenizer has a chat template. No model is loaded.
 """
 
 import os
@@ -51,12 +51,12 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
     columns = {}
     for field, usual in COLUMNS.items():
-        if not (found := [column for column in usual if column in first.values]):
+        if not (present := [column for column in usual if column in first.values]):
             raise InputError(
                 f"{first.where}: no column is called {' or '.join(usual)}, but "
                 f"{shorten(', '.join(first.values))}; rename the column of the {field}"
             )
-        columns[field] = found[0]
+        columns[field] = present[0]
     fields = Fields(**columns)
     prompts = load_prompts(Prompts(source=name, fields=fields), root)
     for reward in ("integer", "gsm8k"):
@@ -67,12 +67,12 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
 
 
 def _find(model: str, file: str, root: Path) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
+    """Find a file of a checkpoint on this machine, or None."""
     if folder := local_path(model, root):
         return folder / file if (folder / file).is_file() else None
-    cached = try_to_load_from_cache(model, file)
-    return Path(cached) if isinstance(cached, str) else None
+    from mse_lab.probe.hub import Repository  # Late: only names of the Hub need it.
+
+    return Repository("MODEL", model).cached(file)
 
 
 def _has_chat_template(model: str, root: Path) -> bool:
@@ -105,15 +105,15 @@ def _from_folder(folder: Path, name: str) -> str:
 def _fill_in(
     model: str, prompts: str, out: Path, summary: PromptSummary, root: Path
 ) -> str:
-    chat, steps = _has_chat_template(model, root), summary.reward == "gsm8k"
+    chat, has_steps = _has_chat_template(model, root), summary.reward == "gsm8k"
     return Template(read_text(TEXT)).substitute(
         file=out,
         reward=_yaml(reward=summary.reward),
         source=_yaml(source=_from_folder(out.parent, prompts)),
         fields=_yaml(fields=summary.fields.model_dump()),
-        template=_yaml(template="word-problem" if steps else "none"),
+        template=_yaml(template="word-problem" if has_steps else "none"),
         chat=_yaml(chat=chat),
-        max_new_tokens=LONG if chat or steps else SHORT,
+        max_new_tokens=LONG if chat or has_steps else SHORT,
         path=_yaml(path=_from_folder(out.parent, model)),
     )
 

@@ -1,7 +1,7 @@
-"""Files of a user's: found, and their text, YAML and JSON read.
+"""A user's files: find them, and read their text, YAML and JSON.
 
-YAML and JSON both give what JSON has: mappings, lists, texts, numbers, booleans, null. What
-cannot be written to a results file again is refused when it is read.
+YAML and JSON both give the values of JSON: mappings, lists, texts, numbers, booleans, null.
+A value that cannot be written to a results file is refused when it is read.
 """
 
 import json
@@ -49,7 +49,8 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
-# For messages about a path that leads nowhere; `probe_files.load_probe` tries the first.
+# For messages about a path that does not exist. `probe_files.load_probe` searches the first
+# of these folders, `local_path` the others.
 STARTS = "paths start from the probe's folder, the working folder or the project's"
 
 
@@ -92,7 +93,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse aliases: of aliases of aliases a short file can grow without bound."""
+        """Refuse aliases: with aliases of aliases a short file grows without bound."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(
                 problem="an alias (*); write its value instead",

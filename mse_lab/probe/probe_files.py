@@ -47,14 +47,15 @@ def _is_probe(path: Path) -> bool:
 def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield name and file of every probe.
 
-    They are those in `probes/` of the working folder, in the working folder itself, and in
+    They lie in `probes/` of the working folder, in the working folder itself, and in
     `probes/` of the project; of two probes with the same name the first counts.
     """
     here, project = _folders(root)
     files: dict[str, Path] = {}
     for folder in (here, Path(), project):
-        loose = filter(_is_probe, folder.glob("*.yaml"))
-        for path in sorted(folder.rglob("*.yaml") if folder.name else loose):
+        # The working folder itself may hold YAML files of any kind.
+        probes = filter(_is_probe, folder.glob("*.yaml"))
+        for path in sorted(folder.rglob("*.yaml") if folder.name else probes):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not name.startswith(f"{STUDIES}/"):
                 files.setdefault(name, path)
@@ -127,7 +128,7 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
 def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Sections:
     """Validate the values of a YAML file and fill in the defaults.
 
-    Its name `source` and a valid file, `example`, are for messages.
+    `source` is the file's name and `example` a valid file, both for messages.
     """
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: not a mapping of keys to values; see {example}")

@@ -1,7 +1,7 @@
 """Templates: the text around a problem, and optionally around demonstrations.
 
-`plain` and `few-shot` are those of arXiv 2603.01162, appendix C, for the base and instruct
-models and for in-context learning; the demonstrations of `few-shot` are part of it.
+`plain` and `few-shot` are the templates of arXiv 2603.01162, appendix C, for base and
+instruct models and for in-context learning. `few-shot` has demonstrations of its own.
 
 Every template has a `{problem}`. An optional part between `{shots}` and `{/shots}` is
 repeated for each demonstration, with the demonstration's `{problem}` and `{answer}`.

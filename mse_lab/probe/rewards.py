@@ -1,7 +1,8 @@
 """Rewards: the text of a completion and its prompt's record -> a number.
 
 A reward is a pure function. The text is the completion up to its first end token, decoded
-without special tokens.
+without special tokens. `REWARDS` lists the built-in rewards; a user's function comes from
+`load_reward`.
 """
 
 import re
@@ -19,7 +20,7 @@ from mse_lab.probe.foreign_code import guard, load_extra, load_function, protect
 from mse_lab.probe.identity import identify_named
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.reward_forms import as_reward
+from mse_lab.probe.reward_signatures import as_reward
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 
@@ -105,7 +106,8 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
 
     The reference is LaTeX, bare or in `$...$`; a solution with its answer in `\boxed{}`;
     or a number after `####`. A comparison that takes 5 seconds of processor time is given
-    up (`GaveUp`) and counts as unequal: only so can a reward depend on the machine.
+    up (`GaveUp`) and counts as unequal, and only in this way can a reward depend on the
+    machine.
     """
     equal = are_equal(text, str(prompt["answer"]))
     if equal is None:

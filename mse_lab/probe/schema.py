@@ -122,7 +122,11 @@ class Prompts(Section):
 
 
 class Sampling(Section):
-    """The distribution of the completions."""
+    """The distribution of the completions.
+
+    It is also the policy that is differentiated, so a setting that changes it acts in
+    `Policy.scaled`, on which drawing and scores rest.
+    """
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
     max_new_tokens: Positive = 8  # Longer ones are draws of the truncated policy.

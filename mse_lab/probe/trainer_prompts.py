@@ -1,7 +1,7 @@
-"""Prompts and rewards as TRL's trainers have them, measured as a prompt set of ours.
+"""Prompts and rewards of TRL's trainers, turned into a prompt set and a reward of ours.
 
-A row keeps all columns of the data set under one key, for one of them may have a name that
-a prompt set gives to something else, such as `problem`.
+A row keeps all columns of the data set under one key, because the name of one of them, such
+as `problem`, may mean something else in a prompt set.
 """
 
 import inspect
@@ -9,32 +9,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mse_lab.errors import InputError, shown
-from mse_lab.probe.reward_forms import call_once
+from mse_lab.probe.reward_signatures import call_once
 from mse_lab.probe.streams import stream
 
 PROMPT, COLUMNS = "prompt", "columns"
 
-# What TRL hands to a reward beside the columns, and no column can be.
+# Names that TRL's rewards get from the trainer: columns of these names are left out.
 OF_THE_TRAINER = ("completion", "completion_ids")
 
 
 def choose_rows(prompts: Any, count: int, seed: int) -> dict[int, Mapping[str, Any]]:
-    """Draw so many rows of a data set at random, by the seed alone: place -> row."""
+    """Draw `count` rows of a data set at random, by the seed alone: index -> row."""
     try:
-        places = stream(seed, "trainer", "prompts").permutation(len(prompts))[:count]
+        indices = stream(seed, "trainer", "prompts").permutation(len(prompts))[:count]
         rows: dict[int, Mapping[str, Any]] = {
-            int(place): dict(prompts[int(place)]) for place in sorted(places)
+            index: dict(prompts[index]) for index in sorted(indices.tolist())
         }
     except (TypeError, ValueError, KeyError):
         raise InputError(
             f"prompts = {shown(type(prompts).__name__)}: give a data set of known length, "
             "or a list of mappings"
         ) from None
-    for place, row in rows.items():
+    for index, row in rows.items():
         if not isinstance(row.get(PROMPT), str | list) or not row[PROMPT]:
             names = ", ".join(map(str, row)) or "nothing"
             raise InputError(
-                f"prompts[{place}]: no text or messages in a column prompt; it has {names}"
+                f"prompts[{index}]: no text or messages in a column prompt; it has {names}"
             )
     return rows
 
@@ -58,34 +58,34 @@ def _chat_text(tokenizer: Any, messages: Any, where: str, options: Any) -> str:
 def as_prompt_set(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, options: Any = None
 ) -> list[dict[str, Any]]:
-    """Make rows of a prompt set of a trainer's, of texts or chats.
+    """Make the rows of a prompt set from a trainer's, whose prompts are texts or chats.
 
-    Chats are rendered by the tokenizer, with TRL's `chat_template_kwargs` as `options`.
+    The tokenizer renders chats, with TRL's `chat_template_kwargs` as `options`.
     """
-    found = []
-    for place, row in rows.items():
+    prompt_set = []
+    for index, row in rows.items():
         text = row[PROMPT]
         if not isinstance(text, str):
-            text = _chat_text(tokenizer, text, f"prompts[{place}]", options)
-        found.append({"id": str(place), "problem": text, COLUMNS: dict(row)})
-    return found
+            text = _chat_text(tokenizer, text, f"prompts[{index}]", options)
+        prompt_set.append({"id": str(index), "problem": text, COLUMNS: dict(row)})
+    return prompt_set
 
 
 def _ignore(*_: Any) -> None:
-    """Stand for the trainer's own logs of a reward: they are of the training alone."""
+    """Take what a reward logs through the trainer: it belongs to the training alone."""
 
 
 def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
-    """Make `(text, row) -> float` of a reward, for rows of `as_prompt_set`.
+    """Turn a reward into `(text, row) -> float`, for rows of `as_prompt_set`.
 
-    One of TRL's form gets the trainer's `state`, too.
+    A reward of TRL's signature gets the trainer's `state`, too.
     """
     more = {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
-    is_of_trainer = "completions" in inspect.signature(reward).parameters
+    has_trl_signature = "completions" in inspect.signature(reward).parameters
 
-    def one(text: str, row: Mapping[str, Any]) -> Any:
+    def row_reward(text: str, row: Mapping[str, Any]) -> Any:
         columns = dict(row[COLUMNS])
-        if not is_of_trainer:
+        if not has_trl_signature:
             return reward(text, columns)
         for name in OF_THE_TRAINER:
             columns.pop(name, None)
@@ -94,6 +94,8 @@ def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
         columns["completions"] = text if isinstance(columns["prompts"], str) else turn
         return call_once(reward, columns, **more)
 
-    one.__module__ = str(getattr(reward, "__module__", None) or type(reward).__module__)
-    one.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
-    return one
+    row_reward.__module__ = str(
+        getattr(reward, "__module__", None) or type(reward).__module__
+    )
+    row_reward.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
+    return row_reward

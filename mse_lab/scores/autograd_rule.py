@@ -1,11 +1,11 @@
 """A module that has no rule is run once more and differentiated as it is.
 
-Where its own parameters are only multiplied with or looked up, as routers, scaled
+If it only multiplies with its own parameters or looks rows of them up, as routers, scaled
 embeddings and patched linear layers do, one run of all completions gives factors
 (`together`). Otherwise it is run and differentiated for each completion by itself
-(`alone`): slower, and as large as its parameters for every completion. Either way what
-comes out again must be what came out before; where it does not, the module's rows are not
-the completions'.
+(`alone`), which is slower and takes the memory of its parameters for every completion. In
+both cases the results must be those of the first run; if they are not, the module's rows
+are not the completions'.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class _Use(NamedTuple):
 
 
 class _Uses(TorchFunctionMode):
-    """Sees every use of some parameters."""
+    """Observes every use of some parameters."""
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class _Uses(TorchFunctionMode):
         return self._meet(self._names[id(weight)], None, input, counts, result)
 
     def once_each(self, names: Iterable[str]) -> bool:
-        """Whether these are all used, once and so; no input was written over since."""
+        """Whether each is used once, in this way, and no input was overwritten since."""
         pairs = [(use.name, use.biased) for use in self.met]
         used = sorted(name for pair in pairs for name in pair if name is not None)
         changed = any(use.input._version != use.version for use in self.met)
@@ -116,7 +116,7 @@ class _Uses(TorchFunctionMode):
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:
-    """Whether two results are the same to rounding, of which softmax and norms do much."""
+    """Whether two results agree to rounding errors, which softmax and norms enlarge."""
     # Many modules compute in float32 whatever the model's precision.
     coarse = max(torch.finfo(x.dtype).eps for x in (found, expected))
     bound = max(coarse, torch.finfo(torch.float32).eps) ** 0.5

@@ -6,9 +6,9 @@ routed to expert e with weight w,
     u = A_e h (+ a_e),   y = w (B_e act(u) (+ b_e)),
 
 and adds up y over the slots. A completion's gradient in A_e is the sum of d_u h' over its
-slots routed to e, in B_e that of d_y (w act(u))': what is kept is in proportion to tokens,
-not to experts. The layers are those that transformers marks as experts; each is computed
-here once more, expert by expert, and has to give what it gave, when it is first met.
+slots routed to e, in B_e that of d_y (w act(u))', so memory is in proportion to tokens, not
+to experts. The layers are those that transformers marks as experts. When a layer is first
+met it is computed here once more, expert by expert, and must give the same result.
 """
 
 import inspect
@@ -47,7 +47,7 @@ class _Experts:
         self._order = self.expert.flatten().argsort(stable=True)
 
     def _routes(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Walk experts that have any slots: the tokens they are of, and their weights."""
+        """Yield each expert that has slots, the tokens of its slots, and their weights."""
         count = len(self._parameters[self.first])
         sizes = torch.bincount(self.expert.flatten(), minlength=count).tolist()
         for expert, slot in enumerate(self._order.split(sizes)):

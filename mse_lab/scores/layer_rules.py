@@ -25,15 +25,15 @@ Factors = dict[str, Factor]
 
 @dataclass(frozen=True)
 class Rule:
-    """How a module's scores are had."""
+    """How the factors of a module's parameters are computed."""
 
     name: str  # In words.
     # Call, gradients of its results -> a factor for each of its parameters; raises
     # NoExactScore.
     factors: Callable[[Call, list[Tensor]], Mapping[str, Factor]]
-    # Whether it holds for a call, of a module that is met for the first time.
+    # Whether it holds for a call of a module that is met for the first time.
     fits: Callable[[Call], bool] = lambda call: True
-    # Whether what came out of the call is looked at on the way back.
+    # Whether the factors need the call's results.
     keeps_results: bool = False
 
 
@@ -129,15 +129,15 @@ def _may_be_affine(call: Call) -> bool:
 
 
 def _is_affine(at: float, call: Call) -> bool:
-    """Try whether this weight gives the slope; autograd is the judge.
+    """Check by autograd that the result at this weight is the slope.
 
-    A norm that multiplies by its weight gives it at 1, one that adds 1 first at 0.
+    It is so at 1 for a norm that multiplies by its weight, at 0 for one that adds 1 first.
     """
     if not _may_be_affine(call):
         return False
     values = {local: value.requires_grad_() for local, value in call.values().items()}
     (result,) = call.run(values)
-    # Any gradient would do that differs from entry to entry.
+    # Any gradient would do whose entries differ.
     d = call.inputs[0].to(result)
     expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
     found = _affine(at, call, [d])

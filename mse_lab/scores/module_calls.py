@@ -1,8 +1,7 @@
-"""Calls: what went into a module and came out of it, and whose rows are whose.
+"""Calls of modules: their inputs and results, and the completion of each row of these.
 
-Scores need to know which rows of a tensor belong to which completion. Tensors come as
-(N, ...), completions first; as (N T, ...), their tokens flattened, as mixtures of experts
-have them; and as (1, ...), one for all completions, such as position embeddings.
+Tensors come as (N, ...), completions first; as (N T, ...), their tokens flattened, in
+mixtures of experts; and as (1, ...), one for all completions, such as position embeddings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def results_in(value: Any) -> list[Tensor]:
-    """List what a gradient can come back through: the tensors of real numbers."""
+    """List the tensors that a gradient can come back through, those of real numbers."""
     return [tensor for tensor in tensors_in(value) if tensor.is_floating_point()]
 
 
@@ -39,7 +38,7 @@ class Batch(NamedTuple):
 
     rows: int  # N, the completions.
     tokens: int  # T, the tokens of each that the model reads.
-    shared: int = 0  # The first of them, those of the prompt, which are the same for all.
+    shared: int = 0  # The first of these, the prompt's, which are the same for all.
 
     def split(self, tensor: Tensor) -> Tensor | None:
         """View a tensor as (N, tokens, ...); None where its rows are not completions'."""
@@ -51,7 +50,7 @@ class Batch(NamedTuple):
         return None
 
     def has_parts(self, tensor: Tensor) -> bool:
-        """Whether each completion has a part of a tensor, not all the whole."""
+        """Whether each completion has its part of a tensor, which is not common to all."""
         return _lead(tensor) in (self.rows, self.rows * self.tokens)
 
     def part(self, tensor: Tensor, index: int) -> Tensor:
@@ -63,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class NoExactScore(Exception):
-    """A call's scores cannot be had by a rule; for these parameters by none, if any."""
+    """A rule cannot compute a call's scores; for parameters `too_large` no rule can."""
 
     def __init__(self, reason: str, too_large: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -71,7 +70,7 @@ class NoExactScore(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was too little memory, and nothing of a module."""
+    """Whether an error means too little memory, and says nothing about a module."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     # What PyTorch's allocator of host memory raises.
@@ -82,7 +81,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Call:
     """One call of a module that answers for parameters, its tensors outside any graph.
 
-    `own` are the parameters it answers for: name inside the module -> name.
+    `own` are the parameters that it answers for: name inside the module -> name.
     """
 
     owner: str
@@ -112,7 +111,7 @@ class Call:
 
     @property
     def attributed(self) -> bool:
-        """Whether the rows of what came out can be told apart by completion."""
+        """Whether the rows of inputs and results can be assigned to completions."""
         if self.common:
             return all(_lead(tensor) == 1 for tensor in self.results)
         return all(

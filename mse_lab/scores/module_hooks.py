@@ -1,4 +1,4 @@
-"""Hooks: what modules are given on the way forward, and gradients on the way back."""
+"""Hooks: a module's calls in the forward pass, its gradients in the backward pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,17 +14,17 @@ from mse_lab.scores.module_calls import Batch, Call, map_tensors, results_in, te
 
 
 def is_product(module: nn.Module) -> bool:
-    """Whether a module gives a product with a matrix, and keeps none of it."""
+    """Whether a module multiplies with a matrix, and does not keep the product."""
     return type(module) in (nn.Linear, Conv1D)
 
 
 def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Lay out in one piece what is multiplied: a cut would be taken row by row."""
+    """Make factors contiguous: a strided one would be multiplied row by row."""
     return tuple(map_tensors(Tensor.contiguous, args))
 
 
 def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) -> Tensor:
-    """Have a result's gradient seen, each completion's own: what the model goes on with."""
+    """Return a result for the model to go on with, whose gradient by completion is seen."""
     if not tensor.is_floating_point():
         return tensor
     if call.common:
@@ -49,10 +49,10 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
 
 
 class ModuleHooks:
-    """Meets calls on the way forward and gradients on the way back."""
+    """Meets calls in the forward pass and gradients in the backward pass."""
 
     def __init__(self, model: nn.Module, rows: int, shared: int) -> None:
-        # Whether a rule runs a module once more, which is none of the pass.
+        # Whether a rule runs a module once more, outside the pass.
         self.replaying = False
         self.rows = rows  # Completions of the pass under way.
         self._model = model

@@ -29,11 +29,11 @@ from mse_lab.scores.factors import OuterProducts, at_least_float32, slices
 # arithmetic: about this many operations' worth for each element.
 ELEMENTWISE_COST = 64
 
-# A Gram matrix is computed in so many panels where each has this many rows at least.
+# A Gram matrix is computed in PANELS panels where each has PANEL_ROWS rows or more.
 PANELS, PANEL_ROWS = 4, 128
 
-# A GPU takes about a millisecond for an orthonormal basis, whatever its size: so many
-# multiplications' time.
+# A GPU takes about a millisecond for an orthonormal basis, whatever its size: the time of
+# this many multiplications.
 BASIS_COST = {"cuda": 10**11}
 
 
@@ -59,7 +59,7 @@ class Reduced(NamedTuple):
             self.products_N.add_((flat_ND @ reference.flatten()).double())
 
     def plus(self, other: "Reduced") -> "Reduced":
-        """Add what was had of orthogonal gradients, or of other slices of them."""
+        """Add the inner products of orthogonal gradients, or of other slices."""
         return Reduced(self.gram_NN + other.gram_NN, self.products_N + other.products_N)
 
 
@@ -89,7 +89,7 @@ def _row_slices(outer: OuterProducts, bytes_a_row: int) -> Iterator[slice]:
 
 @lru_cache(maxsize=2)
 def _workspace(size: int, device: torch.device) -> Tensor:
-    """Keep room for a slice: memory that is given back each time must be cleared anew."""
+    """Keep memory for a slice: if it were freed each time, it would be cleared anew."""
     return torch.empty(size, dtype=torch.uint8, device=device)
 
 
@@ -112,12 +112,12 @@ def _reduce_formed(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced
 
 
 def _with_later(each_NTD: Tensor, part: slice) -> Tensor:
-    """<d_t, e_s>, t of some completions, s of these and of the later ones."""
+    """Compute <d_t, e_s> for tokens t of some completions, s of these and later ones."""
     return each_NTD[part].flatten(0, 1) @ each_NTD[part.start :].flatten(0, 1).T
 
 
 def _row_products(outer: OuterProducts, part: slice) -> Tensor:
-    """The same of the rows, which may be computed slice by slice."""
+    """Compute the same products of rows, which may be computed slice by slice."""
     rows = outer.rows_NTR
     if isinstance(rows, Tensor):
         return _with_later(rows, part)

@@ -123,7 +123,7 @@ class _LogitGradients:
         return torch.autograd.grad(scaled, raw, minus * -self._scale[..., None])[0]
 
 
-class _TokenLogProbs(torch.autograd.Function):
+class _SlicedTokenLogProbs(torch.autograd.Function):
     """log pi of tokens from hidden states, a slice of the vocabulary at a time."""
 
     @staticmethod
@@ -162,4 +162,4 @@ class _TokenLogProbs(torch.autograd.Function):
         return None, None, pulled.to(hidden), None
 
 
-_token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
+_token_log_probs: Callable[..., Tensor] = _SlicedTokenLogProbs.apply

@@ -19,7 +19,7 @@ EPS = 1e-8  # Adam's usual eps.
 
 FILE = "optimizer.pt"
 
-# What is raised of a damaged file, or of one that is not of these parameters.
+# Errors of a damaged file, or of one that is not of these parameters.
 UNFIT = (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError, ValueError)
 
 
@@ -89,7 +89,7 @@ def of_optimizer(policy: Policy, optimizer: Any) -> Tensor:
     """
     groups = {one: group for group in optimizer.param_groups for one in group["params"]}
     try:
-        # Asked by its index, a state that is not there would be made.
+        # Indexing would create a state that is not there.
         kept = {
             name: (optimizer.state.get(one, {}), groups[one])
             for name, one in policy.parameters.items()

@@ -1,7 +1,7 @@
-"""Decoder layers recomputed: keep a layer's input, run it again on the way back.
+"""Decoder layers recomputed: keep a layer's input, and run it again in the backward pass.
 
-What a block's pass holds is then one input a layer and the activations of one layer, and
-of that layer only a part of the completions at a time. It costs one more forward pass.
+A block's pass then holds the input of every layer, and the activations of one layer, for a
+part of the completions at a time. It costs one more forward pass.
 (Chen, Xu, Zhang and Guestrin 2016, with the parts' factors joined for cross products.)
 """
 
@@ -30,10 +30,10 @@ def decoder_layers(model: nn.Module) -> list[nn.Module]:
     return [] if own else layers
 
 
-class _Call(NamedTuple):
-    """One call of a layer, all of it but its first argument, the hidden states (N, ...).
+class _LayerCall(NamedTuple):
+    """One call of a layer, without its first argument, the hidden states (N, ...).
 
-    What a layer gives beside them, in a tuple, is for onlookers: it is left out.
+    A layer may return a tuple. Its entries but the first are not used: they become None.
     """
 
     forward: Callable[..., Any]
@@ -44,16 +44,16 @@ class _Call(NamedTuple):
     beside: list[tuple[None, ...]]
 
     def can_be_cut(self, hidden: Tensor) -> bool:
-        """Whether all else it is given is constant, and each completion's or common."""
+        """Whether the other arguments are constant, and by completion or common to all."""
 
-        def is_known(tensor: Tensor) -> bool:
+        def has_rows(tensor: Tensor) -> bool:
             # Three dimensions may be a table for each head, of which there may be as many.
             tokens = hidden.shape[1] if tensor.dim() == 3 else tensor.shape[1]
             return len(tensor) == 1 or tensor.shape[:2] == (len(hidden), tokens)
 
         given = tensors_in((self.arguments, self.keywords))
         return not any(tensor.requires_grad for tensor in given) and all(
-            tensor.dim() < 3 or is_known(tensor) for tensor in given
+            tensor.dim() < 3 or has_rows(tensor) for tensor in given
         )
 
     def parts(self, count: int) -> Iterator[slice]:
@@ -78,7 +78,7 @@ class _Recompute(torch.autograd.Function):
     """A layer whose graph is built only when the backward pass reaches it."""
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, hidden: Tensor, anchor: Tensor) -> Tensor:
+    def forward(ctx: Any, call: _LayerCall, hidden: Tensor, anchor: Tensor) -> Tensor:
         ctx.call = call
         ctx.save_for_backward(hidden)
         outputs = []
@@ -117,7 +117,7 @@ def recomputed_layers(
     anchor = torch.zeros((), requires_grad=True)
 
     def forward(whole: Callable[..., Any], hidden: Tensor, *rest: Any, **more: Any) -> Any:
-        call = _Call(whole, rest, more, recorder, step or len(hidden), [])
+        call = _LayerCall(whole, rest, more, recorder, step or len(hidden), [])
         if recorder.replaying or not call.can_be_cut(hidden):
             return whole(hidden, *rest, **more)
         output = _recompute(call, hidden, anchor)

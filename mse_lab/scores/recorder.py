@@ -4,8 +4,8 @@ By the plan (`scoring_plan.py`) each module's rule gives the factors of its para
 the way back. A parameter is reduced once the backward pass has met all its uses, so that
 little is held at a time.
 
-A decoder layer that is recomputed from its input comes by twice: without gradients, when
-its uses are counted, and again in parts of the block, whose factors are joined.
+A decoder layer that is recomputed from its input runs twice: without gradients, when its
+uses are counted, and again in parts of the block, whose factors are joined.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from mse_lab.scores.weighted_sum import weighted_sum
 
 
 class Weighted(NamedTuple):
-    """A weighted sum of the scores that is wanted beside their inner products."""
+    """A weighted sum of the scores, to be computed beside their inner products."""
 
     weights_N: Floats  # A weight for each completion.
     keeper: Keeper  # What takes the sum, a parameter at a time.

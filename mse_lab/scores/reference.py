@@ -72,7 +72,7 @@ def meeting_gradients(
 
 
 def _cut(lengths_N: Ints, first: int = 0) -> list[int]:
-    """Where to cut lengths, longest first, so that passes pad little: their starts."""
+    """Cut lengths, longest first, into passes with little padding; return their starts."""
     saved = np.arange(len(lengths_N), 0, -1) * (lengths_N[:1] - lengths_N)
     best = int(np.argmax(saved))
     if saved[best] <= PASS_TOKENS:
@@ -81,7 +81,7 @@ def _cut(lengths_N: Ints, first: int = 0) -> list[int]:
 
 
 def in_passes(lengths_N: Ints, most: int) -> list[Ints]:
-    """Split completions into passes of so many, those of like length together.
+    """Split completions into passes of at most `most`, those of like length together.
 
     >>> [list(map(int, part)) for part in in_passes(np.array([9, 2000, 8, 7]), 2)]
     [[1], [0, 2], [3]]

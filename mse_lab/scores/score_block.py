@@ -30,8 +30,8 @@ from mse_lab.scores.recorder import Recorder, Weighted
 class Scoring(NamedTuple):
     """How a block is scored; the scores are the same, memory and time are not."""
 
-    # Completions whose products are formed with one another; where it is less than the
-    # largest group, only norms and products with the reference are had.
+    # Completions whose products are formed with one another. If it is less than the largest
+    # group, only norms and products with the reference are computed.
     block: int
     # Completions in one decoder layer at a time, which is recomputed from its input; None
     # keeps all activations.

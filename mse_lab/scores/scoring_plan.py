@@ -25,12 +25,13 @@ from mse_lab.scores.module_calls import Call, NoExactScore
 from mse_lab.scores.module_hooks import ModuleHooks
 from mse_lab.scores.reference import meeting_gradients
 
-# Rows and tokens of the calibration pass: no other size of a model is likely to be one of
-# them or their product, by which rows are told apart. Log-probabilities of so many tokens.
+# Rows and tokens of the calibration pass. Rows are recognised by these sizes and their
+# product, which other sizes of a model are unlikely to have. OWN_TOKENS tokens of each row
+# get log-probabilities.
 ROWS, TOKENS, OWN_TOKENS = 3, 13, 3
 
-# Where more kinds of parameters are left out already, the patterns are a choice of what to
-# keep, and it is shorter to add to them than to write down what is not kept.
+# If more kinds of parameters than this are left out already, the patterns are a choice of
+# what to keep, and adding to them is shorter than listing what is not kept.
 _SHORT = 8
 
 _UNCALLED = "it is not called"
@@ -114,7 +115,7 @@ class _Survey(ModuleHooks):
             _calibrate(policy)
 
     def meet_call(self, call: Call) -> bool:
-        """See whose rows are whose, and leave it at that."""
+        """Check whose rows are whose; await no gradients."""
         if not call.attributed:
             self.doubts[call.owner] = "its batch is not the completions'"
         elif self.doubts.get(call.owner) == _UNCALLED:
@@ -123,7 +124,7 @@ class _Survey(ModuleHooks):
 
 
 class _Trial(ModuleHooks):
-    """A pass like a block's: each module's rule, as its place in `RULES`, or a doubt."""
+    """A pass like a block's: each module's rule, by its index in `RULES`, or a doubt."""
 
     def __init__(self, policy: Policy, owned: Owned) -> None:
         super().__init__(policy.model, ROWS, shared=0)
@@ -151,12 +152,12 @@ class _Trial(ModuleHooks):
             self.rules[call.owner] = max(first, self._find_rule(call, gradients))
 
     def _find_rule(self, call: Call, gradients: list[Tensor]) -> int:
-        for place, rule in enumerate(RULES):
+        for index, rule in enumerate(RULES):
             if not rule.fits(call):
                 continue
             try:
                 rule.factors(call, gradients)
-                return place
+                return index
             except NoExactScore as no:
                 if no.too_large:
                     raise refuse(self._policy, no.too_large, no.reason) from None
@@ -168,7 +169,7 @@ class _Trial(ModuleHooks):
 def _hand_up(
     policy: Policy, owned: Owned, doubts: dict[str, str], whys: dict[str, str]
 ) -> Owned:
-    """Have the modules around answer for those in doubt, and for their like; note why."""
+    """Let surrounding modules answer for those in doubt, and for their like; note why."""
     patterns = {kind(owner): reason for owner, reason in doubts.items()}
     found: Owned = {}
     for owner, own in owned.items():
@@ -202,11 +203,9 @@ def _make_plan(policy: Policy) -> ScoringPlan:
                 break
         owned = _hand_up(policy, owned, doubts, whys)
     answers = [
-        Answer(
-            name, owned[name], RULES[place], whys.get(name, type(modules[name]).__name__)
-        )
+        Answer(name, owned[name], RULES[rule], whys.get(name, type(modules[name]).__name__))
         for name in modules
-        if (place := trial.rules.get(name)) is not None
+        if (rule := trial.rules.get(name)) is not None
     ]
     return ScoringPlan({answer.module: answer for answer in answers})
 

@@ -43,7 +43,7 @@ def vectors_fit(prompts: int, parameters: int) -> bool:
 
 
 class Keeper(Protocol):
-    """Keeps what is wanted of a gradient that comes a parameter at a time, in any order."""
+    """Keeps a gradient, or a sketch of it, which comes a parameter at a time."""
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
         """Add a parameter's gradient, flat parts in order, to what it has of it."""
@@ -71,7 +71,7 @@ class Whole:
 
 
 def _rows(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """Cut numbers that come in parts into rows of one size, zeros at the last one's end."""
+    """Cut numbers that come in parts into rows of one size, the last padded with zeros."""
     rest = torch.zeros(0)
     for part in parts:
         flat = part.detach().flatten()
@@ -122,7 +122,7 @@ class Sketch:
 
 
 def describe(exact: bool) -> str:
-    """Say how the products between prompts were had, and how exact they are."""
+    """Say how the products between prompts were computed, and how exact they are."""
     if exact:
         return "exact"
     low, high = BUCKETS**-0.5, (4 / BUCKETS) ** 0.5

@@ -51,7 +51,7 @@ def _reduce_rows(
 def _reduce_routed(
     routed: RoutedProducts, reference_ERC: Tensor | None, experts: int
 ) -> Reduced:
-    """Reduce expert by expert: what is formed is one expert's, of the tokens it had."""
+    """Reduce expert by expert: one expert's gradients, of its own tokens, at a time."""
     references = [None] * experts if reference_ERC is None else reference_ERC
     reduced = [
         reduce_outer(outer, reference_RC)

@@ -1,7 +1,7 @@
 """Collect completions into columns: a few numbers of each, whatever its length.
 
-A text or a list of tokens is kept as a hash of 64 bits, which tells equal ones. Unknown
-whole numbers are -1, unknown others NaN.
+Texts and lists of tokens are kept as hashes of 64 bits, by which equal ones are found.
+Where a log does not give a number, whole numbers are -1 and others NaN.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
-from mse_lab.trainer_logs.completion import Completion, Place
+from mse_lab.trainer_logs.completion import Completion, RecordPosition
 
 UNKNOWN = -1
 
@@ -27,38 +27,39 @@ class Columns:
     """N completions, an array for each of their numbers."""
 
     prompts: Sequence[str]  # A label of each prompt.
-    named: bool  # Whether the log tells groups of a prompt apart.
-    prompt_N: Ints  # Number of its prompt.
-    # Number of its group: those of one prompt, step and group of the trainer.
+    named: bool  # Whether the log names the group of every completion.
+    prompt_N: Ints  # The number of its prompt.
+    # The number of its group: one for each prompt, step and name of a group.
     group_N: Ints
-    step_N: Ints  # Training step.
+    step_N: Ints  # The training step.
     rewards: dict[str, Floats]  # By reward function, (N,).
-    content_N: Ints  # Hash of its text or tokens; 0 where there is none.
-    length_N: Ints  # Tokens that the policy drew.
-    characters_N: Ints  # Characters of its text.
+    content_N: Ints  # A hash of its tokens or else its text; 0 where the log has neither.
+    length_N: Ints  # The number of tokens that the policy drew.
+    characters_N: Ints  # The number of characters of its text.
     truncated_N: Ints  # 1 where the limit cut it, else 0.
     last_token_N: Ints  # Its last token.
     advantage_N: Floats  # The trainer's advantage.
-    tokens_N: Ints  # Tokens with both log-probabilities.
-    log_ratio_N: Floats  # Sum over them of log p(trainer) - log p(sampler).
-    kl_N: Floats  # Sum over them of r - 1 - log r, r the ratio of the probabilities.
+    tokens_N: Ints  # The number of tokens with both log-probabilities.
+    log_ratio_N: Floats  # The sum over these tokens of log p(trainer) - log p(sampler).
+    # The sum over these tokens of r - 1 - log r, r the ratio of the two probabilities.
+    kl_N: Floats
 
 
-def log_ratio(completion: Completion, where: Place) -> tuple[int, float, float]:
-    """Compare the two log-probabilities of a completion: tokens, log ratio, KL.
+def log_ratio(completion: Completion, where: RecordPosition) -> tuple[int, float, float]:
+    """Compare the two log-probabilities of a completion: `tokens_N`, `log_ratio_N`, `kl_N`.
 
     The KL divergence of the trainer's law from the sampler's is estimated by r - 1 - log r,
     which is never negative (Schulman 2020, k3).
     """
-    drawn, given = completion.log_probs, completion.trainer_log_probs
-    if drawn is None or given is None:
+    sampler, trainer = completion.log_probs, completion.trainer_log_probs
+    if sampler is None or trainer is None:
         return 0, math.nan, math.nan
-    if len(drawn) != len(given):
+    if len(sampler) != len(trainer):
         raise InputError(
-            f"{where}: {len(drawn)} log-probabilities of the sampler, {len(given)} of the "
-            "trainer; give one of each for a token"
+            f"{where}: {len(sampler)} log-probabilities of the sampler, {len(trainer)} of "
+            "the trainer; give one of each for a token"
         )
-    logs_T = np.array(given, dtype=float) - np.array(drawn, dtype=float)
+    logs_T = np.array(trainer, dtype=float) - np.array(sampler, dtype=float)
     counted_T = np.abs(logs_T) < MOST_NATS
     if completion.mask is not None and len(completion.mask) == len(logs_T):
         counted_T &= np.array(completion.mask, dtype=float) > 0
@@ -76,13 +77,16 @@ def _hash(completion: Completion) -> int:
 
 def _new_columns() -> dict[str, "array[Any]"]:
     kinds = Columns.__annotations__
-    names = [name for name in kinds if name.endswith("_N")]
-    return {name: array("q" if kinds[name] is Ints else "d") for name in names}
+    return {
+        name: array("q" if kind is Ints else "d")
+        for name, kind in kinds.items()
+        if name.endswith("_N")
+    }
 
 
 @dataclass
 class Collector:
-    """Columns that grow by a completion at a time."""
+    """Columns that grow by one completion at a time."""
 
     labels: list[str] = field(default_factory=list)
     named: bool = True
@@ -100,7 +104,7 @@ class Collector:
             self.labels.append(shorten(one_line(prompt[:1000]), 60))
         return code
 
-    def add(self, completion: Completion, where: Place) -> None:
+    def add(self, completion: Completion, where: RecordPosition) -> None:
         """Add a completion."""
         prompt = self._code_of_prompt(completion.prompt)
         group = hash((prompt, completion.step, completion.group))
@@ -108,7 +112,7 @@ class Collector:
         length = completion.length
         if length is None and tokens is not None:
             mask = completion.mask
-            length = len(tokens) if mask is None else sum(1 for one in mask if one)
+            length = len(tokens) if mask is None else sum(map(bool, mask))
         self.named &= completion.group is not None
         count, ratio, divergence = log_ratio(completion, where)
         values = {
@@ -138,12 +142,12 @@ class Collector:
             column.append(completion.rewards.get(name, math.nan))
 
     def drop_from(self, start: int) -> None:
-        """Take back all completions from a number on."""
+        """Remove the completions from the number `start` on."""
         for column in (*self.columns.values(), *self.rewards.values()):
             del column[start:]
 
     def finish(self) -> Columns:
-        """Give the columns as arrays, which share their memory."""
+        """Return the columns as arrays, which share their memory."""
         arrays = {name: _as_array(column) for name, column in self.columns.items()}
         rewards = {name: _as_array(column) for name, column in self.rewards.items()}
         return Columns(prompts=self.labels, named=self.named, rewards=rewards, **arrays)

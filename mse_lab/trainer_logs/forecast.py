@@ -1,8 +1,8 @@
-"""Zero-variance groups: those of the log, and those that other group sizes would have.
+"""The forecast of the share of zero-variance groups at other group sizes G.
 
-Up to the n completions of a group the forecast needs no model and has no bias: it is the
-share of groups of G within each group, averaged over groups. Beyond, values are taken to
-follow a Beta law, which the forecast is marked with.
+Up to the n completions of the log's groups the forecast needs no model and has no bias:
+the share of a group's subsets of G whose rewards are all equal, averaged over groups. Above
+n it assumes that the values of prompts follow a Beta law, and is marked as a model's.
 """
 
 from typing import NamedTuple
@@ -15,35 +15,36 @@ from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
 from mse_lab.trainer_logs.groups import Groups
 
-# Group sizes that are forecast, with that of the log and twice and four times that.
+# Group sizes of the forecast, beside 1, 2 and 4 times that of the log.
 SIZES = (2, 4, 8, 16, 32, 64)
 
-DRAWS = 100  # Draws of prompts for the interval of the model.
+DRAWS = 100  # Bootstrap draws of prompts for the interval of the model.
 
 
 class Forecast(NamedTuple):
-    """The share of zero-variance groups at a group size, and whether by a model."""
+    """The share of zero-variance groups at a group size."""
 
     group_size: int
     zero_variance: Estimate
-    model: bool
+    model: bool  # Whether it assumes the Beta law.
 
 
 def share_of_groups(
     shares_K: Floats, groups: Groups, level: float, rng: np.random.Generator
 ) -> Estimate:
-    """Average shares over the groups that have one; the interval is over prompts."""
-    known = ~np.isnan(shares_K)
-    codes = np.unique(groups.prompt_K[known], return_inverse=True)[1]
-    return cluster_share(shares_K[known], codes, level, rng)
+    """Average shares, NaN left out, over groups; the interval is over prompts."""
+    known_K = ~np.isnan(shares_K)
+    return cluster_share(shares_K[known_K], groups.prompt_K[known_K], level, rng)
 
 
 def _by_model(
     groups: Groups, sizes: list[int], level: float, rng: np.random.Generator
 ) -> list[Forecast]:
-    """Forecast by the Beta law of values; its interval from prompts drawn again."""
-    pairs = np.stack([groups.right_K, groups.size_K], axis=-1)[groups.size_K > 1]
-    prompt_K = np.unique(groups.prompt_K[groups.size_K > 1], return_inverse=True)[1]
+    """Forecast by the Beta law of values; the interval is a bootstrap's, over prompts."""
+    several_K = groups.size_K > 1
+    pairs = np.stack([groups.right_K, groups.size_K], axis=-1)[several_K]
+    prompt_K = np.unique(groups.prompt_K[several_K], return_inverse=True)[1]
+    # Groups of one size with equally many right completions are fitted as one.
     cells, cell_K = np.unique(pairs, axis=0, return_inverse=True)
     prompts = int(prompt_K.max()) + 1
 
@@ -54,8 +55,8 @@ def _by_model(
     law = fit(np.ones(prompts))
     point = [law.zero_variance(size) for size in sizes]
     draws_BP = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=DRAWS)
-    again = [fit(draw_P.astype(float), law) for draw_P in draws_BP]
-    drawn = np.array([[one.zero_variance(size) for size in sizes] for one in again])
+    laws = [fit(draw_P.astype(float), law) for draw_P in draws_BP]
+    drawn = np.array([[one.zero_variance(size) for size in sizes] for one in laws])
     tail = (1 - level) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
     return [
@@ -65,18 +66,18 @@ def _by_model(
 
 
 def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
-    """Forecast the share of zero-variance groups at each size, with the same draws."""
+    """Forecast the share of zero-variance groups, from the same draws at every size."""
     largest = groups.commonest_size
     if largest < 2:
         return []
     sizes = sorted({*SIZES, largest, 2 * largest, 4 * largest})
-    known = []
+    unbiased = []
     for size in (size for size in sizes if size <= largest):
         shares_K = groups.zero_variance_shares(size)
         rng = np.random.default_rng(seed)
         share = share_of_groups(shares_K, groups, level, rng)
-        known.append(Forecast(size, share, model=False))
+        unbiased.append(Forecast(size, share, model=False))
     if not groups.binary or groups.range[0] == groups.range[1]:
-        return known
-    beyond = [size for size in sizes if largest < size <= 4 * largest]
-    return [*known, *_by_model(groups, beyond, level, np.random.default_rng(seed))]
+        return unbiased
+    larger = [size for size in sizes if largest < size <= 4 * largest]
+    return [*unbiased, *_by_model(groups, larger, level, np.random.default_rng(seed))]

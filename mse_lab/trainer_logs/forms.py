@@ -1,17 +1,19 @@
-"""The forms of trainers' logs, but prime-rl's: keys of their records -> completions.
+"""The forms of trainers' logs: the keys of a record -> its completions.
 
-Each names the trainer's setting, its keys, and its source. The general form, JSONL, has a
-record for each completion, or for each group:
+A function for each trainer names the setting that writes the log, the keys of a record, and
+their source in the trainer's code; `FORMS` lists them all. (prime-rl's are in
+`prime_rl.py`.) The general form, JSONL, has a record for each completion, or for each
+group:
 
     {"prompt_id": "p1", "rewards": [0, 1, 1, 0]}
     {"prompt_id": "p1", "step": 3, "reward": 1.0, "tokens": [5, 9, 2]}
 
 | key | meaning |
 |---|---|
-| `prompt_id`, `prompt` | what tells prompts apart; one of them is needed |
+| `prompt_id`, `prompt` | what identifies the prompt; one of them is needed |
 | `reward` | a number |
-| `rewards` | instead: a list, the rewards of a group; or by reward function |
-| `step`, `group` | the training step; what tells groups of one prompt apart |
+| `rewards` | instead: a list, the rewards of a group; or one by reward function |
+| `step`, `group` | the training step; what identifies the group among its prompt's |
 | `text`, `completion` | the completion |
 | `tokens`, `mask`, `log_probs`, `trainer_log_probs` | a number for each token |
 | `length`, `truncated`, `advantage` | |
@@ -27,7 +29,6 @@ from mse_lab.trainer_logs import prime_rl
 from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
-    Place,
     Record,
     cut_out,
     field,
@@ -39,15 +40,22 @@ from mse_lab.trainer_logs.completion import (
     whole_number,
 )
 
-# Keys of the general form, which `--columns` may give the names of.
+# Keys of the general form, for which `--columns` may name others.
 KEYS = (
     *("prompt", "reward", "step", "group", "text", "tokens", "mask", "log_probs"),
     *("trainer_log_probs", "length", "truncated", "advantage"),
 )
 _OPTIONAL = {name: name for name in KEYS if name not in ("prompt", "reward", "log_probs")}
 
-# TRL's columns that are no reward.
-_OF_TRL = ("step", "prompt", "completion", "advantage", "completion_ids", "prompt_id")
+# TRL's columns that are not rewards.
+_NO_REWARDS = (
+    "step",
+    "prompt",
+    "completion",
+    "advantage",
+    "completion_ids",
+    "prompt_id",
+)
 
 _UID = re.compile(r"(.+)_\d+_\d+")
 _STEP = re.compile(r"train_data_step(\d+)")
@@ -55,16 +63,18 @@ _STEP = re.compile(r"train_data_step(\d+)")
 Completions = Iterator[Completion]
 
 
-def _plain(record: Record, where: Place) -> Completions:
+def _plain(record: Record) -> Completions:
     key = "prompt_id" if "prompt_id" in record else "prompt"
-    given, rewards = field(record, key, where), record.get("rewards")
+    prompt, rewards = field(record, key), record.get("rewards")
     if isinstance(rewards, list):
         group = read_completion(
-            record, where, {"prompt": key, "step": "step", "group": "group"}, rewards={}
+            record, {"prompt": key, "step": "step", "group": "group"}, rewards={}
         )
-        group = group._replace(group=group.group or str(where))
+        group = group._replace(group=group.group or str(record.position))
         for value in rewards:
-            yield group._replace(rewards={"reward": reward_of(value, "rewards", where)})
+            yield group._replace(
+                rewards={"reward": reward_of(value, "rewards", record.position)}
+            )
         return
     keys = {"prompt": key, **_OPTIONAL}
     if "text" not in record:
@@ -72,17 +82,22 @@ def _plain(record: Record, where: Place) -> Completions:
     # One number is the log-probability of the whole completion.
     if isinstance(record.get("log_probs"), list):
         keys["log_probs"] = "log_probs"
-    more: dict[str, Any] = {"shown": record.get("prompt", given)}
+    computed: dict[str, Any] = {"shown": record.get("prompt", prompt)}
     if isinstance(rewards, Mapping):
-        more["rewards"] = {
-            str(name): reward_of(one, str(name), where) for name, one in rewards.items()
-        }
+        computed["rewards"] = _rewards_of(rewards, record)
     else:
         keys["rewards"] = "reward"
-    yield read_completion(record, where, keys, **more)
+    yield read_completion(record, keys, **computed)
 
 
-def _trl(record: Record, where: Place) -> Completions:
+def _rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
+    return {
+        str(name): reward_of(one, str(name), record.position)
+        for name, one in rewards.items()
+    }
+
+
+def _trl(record: Record) -> Completions:
     """`GRPOConfig(log_completions=True)`: `completions/completions_<step>.parquet`.
 
     Columns: `step`, `prompt` and `completion` (texts or messages), one for each reward
@@ -96,111 +111,143 @@ def _trl(record: Record, where: Place) -> Completions:
     `steps_per_generation` above the default a batch is written several times: `read_logs`
     leaves the copies out. Source: `GRPOTrainer.log` of TRL 1.16.
     """
-    keys = {"step": "step", "shown": "prompt", "text": "completion"}
-    keys |= {"tokens": "completion_ids", "advantage": "advantage"}
-    keys["prompt"] = "prompt_id" if "prompt_id" in record else "prompt"
+    keys = {
+        "prompt": "prompt_id" if "prompt_id" in record else "prompt",
+        "step": "step",
+        "shown": "prompt",
+        "text": "completion",
+        "tokens": "completion_ids",
+        "advantage": "advantage",
+    }
     # Reward functions give floats; what is logged beside them may be of any type.
     rewards = {
-        key: reward_of(value, key, where)
+        key: reward_of(value, key, record.position)
         for key, value in record.items()
-        if key not in _OF_TRL and (value is None or isinstance(value, float))
+        if key not in _NO_REWARDS and (value is None or isinstance(value, float))
     }
-    yield read_completion(record, where, keys, rewards=rewards)
+    yield read_completion(record, keys, rewards=rewards)
 
 
-def _verl(record: Record, where: Place) -> Completions:
+def _verl(record: Record) -> Completions:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
     Keys: `input`, `output`, `score`, `step`, and `gts` and what the reward function adds.
     Texts are decoded without special tokens. Completions of a prompt need not stand
-    together, for verl balances the lengths of its workers' batches: groups are those of
-    equal `input` at a step. Where `uid` is {sample}_{rollout}_{output} its sample tells two
-    draws of one prompt apart. Source: `RayPPOTrainer._dump_generations`.
+    together, for verl balances the lengths of its workers' batches: those of equal `input`
+    at a step are a group. Where `uid` is {sample}_{rollout}_{output}, a prompt that was
+    drawn twice at a step has a group for each sample. Source:
+    `RayPPOTrainer._dump_generations`.
     """
     uid = _UID.fullmatch(str(record.get("uid", "")))
-    keys = {"prompt": "input", "shown": "input", "rewards": "score", "step": "step"}
-    keys["text"] = "output"
-    yield read_completion(record, where, keys, group=uid[1] if uid else None)
+    keys = {
+        "prompt": "input",
+        "rewards": "score",
+        "step": "step",
+        "shown": "input",
+        "text": "output",
+    }
+    yield read_completion(record, keys, group=uid[1] if uid else None)
 
 
-def _areal(record: Record, where: Place) -> Completions:
+def _areal(record: Record) -> Completions:
     """`rollout.dump_to_file`: `<version>/<task>.jsonl`.
 
     Keys: `task_id`, `sample_idx`, `seqlen`, `prompt_len`, `head_version`, `tail_version`,
     `reward`, `prompt`, `completion`, texts with special tokens. A task is a group; the step
     is the newest version of the weights in it. Source: `WorkflowExecutor._dump_trajectory`.
     """
-    whole, prompt = (whole_number(record, key, where) for key in ("seqlen", "prompt_len"))
+    whole, prompt = (whole_number(record, key) for key in ("seqlen", "prompt_len"))
     length = None if whole is None or prompt is None else whole - prompt
-    keys = {"prompt": "prompt", "shown": "prompt", "rewards": "reward"}
-    keys |= {"step": "tail_version", "group": "task_id", "text": "completion"}
-    yield read_completion(record, where, keys, length=length)
+    keys = {
+        "prompt": "prompt",
+        "rewards": "reward",
+        "step": "tail_version",
+        "group": "task_id",
+        "shown": "prompt",
+        "text": "completion",
+    }
+    yield read_completion(record, keys, length=length)
 
 
-def _open_instruct(record: Record, where: Place) -> Completions:
+def _open_instruct(record: Record) -> Completions:
     """`--save_traces`: `{run}_rollouts_{shard}.jsonl`.
 
     Keys: `step`, `sample_idx`, `prompt_idx` (its number in the step), `prompt_tokens`,
-    `response_tokens`, `reward`, `advantage`, `finish_reason`, `logprobs`. It does not write
-    which tokens are of tools: `request_info` says whether there were any. Source:
+    `response_tokens`, `reward`, `advantage`, `finish_reason`, `logprobs`. No key says which
+    tokens a tool wrote; `request_info` says whether there were any. Source:
     `open_instruct/rl_utils.py`, `RolloutRecord`.
     """
     reason = record.get("finish_reason")
-    keys = {"prompt": "prompt_tokens", "prompt_tokens": "prompt_tokens", "step": "step"}
-    keys |= {"tokens": "response_tokens", "rewards": "reward", "group": "prompt_idx"}
-    keys |= {"log_probs": "logprobs", "advantage": "advantage"}
+    keys = {
+        "prompt": "prompt_tokens",
+        "rewards": "reward",
+        "step": "step",
+        "group": "prompt_idx",
+        "prompt_tokens": "prompt_tokens",
+        "tokens": "response_tokens",
+        "log_probs": "logprobs",
+        "advantage": "advantage",
+    }
     cut = reason != "stop" if isinstance(reason, str) else None
-    yield read_completion(record, where, keys, truncated=cut)
+    yield read_completion(record, keys, truncated=cut)
 
 
-def _nemo_rl(record: Record, where: Place) -> Completions:
+def _nemo_rl(record: Record) -> Completions:
     """`train_data_step<step>.jsonl`.
 
     Keys: `content` (texts of all messages), `rewards`, `input_lengths`, and, in newer
     versions, `token_ids`, `token_loss_mask`, `advantages`, `generation_logprobs` (where a
     token was drawn) and `prev_logprobs` (the trainer's). Every value is a batch of one.
-    Sequences are padded on the right; the prompt is what stands before the first token that
-    counts. With dynamic sampling `rewards` are those of all completions, `filtered_rewards`
-    of the kept. Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
+    Sequences are padded on the right; the prompt ends before the first token whose mask is
+    1. With dynamic sampling `rewards` are those of all completions, `filtered_rewards`
+    those of the completions that are trained on. Source: `grpo_train` and
+    `Logger.log_batched_dict_as_jsonl`.
     """
-    record = {
+    single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in record.items()
     }
-    content = field(record, "content", where)
+    record = Record(single, record.position)
+    content = field(record, "content")
     messages: Sequence[Any] = content if isinstance(content, list) else [content]
-    rewards = {"reward": reward_of(field(record, "rewards", where), "rewards", where)}
-    name = _STEP.search(where.path)
+    rewards = {"reward": reward_of(field(record, "rewards"), "rewards", record.position)}
+    name = _STEP.search(record.position.path)
     step = int(name[1]) if name else None
-    mask = numbers_of(record, "token_loss_mask", where)
-    tokens = token_ids(record, "token_ids", where)
+    mask = numbers_of(record, "token_loss_mask")
+    tokens = token_ids(record, "token_ids")
     if not mask or not tokens or not any(mask):
-        prompt = name_of(list(messages[:-1]) or messages[0], "content", where)
+        prompt = name_of(list(messages[:-1]) or messages[0], "content", record.position)
         yield Completion(prompt, rewards, step, shown=prompt, text=repr(messages[-1:]))
         return
     keys = {"log_probs": "generation_logprobs", "trainer_log_probs": "prev_logprobs"}
-    yield cut_out(record, where, keys, tokens, mask, rewards=rewards, step=step)
+    yield cut_out(record, keys, tokens, mask, rewards=rewards, step=step)
 
 
-def _slime(record: Record, where: Place) -> Completions:
+def _slime(record: Record) -> Completions:
     """`--save-debug-rollout-data p/{rollout_id}.pt`.
 
-    A file of `torch.save` (`records.read_samples`). It holds `rollout_id` and `samples`,
+    A file of `torch.save`, which `records.py` reads. It holds `rollout_id` and `samples`,
     each with `group_index`, `prompt`, `tokens` (the prompt's, too), `response_length`,
     `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Source:
     `Sample.to_dict` of `slime/utils/types.py`.
     """
-    given, status = field(record, "reward", where), record.get("status")
-    rewards = given if isinstance(given, Mapping) else {"reward": given}
-    tokens = token_ids(record, "tokens", where)
-    count = whole_number(record, "response_length", where)
-    keys = {"prompt": "prompt", "shown": "prompt", "step": "rollout_id", "text": "response"}
-    keys |= {"group": "group_index", "mask": "loss_mask", "log_probs": "rollout_log_probs"}
+    reward, status = field(record, "reward"), record.get("status")
+    rewards = reward if isinstance(reward, Mapping) else {"reward": reward}
+    tokens = token_ids(record, "tokens")
+    count = whole_number(record, "response_length")
+    keys = {
+        "prompt": "prompt",
+        "step": "rollout_id",
+        "group": "group_index",
+        "shown": "prompt",
+        "text": "response",
+        "mask": "loss_mask",
+        "log_probs": "rollout_log_probs",
+    }
     yield read_completion(
         record,
-        where,
         keys,
-        rewards={str(key): reward_of(one, str(key), where) for key, one in rewards.items()},
+        rewards=_rewards_of(rewards, record),
         prompt_tokens=tokens[:-count] if tokens and count else None,
         tokens=tokens[-count:] if tokens and count else None,
         length=count,
@@ -223,7 +270,7 @@ SLIME = Form(
     "--rollout-batch-size {prompts} --n-samples-per-prompt {size}",
 )
 
-# The more particular come first.
+# In the order in which they are tried: a form that needs more keys of others comes first.
 FORMS = (
     *(prime_rl.EXPORTS, prime_rl.EPISODES, prime_rl.TRACES),
     Form(

@@ -1,8 +1,7 @@
 """Groups: the completions of one prompt that were drawn together, and their rewards.
 
-A trainer that does not name its groups may draw a prompt twice in a step. Where the
-completions of a prompt at a step are a multiple of the group size they are taken to be as
-many groups, in their order.
+A trainer that does not name its groups may draw a prompt twice in a step. Where a prompt
+has k G completions at a step, G the group size, they are cut into k groups in their order.
 """
 
 from collections.abc import Mapping
@@ -11,13 +10,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.trainer_logs.collect import Columns
 
-# Share of completions that stand together by groups where a log is in their order.
+# The least share of completions that stand in runs of whole groups in an ordered log.
 IN_ORDER = 0.9
 
 
@@ -28,17 +28,17 @@ class Groups:
     columns: Columns  # The completions.
     reward_N: Floats  # Their rewards, summed over reward functions.
     group_N: Ints  # Numbers of their groups, 0 to K - 1.
-    unscored: int  # Completions without a reward, which are left out.
-    drawn_twice: int  # Groups that others of their prompt and step were cut from.
+    unscored: int  # Number of completions without a reward, which are left out.
+    drawn_twice: int  # How often a prompt with k G completions at a step was cut.
 
     @cached_property
     def size_K(self) -> Ints:
-        """Numbers of completions."""
+        """Number of completions of each group."""
         return np.bincount(self.group_N)
 
     @cached_property
     def commonest_size(self) -> int:
-        """The group size G of the log, the larger one of two as common."""
+        """The commonest group size G of the log; of several, the largest."""
         counts = np.bincount(self.size_K)
         return int(len(counts) - 1 - np.argmax(counts[::-1]))
 
@@ -48,7 +48,7 @@ class Groups:
 
     @cached_property
     def prompt_K(self) -> Ints:
-        """Numbers of their prompts, 0 to P - 1."""
+        """Number of each group's prompt, 0 to P - 1."""
         return np.unique(self._first(self.columns.prompt_N), return_inverse=True)[1]
 
     @cached_property
@@ -58,19 +58,19 @@ class Groups:
 
     @cached_property
     def step_K(self) -> Ints:
-        """Their training steps."""
+        """Training step of each group."""
         return self._first(self.columns.step_N)
 
     @cached_property
     def mean_K(self) -> Floats:
-        """Their mean rewards."""
-        return np.bincount(self.group_N, weights=self.reward_N) / self.size_K
+        """Mean reward of each group."""
+        return self.mean_by_group(self.reward_N)
 
     @cached_property
     def variance_K(self) -> Floats:
-        """Their rewards' variances, with n - 1; NaN for a single completion."""
-        apart_N = np.square(self.reward_N - self.mean_K[self.group_N])
-        sums_K = np.bincount(self.group_N, weights=apart_N)
+        """Variance of each group's rewards, with n - 1; NaN for a single completion."""
+        squares_N = np.square(self.reward_N - self.mean_K[self.group_N])
+        sums_K = np.bincount(self.group_N, weights=squares_N)
         sizes_K = self.size_K.astype(float)
         out = np.full(len(sizes_K), np.nan)
         return np.divide(sums_K, sizes_K - 1, out=out, where=sizes_K > 1)
@@ -84,12 +84,12 @@ class Groups:
     def right_N(self) -> Flags:
         """Whether a completion has the largest reward of the log.
 
-        Where all have the same one, it is right if it is positive.
+        Where all rewards are equal, all completions are right if the reward is positive.
         """
         least, most = self.range
-        return np.full(len(self.reward_N), most > 0) if least == most else (
-            self.reward_N == most
-        )  # fmt: skip
+        if least == most:
+            return np.full(len(self.reward_N), most > 0)
+        return self.reward_N == most
 
     @cached_property
     def wrong_N(self) -> Flags:
@@ -99,22 +99,22 @@ class Groups:
 
     @cached_property
     def binary(self) -> bool:
-        """Whether there are two rewards at most."""
+        """Whether the log has at most two different rewards."""
         return bool((self.right_N | self.wrong_N).all())
 
     @cached_property
     def right_K(self) -> Ints:
-        """Numbers of right completions."""
+        """Number of right completions of each group."""
         return np.bincount(self.group_N[self.right_N], minlength=len(self.size_K))
 
     @cached_property
     def wrong_K(self) -> Ints:
-        """Numbers of wrong completions."""
+        """Number of wrong completions of each group."""
         return np.bincount(self.group_N[self.wrong_N], minlength=len(self.size_K))
 
     @cached_property
     def _equal_rewards(self) -> tuple[Ints, Floats]:
-        """For each distinct reward of a group: the group, and how many have it."""
+        """For each distinct reward of a group: the group, and the reward's count."""
         order = np.lexsort((self.reward_N, self.group_N))
         group, reward = self.group_N[order], self.reward_N[order]
         new = np.r_[True, (np.diff(group) != 0) | (np.diff(reward) != 0)]
@@ -127,58 +127,55 @@ class Groups:
         return np.bincount(self._equal_rewards[0]) == 1
 
     def zero_variance_shares(self, group_size: int) -> Floats:
-        """Share of the groups of G within each group whose rewards are all equal, (K,).
+        """Share of each group's subsets of G completions whose rewards are all equal, (K,).
 
-        Unbiased for what groups of G would have: sum_z C(n_z, G) / C(n, G), for rewards 0
-        and 1 [C(c, G) + C(n-c, G)] / C(n, G). NaN where the group is smaller.
+        It is unbiased for the share of zero-variance groups of G: sum_z C(n_z, G) / C(n, G)
+        with n_z completions of reward z, for rewards 0 and 1 [C(c, G) + C(n-c, G)] /
+        C(n, G). NaN where the group is smaller than G.
         """
         group, counts = self._equal_rewards
         size_K = self.size_K.astype(float)
-        large = size_K >= group_size
-        known = large[group]
-        shares = equal_share(counts[known], size_K[group[known]], group_size)
-        sums_K = np.bincount(group[known], weights=shares, minlength=len(size_K))
-        return np.where(large, sums_K, np.nan)
+        large_K = size_K >= group_size
+        in_large = large_K[group]
+        shares = equal_share(counts[in_large], size_K[group[in_large]], group_size)
+        sums_K = np.bincount(group[in_large], weights=shares, minlength=len(size_K))
+        return np.where(large_K, sums_K, np.nan)
 
-    def of(self, values_N: Floats) -> Floats:
-        """Average a number of the completions by group, (K,)."""
+    def mean_by_group(self, values_N: Floats) -> Floats:
+        """Average a number of the completions over each group, (K,)."""
         return np.bincount(self.group_N, weights=values_N) / self.size_K
 
 
 def _commonest(sizes: Ints) -> int:
-    """The commonest size of two or more; 0 where there is none."""
+    """Find the commonest size of two or more; 0 where there is none."""
     counts = np.bincount(sizes, minlength=2)
     counts[:2] = 0
     return int(np.argmax(counts)) if counts.any() else 0
 
 
 def _size_of_groups(group_N: Ints) -> int:
-    """Find G: how many completions of a prompt and step commonly stand together.
+    """Find G: the commonest length of a run of completions of one prompt and step.
 
-    Where a step draws every prompt twice that is half of their number. Trainers that mix
-    the order of a step show their commonest number alone.
+    Where a step draws every prompt twice, that is half of the prompt's completions. In the
+    logs of a trainer that mixes the order of a step, it is their commonest number.
     """
-    sizes = np.bincount(group_N)
     ends = np.flatnonzero(np.diff(group_N, append=-1))
     runs = np.diff(ends, prepend=-1)
-    together, number = _commonest(runs), _commonest(sizes)
-    if not together or number % together:
+    run, number = _commonest(runs), _commonest(np.bincount(group_N))
+    if not run or number % run:
         return number
-    in_order = runs[runs % together == 0].sum() >= IN_ORDER * len(group_N)
-    return together if in_order else number
+    in_order = runs[runs % run == 0].sum() >= IN_ORDER * len(group_N)
+    return run if in_order else number
 
 
 def _cut_multiples(group_N: Ints, size: int | None) -> tuple[Ints, int]:
-    """Cut groups of a multiple of the group size; count what comes of it."""
+    """Cut groups of k G completions, k >= 2, into k each; count how many were cut."""
     size_K = np.bincount(group_N)
     size = size or _size_of_groups(group_N)
     if not size:
         return group_N, 0
     multiple_K = (size_K > size) & (size_K % size == 0)
-    order = np.argsort(group_N, kind="stable")
-    starts_K = np.r_[0, np.cumsum(size_K)[:-1]]
-    rank_N = np.empty(len(group_N), dtype=np.int64)
-    rank_N[order] = np.arange(len(group_N)) - starts_K[group_N[order]]
+    rank_N = pd.Series(group_N).groupby(group_N).cumcount().to_numpy()
     part_N = np.where(multiple_K[group_N], rank_N // size, 0)
     parts = int(part_N.max()) + 1 if len(part_N) else 1
     cut_N = np.unique(group_N * parts + part_N, return_inverse=True)[1]
@@ -206,14 +203,14 @@ def _keep(columns: Columns, kept_N: Flags) -> Columns:
 
 
 def make_groups(columns: Columns, group_size: int | None = None) -> Groups:
-    """Put completions into groups, of the commonest size where none are named."""
+    """Put completions into groups, of the commonest size where the log names none."""
     reward_N = total_rewards(columns.rewards)
-    known_N = ~np.isnan(reward_N)
-    if not known_N.any():
+    scored_N = ~np.isnan(reward_N)
+    if not scored_N.any():
         names = ", ".join(columns.rewards)
         raise InputError(f"{names}: no completion has a reward; name another column")
-    kept = columns if known_N.all() else _keep(columns, known_N)
+    kept = columns if scored_N.all() else _keep(columns, scored_N)
     group_N, drawn_twice = np.unique(kept.group_N, return_inverse=True)[1], 0
     if group_size is not None or not kept.named:
         group_N, drawn_twice = _cut_multiples(group_N, group_size)
-    return Groups(kept, reward_N[known_N], group_N, int((~known_N).sum()), drawn_twice)
+    return Groups(kept, reward_N[scored_N], group_N, int((~scored_N).sum()), drawn_twice)

@@ -1,6 +1,7 @@
 """Lengths of completions: by reward, cut at the limit, and equal completions of a group."""
 
 import numpy as np
+import pandas as pd
 
 from mse_lab.arrays import Flags, Floats
 from mse_lab.trainer_logs.collect import Columns
@@ -8,22 +9,24 @@ from mse_lab.trainer_logs.groups import Groups
 
 
 def lengths_of(columns: Columns) -> tuple[str, Floats] | None:
-    """Lengths in tokens, or in characters, (N,); None where neither is known of all."""
-    for unit, lengths in (
-        ("tokens", columns.length_N),
-        ("characters", columns.characters_N),
-    ):
-        if (lengths >= 0).all():
-            return unit, lengths.astype(float)
+    """Return the unit, tokens or else characters, and lengths (N,).
+
+    None where the log gives neither for all completions.
+    """
+    units = {"tokens": columns.length_N, "characters": columns.characters_N}
+    for unit, lengths_N in units.items():
+        if (lengths_N >= 0).all():
+            return unit, lengths_N.astype(float)
     return None
 
 
 def truncated_of(columns: Columns, max_tokens: int | None = None) -> Flags | None:
-    """Whether the limit cut each completion, (N,); None where the log cannot tell.
+    """Decide whether the limit cut each completion, (N,); None where that is unknown.
 
-    Where the log does not say: completions shorter than the longest have ended, so that
-    their last tokens are end tokens; one of the longest was cut if its last token is none
-    of these. With `max_tokens`, one of that length was cut.
+    If the log does not say so: completions shorter than the longest have ended, and so
+    their last tokens are end tokens; one of the longest was cut if its last token is not
+    among these. If `max_tokens` is given, it takes the place of the longest length, and
+    suffices where last tokens are unknown.
     """
     if (columns.truncated_N >= 0).all():
         return columns.truncated_N == 1
@@ -38,13 +41,12 @@ def truncated_of(columns: Columns, max_tokens: int | None = None) -> Flags | Non
 
 
 def duplicates_of(groups: Groups) -> Flags | None:
-    """Whether a completion equals an earlier one of its group, (N,); None if unknown."""
+    """Find the completions that equal an earlier one of their group, (N,).
+
+    None where the log gives neither text nor tokens of some completion.
+    """
     content = groups.columns.content_N
     if (content == 0).any():
         return None
-    order = np.lexsort((content, groups.group_N))
-    group, sorted_content = groups.group_N[order], content[order]
-    again = np.r_[False, (np.diff(group) == 0) & (np.diff(sorted_content) == 0)]
-    out = np.zeros(len(content), dtype=bool)
-    out[order] = again
-    return out
+    pairs = pd.DataFrame({"group": groups.group_N, "content": content})
+    return pairs.duplicated().to_numpy()

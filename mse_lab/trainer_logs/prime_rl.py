@@ -2,14 +2,14 @@
 
 A trace has `task` (its `key` or `hash` tells prompts apart), `rewards` ({name: {score,
 weight}}), `info.group_id`, `run.step`, `calls` with a `finish_reason`, and `nodes`, the
-messages with `token_ids`, `mask` (which of them were sampled) and `logprobs` (of those that
-were). Of a trace with branches the tokens are not read.
+messages with `token_ids`, `mask` (which of the tokens were sampled) and `logprobs` (of the
+sampled tokens). The tokens of a trace with branches are not read.
 
 A token export is a sequence as the trainer saw it: `token_ids`, `loss_mask`,
 `inference_logprobs`, `trainer_logprobs`, `advantages`; it has no group, and `rewards` in
-newer versions only. The two are not joined, for no id is in both: traces give rewards and
-groups, exports what inference and trainer differ in. Source: `TokenExporter` of prime-rl
-(schemas 1 and 2), `Trace` of verifiers.
+newer versions only. No id is in both, so traces and exports are not joined: traces give
+rewards and groups, exports the log-probabilities of inference and trainer. Source:
+`TokenExporter` of prime-rl (schemas 1 and 2), `Trace` of verifiers.
 """
 
 import math
@@ -20,8 +20,8 @@ from mse_lab.errors import InputError, shown
 from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
-    Place,
     Record,
+    RecordPosition,
     cut_out,
     drawn_part,
     field,
@@ -34,95 +34,98 @@ from mse_lab.trainer_logs.completion import (
 )
 
 
-def _mapping(value: Any, key: str, where: Place) -> Mapping[str, Any]:
+def _mapping(value: Any, key: str, position: RecordPosition) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"{where}: {key} = {shown(value)}: give a mapping")
+        raise InputError(f"{position}: {key} = {shown(value)}: give a mapping")
     return value
 
 
-def _weighted(value: Any, key: str, where: Place) -> float:
+def _weighted(value: Any, key: str, position: RecordPosition) -> float:
     if not isinstance(value, Mapping):
-        return reward_of(value, key, where)
-    score = reward_of(value.get("score"), key, where)
-    return score * reward_of(value.get("weight", 1.0), key, where)
+        return reward_of(value, key, position)
+    score = reward_of(value.get("score"), key, position)
+    return score * reward_of(value.get("weight", 1.0), key, position)
 
 
-def _drawn(nodes: Any, where: Place) -> dict[str, Any]:
-    """The tokens from the first that the policy drew on, their mask and probabilities."""
+def _drawn(nodes: Any, position: RecordPosition) -> dict[str, Any]:
+    """Read tokens, mask and log-probabilities; nothing if they are not known."""
     tokens: list[int] = []
     mask: list[int] = []
     log_probs: list[float] = []
     if not isinstance(nodes, list):
         return {}
     for number, node in enumerate(nodes):
-        node = _mapping(node, "nodes", where)
+        node = Record(_mapping(node, "nodes", position), position)
         if node.get("parent") not in (None, number - 1):
             return {}
-        ids, sampled = token_ids(node, "token_ids", where), numbers_of(node, "mask", where)
-        drawn = iter(numbers_of(node, "logprobs", where) or [])
+        ids, sampled = token_ids(node, "token_ids"), numbers_of(node, "mask")
+        given = iter(numbers_of(node, "logprobs") or [])
         if not ids or sampled is None or len(sampled) != len(ids):
             continue
         tokens += ids
         mask += map(int, sampled)
-        log_probs += [next(drawn, math.nan) if one else 0.0 for one in sampled]
+        log_probs += [next(given, math.nan) if drawn else 0.0 for drawn in sampled]
     if 1 not in mask:
         return {}
     part = drawn_part(mask)
-    known = not any(math.isnan(one) for one in log_probs)
+    complete = not any(map(math.isnan, log_probs))
     return {
         "prompt_tokens": tokens[: part.start],
         "tokens": tokens[part],
         "mask": mask[part],
-        "log_probs": log_probs[part] if known else None,
+        "log_probs": log_probs[part] if complete else None,
     }
 
 
-def _read_trace(record: Record, where: Place) -> Iterator[Completion]:
+def _read_trace(record: Record) -> Iterator[Completion]:
+    position = record.position
     if "traces" in record:  # An episode of several agents.
         for trace in record["traces"] if isinstance(record["traces"], list) else []:
-            yield from _read_trace(_mapping(trace, "traces", where), where)
+            yield from _read_trace(Record(_mapping(trace, "traces", position), position))
         return
-    task = _mapping(field(record, "task", where), "task", where)
+    task = _mapping(field(record, "task"), "task", position)
     info, run, agent = (
-        _mapping(record.get(key), key, where) for key in ("info", "run", "agent")
+        _mapping(record.get(key), key, position) for key in ("info", "run", "agent")
     )
     if agent.get("trainable") is False:
         return
-    rewards = _mapping(field(record, "rewards", where), "rewards", where)
+    rewards = _mapping(field(record, "rewards"), "rewards", position)
     calls = record.get("calls") or []
-    last = _mapping(calls[-1], "calls", where) if isinstance(calls, list) and calls else {}
+    last = (
+        _mapping(calls[-1], "calls", position) if isinstance(calls, list) and calls else {}
+    )
     name = task.get("key") or task.get("hash") or task.get("data")
-    weighted = {str(key): _weighted(one, str(key), where) for key, one in rewards.items()}
+    weighted = {
+        str(key): _weighted(value, str(key), position) for key, value in rewards.items()
+    }
     reason = last.get("finish_reason")
     yield read_completion(
-        {"step": run.get("step"), "group_id": info.get("group_id")},
-        where,
+        Record({"step": run.get("step"), "group_id": info.get("group_id")}, position),
         {"step": "step", "group": "group_id"},
-        prompt=name_of(name, "task", where),
+        prompt=name_of(name, "task", position),
         rewards=weighted or {"reward": math.nan},
         shown=task.get("data"),
         truncated=reason == "length" if isinstance(reason, str) else None,
-        **_drawn(record.get("nodes"), where),
+        **_drawn(record.get("nodes"), position),
     )
 
 
-def _read_export(record: Record, where: Place) -> Iterator[Completion]:
-    mask = [int(bool(one)) for one in numbers_of(record, "loss_mask", where) or []]
-    tokens = token_ids(record, "token_ids", where) or []
+def _read_export(record: Record) -> Iterator[Completion]:
+    mask = [int(bool(drawn)) for drawn in numbers_of(record, "loss_mask") or []]
+    tokens = token_ids(record, "token_ids") or []
     if not any(mask) or len(mask) != len(tokens):
         return
-    rewards = numbers_of(record, "rewards", where) or []
+    rewards = numbers_of(record, "rewards") or []
     reward = rewards[drawn_part(mask).stop - 1] if len(rewards) == len(mask) else None
     yield cut_out(
         record,
-        where,
         {"log_probs": "inference_logprobs", "trainer_log_probs": "trainer_logprobs"},
         tokens,
         mask,
-        rewards={"reward": reward_of(reward, "rewards", where)},
-        step=whole_number(record, "step", where),
+        rewards={"reward": reward_of(reward, "rewards", record.position)},
+        step=whole_number(record, "step"),
     )
 
 

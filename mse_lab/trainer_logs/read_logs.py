@@ -1,6 +1,6 @@
 """Read a log: all completions of a folder, files, or a data frame, as columns.
 
-Files are found in folders, and recognised by what is in them.
+The form of a file is recognised by the keys of its first record.
 """
 
 import re
@@ -12,9 +12,10 @@ import pandas as pd
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.probe.plain_text import reading
-from mse_lab.trainer_logs import forms, own_columns, prime_rl
+from mse_lab.trainer_logs import forms, prime_rl
 from mse_lab.trainer_logs.collect import Collector, Columns
-from mse_lab.trainer_logs.completion import Completion, Form, Place
+from mse_lab.trainer_logs.column_names import ColumnNames, form_of_columns
+from mse_lab.trainer_logs.completion import Completion, Form, RecordPosition
 from mse_lab.trainer_logs.records import (
     PICKLES,
     SUFFIXES,
@@ -29,18 +30,18 @@ from mse_lab.trainer_logs.records import (
 class Source:
     """What was read."""
 
-    name: str  # The folder or file.
-    form: Form  # How the trainer writes.
+    name: str  # The folder or files.
+    form: Form  # The form of the log.
     # The files that were read, and the form of each.
     forms: dict[Path, Form] = field(default_factory=dict)
     unknown: list[Path] = field(default_factory=list)  # Files of no known form.
-    cut_lines: int = 0  # Last lines that were not whole.
-    copies: int = 0  # Files that repeat the one before.
+    cut_lines: int = 0  # Number of files whose last line is not whole.
+    copies: int = 0  # Number of files that repeat the one before.
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log: what was read, its completions, and, of prime-rl, its token exports."""
+    """A log: what was read, its completions, and the token exports of prime-rl."""
 
     source: Source
     columns: Columns
@@ -48,7 +49,7 @@ class Log:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort 2.jsonl before 10.jsonl."""
+    """Make a key that sorts 2.jsonl before 10.jsonl."""
     parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
@@ -57,8 +58,8 @@ def _files(paths: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> Iterato
     for path in paths:
         with reading(path):
             if path.is_dir():
-                below = (one for one in path.rglob("*") if one.suffix in suffixes)
-                yield from sorted((one for one in below if one.is_file()), key=_natural)
+                files = (one for one in path.rglob("*") if one.suffix in suffixes)
+                yield from sorted(filter(Path.is_file, files), key=_natural)
             elif path.is_file():
                 yield path
             else:
@@ -68,7 +69,7 @@ def _files(paths: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> Iterato
 def _keys_of(path: Path) -> list[str]:
     """List the keys of a file's first record; none where it has no record."""
     try:
-        return list(next(records_of(path), (None, {}))[1])
+        return list(next(records_of(path), {}))
     except CutLine:
         return []
 
@@ -97,8 +98,8 @@ def _refuse_unknown(paths: Sequence[Path], files: Sequence[Path]) -> None:
     )
 
 
-def _refuse_mixture(found: dict[Path, Form]) -> None:
-    kinds = {form.name.split()[0]: path for path, form in found.items()}
+def _refuse_mixture(forms_by_path: dict[Path, Form]) -> None:
+    kinds = {form.name.split()[0]: path for path, form in forms_by_path.items()}
     if len(kinds) > 1:
         some = ", ".join(f"{path} ({name})" for name, path in kinds.items())
         raise InputError(
@@ -106,48 +107,52 @@ def _refuse_mixture(found: dict[Path, Form]) -> None:
         )
 
 
-def _counted(found: dict[Path, Form]) -> dict[Path, Form]:
-    """Leave out evaluations of prime-rl, and the traces that stand in `all`, too."""
-    if not next(iter(found.values())).name.startswith("prime-rl"):
-        return found
+def _leave_out_evaluations(forms_by_path: dict[Path, Form]) -> dict[Path, Form]:
+    """Leave out prime-rl's evaluations, and `effective` traces where `all` has them too."""
+    if not next(iter(forms_by_path.values())).name.startswith("prime-rl"):
+        return forms_by_path
     unwanted = {"eval"}
-    if any("all" in path.parts for path in found if "eval" not in path.parts):
+    if any("all" in path.parts for path in forms_by_path if "eval" not in path.parts):
         unwanted.add("effective")
-    return {path: form for path, form in found.items() if not unwanted & {*path.parts}}
+    return {
+        path: form for path, form in forms_by_path.items() if not unwanted & {*path.parts}
+    }
 
 
-def _find(paths: Sequence[Path]) -> tuple[dict[Path, Form], list[Path]]:
-    """Find the files of a log and their forms, and those that are of no form."""
-    found: dict[Path, Form] = {}
+def _recognise_files(paths: Sequence[Path]) -> tuple[dict[Path, Form], list[Path]]:
+    """Find the files of a log and their forms, and the files of no known form."""
+    forms_by_path: dict[Path, Form] = {}
     unknown = []
     for path in _files(paths):
         is_slime = path.suffix == ".pt"
         if form := forms.SLIME if is_slime else forms.recognise(_keys_of(path)):
-            found[path] = form
+            forms_by_path[path] = form
         else:
             unknown.append(path)
-    if not found:
+    if not forms_by_path:
         _refuse_unknown(paths, unknown)
-    _refuse_mixture(found)
-    return _counted(found), unknown
+    _refuse_mixture(forms_by_path)
+    return _leave_out_evaluations(forms_by_path), unknown
 
 
-def _as_form(paths: Sequence[Path], form: Form) -> tuple[dict[Path, Form], list[Path]]:
+def _files_of_form(paths: Sequence[Path], form: Form) -> dict[Path, Form]:
     files = dict.fromkeys(_files(paths, (".jsonl", ".parquet", ".csv")), form)
     if not files:
         raise InputError(f"{paths[0]}: no .jsonl, .parquet or .csv file; name one")
-    return files, []
+    return files
 
 
-def completions_of(form: Form, records: Records) -> Iterator[tuple[Place, Completion]]:
+def completions_of(
+    form: Form, records: Records
+) -> Iterator[tuple[RecordPosition, Completion]]:
     """Read the completions of records."""
-    for where, record in records:
-        for completion in form.read(record, where):
-            yield where, completion
+    for record in records:
+        for completion in form.read(record):
+            yield record.position, completion
 
 
 def _digest(completion: Completion) -> int:
-    """A hash of what is in a copy, too: all but the step."""
+    """Hash what a copy repeats: all but the step."""
     rewards = tuple(map(repr, completion.rewards.values()))
     return hash((completion.prompt, completion.text, rewards, repr(completion.advantage)))
 
@@ -155,7 +160,10 @@ def _digest(completion: Completion) -> int:
 def _add_file(
     path: Path, form: Form, source: Source, collector: Collector, before: list[int]
 ) -> list[int]:
-    """Collect a file's completions; return their hashes, of TRL's."""
+    """Collect a file's completions, unless they repeat those of the hashes `before`.
+
+    Return their hashes, of TRL's form alone.
+    """
     start, digests = len(collector), []
     try:
         for where, completion in completions_of(form, records_of(path)):
@@ -173,8 +181,8 @@ def _add_file(
 def _read_files(source: Source) -> Log:
     collector, exports, digests = Collector(), Collector(), list[int]()
     for path, form in source.forms.items():
-        apart = form is prime_rl.EXPORTS and source.form is not form
-        target = exports if apart else collector
+        beside_traces = form is prime_rl.EXPORTS and source.form is not form
+        target = exports if beside_traces else collector
         digests = _add_file(path, form, source, target, digests)
     return Log(source, collector.finish(), exports.finish() if len(exports) else None)
 
@@ -194,18 +202,21 @@ def _read_frame(frame: pd.DataFrame, form: Form | None) -> Log:
 
 
 def read_log(
-    given: Sequence[Path] | pd.DataFrame, columns: own_columns.Columns | None = None
+    given: Sequence[Path] | pd.DataFrame, columns: ColumnNames | None = None
 ) -> Log:
-    """Read a log: folders and files, or a data frame, perhaps with columns of one's own."""
-    own = own_columns.form_of(columns) if columns else None
+    """Read a log: folders and files, or a data frame, with the user's names of columns."""
+    form = form_of_columns(columns) if columns else None
     if isinstance(given, pd.DataFrame):
-        log = _read_frame(given, own)
+        log = _read_frame(given, form)
     else:
-        found, unknown = _find(given) if own is None else _as_form(given, own)
-        joined = [form for form in found.values() if form is not prime_rl.EXPORTS]
-        form = joined[0] if joined else prime_rl.EXPORTS
+        if form is None:
+            forms_by_path, unknown = _recognise_files(given)
+        else:
+            forms_by_path, unknown = _files_of_form(given, form), []
+        complete = [form for form in forms_by_path.values() if form is not prime_rl.EXPORTS]
+        form = complete[0] if complete else prime_rl.EXPORTS
         name = ", ".join(map(str, given))
-        log = _read_files(Source(name, form, forms=found, unknown=unknown))
+        log = _read_files(Source(name, form, forms=forms_by_path, unknown=unknown))
     if not len(log.columns.step_N):
         raise InputError(f"{log.source.name}: no completions; let the trainer write some")
     return log

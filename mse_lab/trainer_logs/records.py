@@ -1,4 +1,4 @@
-"""Records of a file, one after the other: lines of JSON, rows of Parquet and CSV.
+"""Records of a file, one after the other: lines of JSON, rows of tables, slime's samples.
 
 A file may be larger than the memory. A trainer may still be writing it: a last line that is
 not whole is left out, and counted.
@@ -16,7 +16,7 @@ import pandas as pd
 from mse_lab.errors import InputError, in_short
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.plain_text import reading
-from mse_lab.trainer_logs.completion import Place
+from mse_lab.trainer_logs.completion import Record, RecordPosition
 
 ROWS = 2048  # Rows in memory at once.
 
@@ -29,10 +29,10 @@ class CutLine(Exception):
 
 
 Rows = Iterator[dict[str, Any]]
-Records = Iterator[tuple[Place, dict[str, Any]]]
+Records = Iterator[Record]
 
 
-def _parse(raw: bytes, where: Place) -> dict[str, Any]:
+def _parse(raw: bytes, where: RecordPosition) -> dict[str, Any]:
     try:
         values = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -49,12 +49,12 @@ def _lines(path: Path) -> Records:
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
-                where = Place(str(path), "line", number)
-                yield where, _parse(raw, where)
+                where = RecordPosition(str(path), "line", number)
+                yield Record(_parse(raw, where), where)
 
 
 def _plain_value(value: Any) -> Any:
-    """Make Python's values of NumPy's and pandas'."""
+    """Convert NumPy's and pandas' values to Python's."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return None if value is pd.NA or value is pd.NaT else value
@@ -95,9 +95,9 @@ def _samples(path: Path) -> Rows:
     yield from ({**one, "rollout_id": saved.get("rollout_id")} for one in samples)
 
 
-def _numbered(path: str, rows: Iterable[dict[str, Any]], what: str = "row") -> Records:
+def _numbered(path: str, rows: Iterable[dict[str, Any]], unit: str = "row") -> Records:
     for number, row in enumerate(rows):
-        yield Place(path, what, number), row
+        yield Record(row, RecordPosition(path, unit, number))
 
 
 def _records(path: Path) -> Records:
@@ -114,7 +114,7 @@ def records_of(path: Path) -> Records:
 
     Raises:
         CutLine: The last line is not whole.
-        InputError: It cannot be read.
+        InputError: The file cannot be read.
     """
     if path.suffix in PICKLES:
         raise InputError(

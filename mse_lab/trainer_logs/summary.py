@@ -18,10 +18,10 @@ from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
 
-# Of the draws that intervals are made of: a log has the same summary every time.
+# The seed of the draws of intervals: a log has the same summary every time.
 SEED = 0
 
-FEW = 20  # Fewer prompts than this are said to be few.
+FEW = 20  # A note says so where there are fewer prompts than this.
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class Summary:
 
     log: Log  # The log.
     groups: Groups  # Its completions in groups.
-    level: float = 0.95  # Coverage of intervals.
+    level: float = 0.95  # Coverage of the intervals.
     max_tokens: int | None = None  # The limit on a completion's length, where it is given.
-    # Device's seconds that one costs, where it is given.
+    # Seconds of a device that a completion takes, where they are given.
     seconds_per_completion: float | None = None
 
     def _share_of_groups(self, flags_K: Flags) -> Estimate:
-        """Share of groups of two completions or more."""
+        """Share of the groups of two completions or more that are flagged."""
         shares_K = np.where(self.groups.size_K > 1, flags_K.astype(float), np.nan)
         return share_of_groups(shares_K, self.groups, self.level, self._rng())
 
-    def _share_of_completions(self, flags_N: Flags) -> Estimate:
-        shares_N, prompt_N = flags_N.astype(float), self.groups.prompt_N
-        return cluster_share(shares_N, prompt_N, self.level, self._rng())
+    def _share_of_completions(self, shares_N: Floats | Flags) -> Estimate:
+        prompt_N = self.groups.prompt_N
+        return cluster_share(shares_N.astype(float), prompt_N, self.level, self._rng())
 
     def _share_of_prompts(self, flags_P: "pd.Series[bool]") -> Estimate:
         shares_P = flags_P.to_numpy(dtype=float)
@@ -74,11 +74,10 @@ class Summary:
     @cached_property
     def mean_reward(self) -> Estimate:
         """The mean reward over completions; the interval is over prompts."""
-        rewards_N, prompt_N = self.groups.reward_N, self.groups.prompt_N
         least, most = self.groups.range
         if least >= 0 and most <= 1:
-            return cluster_share(rewards_N, prompt_N, self.level, self._rng())
-        return cluster_mean(rewards_N, prompt_N, self.level)
+            return self._share_of_completions(self.groups.reward_N)
+        return cluster_mean(self.groups.reward_N, self.groups.prompt_N, self.level)
 
     @cached_property
     def never_right(self) -> Estimate:
@@ -92,12 +91,12 @@ class Summary:
 
     @cached_property
     def spread(self) -> values.Spread:
-        """How far values lie apart."""
+        """How far the values of prompts lie apart."""
         return values.spread_of_values(self.groups, self.level)
 
     @cached_property
     def drift(self) -> Estimate:
-        """How the mean reward changed along the steps."""
+        """How much the mean reward changed along the steps."""
         return values.drift_of_values(self.groups, self.level)
 
     @cached_property
@@ -122,7 +121,7 @@ class Summary:
 
     @cached_property
     def groups_per_step(self) -> int | None:
-        """Groups of a step, commonly; None without steps."""
+        """The commonest number of groups of a step; None without steps."""
         counts = self.steps["groups"]
         return int(counts.mode().max()) if len(counts) else None
 
@@ -162,7 +161,7 @@ class Summary:
 
     @cached_property
     def advantage_fits(self) -> bool | None:
-        """Whether the trainer's advantages go along with the rewards."""
+        """Whether the trainer's advantages follow the rewards."""
         return reward_functions.advantage_fits(self.groups)
 
     @cached_property
@@ -174,8 +173,7 @@ class Summary:
         """Average a number over some completions; the interval is over prompts."""
         if not flags_N.any():
             return UNKNOWN
-        prompt_N = np.unique(self.groups.prompt_N[flags_N], return_inverse=True)[1]
-        return cluster_mean(values_N[flags_N], prompt_N, self.level)
+        return cluster_mean(values_N[flags_N], self.groups.prompt_N[flags_N], self.level)
 
     @cached_property
     def notes(self) -> list[str]:
@@ -196,8 +194,8 @@ class Summary:
                 "order.",
             ),
         )
-        found = [text.format(count) for count, text in counts if count]
-        return [*found, *self._cautions()]
+        counted = [text.format(count) for count, text in counts if count]
+        return [*counted, *self._cautions()]
 
     def _cautions(self) -> Iterator[str]:
         prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
@@ -250,12 +248,12 @@ class Summary:
                 one._asdict() | {"zero_variance": _interval(one.zero_variance)}
                 for one in self.forecasts
             ],
-            **self._where_known(),
+            **self._optional_numbers(),
             "notes": self.notes,
         }
 
-    def _where_known(self) -> dict[str, Any]:
-        """What only some logs tell."""
+    def _optional_numbers(self) -> dict[str, Any]:
+        """Give the numbers that only some logs have."""
         more: dict[str, Any] = {}
         if self.truncated is not None:
             more["truncated"] = self.truncated.value

@@ -1,4 +1,8 @@
-"""Values of prompts: how they lie, how far apart luck alone would put them, their drift."""
+"""Values of prompts: their distribution, their spread beyond that of luck, their drift.
+
+The value of a prompt is the mean reward of its completions under the policy; a log gives
+the mean rewards of a few.
+"""
 
 import math
 from itertools import pairwise
@@ -15,16 +19,16 @@ from mse_lab.trainer_logs.groups import Groups
 # Upper ends of the bands of values between never and always right.
 BANDS = (0.25, 0.5, 0.75, 1.0)
 
-# Fewer steps show no drift.
+# With fewer steps no drift is computed.
 FEWEST_STEPS = 4
 
 
 class Spread(NamedTuple):
-    """How far values of groups lie apart, as standard deviations."""
+    """How far the values of groups lie apart, as standard deviations."""
 
-    seen: float  # Of the groups' mean rewards.
-    luck: float  # What the draws alone make of it, were all values equal to their groups'.
-    between: Estimate  # What is left: of the values themselves.
+    seen: float  # That of the groups' mean rewards.
+    luck: float  # That of a mean reward about its prompt's value.
+    between: Estimate  # That of the values themselves: what luck leaves of it.
 
 
 def prompts_table(groups: Groups) -> pd.DataFrame:
@@ -69,7 +73,7 @@ def _skewed(variance: Estimate) -> Estimate:
     """Lengthen the upper half of a variance's interval to that of its logarithm.
 
     A few prompts may carry a variance: its estimate is skewed, and most often too small.
-    Where the half is longer than twice the estimate the logarithm says nothing.
+    Where the half is longer than twice the estimate, it is left as it is.
     """
     value, low, high = variance
     reach = (high - value) / value if value > 0 else math.inf
@@ -77,25 +81,26 @@ def _skewed(variance: Estimate) -> Estimate:
 
 
 def spread_of_values(groups: Groups, level: float) -> Spread:
-    """Split the variance of groups' mean rewards into luck and that of their values.
+    """Split the variance of groups' mean rewards into that of luck and that of values.
 
-    With m the mean and s^2 the variance of a group of n rewards, E(m - M)^2 = Var(V) +
-    E s^2/n: the difference is unbiased for the variance of values over groups.
+    With m the mean and s^2 the variance of a group's n rewards, and M the mean of all m,
+    E(m - M)^2 = Var(V) + E s^2/n: the difference of the two is unbiased for the variance
+    of values over groups.
     """
-    several = groups.size_K > 1
-    mean_K, prompt_K = groups.mean_K[several], groups.prompt_K[several]
-    if several.sum() < 2:
+    several_K = groups.size_K > 1
+    count = several_K.sum()
+    mean_K, prompt_K = groups.mean_K[several_K], groups.prompt_K[several_K]
+    if count < 2:
         return Spread(math.nan, math.nan, UNKNOWN)
-    luck_K = groups.variance_K[several] / groups.size_K[several]
-    seen_K = np.square(mean_K - mean_K.mean()) * several.sum() / (several.sum() - 1)
-    codes = np.unique(prompt_K, return_inverse=True)[1]
-    variance = _skewed(cluster_mean(seen_K - luck_K, codes, level))
+    luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
+    seen_K = np.square(mean_K - mean_K.mean()) * count / (count - 1)
+    variance = _skewed(cluster_mean(seen_K - luck_K, prompt_K, level))
     ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
     return Spread(math.sqrt(seen_K.mean()), math.sqrt(luck_K.mean()), Estimate(*ends))
 
 
 def drift_of_values(groups: Groups, level: float) -> Estimate:
-    """How much larger the mean reward is in the last third of steps than in the first.
+    """Estimate how much the mean reward of the last third of steps exceeds the first's.
 
     NaN where there are fewer than four steps.
     """
@@ -105,8 +110,8 @@ def drift_of_values(groups: Groups, level: float) -> Estimate:
     third = len(steps) // 3
     first, last = groups.step_K <= steps[third - 1], groups.step_K >= steps[-third]
     either = (first & (groups.step_K >= 0)) | last
-    codes = np.unique(groups.prompt_K[either], return_inverse=True)[1]
-    return cluster_change(groups.mean_K[either], last[either], codes, level)
+    prompt_K = groups.prompt_K[either]
+    return cluster_change(groups.mean_K[either], last[either], prompt_K, level)
 
 
 def steps_table(groups: Groups) -> pd.DataFrame:

@@ -1,15 +1,16 @@
-"""From a log to scores: the completions of a step, their prompts, and a probe of both.
+"""From a log to scores: write the completions of a step, their prompts, and a probe.
 
-The completions of a step were drawn by one policy, the one before that step's update: the
-first step's by the model that training began with. They are written as `completions:` of a
-probe reads them, with their rewards, so that the scores of the very completions that
-trained can be measured.
+The policy before a step's update drew the completions of that step; the model that training
+began with drew those of the first. They are written in the form that `completions:` of a
+probe reads, with their rewards, so that the scores of the very completions that trained can
+be measured.
 """
 
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.read_logs import Source, completions_of
 from mse_lab.trainer_logs.records import CutLine, records_of
 
-# Fewer completions of a prompt have no reference in two halves and two groups of two.
+# The fewest completions of a prompt that make a reference in two halves and two groups of
+# two.
 FEWEST = 8
 
 LONGEST_ID = 100  # A longer text is no id.
@@ -38,19 +40,17 @@ class Prompted(NamedTuple):
     completions: list[Completion]
 
 
-def _sum_of(completion: Completion) -> float:
-    known = [value for value in completion.rewards.values() if not math.isnan(value)]
-    return sum(known) if known else math.nan
+def _total_reward(completion: Completion) -> float:
+    given = [value for value in completion.rewards.values() if not math.isnan(value)]
+    return sum(given) if given else math.nan
 
 
 def _of_step(source: Source, step: int | None) -> Iterable[Completion]:
     for path, form in source.forms.items():
-        try:
+        with suppress(CutLine):
             for _, completion in completions_of(form, records_of(path)):
-                if completion.step == step and not math.isnan(_sum_of(completion)):
+                if completion.step == step and not math.isnan(_total_reward(completion)):
                     yield completion
-        except CutLine:
-            continue
 
 
 def _id(prompt: str, number: int) -> str:
@@ -61,12 +61,13 @@ def _id(prompt: str, number: int) -> str:
 def choose(
     source: Source, groups: Groups, step: int | None, *, texts: bool
 ) -> tuple[list[Prompted], int | None, int]:
-    """Choose the completions of a step, by default the first, as many of each prompt.
+    """Choose the completions of a step, by default the first, the same number a prompt.
 
-    Where there are no token ids, texts will do if `texts`.
+    `texts` says whether texts do where the log has no token ids.
 
     Returns:
-        The prompts with their completions, the step, and how many prompts were left out.
+        The prompts with their completions; the step; and how many prompts were left out,
+        because they have fewer completions.
     """
     if not source.forms:
         raise InputError("completions of a data frame cannot be written; name files")
@@ -81,15 +82,15 @@ def choose(
     by_prompt: dict[str, list[Completion]] = {}
     for completion in _of_step(source, wanted):
         by_prompt.setdefault(completion.prompt, []).append(completion)
-    full = {name: found[:size] for name, found in by_prompt.items() if len(found) >= size}
+    full = {name: drawn[:size] for name, drawn in by_prompt.items() if len(drawn) >= size}
     if not full:
         raise InputError(
             f"{source.name}: no prompt has {size} completions at step {wanted}; the steps "
             f"are {steps.min()} to {steps.max()}"
         )
-    each = [one for found in full.values() for one in found]
-    if not all(one.tokens for one in each) and not (
-        texts and all(one.text is not None for one in each)
+    chosen = [one for drawn in full.values() for one in drawn]
+    if not all(one.tokens for one in chosen) and not (
+        texts and all(one.text is not None for one in chosen)
     ):
         raise InputError(
             f"{source.name}: no token ids, and a text does not say whether it was cut: log "
@@ -97,15 +98,15 @@ def choose(
             "their length, --max-tokens N, for texts to be tokenised anew"
         )
     prompts = [
-        Prompted(_id(name, number), found)
-        for number, (name, found) in enumerate(full.items())
+        Prompted(_id(name, number), drawn)
+        for number, (name, drawn) in enumerate(full.items())
     ]
     return prompts, wanted, len(by_prompt) - len(full)
 
 
 def _line(prompt: Prompted, completion: Completion, keys: set[str]) -> dict[str, Any]:
     tokens, mask = completion.tokens or (), completion.mask
-    line: dict[str, Any] = {"prompt": prompt.id, "reward": _sum_of(completion)}
+    line: dict[str, Any] = {"prompt": prompt.id, "reward": _total_reward(completion)}
     if "tokens" not in keys:
         return line | {"text": completion.text}
     line["tokens"] = [*tokens]
@@ -113,8 +114,8 @@ def _line(prompt: Prompted, completion: Completion, keys: set[str]) -> dict[str,
         line["mask"] = [1] * len(tokens) if mask is None else [int(bool(m)) for m in mask]
     both = "engine_log_probs" in keys
     if "log_probs" in keys:
-        own = completion.trainer_log_probs if both else completion.log_probs
-        line["log_probs"] = [*(own or ())]
+        policy = completion.trainer_log_probs if both else completion.log_probs
+        line["log_probs"] = [*(policy or ())]
     if both:
         line["engine_log_probs"] = [*(completion.log_probs or ())]
     return line
@@ -129,7 +130,7 @@ def _of_each_token(completion: Completion, given: Sequence[float] | None) -> boo
 
 
 def _keys(completions: Sequence[Completion]) -> set[str]:
-    """What all lines give."""
+    """Find the keys that every line can have."""
     masks = [one.mask for one in completions if one.mask is not None]
     drawn = all(_of_each_token(one, one.log_probs) for one in completions)
     both = all(_of_each_token(one, one.trainer_log_probs) for one in completions)
@@ -137,7 +138,7 @@ def _keys(completions: Sequence[Completion]) -> set[str]:
         "tokens": all(one.tokens for one in completions),
         "mask": not all(map(all, masks)),
         "log_probs": drawn,
-        # Where the trainer's are known, too, those that were drawn with are an engine's.
+        # Where the log has the trainer's too, the sampler's are those of an engine.
         "engine_log_probs": drawn and both,
     }
     return {key for key, is_given in given.items() if is_given}
@@ -157,15 +158,13 @@ def write_completions(path: Path, prompts: Sequence[Prompted]) -> None:
 
 
 def _problem(prompt: Prompted, decode: Decode) -> tuple[str, bool]:
-    """The text of a prompt, and whether it is the user's turn of a chat."""
+    """Give the text of a prompt, and whether it is the user's turn of a chat."""
     first = prompt.completions[0]
-    given = first.shown
-    if isinstance(given, str):
-        return given, False
-    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], dict):
-        content = given[0].get("content")
-        if given[0].get("role") == "user" and isinstance(content, str):
-            return content, True
+    match first.shown:
+        case str(text):
+            return text, False
+        case [{"role": "user", "content": str(text)}]:
+            return text, True
     if first.prompt_tokens is not None:
         return decode(first.prompt_tokens), False
     raise InputError(
@@ -175,7 +174,7 @@ def _problem(prompt: Prompted, decode: Decode) -> tuple[str, bool]:
 
 
 def pool_of(count: int) -> dict[str, Any]:
-    """Share n completions of a prompt out to the pools, and choose group sizes.
+    """Divide n completions of a prompt between the pools, and choose group sizes.
 
     >>> pool_of(8)
     {'pool': {'reference': 4, 'replicate': 4}, 'group_sizes': [2]}
@@ -197,9 +196,9 @@ def write_probe(
     max_tokens: int,
     decode: Decode,
 ) -> Path:
-    """Write a probe of completions, and its prompts beside it; give the prompts' file.
+    """Write a probe of completions, and its prompts beside it; return the prompts' file.
 
-    The text of a prompt that is known by its tokens alone is decoded.
+    `decode` makes the text of a prompt of which the log has only the tokens.
     """
     shown = [_problem(prompt, decode) for prompt in prompts]
     chats = {chat for _, chat in shown}

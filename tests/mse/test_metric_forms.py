@@ -8,7 +8,7 @@ import pytest
 
 from enumerated import random_enumerated
 from exact_forms import Prompt, exact_forms
-from mse_lab.mse.metric_forms import curvature_gram, metric_constants, pair_weights
+from mse_lab.mse.metric_forms import metric_constants, pair_weights
 from mse_lab.studies.theory.bandit import crossed, opposed, worded
 
 HALF = 3
@@ -28,19 +28,6 @@ def test_pairs_have_the_second_moment_of_c3(policy, count):
         z = pair_weights(policy.rewards[kinds]) @ policy.scores[kinds]
         found += policy.probabilities[kinds].prod() * np.outer(z, z)
     np.testing.assert_allclose(found, exact, atol=1e-12)
-
-
-@pytest.mark.parametrize("count", [4, 5])
-def test_the_curvature_of_a_log_linear_policy_follows_from_its_gram_matrix(policy, count):
-    """Given the kinds of completions 0 and 1, the mean over the others."""
-    exact = policy.scores @ Prompt.of(policy).hessian @ policy.scores.T
-    pairs, single = np.zeros((4, 4)), np.zeros(4)
-    for kinds in map(list, product(range(4), repeat=count)):
-        found = curvature_gram(policy.gram[np.ix_(kinds, kinds)], policy.rewards[kinds])
-        pairs[kinds[0], kinds[1]] += policy.probabilities[kinds[2:]].prod() * found[0, 1]
-        single[kinds[0]] += policy.probabilities[kinds[1:]].prod() * found[0, 0]
-    np.testing.assert_allclose(pairs, exact, atol=1e-12)
-    np.testing.assert_allclose(single, exact.diagonal(), atol=1e-12)
 
 
 def make_prompts(count):

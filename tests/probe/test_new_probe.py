@@ -89,7 +89,7 @@ def test_what_stands_behind_a_hash_is_the_default():
 
 
 def test_a_hub_s_model_and_prompts_are_not_asked_for(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
     said = write_new("owner/model", "owner/sums", None, ROOT)
     assert "prompts not read" in said
     probe = load_probe(Path("model.yaml"))

@@ -6,7 +6,8 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.trainer_logs.completion import (
-    Place,
+    Record,
+    RecordPosition,
     field,
     name_of,
     numbers_of,
@@ -15,7 +16,7 @@ from mse_lab.trainer_logs.completion import (
     whole_number,
 )
 
-HERE = Place("logs/1.jsonl", "line", 3)
+HERE = RecordPosition("logs/1.jsonl", "line", 3)
 
 
 @pytest.mark.parametrize(
@@ -33,18 +34,18 @@ def test_a_reward_that_is_no_number_is_refused_by_its_place(value):
 
 def test_a_missing_key_is_named():
     with pytest.raises(InputError, match=r"^logs/1.jsonl, line 3: score is missing"):
-        field({"input": "a"}, "score", HERE)
+        field(Record({"input": "a"}, HERE), "score")
 
 
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_what_may_be_missing(value):
-    record = {"step": value, "tokens": value}
-    assert whole_number(record, "step", HERE) is None
-    assert token_ids(record, "tokens", HERE) is None
+    record = Record({"step": value, "tokens": value}, HERE)
+    assert whole_number(record, "step") is None
+    assert token_ids(record, "tokens") is None
 
 
 def test_whole_numbers_of_a_table_are_floats():
-    assert whole_number({"step": 3.0}, "step", HERE) == 3
+    assert whole_number(Record({"step": 3.0}, HERE), "step") == 3
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_whole_numbers_of_a_table_are_floats():
 )
 def test_what_is_refused(read, value):
     with pytest.raises(InputError, match="line 3: key = "):
-        read({"key": value}, "key", HERE)
+        read(Record({"key": value}, HERE), "key")
 
 
 def test_names_of_prompts():

@@ -5,8 +5,8 @@ import pytest
 
 from log_makers import groups_of, read, summarise, write_lines
 from mse_lab.errors import InputError
+from mse_lab.trainer_logs.column_names import parse_columns
 from mse_lab.trainer_logs.forms import FORMS, recognise
-from mse_lab.trainer_logs.own_columns import parse_columns
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.records import ROWS
 

@@ -1,16 +1,17 @@
-"""Columns of any file under the names of the general form: `prompt=q,reward=r`."""
+"""Column names of any file, given for those of the general form: `prompt=q,reward=r`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from mse_lab.errors import InputError, nearest, shown
-from mse_lab.trainer_logs.completion import Completion, Form, Place, Record, field
+from mse_lab.trainer_logs.completion import Completion, Form, Record, field
 from mse_lab.trainer_logs.forms import JSONL, KEYS
 
-Columns = Mapping[str, Sequence[str]]
+# Name in the general form -> names in the file, one; of `reward` one or several.
+ColumnNames = Mapping[str, Sequence[str]]
 
 
-def check_columns(given: Mapping[str, str | Sequence[str]]) -> Columns:
-    """Check which columns are named, and under which of our names."""
+def check_columns(given: Mapping[str, str | Sequence[str]]) -> ColumnNames:
+    """Check that a user's names of columns are complete and stand under known names."""
     if not isinstance(given, Mapping):
         remedy = "give a mapping: {'prompt': ..., 'reward': ...}"
         raise InputError(f"columns {shown(given)}: {remedy}")
@@ -29,8 +30,8 @@ def check_columns(given: Mapping[str, str | Sequence[str]]) -> Columns:
     return columns
 
 
-def parse_columns(text: str) -> Columns:
-    """Read what `--columns` gives; several columns of rewards are as many functions.
+def parse_columns(text: str) -> ColumnNames:
+    """Parse `--columns`; each column under the name `reward` is a reward function.
 
     >>> parse_columns("prompt=question,reward=exact,reward=format")
     {'prompt': ['question'], 'reward': ['exact', 'format']}
@@ -42,16 +43,16 @@ def parse_columns(text: str) -> Columns:
     return check_columns(columns)
 
 
-def form_of(columns: Columns) -> Form:
-    """Make the form whose columns have these names."""
+def form_of_columns(columns: ColumnNames) -> Form:
+    """Make the form of files whose columns have these names."""
 
-    def read(record: Record, where: Place) -> Iterator[Completion]:
-        renamed = {ours: field(record, names[0], where) for ours, names in columns.items()}
+    def read(record: Record) -> Iterator[Completion]:
+        renamed = {ours: field(record, names[0]) for ours, names in columns.items()}
         rewards = columns["reward"]
         if len(rewards) > 1:
-            renamed["rewards"] = {name: field(record, name, where) for name in rewards}
+            renamed["rewards"] = {name: field(record, name) for name in rewards}
         elif isinstance(renamed["reward"], list):
             renamed["rewards"] = renamed.pop("reward")
-        return JSONL.read(renamed, where)
+        return JSONL.read(Record(renamed, record.position))
 
     return Form("your columns", sum(map(tuple, columns.values()), ()), read)

@@ -5,7 +5,7 @@ import pytest
 
 from log_makers import write_lines
 from mse_lab.errors import InputError
-from mse_lab.trainer_logs.own_columns import check_columns, parse_columns
+from mse_lab.trainer_logs.column_names import check_columns, parse_columns
 from mse_lab.trainer_logs.read_logs import read_log
 
 

@@ -1,4 +1,4 @@
-"""Rewards of a user's, in our form and in TRL's."""
+"""A user's rewards, of our signature and of TRL's."""
 
 import numpy as np
 import pytest
