@@ -20,7 +20,7 @@ ROOT, RESULTS = PROJECT, Path("results")
 # Bounds of arguments; a larger value is a typing mistake.
 LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
 MOST_PROCESSES = 256
-LEAST = 1e-9  # Of what must be positive.
+LEAST = 1e-9  # The least positive number.
 
 
 def find_run(name: str) -> Path:

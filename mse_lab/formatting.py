@@ -115,7 +115,8 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
     unit = 10.0**power
     # An end that differs from the value by rounding alone says nothing about the width.
     distances = [abs(end - value) / unit for end in (low, high)]
-    nearer = min((one for one in distances if one > 1e-9 * largest / unit), default=0.0)
+    rounding = 1e-9 * largest / unit
+    nearer = min((width for width in distances if width > rounding), default=0.0)
     if nearer == 0:
         return number(value), ""
     width = 2 * nearer

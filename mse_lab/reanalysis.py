@@ -70,7 +70,7 @@ def _least_configuration(pools: Pools) -> dict[str, Any]:
         "model": {"path": "none"},
         "prompts": {"source": "none"},
         "pool": {"reference": reference, "replicate": replicate},
-        "group_sizes": [one for one in GROUP_SIZES if largest % one == 0] or [largest],
+        "group_sizes": [size for size in GROUP_SIZES if largest % size == 0] or [largest],
     }
 
 

@@ -39,7 +39,7 @@ class Rollouts(Summary):
     def forecast(self) -> pd.DataFrame:
         """Share of zero-variance groups at each size, and whether a model gives it."""
         names = ("zero_variance", "zero_variance_low", "zero_variance_high")
-        rows = [(one.group_size, *one.zero_variance, one.model) for one in self.forecasts]
+        rows = [(row.group_size, *row.zero_variance, row.model) for row in self.forecasts]
         return pd.DataFrame(rows, columns=["group_size", *names, "model"])
 
     def plot(self) -> "Figure":

@@ -55,9 +55,9 @@ class MSECallback(TrainerCallback):
     measured is said in one line and counted, and the training goes on. Of several processes
     the first one measures. Weights are measured in their own precision, without dropout.
 
-    Without prompts the callback measures the training's own rollouts, of as many steps as
-    it takes: those that a reward function made by `watch` is given in this process. They
-    are drawn by the policies of these steps, G = 4 or more of each prompt.
+    Without prompts the callback measures the training's own rollouts. It collects those
+    that the reward function made by `watch` is given in this process, G = 4 or more of each
+    prompt, over as many steps as the answer takes. They are of these steps' policies.
 
     Logged under `mse/`; what is not known is left out:
 
@@ -66,8 +66,8 @@ class MSECallback(TrainerCallback):
       those that the best size needs;
     - `relative_error`, MSE / ||g||^2 of the completions of one step, and `noise_scale`,
       the completions at which it is 1, both in groups of G;
-    - `zero_variance_groups`, their share. Where G exceeds the completions measured of each
-      prompt, a Beta law of the values gives it, up to four times as many;
+    - `zero_variance_groups`, their share. Where G is larger than the number of completions
+      measured of each prompt, up to four times, a Beta law of the values predicts it;
     - `rho`, E||W||^2 of right over wrong completions, and `value`, the mean reward;
     - `felt_group_size`, with `_low` and `_high`, where a `metric` is given; and `steps`,
       how many steps drew the rollouts, where these are measured.
@@ -83,8 +83,8 @@ class MSECallback(TrainerCallback):
             the training draws in all, but at least those of the first look: 24 prompts of
             16 completions, or of G rollouts where G is larger.
         share: The share of the training's time that measurements after the first may take.
-        metric: `adam`, or a mapping as in a probe: also measure what training by this
-            optimiser feels, by its own second moments. It has none before its first step.
+        metric: `adam`, or a mapping as in a probe: also measure what training feels, by the
+            second moments of the optimiser that trains, once it has made a step.
 
     Raises:
         InputError: One of these is not usable.
@@ -147,7 +147,7 @@ class MSECallback(TrainerCallback):
         self._reset()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Measure the model that the step's completions come from, where that is due."""
+        """Measure the policy that will draw the step's completions, if that is due."""
         if not state.is_world_process_zero:
             return
         if not self._rollouts.is_measuring:

@@ -32,8 +32,11 @@ from mse_lab.scores.score_block import Scoring, score_block
 BLOCK = 16
 
 # The pass that gives each correction; pass 0 is that of W itself.
-_OF_TOKENS = [one for one in CORRECTIONS if one.per_token]
-PASSES = [1 + _OF_TOKENS.index(one) if one.per_token else 0 for one in CORRECTIONS]
+_OF_TOKENS = [correction for correction in CORRECTIONS if correction.per_token]
+PASSES = [
+    1 + _OF_TOKENS.index(correction) if correction.per_token else 0
+    for correction in CORRECTIONS
+]
 
 
 class Block(NamedTuple):
@@ -59,8 +62,8 @@ class Block(NamedTuple):
         ones_NT, each = np.ones_like(self.log_ratios_NT), self.log_ratios_NT
         return np.stack(
             [
-                ones_NT * one.weigh(each if one.per_token else whole_N1)
-                for one in CORRECTIONS
+                ones_NT * correction.weigh(each if correction.per_token else whole_N1)
+                for correction in CORRECTIONS
             ]
         )
 
@@ -85,11 +88,11 @@ def _read_block(subject: Subject, index: int, pools: Sequence[CompletionPool]) -
 def _policy_log_probs(
     subject: Subject, index: int, drawn: Completions, most: int
 ) -> Floats:
-    found_NT = np.zeros(drawn.tokens_NT.shape)
+    log_probs_NT = np.zeros(drawn.tokens_NT.shape)
     for part in (slice(at, at + most) for at in range(0, len(drawn), most)):
         each = token_log_probs(subject.policy, subject.tokens[index], drawn[part])
-        found_NT[part, : each.shape[1]] = each.double().cpu().numpy()
-    return found_NT
+        log_probs_NT[part, : each.shape[1]] = each.double().cpu().numpy()
+    return log_probs_NT
 
 
 def score_corrections(
@@ -118,7 +121,7 @@ def score_corrections(
         together = how._replace(block=len(rows))
         policy, tokens = subject.policy, subject.tokens[index]
         scores = score_block(policy, tokens, rows, None, how=together, weighted=sums)
-        return scores.gram_NN, [one.keeper.vector.astype(float) for one in sums]
+        return scores.gram_NN, [total.keeper.vector.astype(float) for total in sums]
 
     gram_RR, gradients = attempt(subject.memory.scoring, act)
     gram = gram_RR.reshape(len(passes), count, len(passes), count).swapaxes(1, 2)
@@ -147,12 +150,14 @@ def _join(
     """Average over blocks, with the products between blocks, which are unbiased, too."""
     total_FD, count = gradients_RFD.sum(0), len(means)
     own_FF = (gradients_RFD @ gradients_RFD.swapaxes(1, 2)).sum(0)
-    apart_FF = np.sum([one.apart for one in means], axis=0) + total_FD @ total_FD.T - own_FF
+    apart_FF = (
+        np.sum([mean.apart for mean in means], axis=0) + total_FD @ total_FD.T - own_FF
+    )
     own_NT, ratios_NT = whole.own_NT, whole.log_ratios_NT
     return CorrectedPrompt(
         apart_FF=apart_FF / count**2,
-        linked_F=np.mean([one.linked.diagonal() for one in means], axis=0),
-        same_F=np.mean([one.same.diagonal() for one in means], axis=0),
+        linked_F=np.mean([mean.linked.diagonal() for mean in means], axis=0),
+        same_F=np.mean([mean.same.diagonal() for mean in means], axis=0),
         mass_F=(whole.token_weights_FNT * own_NT).sum((1, 2)) / own_NT.sum(),
         log_ratios_N=ratios_NT.sum(1),
         divergences_N=(np.expm1(ratios_NT) - ratios_NT).sum(1),

@@ -85,7 +85,7 @@ def _measure_layers(
         factors.append(0)
 
     def pass_on(_: nn.Module, arguments: tuple[object, ...], output: object) -> None:
-        tensors = [one for one in (*arguments, output) if isinstance(one, Tensor)]
+        tensors = [value for value in (*arguments, output) if isinstance(value, Tensor)]
         factors[-1] += 4 * sum(tensor.numel() for tensor in tensors)
 
     def leave(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Looks: how many prompts, and completions of each, are drawn before an answer is tried.
+"""Looks: at which numbers of prompts, and of completions of each, an answer is sought.
 
 Prompts come in a random order, for a set may be sorted by difficulty. The looks are at
 fixed numbers of prompts, each half as large again as the one before: an interval that is
@@ -37,7 +37,7 @@ def _by_half(first: int) -> Iterator[int]:
 
 
 class Look(NamedTuple):
-    """What has been drawn when an answer is tried."""
+    """One look: what has been drawn when the answer is sought."""
 
     prompts: int  # How many, the first in their order.
     completions: int  # How many of each prompt.

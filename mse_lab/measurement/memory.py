@@ -34,7 +34,7 @@ WORKSPACE = 8 * SLICE_BYTES
 
 
 def _host_bytes() -> int:
-    # Of the machine, or of the container that the process is in.
+    """Give the memory of the machine, or of the container that the process is in."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"

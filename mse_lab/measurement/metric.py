@@ -68,14 +68,14 @@ def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tens
     half = settings.completions // 2
 
     def gradient(rows: slice, weigh: Callable[[Floats], Floats]) -> Tensor:
-        found, _ = weighted_gradient(
+        weighted, _ = weighted_gradient(
             subject.policy,
             subject.tokens[index],
             pool.completions[rows],
             weigh(pool.rewards_N[rows]),
             subject.memory.reference.current,
         )
-        return as_vector(subject.policy, found)
+        return as_vector(subject.policy, weighted)
 
     return (
         gradient(slice(half), leave_one_out),
@@ -192,8 +192,8 @@ def measure_metric(
     most = min(settings.prompts, len(subject.prompts))
     prompts_P = sample_prompts(subject.probe.seed, len(subject.prompts), most)
     refuse_metric(subject)
-    columns = zip(*(_draw_directions(subject, int(one)) for one in prompts_P), strict=True)
-    vectors = Directions(*(torch.stack(column) for column in columns))
+    drawn = [_draw_directions(subject, int(index)) for index in prompts_P]
+    vectors = Directions(*(torch.stack(column) for column in zip(*drawn, strict=True)))
     if scale_D is None:
         scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
     scale_D = scale_D.to(vectors.a_PD)

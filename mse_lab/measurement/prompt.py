@@ -62,7 +62,7 @@ class CompletionPool:
                     "reward": float(reward),
                     "length": int(length),
                     "truncated": not ended,
-                    # Of completions from elsewhere it may not be known.
+                    # It may not be known where completions come from elsewhere.
                     "log_prob": None if np.isnan(log_prob) else round(float(log_prob), 6),
                 },
                 ensure_ascii=False,

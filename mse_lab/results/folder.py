@@ -46,7 +46,9 @@ WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
 
 def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
     """Give the identity of each part of the user's own code, by the part's name."""
-    codes = {"reward": reward} | {f"estimator {one.name}": one.code for one in estimators}
+    codes = {"reward": reward} | {
+        f"estimator {estimator.name}": estimator.code for estimator in estimators
+    }
     return {part: code for part, code in codes.items() if code}
 
 
@@ -138,7 +140,7 @@ class ResultsFolder:
         for part, now in both.items():
             if now.startswith(UNKNOWN):
                 why = now.removeprefix(UNKNOWN)
-                self._refuse(f"whether its {part} has changed since cannot be told: {why}")
+                self._refuse(f"whether its {part} has changed since is not known: {why}")
         changed = ", ".join(part for part, now in both.items() if now != written[part])
         if changed:
             self._refuse(f"it began with another {changed}")

@@ -48,7 +48,7 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
             # Opening a pipe would wait for another process to write into it.
             raise ValueError("it is no file")
         with path.open("rb") as file:
-            if digests.get(path.name, found := _digest(file)) != found:
+            if digests.get(path.name, digest := _digest(file)) != digest:
                 raise ValueError(f"its checksum is not the one in {MANIFEST}")
             file.seek(0)
             yield file

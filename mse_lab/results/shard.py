@@ -32,8 +32,8 @@ REMEDY = "start again: its prompt is measured again"
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
     held = [
-        [name, one.dtype.str, one.shape, hashlib.sha256(one.tobytes()).hexdigest()]
-        for name, one in sorted(arrays.items())
+        [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
+        for name, array in sorted(arrays.items())
     ]
     return digest([VERSION, origin, held])
 

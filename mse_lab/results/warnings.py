@@ -172,15 +172,15 @@ def warn_of_weak_gradient(pools: Pools) -> list[str]:
 
 def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
     """Warn where the reference is too small to give the mean of a biased estimator."""
-    found = [
+    keys = [
         key
         for key, (measured, law) in points.items()
         if law is not None and measured is None and pools.has_cross_products
     ]
-    if not found:
+    if not keys:
         return []
-    listed = ", ".join(f"{key.estimator} at G = {key.group_size}" for key in found)
-    wanted = max(key.group_size for key in found) + 3
+    listed = ", ".join(f"{key.estimator} at G = {key.group_size}" for key in keys)
+    wanted = max(key.group_size for key in keys) + 3
     return [
         f"pool.reference = {2 * pools.reference_half} is too small for the bias of "
         f"{listed}: their MSE, slope and scale-free MSE are left empty, and they are not "
@@ -190,12 +190,12 @@ def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
 
 def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
     """Warn where a few prompts or completions carry an MSE; say which pool would do."""
-    found = [
+    carried = [
         (min(measured.statistic().degrees, _degrees_by_law(pools, key)), key)
         for key, (measured, _) in points.items()
         if measured is not None
     ]
-    degrees, key = min(found, key=lambda one: one[0], default=(math.inf, None))
+    degrees, key = min(carried, key=lambda pair: pair[0], default=(math.inf, None))
     if key is None or degrees >= FEW_DEGREES:
         return []
     replicates = pools.rewards_PN.shape[1] // key.group_size

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,10 @@ def _run_checks(
     subject: Subject, pools: Pools, prompts: Sequence[PromptMeasurement]
 ) -> list[Check]:
     dtype, compared = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
-    gaps = [one.law_gap for one in compared if not np.isnan(one.law_gap)]
+    gaps = [prompt.law_gap for prompt in compared if not np.isnan(prompt.law_gap)]
     checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
     if subject.supplied:
-        ratios_PR = np.stack([one.alternative_ratios_R for one in compared])
+        ratios_PR = np.stack([prompt.alternative_ratios_R for prompt in compared])
         checks.append(check_alternative_samplers(ratios_PR))
     return [*checks, check_scores(INVARIANCE, compared[0].invariance, dtype)]
 
@@ -52,19 +52,14 @@ def _warn_of_supplied(
     return subject.supplied.warnings() + mismatch
 
 
-class Conclusions(NamedTuple):
-    """What follows from the measurements of all prompts of a run."""
-
-    result: Analysis
-    checks: list[Check]
-    warnings: list[str]
-    diagnostics: Diagnostics
-
-
 def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
-) -> Conclusions:
-    """Analyse and check the measurements of all prompts of a run; write nothing."""
+) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
+    """Analyse and check the measurements of all prompts of a run; write nothing.
+
+    Returns:
+        The analysis, the built-in checks, the warnings, and the diagnostics.
+    """
     summaries = [prompt.completions for prompt in prompts]
     pools = stack([prompt.arrays for prompt in prompts])
     described = describe_prompts(
@@ -85,7 +80,7 @@ def conclude(
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
         *_warn_of_supplied(subject, prompts, checks),
     ]
-    return Conclusions(result, checks, warnings, diagnostics)
+    return result, checks, warnings, diagnostics
 
 
 def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) -> Outcome:

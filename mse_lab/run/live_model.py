@@ -22,7 +22,8 @@ from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
 from mse_lab.run.prepare import RunSpec
 from mse_lab.scores.preconditioner import of_optimizer
 
-WRITTEN_FOR = "1.16"
+# The version of TRL whose callbacks are known.
+TRL_VERSION = "1.16"
 
 # Settings of the trainer that are read, and arguments that a callback must be given.
 SETTINGS = (
@@ -41,18 +42,19 @@ UNCHANGED: dict[str, tuple[Any, ...]] = {
 
 
 def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
-    gone = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
-    gone += [name for name in GIVEN if given.get(name) is None]
-    if gone:
+    lacks = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
+    lacks += [name for name in GIVEN if given.get(name) is None]
+    if lacks:
         raise InputError(
-            f"TRL {version('trl')} gives a callback no {gone[0]}, as {WRITTEN_FOR} does; "
-            f"use GRPOTrainer of trl=={WRITTEN_FOR}.*"
+            f"TRL {version('trl')} gives a callback no {lacks[0]}, as {TRL_VERSION} does; "
+            f"use GRPOTrainer of trl=={TRL_VERSION}.*"
         )
 
 
 def _refuse_model(args: Any, model: Any) -> None:
     parts = any(
-        hasattr(one, "ds_id") or hasattr(one, "full_tensor") for one in model.parameters()
+        hasattr(parameter, "ds_id") or hasattr(parameter, "full_tensor")
+        for parameter in model.parameters()
     )
     if parts or args.fsdp or is_fsdp_enabled() or is_deepspeed_zero3_enabled():
         raise InputError(

@@ -70,7 +70,7 @@ class _Measurement:
     def __init__(self, size: int, budget: int, decide: Decide) -> None:
         self.steps: list[int] = []
         self._size, self._budget, self._decide = size, budget, decide
-        self._sampled: dict[str, list[SampledPrompt]] = {}  # By the prompt.
+        self._sampled: dict[str, list[SampledPrompt]] = {}  # The blocks of each prompt.
         self._groups, self._next_look = 0, FIRST_PROMPTS
         self._ratios: list[Floats] = []
         self._decision: Decision | None = None
@@ -82,7 +82,9 @@ class _Measurement:
 
     @property
     def _prompts(self) -> list[Blocks]:
-        return [tuple(one.sample for one in each) for each in self._sampled.values()]
+        return [
+            tuple(block.sample for block in blocks) for blocks in self._sampled.values()
+        ]
 
     def add(
         self, given: Mapping[str, Any], args: Any, groups: Sequence[Group], step: int
@@ -126,7 +128,7 @@ class _Measurement:
         return self._decide(prompts)
 
     def _end(self, stopped: Stopped, spec: RunSpec) -> Sampling:
-        first, *_ = (one for each in self._sampled.values() for one in each)
+        first, *_ = (block for blocks in self._sampled.values() for block in blocks)
         checks = [
             check_alternative_samplers(np.stack(self._ratios)),
             check_scores(ONE_PASS, first.gradient_gap, spec.probe.model.dtype),
@@ -152,8 +154,10 @@ class WatchedRollouts:
     def __init__(self) -> None:
         self.watched = False  # Whether a reward function is watched.
         self._measurement: _Measurement | None = None
-        self._batches: list[Batch] | None = None  # Of the step; None where none are kept.
-        self._fingerprint = ""  # Of the policy that draws them.
+        self._batches: list[Batch] | None = (
+            None  # Those of the step; None if none are kept.
+        )
+        self._fingerprint = ""  # That of the policy that draws them.
 
     def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
         """Make a reward function that gives the same rewards, and is watched.
@@ -226,7 +230,9 @@ class WatchedRollouts:
                 "the weights have changed since the rollouts were drawn, as under "
                 f"DeepSpeed, which steps in its backward pass; {REMEDY}"
             )
-        groups = [one for batch in batches for one in batch.groups(args.num_generations)]
+        groups = [
+            group for batch in batches for group in batch.groups(args.num_generations)
+        ]
         if not groups:
             raise InputError(
                 f"this process has fewer than {LEAST_COMPLETIONS} rollouts of a prompt; "

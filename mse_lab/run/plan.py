@@ -76,7 +76,7 @@ def _analyse(
 
 
 def _peak_memory(context: RunContext) -> float:
-    gpus = [one for one in context.subject.policy.devices if one.type == "cuda"]
+    gpus = [device for device in context.subject.policy.devices if device.type == "cuda"]
     return sum(map(torch.cuda.max_memory_allocated, gpus)) or peak_memory_bytes()
 
 
@@ -95,7 +95,7 @@ def _extrapolate(
     context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
 ) -> Plan:
     probe, subject = context.spec.probe, context.subject
-    lengths, memory = [len(one) for one in subject.tokens], subject.memory
+    lengths, memory = [len(tokens) for tokens in subject.tokens], subject.memory
     measured = {index: costs_of(prompt) for index, prompt in prompts.items()}
     costs, factor = extrapolate(lengths, measured)
     analysis, analysing = _analyse(context, list(prompts.values()))
@@ -124,7 +124,7 @@ def _extrapolate(
         block=(memory.scoring.current.block, probe.largest_group),
         factor=factor,
         prompts_measured=len(prompts),
-        seconds_measured=sum(one.seconds for one in measured.values()),
+        seconds_measured=sum(costs.seconds for costs in measured.values()),
         half_widths=expect_widths(analysis, len(lengths)),
         level=analysis.level,
         wanted_width=probe.interval.width,
@@ -152,9 +152,10 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
     with spec.processes.locked(spec.results.path):
         todo = begin_or_resume(context, fresh=fresh)
         done = len(spec.prompts) - len(todo)
-        order = choose([len(one) for one in context.subject.tokens], todo, spec.probe.seed)
+        lengths = [len(tokens) for tokens in context.subject.tokens]
+        order = choose(lengths, todo, spec.probe.seed)
         chosen = order[: max(1, ENOUGH - done)]
         measure_prompts(context, _while_in_time(chosen), done)
-        shards = {index: read_shard(context, index) for index in range(len(spec.prompts))}
-        prompts = {index: prompt for index, prompt in shards.items() if prompt}
+        indices = range(len(spec.prompts))
+        prompts = {at: prompt for at in indices if (prompt := read_shard(context, at))}
         return _extrapolate(context, prompts, loading)

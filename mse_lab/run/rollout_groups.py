@@ -72,7 +72,9 @@ class Batch(NamedTuple):
 
 
 def _as_numbers(rewards: Sequence[Any]) -> Floats:
-    rewards_N = np.array([np.nan if one is None else float(one) for one in rewards])
+    rewards_N = np.array(
+        [np.nan if reward is None else float(reward) for reward in rewards]
+    )
     if not np.isfinite(rewards_N).all():
         at = int(np.argmin(np.isfinite(rewards_N)))
         raise InputError(f"the reward of rollout {at} is {shown(rewards[at])}: no number")
@@ -80,8 +82,8 @@ def _as_numbers(rewards: Sequence[Any]) -> Floats:
 
 
 def _refuse_turns(given: Mapping[str, Any]) -> None:
-    several = any(not isinstance(one, str) and len(one) > 1 for one in given["completions"])
-    if several or "environments" in given:
+    messages = (one for one in given["completions"] if not isinstance(one, str))
+    if any(len(turns) > 1 for turns in messages) or "environments" in given:
         raise InputError(
             "rollouts of several turns: which tokens are the policy's own is not known "
             f"here; {REMEDY}"
@@ -127,5 +129,5 @@ def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
 def _has_dropout(model: nn.Module) -> bool:
     settings: Any = model.config
     attention = getattr(settings.get_text_config(), "attention_dropout", 0.0)
-    modules = (one for one in model.modules() if isinstance(one, nn.Dropout))
-    return bool(attention) or any(one.p > 0 for one in modules)
+    dropouts = (part for part in model.modules() if isinstance(part, nn.Dropout))
+    return bool(attention) or any(dropout.p > 0 for dropout in dropouts)

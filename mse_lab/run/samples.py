@@ -28,7 +28,7 @@ class Samples:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self._read: dict[Key, SampledPrompt] = {}
+        self._sampled: dict[Key, SampledPrompt] = {}
 
     @cached_property
     def order(self) -> list[int]:
@@ -49,16 +49,16 @@ class Samples:
     def _sample(self, key: Key) -> SampledPrompt:
         index, *block = key
         checked = self._is_checked(key)
-        most = MOST_SCORED
-        return sample_prompt(self.subject, index, range(*block), most, checked=checked)
+        completions, most = range(*block), MOST_SCORED
+        return sample_prompt(self.subject, index, completions, most, checked=checked)
 
     def has(self, key: Key) -> bool:
         """Whether a block is sampled; a file that cannot be used does not count."""
-        return key in self._read
+        return key in self._sampled
 
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
         """Keep a block."""
-        self._read[key] = prompt
+        self._sampled[key] = prompt
 
     def _missing(self, look: Look) -> list[Key]:
         return [key for key in self._keys(look) if not self.has(key)]
@@ -70,7 +70,7 @@ class Samples:
         """
         todo = self.processes.agree(lambda: self._missing(look), list[Key])
         done = look.drawn - sum(stop - start for _, start, stop in todo)
-        tally = Tally()  # Of completions, not of prompts.
+        tally = Tally()  # Counts completions here, not prompts.
 
         def refresh() -> None:
             show(done + self.processes.total(tally).prompts)
@@ -86,7 +86,7 @@ class Samples:
     def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look."""
         return [
-            tuple(self._read[index, block.start, block.stop] for block in look.blocks)
+            tuple(self._sampled[index, block.start, block.stop] for block in look.blocks)
             for index in self.order[: look.prompts]
         ]
 
@@ -108,11 +108,11 @@ class KeptSamples(Samples):
 
     def has(self, key: Key) -> bool:
         """Whether a block's file is there, intact, and of this advice."""
-        if key not in self._read:
-            found = find_shard(SampledPrompt, *self._shard(key))
-            if found is not None:
-                self._read[key] = found
-        return key in self._read
+        if key not in self._sampled:
+            sampled = find_shard(SampledPrompt, *self._shard(key))
+            if sampled is not None:
+                self._sampled[key] = sampled
+        return key in self._sampled
 
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
         """Write a block's file."""
@@ -121,9 +121,9 @@ class KeptSamples(Samples):
     def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look, once this machine sees them."""
         shards = {
-            key: self._shard(key) for key in self._keys(look) if key not in self._read
+            key: self._shard(key) for key in self._keys(look) if key not in self._sampled
         }
         await_files([path for path, _ in shards.values()])
         for key, shard in shards.items():
-            self._read[key] = load_shard(SampledPrompt, *shard)
+            self._sampled[key] = load_shard(SampledPrompt, *shard)
         return super().read(look)

@@ -64,7 +64,7 @@ def _add_corrections(context: RunContext, *, shown: bool) -> None:
     ]
 
     def missing() -> list[int]:
-        found = [find_shard(CorrectedPrompt, *shard) for shard in shards]
+        found = (find_shard(CorrectedPrompt, *shard) for shard in shards)
         return [index for index, prompt in enumerate(found) if prompt is None]
 
     def join() -> None:

@@ -6,8 +6,8 @@ at once. Nothing on a device is exchanged.
 
 Each process measures the next prompt when it is free. Some prompts take several times as
 long as others, devices differ, and an interrupted run has gaps. With equal shares all would
-wait for the slowest process; so none waits longer than one prompt takes. Which process
-measures a prompt does not change its measurement.
+wait for the slowest process; this way none waits longer than one prompt takes. Which
+process measures a prompt does not change its measurement.
 """
 
 import hashlib
@@ -197,7 +197,7 @@ def name_start(store: Store, rank: int, count: int) -> str:
     The environment has no such name: each machine counts its own restarts. Every process
     writes a new mark, and waits until all have seen the same marks.
     """
-    marks, seen = ([f"{what}/{one}" for one in range(count)] for what in ("mark", "seen"))
+    marks, seen = ([f"{what}/{each}" for each in range(count)] for what in ("mark", "seen"))
     store.set(marks[rank], uuid4().hex)
     while True:
         # Checked before it is read: Python hears no Ctrl-C while a store waits for a key.

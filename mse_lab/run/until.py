@@ -84,21 +84,21 @@ def run_until(
         same = larger == probe
         run = spec if same else prepare(name, larger, folder, spec.root)
         outcome = execute(run, fresh=fresh)
-        found = widest(folder)
+        now = widest(folder)
         # The width is NaN where no error is measured.
-        if not found > width or not none_failed(outcome.checks):
+        if not now > width or not none_failed(outcome.checks):
             return outcome
-        if found > HARDLY_NARROWER * before:
+        if now > HARDLY_NARROWER * before:
             tell(
-                f"{name}: the widest interval is +-{found:.0%} and hardly narrows: raise "
+                f"{name}: the widest interval is +-{now:.0%} and hardly narrows: raise "
                 "pool.reference"
             )
             return outcome
-        more = next_rounds(rounds, found, width)
+        more = next_rounds(rounds, now, width)
         tell(
-            f"{name}: the widest interval is +-{found:.0%} with {larger.pool.replicate:,} "
+            f"{name}: the widest interval is +-{now:.0%} with {larger.pool.replicate:,} "
             f"replicates; next {probe.pool.replicate * more:,}"
         )
         # After less than a doubling, hardly narrower is no sign of the reference's noise.
-        before = found if more >= 2 * rounds else math.inf
+        before = now if more >= 2 * rounds else math.inf
         rounds, fresh = more, True
