@@ -128,13 +128,13 @@ def test_the_first_page_tells_the_last_step_on_both_sets_of_prompts(verdict):
     training, held_out = (row_of(verdict, "main", prompts=one) for one in PROMPTS)
     means = means_of(training)
     told = ", ".join(f"{means[size]:.2f} at {size}" for size in (16, 32, 64))
-    begun = f"J went in 100 steps from 0.41 to {means[4]:.2f} at G = 4, the nearest size,"
-    assert f"{begun} {told};" in first
+    begun = f"J went in 100 steps from 0.41 to {means[4]:.2f} at G = 4"
+    assert f"{begun} (the size nearest to the prediction), {told};" in first
     assert training["set"] == held_out["set"] == [2, 4, 8]
     assert training["best"] == 4
     means = [means_of(held_out)[size] for size in (4, 16, 32, 64)]
     told = ", ".join(f"{mean:.2f}" for mean in means[:3])
-    assert f"the same runs go from 0.41 to {told} and {means[3]:.2f}" in first
+    assert f"the same runs went from 0.41 to {told} and {means[3]:.2f}" in first
     small = means_of(row_of(verdict, "small-step", prompts="held-out"))
     assert (
         f"a tenth of the step J is {small[4]:.2f} at G = 4 and {small[64]:.2f} at 64"
