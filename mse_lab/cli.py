@@ -96,3 +96,7 @@ def start() -> NoReturn:
     set_up_console()
     _let_waiting_threads_sleep()
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    start()

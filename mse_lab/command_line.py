@@ -101,11 +101,12 @@ def share_of(text: str) -> float:
 def number(
     kind: Callable[[str], N], what: str, low: N, high: N, remedy: str
 ) -> Callable[[str], N]:
-    """Make a reader of a number of a kind, int or float, from `low` to `high`."""
+    """Make a reader of an int, which is of digits, or a float from `low` to `high`."""
 
     def read(text: str) -> N:
         with suppress(ValueError):
-            if low <= (value := kind(text)) <= high:
+            readable = kind is not int or text.isdecimal()
+            if readable and low <= (value := kind(text)) <= high:
                 return value
         raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {remedy}")
 

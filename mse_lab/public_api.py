@@ -119,13 +119,14 @@ def in_memory_inputs(
 ) -> "InMemoryInputs":
     """Collect what a function of this interface is given about a model in memory.
 
-    `settings` are keys of a probe; None stands for the probe's default.
+    `settings` are keys of a probe; None stands for the default of a section.
     """
     for library in ("torch", "transformers"):
         load_extra(library, "measure", function)
     from mse_lab.run.in_memory import InMemoryInputs
 
-    keys = {key: _plain(value) for key, value in settings.items() if value is not None}
+    keys = {key: _plain(value) for key, value in settings.items()
+            if value is not None or key in ("seed", "parameters")}  # fmt: skip
     keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
     rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
     folder = None if out is None else Path(out)
@@ -207,9 +208,11 @@ def _plain(value: Any) -> Any:
     """Turn a setting into what a YAML file could hold."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return [*value]
-    return value.item() if isinstance(value, np.generic) else value
+    return value
 
 
 def _entries(given: Entries) -> list[EstimatorEntry]:

@@ -43,11 +43,9 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
         name, described = source.stem, None
         pools = Pools.from_arrays(read_arrays(source, "name a file like pools.npz"))
         values = _least_configuration(pools)
-    changes: dict[str, Any] = {}
     for assignment in assignments:
         assign(values, assignment)
-        assign(changes, assignment)
-    _refuse_measured(changes)
+        _refuse_measured(assignment)
     refuse_sizes(read_sizes(values["group_sizes"]), pools.largest_group)
     probe = parse_probe(values, "--set" if assignments else name)
     return analyse(
@@ -74,8 +72,10 @@ def _least_configuration(pools: Pools) -> dict[str, Any]:
     }
 
 
-def _refuse_measured(changes: dict[str, Any]) -> None:
+def _refuse_measured(assignment: str) -> None:
     """Refuse settings that were used before the scores."""
+    changes: dict[str, Any] = {}
+    assign(changes, assignment)
     for key in flatten(changes):
         if not any(f"{key}.".startswith(f"{known}.") for known in SETTINGS):
             raise InputError(

@@ -28,13 +28,13 @@ PROMPT_ONLY = Statement(
     "Corollary 5 (prompt-only baselines)",
     "Asymptotically no prompt-only baseline does better than GRPO-type.",
     short="no fixed baseline is better",
-    number="group's/best",
+    number="oracle/best",
 )
 VANILLA = Statement(
     "Corollary 5 (vanilla)",
     "Asymptotically GRPO-type is strictly better than vanilla.",
     short="no baseline is worse",
-    number="group's/none",
+    number="oracle/none",
 )
 
 

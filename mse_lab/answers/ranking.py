@@ -26,7 +26,7 @@ MIDDLE = 16
 # Why an estimator is left out.
 NO_LAW = "biased, and no law gives the bias of the aggregate"
 NOTHING = "no law, and there are no replicates"
-SMALL_REFERENCE = "its mean has a bias unless pool.reference is"
+SMALL_REFERENCE = "its mean is estimated with a bias unless pool.reference is"
 
 
 class Ranked(NamedTuple):

@@ -34,7 +34,7 @@ FREE = Statement(
     "Theorem 7 (independent of N)",
     "G* does not depend on N.",
     "nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
-    short="the best G depends on no N",
+    short="the best G does not depend on N",
     number="G*",
 )
 BUDGETS = (256, 1024, 4096)
@@ -107,7 +107,10 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
         return untested
     constants = run.population.constants
     paper = np.sqrt(constants.c3.item() / constants.c1.item())
-    edge = "The run has no group sizes on both sides of it, so no minimum was seen. "
+    edge = (
+        "The run has no group sizes on both sides of the law's best size, so no minimum "
+        "was seen. "
+    )
     by_law, measured = _best_by_law(run), _best_measured(run, run.sizes)
     return (
         f"{'' if inside else edge}Of G = {', '.join(map(str, run.sizes))} the best "

@@ -5,5 +5,4 @@ rewards and scores the completions of one prompt for a run, `sample.sample_promp
 a block for an advice; `looks` says how many of which prompts an advice takes. `memory` and
 its `footprint` say how much is done at once. `metric` and `corrections` measure more, of
 the same prompts. Runs, the Python interface and training studies all use these functions.
-Torch is not imported below this room.
 """

@@ -25,7 +25,8 @@ FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16
 # Beyond them hardly anything but more prompts would narrow the interval.
 FURTHER_LOOKS = 8
 
-# The most right, and the most wrong, completions of a block that are differentiated.
+# The most right, and the most wrong, completions of a block that are differentiated where
+# rewards are 0 and 1; of other rewards all are.
 MOST_SCORED = (FIRST_COMPLETIONS, FIRST_COMPLETIONS)
 
 

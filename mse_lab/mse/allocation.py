@@ -107,7 +107,7 @@ def is_outside(value: Floats) -> NDArray[np.bool_]:
 
 
 def _filtered(moments: Moments) -> tuple[Floats, Floats]:
-    """Plan two completions for a prompt outside the filter, and the rest for the others."""
+    """Plan two completions for a prompt outside the filter, and share the rest alike."""
     outside = is_outside(moments.value)
     kept = np.asarray(outside if outside.all() else ~outside, dtype=np.float64)
     return kept, 0 * kept

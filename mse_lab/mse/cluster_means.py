@@ -19,7 +19,7 @@ import numpy as np
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.intervals import Estimate, half_width
 
-# With more kinds of prompts than this, none is rare enough to need Gaffke's interval.
+# With more kinds of prompts than this, Gaffke's interval costs too much: Student's is used.
 MOST_KINDS = 4000
 
 
@@ -91,7 +91,7 @@ def cluster_share(
 
     Prompts with the same sum and number of groups are drawn together, because their weights
     add up to a Gamma variable. Where each prompt has one group, this is
-    `zero_variance.mean_share` by other draws: ends differ by 1%.
+    `zero_variance.mean_share` by other draws: ends differ by a few percent.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = cluster_share(np.zeros(60), np.arange(60), 0.95, rng)[1:]

@@ -35,8 +35,8 @@ class Curve:
     point: Decomposition  # The estimates.
     noise: Decomposition  # The same in every draw of the reference's noise, arrays (B,).
     source: "Curves"  # What the curves of its run share.
-    # Computes the error of each group: the MSE is the mean over groups and prompts, up to a
-    # constant.
+    # Computes the error of each group: the MSE is 1/P of the mean over groups and prompts,
+    # plus a constant.
     errors_PR: Callable[[], Floats]
 
     def statistic(self, part: str = "mse") -> Statistic:

@@ -158,8 +158,8 @@ def pool_moments(pools: Pools) -> Moments:
 def completion_moments(pools: Pools) -> Moments:
     """Compute every completion's part in the moments of the pool, (N, P).
 
-    Laws are linear in the moments of the score norms, at b* to first order: the law at the
-    pool's moments is the mean over completions of the laws at these.
+    Laws are linear in the moments of the score norms (at b*, to first order): the law at
+    the pool's moments is the mean over completions of the laws at these.
     """
     norms2, rewards = pools.norms2_PN.T, pools.rewards_PN.T
     whole = pool_moments(pools)

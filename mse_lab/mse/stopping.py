@@ -4,8 +4,9 @@ From look to look the number of prompts grows by half. Two rules end the measure
 each keeps its level at the look at which it stops:
 
 - **The decision.** The regret of the recommended size is bounded by an asymptotic
-  confidence sequence, which holds at all looks together: with sd the standard deviation of
-  the first t prompts, the mean over all prompts differs from theirs by at most
+  confidence sequence, which holds at all looks together: with sd the standard deviation
+  of a quantity over the first t prompts, its mean over all prompts differs from its mean
+  over these by at most
 
       sd sqrt(2 (t r + 1) / (t^2 r) log(sqrt(t r + 1) / alpha))
 

@@ -54,9 +54,9 @@ def mean_share(
 ) -> Estimate:
     """Estimate the mean of shares in [0, 1] over prompts drawn at random, (P,).
 
-    The interval covers at least its level, even where only prompts have zero-variance
-    groups that are so rare that none was drawn. Where shares are alike it is up to twice as
-    wide as Student's.
+    The interval covers at least its level, even where the only prompts with
+    zero-variance groups are so rare that none was drawn. Where shares are alike it is up to
+    twice as wide as Student's.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = mean_share(np.zeros(60), 0.95, 4000, rng)[1:]

@@ -99,10 +99,10 @@ def _beats_vanilla(advice: Advice) -> str:
 
 # What a side of the line means for a baseline near the value V.
 _SIDES = {
-    "above": "above {line}: a baseline near V pays",
-    "below": "below {line}: a baseline near V costs",
+    "above": "above {line}: a baseline near V reduces the error",
+    "below": "below {line}: a baseline near V increases the error",
     "undecided": (
-        "not significantly different from {line}, where a baseline near V does nothing"
+        "not significantly different from {line}, where a baseline near V changes nothing"
     ),
 }
 
@@ -113,7 +113,7 @@ def say_regime(advice: Advice) -> str:
     name, estimate = "The best constant baseline", regime.best_baseline
     line = f"V/2 = {number(regime.value / 2)}"
     if regime.binary:
-        name = "rho, right over wrong completions' squared score norm,"
+        name = "rho, the squared score norm of right over wrong completions,"
         estimate, line = regime.rho, f"(1-V)/(2-V) = {number(regime.line)}"
     if math.isnan(estimate.value):
         return ""
@@ -243,7 +243,7 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
         *(wrap(text, width, 4) for text in _cost_table(advice, sizes or SHOWN)),
         *(wrap(text, width) for text in about if text),
         *mismatch,
-        "GRPO-type as measured, up to a factor:",
+        "Settings for GRPO-type as measured, up to a constant factor:",
         *(
             wrap(f"  {setting.trainer:<9} {setting.line(size)}", width, SETTING)
             for setting in TRAINER_SETTINGS

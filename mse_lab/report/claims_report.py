@@ -33,7 +33,7 @@ VERDICT_WORDS: dict[Verdict | None, str] = {
     "undecided": "undecided",
 }
 KINDS = {
-    "evidence": "Evidence: another model could decide otherwise",
+    "evidence": "Evidence from these models; others may differ",
     "identity": "Identities: they test the run, not the paper",
 }
 # Columns of a verdict, and of a statement's citation.

@@ -4,9 +4,9 @@ from mse_lab.answers.epochs import Epochs
 from mse_lab.formatting import number, table, with_interval
 
 STEPS = {
-    1.0: "each step goes all of the way",
-    0.9: "the training goes 9/10 of it",
-    0.0: "the training goes hardly any",
+    1.0: "each step reaches the maximum",
+    0.9: "the training covers 9/10 of the way",
+    0.0: "the training covers hardly any of it",
 }
 
 

@@ -5,6 +5,7 @@ import math
 from mse_lab.answers.felt import Felt, Optimizer
 from mse_lab.formatting import NONE, number, table, times, with_interval
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.regret import TOLERANCE
 
 # The optimiser that feels the noise of a metric.
 TRAINED_BY = {
@@ -21,7 +22,8 @@ METRICS: dict[Optimizer, str] = {"adamw": "adam", "sgd": "curvature"}
 # What is known of the level of the intervals.
 LEVEL = (
     "Intervals are over prompts; of simulated samples of 12 to 64 prompts at least 97% "
-    "held the felt G*, 93 to 96% the ratio of costs. No bound on the regret is known here."
+    "covered the felt G*, 93 to 96% the ratio of costs. No bound on the regret is known "
+    "here."
 )
 
 
@@ -61,8 +63,9 @@ def _cost(felt: Felt) -> str:
     if math.isnan(ratio.value):
         return f"G = {felt.recommended} is estimated to be felt least; by how much is open."
     return (
-        f"By the felt noise G = {felt.recommended} is better or as good: G = {felt.plain} "
-        f"takes {times(ratio)} the completions for noise that harms as little."
+        f"For the felt noise G = {felt.recommended} is within {TOLERANCE:.0%} of the best: "
+        f"G = {felt.plain} takes {times(ratio)} the completions for noise that harms as "
+        "little."
     )
 
 
@@ -84,12 +87,13 @@ def felt_headline(felt: Felt, size: int, plain: str) -> str:
 def unfelt(optimizer: Optimizer, *, measured: bool) -> str:
     """Say how the plain size compares with the felt one where that is not known."""
     smaller = (
-        "This goes by gradient error; training feels less of the wording's noise, so its "
-        "best size is as a rule smaller"
+        "This minimises gradient error. Where the reward ignores the wording, training may "
+        "prefer a smaller G"
     )
     if measured:
         return (
-            f"{smaller}: how much was measured, and is not known; take more metric.prompts."
+            f"{smaller}; a metric was measured, but its best size is unknown: take more "
+            "metric.prompts."
         )
     name, metric = NAMES[optimizer], METRICS[optimizer]
     return f"{smaller}: run --set metric={metric} measures what {name} feels."

@@ -132,10 +132,10 @@ def _values(summary: Summary) -> Part:
     spread = summary.spread
     if np.isfinite(spread.luck):
         rows.append(["spread of values (sd)", with_interval(spread.between)])
-        means = f"{number(spread.seen, 2)}, luck alone makes {number(spread.luck, 2)}"
+        means = f"{number(spread.seen, 2)}, chance alone gives {number(spread.luck, 2)}"
         rows.append(["spread of the groups' means (sd)", means])
     if np.isfinite(summary.drift.value):
-        rows.append(["mean reward, last third less first", with_interval(summary.drift)])
+        rows.append(["mean reward, last third minus first", with_interval(summary.drift)])
     return Part("Values of prompts", _right(summary), rows)
 
 
@@ -184,7 +184,7 @@ def _completions(summary: Summary) -> Part | None:
             if np.isfinite(mean.value):
                 rows.append([f"  mean reward where {name}", with_interval(mean)])
     if summary.duplicates is not None:
-        rows.append(["equal to an earlier one of the group", percent(summary.duplicates)])
+        rows.append(["copies of an earlier one of the group", percent(summary.duplicates)])
     said = []
     if summary.truncated is None:
         said.append(
@@ -227,7 +227,7 @@ def _beyond(summary: Summary) -> Part:
     drawn = FIRST_PROMPTS * FIRST_COMPLETIONS
     said = [
         CANNOT_TELL,
-        f"{COMMAND_PREFIX} advise PROBE tells it: its first look draws {FIRST_PROMPTS} "
+        f"{COMMAND_PREFIX} advise PROBE measures it: its first look draws {FIRST_PROMPTS} "
         f"prompts x {FIRST_COMPLETIONS} = {drawn} completions, where these logs hold "
         f"{len(summary.groups.reward_N):,}. {COMMAND_PREFIX} init MODEL PROMPTS writes the "
         "probe.",

@@ -77,8 +77,9 @@ def expect_widths(analysis: Analysis, prompts: int) -> dict[Key, float]:
     """Predict half-widths of a run's intervals, relative to the MSE, by its first prompts.
 
     With r times as many prompts, all like these, the variance relative to the squared value
-    falls as 1 / r, and D degrees of freedom become (D + 2) r - 2. A bias does not shrink,
-    so that the interval becomes narrower than this. The law is used without replicates.
+    falls as 1 / r, and D degrees of freedom become (D + 2) r - 2. A bias does not shrink;
+    where there is one, the interval becomes narrower than this, relative to the MSE. The
+    law is used without replicates.
     """
     growth = prompts / analysis.pools.prompts
     widths: dict[Key, float] = {}

@@ -7,6 +7,8 @@ advise, samples               measure until an answer is known, look by look
 resume, finish, supplements   go on after a kill; write the result; what comes beside it
 processes, torchrun           share prompts between processes; lock a folder
 in_memory                     measure a model that is in memory
-live_model, live_rollouts     measure the model of TRL's trainer; by its own rollouts
+live_model, live_rollouts     measure the model of TRL's trainer; by its own rollouts,
+rollout_groups                which come in groups of a prompt
 reporters, progress           where a trainer's numbers go; what the screen shows
+environment                   machine, versions and seconds, as they are written down
 """

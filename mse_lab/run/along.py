@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mse_lab.errors import InputError
-from mse_lab.policy.adapters import SAVED
+from mse_lab.policy.adapters import SAVED, find_adapter
+from mse_lab.policy.checkpoint import load_settings, load_tokenizer
+from mse_lab.policy.location import locate
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
@@ -59,19 +61,26 @@ def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
 def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
     """Refuse checkpoints that cannot be measured, before any of them is measured.
 
-    Each one without a finished run is loaded for this, which takes little time compared
-    with measuring it.
+    The small files of all are read first. Then each one without a finished run is loaded,
+    which takes little time compared with measuring it.
     """
     todo = [run for run in runs if not find_finished(run, fresh=fresh)]
-    tokens: list[list[int]] = []
     for run in todo:
-        subject, where = load(run).subject, f"--checkpoints {run.results.path.name}"
-        if tokens and subject.tokens != tokens:
+        model = run.probe.model
+        location = locate("model.path", model.path, model.revision, run.root)
+        load_tokenizer(load_settings(location)[0])
+        find_adapter(model, run.root)
+    before: list[list[int]] = []
+    for run in todo:
+        # The model itself has no name, so that the next one is not loaded beside it.
+        tokens = load(run).subject.tokens
+        if before and tokens != before:
             raise InputError(
-                f"{where}: its tokenizer reads other tokens from the prompts than that of "
-                "the checkpoint before; give checkpoints of one tokenizer"
+                f"--checkpoints {run.results.path.name}: its tokenizer reads other tokens "
+                "from the prompts than that of the checkpoint before; give checkpoints of "
+                "one tokenizer"
             )
-        tokens = subject.tokens
+        before = tokens
 
 
 def _refuse_together(runs: Sequence[RunSpec]) -> None:

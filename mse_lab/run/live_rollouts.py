@@ -154,9 +154,8 @@ class WatchedRollouts:
     def __init__(self) -> None:
         self.watched = False  # Whether a reward function is watched.
         self._measurement: _Measurement | None = None
-        self._batches: list[Batch] | None = (
-            None  # Those of the step; None if none are kept.
-        )
+        # Those of the step; None if none are kept.
+        self._batches: list[Batch] | None = None
         self._fingerprint = ""  # That of the policy that draws them.
 
     def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:

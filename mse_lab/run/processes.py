@@ -41,11 +41,17 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def await_files(paths: Sequence[Path]) -> None:
-    """Wait until this machine sees files that another one wrote; refuse a missing one."""
-    if not wait_until(lambda: all(path.exists() for path in paths), PATIENCE):
-        missing = next(path for path in paths if not path.exists())
-        raise InputError(f"{missing}: is gone, or cannot be seen from here; start again")
+def await_files(paths: Sequence[Path], readable: Callable[[], bool] = lambda: True) -> None:
+    """Wait until this machine sees files that another one wrote; refuse a missing one.
+
+    Args:
+        paths: The files.
+        readable: Whether what is seen can be read, for which it waits, too.
+    """
+    wait_until(lambda: all(path.exists() for path in paths) and readable(), PATIENCE)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: is gone, or cannot be seen from here; start again")
 
 
 @contextmanager

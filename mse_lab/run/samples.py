@@ -14,7 +14,7 @@ from mse_lab.run.prepare import RunContext
 from mse_lab.run.processes import SINGLE_PROCESS, Processes, await_files
 from mse_lab.run.progress import Tally, add_up
 
-# A prompt's index, and a block of its completions: from the first to before the last one.
+# A prompt's index, and a block of its completions: numbers start to stop - 1.
 Key = tuple[int, int, int]
 
 # The blocks of a prompt.
@@ -119,11 +119,17 @@ class KeptSamples(Samples):
         save_shard(prompt, *self._shard(key))
 
     def read(self, look: Look) -> list[SampledBlocks]:
-        """Read the blocks of each prompt of a look, once this machine sees them."""
+        """Read the blocks of each prompt of a look, once this machine sees them.
+
+        It may see an older file of a block first, which another machine measured again.
+        """
         shards = {
             key: self._shard(key) for key in self._keys(look) if key not in self._sampled
         }
-        await_files([path for path, _ in shards.values()])
+        await_files(
+            [path for path, _ in shards.values()], lambda: all(map(self.has, shards))
+        )
         for key, shard in shards.items():
-            self._sampled[key] = load_shard(SampledPrompt, *shard)
+            if key not in self._sampled:
+                self._sampled[key] = load_shard(SampledPrompt, *shard)
         return super().read(look)

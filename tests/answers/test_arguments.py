@@ -55,4 +55,4 @@ def test_no_argument_is_taken_for_a_measurement():
     assert all(one.p_value is None and np.isnan(one.estimate.value) for one in claims)
     assert {one.measured for one in claims} == {NOT_MEASURED}
     [theorem] = [one for one in claims if one.statement.startswith("Theorem 8")]
-    assert "run_mse.py theory" in theorem.reason
+    assert "mse-lab theory" in theorem.reason

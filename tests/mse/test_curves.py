@@ -39,19 +39,19 @@ def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
 
 
 def test_coverage_for_biased_estimators():
-    """Of the raw MSE over 100 runs; a false alarm of 1e-3 for each of the eight."""
+    """Of the raw MSE over 200 runs; a false alarm of 1e-3 for each of the eight."""
     rng = np.random.default_rng(0)
     design = make_design(rng)
     exact = {(name, size): truth(design, name, size) for name in BIASED for size in SIZES}
     inside = dict.fromkeys(exact, 0)
-    for _ in range(100):
+    for _ in range(200):
         _, curves, estimators, errors = curves_of(design, rng, BIASED)
         for key, (measured, _) in measure_curves(curves, estimators, errors).items():
             _, low, high = measured.interval("mse", 0.95)
             inside[key] += low <= exact[key].mse <= high
     for key, covered in inside.items():
-        p_value = stats.binomtest(covered, 100, 0.95, alternative="less").pvalue
-        assert p_value > 1e-3, (key, covered / 100)
+        p_value = stats.binomtest(covered, 200, 0.95, alternative="less").pvalue
+        assert p_value > 1e-3, (key, covered / 200)
 
 
 def test_no_aggregate_for_a_bias_without_a_cheap_form():

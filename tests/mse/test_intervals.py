@@ -16,7 +16,7 @@ from mse_lab.mse.intervals import Statistic, spread_of_means
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 
-LEVEL, TRIALS = 0.95, 100
+LEVEL, TRIALS = 0.95, 200
 
 
 def shortfall(covered, trials):
@@ -46,13 +46,13 @@ def test_student_tails_are_needed():
     made, inside = DESIGNS["5 of 60 active"], 0
     estimators = find_estimators(["grpo"], [64])
     exact = made.design.mse("grpo", 64)
-    for _ in range(2 * TRIALS):
+    for _ in range(TRIALS):
         pools = made.draw(rng)
         errors = measure_errors(pools, estimators, [64])
         curves = Curves(pools, draw_reference_noise(pools, 200, rng))
         number = measure_curves(curves, estimators, errors)[Key("grpo", 64)][0].statistic()
         inside += abs(number.value - exact) < 1.96 * number.error
-    assert shortfall(inside, 2 * TRIALS) < 1e-3, inside / (2 * TRIALS)
+    assert shortfall(inside, TRIALS) < 1e-3, inside / TRIALS
 
 
 def test_spread_by_hand():
@@ -128,18 +128,18 @@ def test_positive_numbers_have_positive_intervals():
 
 @pytest.mark.parametrize("name", ["5 of 60 active", "GSM8K-like"])
 def test_law_and_replicates_disagree_at_the_nominal_rate(name):
-    """At most 10% of 200 runs below 0.05, none below 1e-4; the first alarms in 1e-3."""
+    """At most 8.5% of 400 runs below 0.05, none below 1e-4; false alarm about 2e-3."""
     rng = np.random.default_rng(0)
     estimators = find_estimators(["grpo"], [4])
     p_values = []
-    for _ in range(200):
+    for _ in range(400):
         pools = DESIGNS[name].draw(rng)
         curves = Curves(pools, draw_reference_noise(pools, 100, rng))
         errors = measure_errors(pools, estimators, [4])
         p_values.append(
             disagreement(*measure_curves(curves, estimators, errors)[Key("grpo", 4)])
         )
-    assert np.mean(np.array(p_values) < 0.05) <= 0.1
+    assert np.mean(np.array(p_values) < 0.05) < 0.085
     assert min(p_values) > 1e-4
 
 

@@ -132,7 +132,7 @@ def test_the_screen(known):
 
 def test_least_error_is_not_best_training(known):
     text = plain(advice_text(known[2]))
-    assert "training feels less of the wording's noise, so its best size is as a" in text
+    assert "This minimises gradient error. Where the reward ignores the wording" in text
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_the_optimiser_feels_is_what_to_set(known, optimizer, metric, size)
     assert text.count(f"Set num_generations to {size}") == 1
     assert f"GRPOConfig(num_generations={size}," in text
     assert ("it would be 8: it costs at most" in text) == (size == 2)
-    assert ("as a rule smaller" in text) == (size == 8)
+    assert ("prefer a smaller G" in text) == (size == 8)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,9 @@ def test_a_felt_size_that_is_not_known_decides_nothing(known, changes):
     felt = felt_of(**{"metric": "adam", "recommended": 2, **changes})
     advice = replace(known[2], recommended=8, felt=felt)
     assert advice.num_generations == 8
-    assert "how much was measured, and is not known" in plain(advice_text(advice))
+    assert "a metric was measured, but its best size is unknown" in plain(
+        advice_text(advice)
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,8 +205,14 @@ def test_what_needs_fewer_completions(known):
 @pytest.mark.parametrize(
     ("side", "words"),
     [
-        ("above", "above (1-V)/(2-V) = 0.400: a baseline near V pays. GRPO-type"),
-        ("below", "below (1-V)/(2-V) = 0.400: a baseline near V costs. GRPO-type"),
+        (
+            "above",
+            "above (1-V)/(2-V) = 0.400: a baseline near V reduces the error. GRPO-type",
+        ),
+        (
+            "below",
+            "below (1-V)/(2-V) = 0.400: a baseline near V increases the error. GRPO-type",
+        ),
         (
             "undecided",
             "is 0.30 (0.20 to 0.50), not significantly different from (1-V)/(2-V) = 0.400",

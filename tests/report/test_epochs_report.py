@@ -16,7 +16,7 @@ def test_the_ends_stand_below_each_other():
     lines = epochs_table(EPOCHS, 0.95).splitlines()
     assert "(95% interval)" in lines[0]
     assert [line.split()[-1] for line in lines[1:]] == ["4", "8", "32"]
-    assert "each step goes all of the way" in lines[1]
+    assert "each step reaches the maximum" in lines[1]
 
 
 def test_it_says_what_is_compared():

@@ -110,7 +110,7 @@ def test_what_logs_cannot_tell(tmp_path):
     )
     text = said(summarise(tmp_path, groups_of([0, 1])))
     assert "Which group size has the least gradient error" in text
-    assert "advise PROBE tells it: its first look draws 24 prompts x 16 = 384" in text
+    assert "advise PROBE measures it: its first look draws 24 prompts x 16 = 384" in text
     assert "these logs hold 2." in text
 
 
@@ -148,4 +148,4 @@ def test_right_is_told_where_rewards_are_not_0_and_1(tmp_path):
 
 def test_luck_may_exceed_the_spread(tmp_path):
     summary = summarise(tmp_path, groups_of(*[[0, 1]] * 8))
-    assert "spread of the groups' means (sd) 0, luck alone makes 0.5" in said(summary)
+    assert "spread of the groups' means (sd) 0, chance alone gives 0.5" in said(summary)

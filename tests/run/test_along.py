@@ -99,10 +99,14 @@ def refuse(probe, checkpoints, tmp_path, words):
     assert not (tmp_path / "out").exists()
 
 
-def test_one_that_cannot_be_measured_stops_all_before_the_first(trained, probe, tmp_path):
+def test_one_that_cannot_be_measured_stops_all_before_the_first(
+    trained, probe, tmp_path, monkeypatch
+):
     empty = tmp_path / "checkpoint-11"
     empty.mkdir()
     [two, _] = find_checkpoints(pattern_of(trained))
+    # Nor are gigabytes of the first read for it.
+    monkeypatch.setattr("mse_lab.run.along.load", None)
     refuse(probe, [two, Checkpoint(11, empty)], tmp_path, r"checkpoint-11: no config\.json")
 
 

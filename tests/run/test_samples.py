@@ -145,6 +145,16 @@ def test_a_sample_of_another_subject_is_none_of_ours(context):
     assert not KeptSamples(other).has(key)
 
 
+def test_a_sample_of_which_an_older_file_is_seen_first(context, monkeypatch):
+    """Another machine has measured it again; here the file system is a moment behind."""
+    KeptSamples(context).measure(LOOK, nothing)
+    path = next((context.spec.results.path / "shards").iterdir())
+    newer = path.read_bytes()
+    path.write_bytes(b"of an earlier version")
+    monkeypatch.setattr(processes.time, "sleep", lambda _: path.write_bytes(newer))
+    assert KeptSamples(context).read(LOOK)
+
+
 def test_a_sample_that_nobody_sees(context, monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", 0.0)
     with pytest.raises(InputError, match=r"-0-16\.npz: is gone, or cannot be seen"):

@@ -233,8 +233,8 @@ def is_unbiased(key):
 
 
 def test_means_over_runs_with_a_small_reference():
-    """Of 100 runs; a plain reference would add 5 to 30%."""
-    truth, found = measure("graded", NAMES, SMALL, 100)
+    """Of 200 runs; a plain reference would add 5 to 55%."""
+    truth, found = measure("graded", NAMES, SMALL, 200)
     errors = found.std(0, ddof=1) / np.sqrt(len(found))
     for key, mean, error in zip(truth, found.mean(0), errors, strict=True):
         if is_unbiased(key):
