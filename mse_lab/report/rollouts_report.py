@@ -118,12 +118,12 @@ def _right(summary: Summary) -> list[str]:
 def _values(summary: Summary) -> Part:
     prompts, binary = len(summary.prompts), summary.groups.binary
     never, always = ("never right", "always right") if binary else EXTREMES
-    scale = "with V" if binary else "in the range's"
+    band = "right {} of the time" if binary else "in the range's {}"
     rows = [
         ["mean reward", with_interval(summary.mean_reward)],
         [f"prompts {never}", percent(summary.never_right)],
         *(
-            [f"prompts {scale} {name}", share(count / prompts)]
+            [f"prompts {band.format(name)}", share(count / prompts)]
             for name, count in summary.bands.items()
             if name[0].isdigit()
         ),
