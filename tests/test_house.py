@@ -250,3 +250,11 @@ def test_no_torch_where_no_model_is_needed(words):
         [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", ["mse_lab", "tests"])
+def test_no_file_is_too_long_to_be_read_at_once(room):
+    lines = {
+        path: len(path.read_text().splitlines()) for path in (ROOT / room).rglob("*.py")
+    }
+    assert not {path for path, count in lines.items() if count > 300}

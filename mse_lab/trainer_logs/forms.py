@@ -48,14 +48,7 @@ KEYS = (
 _OPTIONAL = {name: name for name in KEYS if name not in ("prompt", "reward", "log_probs")}
 
 # TRL's columns that are not rewards.
-_NO_REWARDS = (
-    "step",
-    "prompt",
-    "completion",
-    "advantage",
-    "completion_ids",
-    "prompt_id",
-)
+_NO_REWARDS = ("step", "prompt", "completion", "advantage", "completion_ids", "prompt_id")
 
 _UID = re.compile(r"(.+)_\d+_\d+")
 _STEP = re.compile(r"train_data_step(\d+)")
@@ -139,13 +132,8 @@ def _verl(record: Record) -> Completions:
     `RayPPOTrainer._dump_generations`.
     """
     uid = _UID.fullmatch(str(record.get("uid", "")))
-    keys = {
-        "prompt": "input",
-        "rewards": "score",
-        "step": "step",
-        "shown": "input",
-        "text": "output",
-    }
+    keys = {"prompt": "input", "rewards": "score", "step": "step", "shown": "input",
+            "text": "output"}  # fmt: skip
     yield read_completion(record, keys, group=uid[1] if uid else None)
 
 
@@ -158,14 +146,8 @@ def _areal(record: Record) -> Completions:
     """
     whole, prompt = (whole_number(record, key) for key in ("seqlen", "prompt_len"))
     length = None if whole is None or prompt is None else whole - prompt
-    keys = {
-        "prompt": "prompt",
-        "rewards": "reward",
-        "step": "tail_version",
-        "group": "task_id",
-        "shown": "prompt",
-        "text": "completion",
-    }
+    keys = {"prompt": "prompt", "rewards": "reward", "step": "tail_version",
+            "group": "task_id", "shown": "prompt", "text": "completion"}  # fmt: skip
     yield read_completion(record, keys, length=length)
 
 
