@@ -7,11 +7,15 @@ which writes to the same place.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+
+# What a file of tensorboard's second writer ends in.
+SUFFIX = ".mse"
 
 # Libraries that log to the run that is active.
 WITH_ACTIVE_RUN = ("wandb", "trackio")
@@ -32,9 +36,12 @@ class Reporters:
         others = [name for name in args.report_to if name not in WITH_ACTIVE_RUN]
         self._second = [kind() for kind in get_reporting_integration_callbacks(others)]
         for reporter in self._second:
-            # Tensorboard's: in another folder it would be another run.
-            if getattr(reporter, "logging_dir", "") is None:
-                reporter.logging_dir = _newest_run(args)
+            # Tensorboard's: in another folder it would be another run. A file is named by
+            # the second: without a suffix both writers may write into one.
+            if hasattr(reporter, "logging_dir"):
+                reporter.logging_dir = reporter.logging_dir or _newest_run(args)
+                writer = reporter._SummaryWriter
+                reporter._SummaryWriter = partial(writer, filename_suffix=SUFFIX)
 
     def report(
         self, numbers: Mapping[str, float], args: Any, state: Any, model: Any

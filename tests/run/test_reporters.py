@@ -21,7 +21,9 @@ def test_tensorboard_gets_them_in_the_folder_of_the_run(monkeypatch, tmp_path):
     class SummaryWriter:
         """Keeps what torch's would write."""
 
-        def __init__(self, log_dir):
+        def __init__(self, log_dir, filename_suffix):
+            # Or two writers of one second would write into one file.
+            assert filename_suffix
             self.log_dir = log_dir
 
         def add_scalar(self, name, value, step):

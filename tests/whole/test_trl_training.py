@@ -112,7 +112,8 @@ def test_tensorboard_has_them_at_their_steps(trained, name):
     ]
     assert list(scalars(trained.folder, f"train/{key}")) == reported
     assert [step for step, _ in reported] == [0, 2, 4]
-    assert len(list(trained.folder.glob("runs/*"))) == 1
+    (run,) = trained.folder.glob("runs/*")
+    assert sorted(one.suffix == ".mse" for one in run.iterdir()) == [False, True]
     assert len(list(scalars(trained.folder, "train/loss"))) == 5
 
 
