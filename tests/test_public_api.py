@@ -11,6 +11,7 @@ import pytest
 import mse_lab
 import run_mse
 from mse_lab.errors import InputError
+from mse_lab.public_api import in_memory_inputs
 from mse_lab.results.files import write_arrays
 from simulated import make_design
 
@@ -94,3 +95,13 @@ def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
     same = replace(other, name="a")
     paired = next(iter(same.points.values()))[0].statistic()
     assert (mine - paired).error == 0
+
+
+def test_no_seed_is_not_taken_for_the_default():
+    """A section that is None is left out; the probe refuses a seed of None."""
+    inputs = in_memory_inputs(
+        "measure", None, None, [], "integer", None, None,
+        template="none", chat=False, seed=None, sampling=None,
+    )  # fmt: skip
+    assert inputs.settings["seed"] is None
+    assert "sampling" not in inputs.settings
