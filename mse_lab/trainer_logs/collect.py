@@ -7,13 +7,13 @@ Where a log does not give a number, whole numbers are -1 and others NaN.
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.trainer_logs.completion import Completion, RecordPosition
 
@@ -33,6 +33,7 @@ class Columns:
     group_N: Ints
     step_N: Ints  # The training step.
     rewards: dict[str, Floats]  # By reward function, (N,).
+    whole: frozenset[str]  # Those of them that hold whole numbers, not floats.
     content_N: Ints  # A hash of its tokens or else its text; 0 where the log has neither.
     length_N: Ints  # The number of tokens that the policy drew.
     characters_N: Ints  # The number of characters of its text.
@@ -43,6 +44,16 @@ class Columns:
     log_ratio_N: Floats  # The sum over these tokens of log p(trainer) - log p(sampler).
     # The sum over these tokens of r - 1 - log r, r the ratio of the two probabilities.
     kl_N: Floats
+
+    def keep(self, kept_N: Flags) -> "Columns":
+        """Keep some of the completions."""
+        arrays: dict[str, Any] = {
+            name: value[kept_N]
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
+        }
+        rewards = {name: value[kept_N] for name, value in self.rewards.items()}
+        return replace(self, rewards=rewards, **arrays)
 
 
 def log_ratio(completion: Completion, where: RecordPosition) -> tuple[int, float, float]:
@@ -92,6 +103,7 @@ class Collector:
     named: bool = True
     columns: dict[str, "array[Any]"] = field(default_factory=_new_columns)
     rewards: dict[str, "array[float]"] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
     _prompts: dict[int, int] = field(default_factory=dict)
     _groups: dict[int, int] = field(default_factory=dict)
 
@@ -138,6 +150,7 @@ class Collector:
         count = len(self) - 1
         for name in [one for one in completion.rewards if one not in self.rewards]:
             self.rewards[name] = array("d", [math.nan]) * count
+        self.whole |= {one for one, got in completion.rewards.items() if type(got) is int}
         for name, column in self.rewards.items():
             column.append(completion.rewards.get(name, math.nan))
 
@@ -148,9 +161,12 @@ class Collector:
 
     def finish(self) -> Columns:
         """Return the columns as arrays, which share their memory."""
-        arrays = {name: _as_array(column) for name, column in self.columns.items()}
+        arrays: dict[str, Any] = {
+            name: _as_array(column) for name, column in self.columns.items()
+        }
         rewards = {name: _as_array(column) for name, column in self.rewards.items()}
-        return Columns(prompts=self.labels, named=self.named, rewards=rewards, **arrays)
+        arrays |= {"rewards": rewards, "whole": frozenset(self.whole)}
+        return Columns(prompts=self.labels, named=self.named, **arrays)
 
 
 def _as_array(column: "array[Any]") -> NDArray[Any]:

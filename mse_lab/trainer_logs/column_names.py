@@ -1,10 +1,19 @@
 """Column names of any file, given for those of the general form: `prompt=q,reward=r`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from mse_lab.errors import InputError, nearest, shown
 from mse_lab.trainer_logs.completion import Completion, Form, Record, field
-from mse_lab.trainer_logs.forms import JSONL, KEYS
+from mse_lab.trainer_logs.general_form import JSONL, KEYS
+
+# What other forms call these.
+OTHER_NAMES = {
+    **dict.fromkeys(("completion", "response", "output"), "text"),
+    **dict.fromkeys(("prompt_id", "input", "question"), "prompt"),
+    **dict.fromkeys(("rewards", "score"), "reward"),
+    **dict.fromkeys(("token_ids", "completion_ids"), "tokens"),
+}
 
 # Name in the general form -> names in the file, one; of `reward` one or several.
 ColumnNames = Mapping[str, Sequence[str]]
@@ -19,7 +28,8 @@ def check_columns(given: Mapping[str, str | Sequence[str]]) -> ColumnNames:
     for ours, names in given.items():
         theirs = [names] if isinstance(names, str) else [*names]
         if ours not in KEYS:
-            raise InputError(f"columns {shown(ours)}: {nearest(ours, KEYS)}")
+            remedy = nearest(OTHER_NAMES.get(ours, ours), KEYS)
+            raise InputError(f"columns {shown(ours)}: {remedy}")
         if not theirs or not all(theirs) or (len(theirs) > 1 and ours != "reward"):
             remedy = "give the name of one column: prompt=question"
             raise InputError(f"columns {shown(ours)}: {remedy}")
@@ -43,16 +53,22 @@ def parse_columns(text: str) -> ColumnNames:
     return check_columns(columns)
 
 
+def _at(record: Record, name: str) -> Any:
+    """Take a value, `reward.score` from the mapping under `reward`."""
+    top, _, inner = name.partition(".")
+    if name in record or not inner or not isinstance(record.get(top), Mapping):
+        return field(record, name)
+    return _at(Record(record[top], record.position), inner)
+
+
 def form_of_columns(columns: ColumnNames) -> Form:
     """Make the form of files whose columns have these names."""
 
     def read(record: Record) -> Iterator[Completion]:
-        renamed = {ours: field(record, names[0]) for ours, names in columns.items()}
+        renamed = {ours: _at(record, names[0]) for ours, names in columns.items()}
         rewards = columns["reward"]
         if len(rewards) > 1:
-            renamed["rewards"] = {name: field(record, name) for name in rewards}
-        elif isinstance(renamed["reward"], list):
-            renamed["rewards"] = renamed.pop("reward")
+            renamed["rewards"] = {name: _at(record, name) for name in rewards}
         return JSONL.read(Record(renamed, record.position))
 
     return Form("your columns", sum(map(tuple, columns.values()), ()), read)

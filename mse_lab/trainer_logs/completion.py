@@ -6,6 +6,7 @@ A trainer's `Form` makes completions of its records. It names the key of each va
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, shorten, shown
 
 _NUMBERS = {int, float, bool, type(None)}  # Types of the entries of a list of numbers.
+_WORDS = {"true": 1, "false": 0} | dict.fromkeys(("na", "none", "null"), math.nan)
 
 
 class RecordPosition(NamedTuple):
@@ -94,15 +96,28 @@ def _fault(value: Any, key: str, position: RecordPosition, remedy: str) -> Input
     return InputError(f"{position}: {key} = {shown(value)}: give {remedy}")
 
 
+def as_number(value: Any) -> int | float | None:
+    """Read a number, or the text of one, as CSV has it; None where it is neither.
+
+    >>> as_number("0.50"), as_number("True"), as_number("007"), as_number("good")
+    (0.5, 1, 7, None)
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        for read in (_WORDS.__getitem__, int, float):
+            with suppress(KeyError, ValueError):
+                return read(word)
+    return value if isinstance(value, int | float) else None
+
+
 def reward_of(value: Any, key: str, position: RecordPosition) -> float:
     """Read a reward; NaN where the trainer gave none."""
-    if value is None:
-        return math.nan
-    if not isinstance(value, int | float):
+    number = math.nan if value is None else as_number(value)
+    if number is None:
         raise _fault(value, key, position, "a number")
-    if not (abs(value) <= LARGEST or value != value):
+    if not (abs(number) <= LARGEST or number != number):
         raise _fault(value, key, position, f"a number of at most {LARGEST:g}")
-    return float(value)
+    return float(number)
 
 
 def name_of(value: Any, key: str, position: RecordPosition) -> str:
@@ -125,9 +140,10 @@ def whole_number(record: Record, key: str) -> int | None:
     value = _value_or_none(record, key)
     if value is None:
         return None
-    if not isinstance(value, int | float) or not 0 <= value < 2**53 or value % 1:
+    number = as_number(value)
+    if number is None or not 0 <= number < 2**53 or number % 1:
         raise _fault(value, key, record.position, "a whole number from 0")
-    return int(value)
+    return int(number)
 
 
 def numbers_of(record: Record, key: str) -> Sequence[Any] | None:
@@ -150,9 +166,10 @@ def token_ids(record: Record, key: str) -> Sequence[int] | None:
 
 def _flag(record: Record, key: str) -> bool | None:
     value = _value_or_none(record, key)
-    if value not in (None, 0, 1):
+    number = as_number(value)
+    if value is not None and number not in (0, 1):
         raise _fault(value, key, record.position, "true or false")
-    return None if value is None else bool(value)
+    return None if value is None else bool(number)
 
 
 def _text(record: Record, key: str) -> str | None:

@@ -70,7 +70,8 @@ def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
     largest = groups.commonest_size
     if largest < 2:
         return []
-    sizes = sorted({*SIZES, largest, 2 * largest, 4 * largest})
+    in_use = groups.size_in_use
+    sizes = sorted({*SIZES, largest, in_use, 2 * in_use, 4 * in_use})
     unbiased = []
     for size in (size for size in sizes if size <= largest):
         shares_K = groups.zero_variance_shares(size)
@@ -79,5 +80,5 @@ def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
         unbiased.append(Forecast(size, share, model=False))
     if not groups.binary or groups.range[0] == groups.range[1]:
         return unbiased
-    larger = [size for size in sizes if largest < size <= 4 * largest]
+    larger = [size for size in sizes if largest < size <= 4 * in_use]
     return [*unbiased, *_by_model(groups, larger, level, np.random.default_rng(seed))]

@@ -1,26 +1,11 @@
 """The forms of trainers' logs: the keys of a record -> its completions.
 
 A function for each trainer names the setting that writes the log, the keys of a record, and
-their source in the trainer's code; `FORMS` lists them all. (prime-rl's are in
-`prime_rl.py`.) The general form, JSONL, has a record for each completion, or for each
-group:
-
-    {"prompt_id": "p1", "rewards": [0, 1, 1, 0]}
-    {"prompt_id": "p1", "step": 3, "reward": 1.0, "tokens": [5, 9, 2]}
-
-| key | meaning |
-|---|---|
-| `prompt_id`, `prompt` | what identifies the prompt; one of them is needed |
-| `reward` | a number |
-| `rewards` | instead: a list, the rewards of a group; or one by reward function |
-| `step`, `group` | the training step; what identifies the group among its prompt's |
-| `text`, `completion` | the completion |
-| `tokens`, `mask`, `log_probs`, `trainer_log_probs` | a number for each token |
-| `length`, `truncated`, `advantage` | |
-
-Files named `completions.jsonl` of a measurement are of this form.
+their source in the trainer's code; `FORMS` lists them all. prime-rl's are in `prime_rl.py`,
+the form of anybody's own logs is in `general_form.py`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,6 +15,7 @@ from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
     Record,
+    as_number,
     cut_out,
     field,
     name_of,
@@ -39,55 +25,16 @@ from mse_lab.trainer_logs.completion import (
     token_ids,
     whole_number,
 )
-
-# Keys of the general form, for which `--columns` may name others.
-KEYS = (
-    *("prompt", "reward", "step", "group", "text", "tokens", "mask", "log_probs"),
-    *("trainer_log_probs", "length", "truncated", "advantage"),
-)
-_OPTIONAL = {name: name for name in KEYS if name not in ("prompt", "reward", "log_probs")}
+from mse_lab.trainer_logs.general_form import JSONL, rewards_of, rows_of_table
 
 # TRL's columns that are not rewards.
-_NO_REWARDS = ("step", "prompt", "completion", "advantage", "completion_ids", "prompt_id")
+_NO_REWARDS = {"step", "gen_step", "prompt", "prompt_id", "completion", "completion_ids",
+               "advantage"}  # fmt: skip
 
 _UID = re.compile(r"(.+)_\d+_\d+")
 _STEP = re.compile(r"train_data_step(\d+)")
 
 Completions = Iterator[Completion]
-
-
-def _plain(record: Record) -> Completions:
-    key = "prompt_id" if "prompt_id" in record else "prompt"
-    prompt, rewards = field(record, key), record.get("rewards")
-    if isinstance(rewards, list):
-        group = read_completion(
-            record, {"prompt": key, "step": "step", "group": "group"}, rewards={}
-        )
-        group = group._replace(group=group.group or str(record.position))
-        for value in rewards:
-            yield group._replace(
-                rewards={"reward": reward_of(value, "rewards", record.position)}
-            )
-        return
-    keys = {"prompt": key, **_OPTIONAL}
-    if "text" not in record:
-        keys["text"] = "completion"
-    # One number is the log-probability of the whole completion.
-    if isinstance(record.get("log_probs"), list):
-        keys["log_probs"] = "log_probs"
-    computed: dict[str, Any] = {"shown": record.get("prompt", prompt)}
-    if isinstance(rewards, Mapping):
-        computed["rewards"] = _rewards_of(rewards, record)
-    else:
-        keys["rewards"] = "reward"
-    yield read_completion(record, keys, **computed)
-
-
-def _rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
-    return {
-        str(name): reward_of(one, str(name), record.position)
-        for name, one in rewards.items()
-    }
 
 
 def _trl(record: Record) -> Completions:
@@ -102,7 +49,8 @@ def _trl(record: Record) -> Completions:
 
     A file holds the last generation batch, so that with `num_iterations` or
     `steps_per_generation` above the default a batch is written several times: `read_logs`
-    leaves the copies out. Source: `GRPOTrainer.log` of TRL 1.16.
+    leaves the copies out. Which columns are rewards is decided in `reward_columns.py`.
+    Source: `GRPOTrainer.log` of TRL 1.16.
     """
     keys = {
         "prompt": "prompt_id" if "prompt_id" in record else "prompt",
@@ -112,13 +60,34 @@ def _trl(record: Record) -> Completions:
         "tokens": "completion_ids",
         "advantage": "advantage",
     }
-    # Reward functions give floats; what is logged beside them may be of any type.
-    rewards = {
-        key: reward_of(value, key, record.position)
+    texts = record.position.path.endswith(".csv")  # The numbers there are texts.
+    numbers = {
+        key: math.nan if value is None else as_number(value)
         for key, value in record.items()
-        if key not in _NO_REWARDS and (value is None or isinstance(value, float))
+        if key not in _NO_REWARDS and (texts or not isinstance(value, str))
+    }
+    rewards = {
+        key: value if type(value) is int else reward_of(value, key, record.position)
+        for key, value in numbers.items()
+        if value is not None
     }
     yield read_completion(record, keys, rewards=rewards)
+
+
+def _ms_swift(record: Record) -> Completions:
+    """`--log_completions true`: `completions.jsonl`.
+
+    TRL's columns with other names, `gen_step` or `step` and `advantages`; a line is a table
+    of a batch or, from Ray's trainer, a row with `reward`. Source: `GRPOTrainer.log` and
+    the Ray and Megatron trainers of ms-swift 4.
+    """
+    prompts = field(record, "prompt")
+    tables = [record]
+    if isinstance(prompts, list) and isinstance(record.get("completion"), list):
+        tables = [*rows_of_table(record, len(prompts))]
+    for row in tables:
+        renamed = {"step": row.get("gen_step"), "advantage": row.pop("advantages", None)}
+        yield from _trl(Record(renamed | row, row.position))
 
 
 def _verl(record: Record) -> Completions:
@@ -181,9 +150,9 @@ def _nemo_rl(record: Record) -> Completions:
     versions, `token_ids`, `token_loss_mask`, `advantages`, `generation_logprobs` (where a
     token was drawn) and `prev_logprobs` (the trainer's). Every value is a batch of one.
     Sequences are padded on the right; the prompt ends before the first token whose mask is
-    1. With dynamic sampling `rewards` are those of all completions, `filtered_rewards`
-    those of the completions that are trained on. Source: `grpo_train` and
-    `Logger.log_batched_dict_as_jsonl`.
+    1. With dynamic sampling `rewards` are those of all completions in their order,
+    `filtered_rewards` those of the completions that are trained on, which the other keys
+    are about. Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
     """
     single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -192,7 +161,8 @@ def _nemo_rl(record: Record) -> Completions:
     record = Record(single, record.position)
     content = field(record, "content")
     messages: Sequence[Any] = content if isinstance(content, list) else [content]
-    rewards = {"reward": reward_of(field(record, "rewards"), "rewards", record.position)}
+    key = "filtered_rewards" if "filtered_rewards" in record else "rewards"
+    rewards = {"reward": reward_of(field(record, key), key, record.position)}
     name = _STEP.search(record.position.path)
     step = int(name[1]) if name else None
     mask = numbers_of(record, "token_loss_mask")
@@ -210,11 +180,16 @@ def _slime(record: Record) -> Completions:
 
     A file of `torch.save`, which `records.py` reads. It holds `rollout_id` and `samples`,
     each with `group_index`, `prompt`, `tokens` (the prompt's, too), `response_length`,
-    `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Source:
-    `Sample.to_dict` of `slime/utils/types.py`.
+    `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Of a reward by
+    names the log does not say which `--reward-key` took: `score` if it is there, else the
+    sum of the numbers; texts are passed over. Source: `Sample.to_dict` of
+    `slime/utils/types.py`.
     """
     reward, status = field(record, "reward"), record.get("status")
-    rewards = reward if isinstance(reward, Mapping) else {"reward": reward}
+    rewards = {"reward": reward}
+    if isinstance(reward, Mapping):
+        numbers = {k: v for k, v in reward.items() if isinstance(v, int | float | None)}
+        rewards = {"score": numbers["score"]} if "score" in numbers else numbers
     tokens = token_ids(record, "tokens")
     count = whole_number(record, "response_length")
     keys = {
@@ -229,7 +204,7 @@ def _slime(record: Record) -> Completions:
     yield read_completion(
         record,
         keys,
-        rewards=_rewards_of(rewards, record),
+        rewards=rewards_of(rewards, record),
         prompt_tokens=tokens[:-count] if tokens and count else None,
         tokens=tokens[-count:] if tokens and count else None,
         length=count,
@@ -237,7 +212,6 @@ def _slime(record: Record) -> Completions:
     )
 
 
-JSONL = Form("JSONL", ("prompt_id or prompt", "reward or rewards"), _plain)
 TRL = Form(
     "TRL",
     ("step", "prompt", "completion", "advantage"),
@@ -252,9 +226,14 @@ SLIME = Form(
     "--rollout-batch-size {prompts} --n-samples-per-prompt {size}",
 )
 
+_SWIFT_KEYS = "--num_generations {size}, generation_batch_size = {completions}"
+EXPORTS = prime_rl.EXPORTS
+
 # In the order in which they are tried: a form that needs more keys of others comes first.
 FORMS = (
-    *(prime_rl.EXPORTS, prime_rl.EPISODES, prime_rl.TRACES),
+    *(EXPORTS, prime_rl.EPISODES, prime_rl.TRACES),
+    Form("ms-swift", ("prompt", "completion", "advantages"), _ms_swift, _SWIFT_KEYS),
+    Form("ms-swift", ("gen_step", "prompt", "completion"), _ms_swift, _SWIFT_KEYS),
     Form(
         "open-instruct",
         ("prompt_tokens", "response_tokens", "reward"),

@@ -4,10 +4,8 @@ A trainer that does not name its groups may draw a prompt twice in a step. Where
 has k G completions at a step, G the group size, they are cut into k groups in their order.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,9 +14,16 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.trainer_logs.collect import Columns
+from mse_lab.trainer_logs.read_logs import Log
+from mse_lab.trainer_logs.reward_columns import reward_names, total_rewards
 
 # The least share of completions that stand in runs of whole groups in an ordered log.
 IN_ORDER = 0.9
+
+
+def _largest_mode(sizes: Ints) -> int:
+    counts = np.bincount(sizes)
+    return int(len(counts) - 1 - np.argmax(counts[::-1]))
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Groups:
     group_N: Ints  # Numbers of their groups, 0 to K - 1.
     unscored: int  # Number of completions without a reward, which are left out.
     drawn_twice: int  # How often a prompt with k G completions at a step was cut.
+    size_in_use: int  # The commonest number of completions drawn, with a reward or not.
+    no_rewards: tuple[str, ...] = ()  # Columns of numbers that are no rewards.
 
     @cached_property
     def size_K(self) -> Ints:
@@ -38,9 +45,8 @@ class Groups:
 
     @cached_property
     def commonest_size(self) -> int:
-        """The commonest group size G of the log; of several, the largest."""
-        counts = np.bincount(self.size_K)
-        return int(len(counts) - 1 - np.argmax(counts[::-1]))
+        """The commonest number of rewards of a group; of several, the largest."""
+        return _largest_mode(self.size_K)
 
     def _first(self, values_N: Ints) -> Ints:
         _, first = np.unique(self.group_N, return_index=True)
@@ -182,35 +188,27 @@ def _cut_multiples(group_N: Ints, size: int | None) -> tuple[Ints, int]:
     return cut_N, int(multiple_K.sum())
 
 
-def total_rewards(rewards: Mapping[str, Floats]) -> Floats:
-    """Sum rewards over reward functions; NaN where none gave one.
-
-    Sums are rounded to seven decimals: 0.1 + 0.2 and 0.3 are the same reward.
-    """
-    table = np.stack(list(rewards.values()))
-    total = np.nansum(table, axis=0).round(7) if len(table) > 1 else table[0]
-    return np.where(np.isnan(table).all(axis=0), np.nan, total)
-
-
-def _keep(columns: Columns, kept_N: Flags) -> Columns:
-    arrays: dict[str, Any] = {
-        name: value[kept_N]
-        for name, value in vars(columns).items()
-        if isinstance(value, np.ndarray)
-    }
-    rewards = {name: value[kept_N] for name, value in columns.rewards.items()}
-    return replace(columns, rewards=rewards, **arrays)
-
-
-def make_groups(columns: Columns, group_size: int | None = None) -> Groups:
+def make_groups(log: Log, group_size: int | None = None) -> Groups:
     """Put completions into groups, of the commonest size where the log names none."""
-    reward_N = total_rewards(columns.rewards)
+    columns, state = log.columns, log.source.state
+    group_N, drawn_twice = columns.group_N, 0
+    if group_size is not None or not columns.named:
+        group_N, drawn_twice = _cut_multiples(group_N, group_size)
+    names = reward_names(columns, group_N, state.functions if state else ())
+    no_rewards = tuple(one for one in columns.rewards if one not in names)
+    rewards = {name: columns.rewards[name] for name in names}
+    reward_N = total_rewards(rewards)
     scored_N = ~np.isnan(reward_N)
     if not scored_N.any():
-        names = ", ".join(columns.rewards)
-        raise InputError(f"{names}: no completion has a reward; name another column")
-    kept = columns if scored_N.all() else _keep(columns, scored_N)
-    group_N, drawn_twice = np.unique(kept.group_N, return_inverse=True)[1], 0
-    if group_size is not None or not kept.named:
-        group_N, drawn_twice = _cut_multiples(group_N, group_size)
-    return Groups(kept, reward_N[scored_N], group_N, int((~scored_N).sum()), drawn_twice)
+        raise InputError(
+            f"{', '.join(names)}: no completion has a reward; name another column"
+        )
+    return Groups(
+        replace(columns, rewards=rewards).keep(scored_N),
+        reward_N[scored_N],
+        np.unique(group_N[scored_N], return_inverse=True)[1],
+        unscored=int((~scored_N).sum()),
+        drawn_twice=drawn_twice,
+        size_in_use=_largest_mode(np.unique(group_N, return_counts=True)[1]),
+        no_rewards=no_rewards,
+    )

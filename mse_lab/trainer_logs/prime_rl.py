@@ -129,7 +129,7 @@ def _read_export(record: Record) -> Iterator[Completion]:
     )
 
 
-_BATCH = "orchestrator.batch_size = {completions}, rollouts_per_example = {size}"
+_BATCH = "orchestrator.batch_size = {completions}, orchestrator.group_size = {size}"
 
 TRACES = Form("prime-rl", ("task", "rewards", "nodes"), _read_trace, _BATCH)
 EPISODES = Form("prime-rl", ("traces", "run"), _read_trace, _BATCH)

@@ -1,14 +1,17 @@
 """Records of a file, one after the other: lines of JSON, rows of tables, slime's samples.
 
-A file may be larger than the memory. A trainer may still be writing it: a last line that is
-not whole is left out, and counted.
+A file may be larger than the memory. Lines that are not valid JSON are left out and
+counted, up to a share of the file: a trainer may still be writing the last one.
 """
 
+import gzip
 import importlib
 import json
+import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -20,37 +23,53 @@ from mse_lab.trainer_logs.completion import Record, RecordPosition
 
 ROWS = 2048  # Rows in memory at once.
 
+# The largest share of a file's lines that may be damaged; one always may.
+MOST_DAMAGED = 0.01
+
 PICKLES = (".pkl", ".pickle", ".joblib")
-SUFFIXES = (".jsonl", ".parquet", ".csv", ".pt")
-
-
-class CutLine(Exception):
-    """The last line of a file is not whole."""
-
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".csv", ".pt")
 
 Rows = Iterator[dict[str, Any]]
 Records = Iterator[Record]
 
 
-def _parse(raw: bytes, where: RecordPosition) -> dict[str, Any]:
+def suffix_of(path: Path) -> str:
+    """Give a file's suffix, with the one before `.gz`."""
+    return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+
+
+def _parse(raw: bytes) -> dict[str, Any] | str:
+    """Parse a line; where it is no JSON object, say why."""
     try:
         values = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        if not raw.endswith(b"\n"):
-            raise CutLine from None
-        reason = getattr(error, "msg", "") or in_short(error)
-        raise InputError(f"{where}: not valid JSON ({reason}); take the line out") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{where}: not a JSON object; give one with keys and values")
-    return values
+        return f"not valid JSON ({getattr(error, 'msg', '') or in_short(error)})"
+    return values if isinstance(values, dict) else "not a JSON object"
 
 
-def _lines(path: Path) -> Records:
+def _unzipped(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Read lines, also of a compressed file that is still being written."""
+    with suppress(EOFError):
+        yield from gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+
+
+def _lines(path: Path, damaged: list[RecordPosition]) -> Records:
+    number, faults = 0, list[str]()
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if raw.strip():
-                where = RecordPosition(str(path), "line", number)
-                yield Record(_parse(raw, where), where)
+        for number, raw in enumerate(_unzipped(file, path), start=1):
+            if not raw.strip():
+                continue
+            where, values = RecordPosition(str(path), "line", number), _parse(raw)
+            if not isinstance(values, str):
+                yield Record(values, where)
+                continue
+            damaged.append(where)
+            if raw.endswith(b"\n"):
+                faults.append(f"{where}: {values}")
+    if len(faults) > max(1, MOST_DAMAGED * number) or len(faults) == number == 1:
+        raise InputError(
+            f"{faults[0]}; so are {len(faults)} of {number} lines: take them out"
+        )
 
 
 def _plain_value(value: Any) -> Any:
@@ -74,9 +93,22 @@ def _parquet(path: Path) -> Rows:
 
 
 def _csv(path: Path) -> Rows:
-    with pd.read_csv(path, chunksize=ROWS) as chunks:
+    """Read cells as texts: as numbers the ids 001 and 1 would be one prompt."""
+    as_texts: Any = {"dtype": str, "keep_default_na": False, "na_values": [""]}
+    with pd.read_csv(path, chunksize=ROWS, **as_texts) as chunks:
         for chunk in chunks:
-            yield from _rows_of(chunk)
+            yield from _rows_of(chunk.astype(object).where(chunk.notna(), None))
+
+
+def has_samples(path: Path) -> bool:
+    """Whether a .pt file begins as slime's do; checkpoints do not. No code in it runs."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            [name] = [one for one in archive.namelist() if one.endswith("/data.pkl")]
+            start = archive.open(name).read(4096)
+        return b"rollout_id" in start and b"samples" in start
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
 
 
 def _samples(path: Path) -> Rows:
@@ -100,31 +132,32 @@ def _numbered(path: str, rows: Iterable[dict[str, Any]], unit: str = "row") -> R
         yield Record(row, RecordPosition(path, unit, number))
 
 
-def _records(path: Path) -> Records:
+def _records(path: Path, damaged: list[RecordPosition]) -> Records:
     if path.suffix == ".pt":
         return _numbered(str(path), _samples(path), "sample")
     if path.suffix in (".parquet", ".csv"):
         rows = _csv if path.suffix == ".csv" else _parquet
         return _numbered(str(path), rows(path))
-    return _lines(path)
+    return _lines(path, damaged)
 
 
-def records_of(path: Path) -> Records:
-    """Read the records of a file.
+def records_of(path: Path, damaged: list[RecordPosition]) -> Records:
+    """Read the records of a file; add the positions of those that are damaged.
 
     Raises:
-        CutLine: The last line is not whole.
-        InputError: The file cannot be read.
+        InputError: The file cannot be read, or too much of it is damaged.
     """
     if path.suffix in PICKLES:
         raise InputError(
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "
             "its rows as JSONL or Parquet"
         )
+    if path.suffix == ".gz" and suffix_of(path) not in SUFFIXES:
+        raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
     try:
         with reading(path):
-            yield from _records(path)
-    except (InputError, CutLine):
+            yield from _records(path, damaged)
+    except InputError:
         raise
     except Exception as error:  # Whatever a library raises on a damaged file.
         raise InputError(f"{path}: cannot be read: {in_short(error)}") from None

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
 from mse_lab.errors import one_line
 from mse_lab.trainer_logs.groups import Groups
+from mse_lab.trainer_logs.reward_columns import advantages_follow, centre
 
 
 class RewardFunction(NamedTuple):
@@ -23,19 +23,14 @@ class RewardFunction(NamedTuple):
     share: float  # Its part of the variance of the total within groups.
 
 
-def _centre(values_N: Floats, groups: Groups) -> Floats:
-    """Subtract the mean of its group from each value."""
-    return values_N - groups.mean_by_group(values_N)[groups.group_N]
-
-
 def reward_functions(groups: Groups) -> list[RewardFunction]:
     """Describe each reward function."""
-    total_N = _centre(groups.reward_N, groups)
+    total_N = centre(groups.reward_N, groups.group_N)
     total = float(total_N @ total_N)
     functions = []
     for name, given_N in groups.columns.rewards.items():
         value_N = np.nan_to_num(given_N)
-        centred_N = _centre(value_N, groups)
+        centred_N = centre(value_N, groups.group_N)
         varies_K = np.bincount(groups.group_N, weights=np.abs(centred_N)) > 1e-9
         share = float(centred_N @ total_N) / total if total > 0 else float("nan")
         known = given_N[~np.isnan(given_N)]
@@ -47,22 +42,6 @@ def reward_functions(groups: Groups) -> list[RewardFunction]:
 
 
 def advantage_fits(groups: Groups) -> bool | None:
-    """Check that the trainer's advantages follow the rewards in every group.
-
-    Centred advantages are a positive multiple of centred rewards, whatever the trainer
-    divides by. None where the log has no advantages, or no reward varies.
-    """
+    """Check that the trainer's advantages follow the rewards in every group."""
     given_N = groups.columns.advantage_N
-    varying_N = ~groups.zero_variance_K[groups.group_N]
-    if np.isnan(given_N).any() or not varying_N.any():
-        return None
-    rewards_N, given_N = _centre(groups.reward_N, groups), _centre(given_N, groups)
-    products, squares, given2 = (
-        np.bincount(groups.group_N, weights=terms_N)
-        for terms_N in (rewards_N * given_N, rewards_N**2, given_N**2)
-    )
-    varying_K = ~groups.zero_variance_K & (given2 > 0)
-    if not varying_K.any():
-        return None
-    correlation = products[varying_K] / np.sqrt(squares[varying_K] * given2[varying_K])
-    return bool((correlation > 0.99).mean() > 0.99)
+    return advantages_follow(groups.reward_N, given_N, groups.group_N)

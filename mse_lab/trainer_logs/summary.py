@@ -1,7 +1,7 @@
 """The summary of a log: every number of the screen, computed when it is first asked for."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs import lengths, reward_functions, values
 from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
 from mse_lab.trainer_logs.groups import Groups
+from mse_lab.trainer_logs.left_out import left_out
 from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
 
@@ -34,6 +35,8 @@ class Summary:
     max_tokens: int | None = None  # The limit on a completion's length, where it is given.
     # Seconds of a device that a completion takes, where they are given.
     seconds_per_completion: float | None = None
+    # Limits of the checks in `verdicts.py` that take the place of the usual ones.
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def _share_of_groups(self, flags_K: Flags) -> Estimate:
         """Share of the groups of two completions or more that are flagged."""
@@ -178,24 +181,7 @@ class Summary:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader should know about what was read, a sentence each."""
-        source, groups = self.log.source, self.groups
-        counts = (
-            (source.cut_lines, "{} file(s) end in a line that is not whole: left out."),
-            (
-                source.copies,
-                "{} file(s) repeat the batch of the one before (num_iterations or "
-                "steps_per_generation): counted once.",
-            ),
-            (len(source.unknown), "{} file(s) of no known form: left out."),
-            (groups.unscored, "{:,} completions have no reward: left out."),
-            (
-                groups.drawn_twice,
-                "{:,} times a prompt came more than once in a step: cut into groups by "
-                "order.",
-            ),
-        )
-        counted = [text.format(count) for count, text in counts if count]
-        return [*counted, *self._cautions()]
+        return [*left_out(self.log.source, self.groups), *self._cautions()]
 
     def _cautions(self) -> Iterator[str]:
         prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
@@ -205,6 +191,12 @@ class Summary:
             )
         if 0 < steps < values.FEWEST_STEPS:
             yield f"Few steps ({steps}): a drift would not show."
+        if self._numbered_by_step():
+            yield (
+                f"The prompts are the numbers 0 to {prompts - 1}, all of them at every "
+                "step: if they count within a step, give the text, --columns prompt=...,"
+                "reward=..."
+            )
         if not self.grouped:
             yield (
                 "One completion a prompt: no groups, so nothing is known of values, of "
@@ -220,6 +212,13 @@ class Summary:
         if form.note:
             yield f"{form.name}: {form.note}."
 
+    def _numbered_by_step(self) -> bool:
+        groups, steps = self.groups, len(self.steps)
+        labels = {*self.prompts["prompt"]}
+        pairs = {*zip(groups.step_K.tolist(), groups.prompt_K.tolist(), strict=True)}
+        numbers = {str(number) for number in range(len(labels))}
+        return steps > 2 and labels == numbers and len(pairs) == steps * len(labels)
+
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers for programs."""
         groups, source, grouped = self.groups, self.log.source, self.grouped
@@ -232,7 +231,7 @@ class Summary:
             "groups": len(groups.size_K),
             "completions": len(groups.reward_N),
             "steps": len(self.steps),
-            "group_size": groups.commonest_size,
+            "group_size": groups.size_in_use,
             "groups_per_step": self.groups_per_step,
             "level": self.level,
             "mean_reward": self.mean_reward.value,

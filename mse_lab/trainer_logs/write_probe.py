@@ -10,7 +10,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +19,10 @@ from mse_lab.console import writing
 from mse_lab.errors import InputError
 from mse_lab.probe.plain_text import fault_of_text
 from mse_lab.trainer_logs.completion import Completion
+from mse_lab.trainer_logs.find_logs import Source
 from mse_lab.trainer_logs.groups import Groups
-from mse_lab.trainer_logs.read_logs import Source, completions_of
-from mse_lab.trainer_logs.records import CutLine, records_of
+from mse_lab.trainer_logs.read_logs import completions_of
+from mse_lab.trainer_logs.records import records_of
 
 # The fewest completions of a prompt that make a reference in two halves and two groups of
 # two.
@@ -45,12 +45,16 @@ def _total_reward(completion: Completion) -> float:
     return sum(given) if given else math.nan
 
 
-def _of_step(source: Source, step: int | None) -> Iterable[Completion]:
+def _of_step(
+    source: Source, names: Iterable[str], step: int | None
+) -> Iterable[Completion]:
     for path, form in source.forms.items():
-        with suppress(CutLine):
-            for _, completion in completions_of(form, records_of(path)):
-                if completion.step == step and not math.isnan(_total_reward(completion)):
-                    yield completion
+        for _, completion in completions_of(form, records_of(path, [])):
+            given = completion.rewards
+            counted = {name: given[name] for name in names if name in given}
+            completion = completion._replace(rewards=counted)
+            if completion.step == step and not math.isnan(_total_reward(completion)):
+                yield completion
 
 
 def _id(prompt: str, number: int) -> str:
@@ -80,10 +84,10 @@ def choose(
             "draw new ones with advise PROBE"
         )
     by_prompt: dict[str, list[Completion]] = {}
-    for completion in _of_step(source, wanted):
+    for completion in _of_step(source, groups.columns.rewards, wanted):
         by_prompt.setdefault(completion.prompt, []).append(completion)
     full = {name: drawn[:size] for name, drawn in by_prompt.items() if len(drawn) >= size}
-    if not full:
+    if not full or (wanted is not None and wanted not in steps):
         raise InputError(
             f"{source.name}: no prompt has {size} completions at step {wanted}; the steps "
             f"are {steps.min()} to {steps.max()}"

@@ -35,6 +35,7 @@ def test_columns_of_ones_own(tmp_path, suffix):
     [
         ("prompt=a", "without reward"),
         ("promt=a,reward=b", "did you mean prompt"),
+        ("prompt=a,reward=b,completion=c", "'completion': did you mean text"),
         ("prompt=a,reward=", "name of one column"),
         ("prompt=a,prompt=b,reward=c", "name of one column"),
         ("", "known: |did you mean"),

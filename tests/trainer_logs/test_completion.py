@@ -53,7 +53,7 @@ def test_whole_numbers_of_a_table_are_floats():
     [
         (whole_number, 1.5),
         (whole_number, -1),
-        (whole_number, "1"),
+        (whole_number, "one"),
         (whole_number, math.inf),
         (whole_number, 10**400),
         (numbers_of, ["a"]),

@@ -26,7 +26,7 @@ def test_verl(tmp_path):
         ]
         write_lines(tmp_path / f"{step}.jsonl", rows)
     log = read_log([tmp_path])
-    groups = make_groups(log.columns)
+    groups = make_groups(log)
     assert log.source.form.name == "verl"
     assert [path.stem for path in log.source.forms] == ["1", "2", "10"]
     assert groups.size_K.tolist() == [4] * 6
@@ -62,7 +62,7 @@ def test_open_instruct(tmp_path):
     assert log.columns.truncated_N.tolist() == [0, 1]
     assert log.columns.length_N.tolist() == [3, 8]
     assert log.columns.group_N.tolist() == [0, 0]
-    assert Summary(log, make_groups(log.columns)).advantage_fits is True
+    assert Summary(log, make_groups(log)).advantage_fits is True
 
 
 def nemo_row(reward, drawn, *, batched):
@@ -93,6 +93,42 @@ def test_nemo_rl(tmp_path, batched):
 def test_nemo_rl_without_tokens(tmp_path):
     rows = [{"content": ["1 + 1"], "rewards": [0.5], "input_lengths": [5], "idx": 0}]
     assert read(tmp_path, rows, "train_data_step1.jsonl").columns.length_N.tolist() == [-1]
+
+
+def test_nemo_rl_with_dynamic_sampling(tmp_path):
+    """`rewards` are those of all completions, in another order than the contents."""
+    rows = [nemo_row(0.0, [-1, -1, -1], batched=True) | {"filtered_rewards": [one]}
+            for one in (1.0, 0.5)]  # fmt: skip
+    assert read(tmp_path, rows).columns.rewards["reward"].tolist() == [1.0, 0.5]
+
+
+def swift_table(step):
+    return {
+        "gen_step": [step] * 4, "prompt": ["a", "a", "b", "b"], "completion": [*"wxyz"],
+        "MathORM": [0.0, 1.0, 1.0, 1.0], "solution": ["1"] * 4,
+        "advantages": [-0.7, 0.7, 0.0, 0.0],
+    }  # fmt: skip
+
+
+def test_ms_swift(tmp_path):
+    """A table a batch, or a row a completion; never a group a line."""
+    log = read(tmp_path, [swift_table(0), swift_table(1)], "completions.jsonl")
+    groups = make_groups(log)
+    assert log.source.form.name == "ms-swift"
+    assert groups.size_K.tolist() == [2] * 4
+    assert [*groups.columns.rewards] == ["MathORM"]
+    rows = [{"gen_step": 2, "prompt": "a", "completion": f"{n}", "reward": n % 2}
+            for n in range(4)]  # fmt: skip
+    assert make_groups(read(tmp_path, rows)).size_K.tolist() == [4]
+
+
+def test_trainers_without_rollouts_are_named(tmp_path):
+    row = {"input_prompt": "a", "output_response": "b", "score": [0.0], "stop_reason": "x"}
+    with pytest.raises(InputError, match=r"SkyRL's evaluations.*prompt=input_prompt"):
+        read(tmp_path, [row])
+    (tmp_path / "log.jsonl").unlink()
+    with pytest.raises(InputError, match="OpenRLHF writes none, SkyRL pickles"):
+        read_log([tmp_path])
 
 
 def test_areal(tmp_path):
@@ -165,7 +201,7 @@ def test_prime_rl_exports_beside_traces(tmp_path):
     write_lines(tmp_path / "token_exports/step_5/rank_0.jsonl", [export(shift=0.1)] * 3)
     log = read_log([tmp_path])
     assert len(log.columns.step_N) == 2
-    ratios = Summary(log, make_groups(log.columns)).log_ratios
+    ratios = Summary(log, make_groups(log)).log_ratios
     assert ratios.completions == 3
     # exp(0.1) - 1 - 0.1
     assert ratios.kl_per_token == pytest.approx(0.00517, abs=1e-5)

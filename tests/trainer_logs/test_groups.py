@@ -7,11 +7,12 @@ import pytest
 
 from log_makers import groups_of, read, summarise
 from mse_lab.errors import InputError
-from mse_lab.trainer_logs.groups import make_groups, total_rewards
+from mse_lab.report.rollouts_report import rollouts_text
+from mse_lab.trainer_logs.groups import make_groups
 
 
 def groups(tmp_path, records, size=None):
-    return make_groups(read(tmp_path, records).columns, size)
+    return make_groups(read(tmp_path, records), size)
 
 
 def one_by_one(prompts, step=1):
@@ -106,22 +107,27 @@ def test_graded_rewards(tmp_path):
     assert (found.right_K + found.wrong_K).tolist() == [2, 0]
 
 
-def test_sums_of_reward_functions_forget_rounding():
-    """0.1 + 0.2 and 0.3 are one reward; a function that gave none counts as zero."""
-    rewards = {"a": np.array([0.1, 0.3, np.nan]), "b": np.array([0.2, 0.0, np.nan])}
-    total = total_rewards(rewards)
-    assert total[0] == total[1]
-    assert np.isnan(total[2])
-    partial = total_rewards({"a": np.array([np.nan]), "b": np.array([0.5])})
-    assert partial.tolist() == [0.5]
-
-
 def test_completions_without_a_reward_are_left_out(tmp_path):
     lines = [*one_by_one("aaaa"), {"prompt": "a", "reward": float("nan"), "step": 1}]
     found = groups(tmp_path, lines)
     assert found.size_K.tolist() == [4]
     assert found.unscored == 1
     assert "1 completions have no reward" in " ".join(summarise(tmp_path, lines).notes)
+
+
+def test_missing_rewards_do_not_change_the_size_in_use(tmp_path):
+    """One of each four has none: G stays 4, known by the model of three rewards."""
+    lines = [
+        one | ({"reward": None} if n % 4 == 3 else {})
+        for n, one in enumerate(one_by_one("aaaabbbbccccddddaaaa"))
+    ]
+    found = summarise(tmp_path, lines)
+    assert (found.groups.commonest_size, found.groups.size_in_use) == (3, 4)
+    assert found.as_dict()["group_size"] == 4
+    assert found.groups.drawn_twice == 1
+    marked = {one.group_size: one.model for one in found.forecasts}
+    assert (marked[3], marked[4]) == (False, True)
+    assert "G = 4 (in use, model)" in rollouts_text(found)
 
 
 def test_no_reward_at_all(tmp_path):

@@ -1,14 +1,17 @@
 """Logs on the disk: found, recognised, half-written, mixed, or refused by name."""
 
+import gzip
+import json
+
 import pandas as pd
 import pytest
 
-from log_makers import groups_of, read, summarise, write_lines
+from log_makers import groups_of, read, write_lines
 from mse_lab.errors import InputError
-from mse_lab.trainer_logs.column_names import parse_columns
-from mse_lab.trainer_logs.forms import FORMS, recognise
+from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.records import ROWS
+from mse_lab.trainer_logs.summary import Summary
 
 VERL = {"input": "a", "output": "b", "score": 1, "step": 1}
 
@@ -19,56 +22,52 @@ def test_a_half_written_last_line_is_counted(tmp_path):
     path.write_text(path.read_text() + '{"prompt_id": "p2", "rewa')
     log = read_log([tmp_path])
     assert len(log.columns.step_N) == 4
-    assert log.source.cut_lines == 1
+    assert [where.number for where in log.source.damaged] == [3]
 
 
 def test_a_last_line_without_its_end_may_be_whole(tmp_path):
     path = write_lines(tmp_path / "log.jsonl", groups_of([0, 1]))
     path.write_text(path.read_text().rstrip())
     log = read_log([path])
-    assert (len(log.columns.step_N), log.source.cut_lines) == (2, 0)
+    assert (len(log.columns.step_N), log.source.damaged) == (2, [])
 
 
-def test_a_broken_line_within_is_refused_by_its_number(tmp_path):
+def test_a_broken_line_within_is_counted(tmp_path):
     path = write_lines(tmp_path / "log.jsonl", groups_of([0, 1]))
     path.write_text(path.read_text() + "{nonsense\n" + path.read_text())
-    with pytest.raises(InputError, match=r"log.jsonl, line 2: not valid JSON .* line out"):
-        read_log([path])
+    log = read_log([path])
+    assert len(log.columns.step_N) == 4
+    note = Summary(log, make_groups(log)).notes[0]
+    assert note == f"1 line(s) are no whole JSON: left out ({path}, line 2)."
 
 
-def test_a_file_that_has_only_begun_is_left_out(tmp_path):
-    write_lines(tmp_path / "1.jsonl", [VERL])
-    (tmp_path / "2.jsonl").write_text('{"inp')
-    (tmp_path / "3.jsonl").write_text("")
-    log = read_log([tmp_path])
-    assert [path.name for path in log.source.unknown] == ["2.jsonl", "3.jsonl"]
+def test_many_broken_lines_are_refused_by_the_first(tmp_path):
+    """Two of 100 are more than a hundredth; two of 200 are not."""
+    for count, refused in ((98, True), (198, False)):
+        path = write_lines(tmp_path / "log.jsonl", groups_of(*[[0, 1]] * count))
+        path.write_text("3\n{nonsense\n" + path.read_text())
+        if not refused:
+            assert len(read_log([path]).source.damaged) == 2
+            continue
+        with pytest.raises(InputError, match=r"line 1: not a JSON object; so are 2 of 100"):
+            read_log([path])
 
 
-def test_mixed_forms_are_refused_by_name(tmp_path):
-    write_lines(tmp_path / "a.jsonl", [VERL])
-    write_lines(tmp_path / "b.jsonl", groups_of([0, 1]))
-    with pytest.raises(InputError, match=r"a.jsonl \(verl\).*b.jsonl \(JSONL\).*of one"):
-        read_log([tmp_path])
-    assert len(read_log([tmp_path / "a.jsonl"]).columns.step_N) == 1
-
-
-def test_nothing_there(tmp_path):
-    with pytest.raises(InputError, match="no such file or folder"):
-        read_log([tmp_path / "nowhere"])
-    with pytest.raises(InputError, match=r"has no \.jsonl, \.parquet.* file; name the"):
-        read_log([tmp_path])
+def test_compressed_lines(tmp_path):
+    path = tmp_path / "log.jsonl.gz"
+    text = b"".join(json.dumps(one).encode() + b"\n" for one in groups_of([0, 1]) * 999)
+    path.write_bytes(gzip.compress(text, mtime=0))
+    assert len(read_log([tmp_path]).columns.step_N) == 1998
+    path.write_bytes(path.read_bytes()[:-20])  # It is still being written.
+    assert 0 < len(read_log([path]).columns.step_N) <= 1998
+    other = path.rename(tmp_path / "log.csv.gz")
+    with pytest.raises(InputError, match=r"only .jsonl.gz is read as it is; unpack it"):
+        read_log([other])
 
 
 def test_a_form_without_completions(tmp_path):
     with pytest.raises(InputError, match="no completions"):
         read(tmp_path, [{"prompt_id": "a", "rewards": []}])
-
-
-def test_every_form_recognises_its_own_keys():
-    for form in FORMS[:-2]:
-        assert recognise([*form.needs, "more"]).name == form.name
-    assert recognise(["prompt", "reward"]).name == "JSONL"
-    assert recognise(["problem", "answer"]) is None
 
 
 def test_data_frames(tmp_path):
@@ -95,28 +94,3 @@ def test_more_rows_than_are_in_memory_at_once(tmp_path):
     frame = pd.DataFrame({"prompt": ["a"] * (2 * ROWS + 1), "reward": 1.0})
     frame.to_csv(tmp_path / "log.csv", index=False)
     assert len(read_log([tmp_path]).columns.step_N) == 2 * ROWS + 1
-
-
-def test_own_columns_of_a_folder(tmp_path):
-    write_lines(tmp_path / "a.jsonl", [{"q": "a", "r": 1}])
-    write_lines(tmp_path / "sub/b.jsonl", [{"q": "a", "r": 0}])
-    log = read_log([tmp_path], parse_columns("prompt=q,reward=r"))
-    assert log.columns.rewards["reward"].tolist() == [1, 0]
-
-
-def test_what_was_left_out_is_said(tmp_path):
-    (tmp_path / "other.jsonl").write_text('{"loss": 1}\n')
-    write_lines(tmp_path / "log.jsonl", groups_of([0, 1]))
-    log = read_log([tmp_path])
-    assert [path.name for path in log.source.unknown] == ["other.jsonl"]
-    few = summarise(tmp_path / "more", groups_of([0, 1])).notes
-    assert few == ["Few prompts (1): the intervals say how little is known of others."]
-
-
-def test_an_unknown_form_is_described(tmp_path):
-    write_lines(tmp_path / "log.jsonl", [{"question": "a", "score": 1}])
-    with pytest.raises(InputError, match=r"log.jsonl \(the first has question, score\)"):
-        read_log([tmp_path])
-    (tmp_path / "log.jsonl").write_text("")
-    with pytest.raises(InputError, match=r"no record in the first"):
-        read_log([tmp_path])

@@ -1,9 +1,9 @@
-"""Several reward functions: what varies, what drives, and whether advantages agree."""
+"""Several reward functions: what varies, and what drives."""
 
 import pytest
 
 from log_makers import groups_of, summarise
-from mse_lab.trainer_logs.reward_functions import advantage_fits, reward_functions
+from mse_lab.trainer_logs.reward_functions import reward_functions
 
 
 def lines(pairs, advantages=None, prompt="a"):
@@ -36,24 +36,3 @@ def test_a_single_function_is_no_list(tmp_path):
     found = summarise(tmp_path, groups_of([0, 1]))
     assert found.reward_functions == []
     assert len(reward_functions(found.groups)) == 1
-
-
-@pytest.mark.parametrize(
-    ("advantages", "fits"),
-    [
-        ([-1, 1, 0, 0], True),  # of the sum, divided by what you like
-        ([-0.3, 0.3, 0, 0], True),
-        ([-1, 1, 1, -1], False),  # of right alone
-        ([1, -1, 0, 0], False),
-    ],
-)
-def test_advantages_follow_the_sum(tmp_path, advantages, fits):
-    found = summarise(tmp_path, lines([(0, 0), (1, 1), (1, 0), (0, 1)], advantages))
-    assert advantage_fits(found.groups) is fits
-    assert any("do not follow the sum" in note for note in found.notes) is not fits
-
-
-def test_without_advantages_nothing_is_said(tmp_path):
-    assert summarise(tmp_path, lines([(0, 0), (1, 1)])).advantage_fits is None
-    still = lines([(1, 1), (1, 1)], [0.0, 0.0])
-    assert summarise(tmp_path, still).advantage_fits is None

@@ -55,19 +55,51 @@ def test_a_folder_of_pickles_says_so(tmp_path):
 @pytest.mark.parametrize("saved", [[1], {"samples": 3}, {"samples": ["a"]}])
 def test_other_contents(tmp_path, saved):
     torch.save(saved, tmp_path / "7.pt")
-    with pytest.raises(InputError, match="samples"):
+    with pytest.raises(InputError, match="no samples"):
+        read_log([tmp_path / "7.pt"])
+    with pytest.raises(InputError, match=r"has no .* file"):
         read_log([tmp_path])
+
+
+def test_checkpoints_and_evaluations_are_passed_over(tmp_path):
+    torch.save({"state": {0: torch.ones(3)}}, tmp_path / "optimizer.pt")
+    for name in ("7.pt", "eval_7.pt"):
+        saved = {"rollout_id": 7, "samples": [sample(n, n % 2) for n in range(2)]}
+        torch.save(saved, tmp_path / name)
+    log = read_log([tmp_path])
+    assert [path.name for path in log.source.forms] == ["7.pt"]
+    assert len(log.source.evaluations) == 1
+    assert log.source.unknown == []
+
+
+@pytest.mark.parametrize(
+    ("reward", "read"),
+    [
+        ({"score": 1.0, "acc": True, "pred": "42"}, {"score": 1.0}),
+        ({"right": 1, "tidy": 0.5, "pred": "42"}, {"right": 1.0, "tidy": 0.5}),
+    ],
+)
+def test_texts_in_a_reward_are_no_rewards(tmp_path, reward, read):
+    samples = [sample(n, reward) for n in range(2)]
+    torch.save({"rollout_id": 7, "samples": samples}, tmp_path / "7.pt")
+    columns = read_log([tmp_path]).columns
+    assert {name: one[0] for name, one in columns.rewards.items()} == read
+    named = {
+        "prompt": ["prompt"],
+        "reward": ["reward.acc" if "acc" in reward else "reward.tidy"],
+    }
+    assert read_log([tmp_path], named).columns.rewards["reward"][0] in (1.0, 0.5)
 
 
 def test_without_torch(tmp_path, monkeypatch):
-    torch.save({"samples": []}, tmp_path / "7.pt")
+    torch.save({"rollout_id": 7, "samples": []}, tmp_path / "7.pt")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'mse-lab\[measure\]'"):
-        read_log([tmp_path])
+        read_log([tmp_path / "7.pt"])
 
 
 def test_a_torn_archive(tmp_path):
     (tmp_path / "7.pt").write_bytes(b"PK\x03\x04 torn")
     with pytest.raises(InputError, match="cannot be read as weights only"):
-        read_log([tmp_path])
+        read_log([tmp_path / "7.pt"])
     assert isinstance(torch, types.ModuleType)

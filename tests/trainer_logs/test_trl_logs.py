@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[data]'")
 
 def summarise(folder):
     log = read_log([folder])
-    return Summary(log, make_groups(log.columns))
+    return Summary(log, make_groups(log))
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +130,19 @@ def test_what_a_reward_function_logs_beside_is_no_reward(tmp_path):
     assert [*found.groups.columns.rewards] == ["right"]
 
 
-def test_a_number_that_is_logged_beside_shows_in_the_advantages(tmp_path):
-    """A float column is taken for a reward; the advantages do not follow the sum."""
+def test_floats_that_are_logged_beside_are_told_by_the_advantages(tmp_path):
     found = write(tmp_path, rows(1, entropy=[0.9, 0.1, 0.2, 0.8, 0, 0, 0, 0]))
-    assert [*found.groups.columns.rewards] == ["right", "entropy"]
-    assert found.advantage_fits is False
+    assert [*found.groups.columns.rewards] == ["right"]
+    assert found.mean_reward.value == 0.75
+    assert "entropy: not among the rewards, left out." in found.notes
+
+
+def test_rewards_of_whole_numbers_count_where_floats_do_not_fit(tmp_path):
+    whole = np.array([0, 1, 1, 0, 1, 1, 1, 1])
+    found = write(tmp_path, rows(1, right=whole, brief=0.5))
+    assert [*found.groups.columns.rewards] == ["right", "brief"]
+    found = write(tmp_path, rows(1, right=whole))
+    assert [*found.groups.columns.rewards] == ["right"]
 
 
 def test_a_function_that_scores_some_prompts_only(tmp_path):

@@ -67,6 +67,15 @@ def test_lines_keep_tokens_rewards_and_log_probabilities(tmp_path):
     }  # fmt: skip
 
 
+def test_numbers_that_are_no_rewards_do_not_count(tmp_path):
+    lines = [
+        {"prompt": "a", "tokens": [n, 0], "rewards": {"right": n % 2, "entropy": n * n},
+         "advantage": n % 2 - 0.5}
+        for n in range(SIZE)
+    ]  # fmt: skip
+    assert [line["reward"] for line in written(tmp_path, lines)] == [0, 1] * (SIZE // 2)
+
+
 def test_log_probabilities_in_all_lines_or_in_none(tmp_path):
     lines = open_instruct(0) + open_instruct(1, logprobs=None)
     assert not any("log_probs" in line for line in written(tmp_path, lines))

@@ -5,6 +5,7 @@ import pytest
 
 from log_makers import groups_of, read, summarise
 from mse_lab.errors import InputError
+from mse_lab.trainer_logs.read_logs import read_log
 
 
 def test_a_line_a_group(tmp_path):
@@ -40,6 +41,51 @@ def test_the_completions_of_a_measurement_are_of_this_form(tmp_path):
 def test_rewards_by_function(tmp_path):
     lines = [{"prompt": "a", "rewards": {"right": 1, "brief": 0.5}}] * 2
     assert summarise(tmp_path, lines).groups.reward_N.tolist() == [1.5, 1.5]
+
+
+def test_a_table_is_taken_apart(tmp_path):
+    """Lists of prompts and completions beside the rewards: six groups of four."""
+    table = {
+        "prompt": [f"p{n // 4}" for n in range(24)],
+        "completion": [f"{n}" for n in range(24)],
+        "reward": [n % 2 for n in range(24)],
+        "step": 3,
+    }
+    found = summarise(tmp_path, [table])
+    assert found.groups.size_K.tolist() == [4] * 6
+    assert found.groups.step_K.tolist() == [3] * 6
+
+
+@pytest.mark.parametrize("more", [{"text": "abc"}, {"tokens": [5, 6, 0]}])
+def test_rewards_of_tokens_are_refused(tmp_path, more):
+    with pytest.raises(InputError, match=r"line 1: 3 rewards beside one completion: give"):
+        read(tmp_path, [{"prompt": "a", "rewards": [0, 0, 1]} | more])
+
+
+def test_an_index_that_begins_anew_at_each_step_is_no_prompt(tmp_path):
+    lines = [
+        {"prompt_id": n // 2, "prompt": f"{step} + {n // 2}", "reward": n % 2, "step": step}
+        for step in range(3)
+        for n in range(8)
+    ]
+    found = summarise(tmp_path, lines)
+    assert len(found.prompts) == 12
+    assert found.groups.size_K.tolist() == [2] * 12
+    for line in lines:
+        del line["prompt"]
+    notes = " ".join(summarise(tmp_path, lines).notes)
+    assert "The prompts are the numbers 0 to 3, all of them at every step" in notes
+
+
+def test_ids_of_a_csv_are_texts(tmp_path):
+    """001 and 1 are two prompts, however far apart; numbers may be written as one likes."""
+    path = tmp_path / "log.csv"
+    rows = ["001,1,True", "1,0.50,False"] * 1500 + ["x,1e-05,True"]
+    path.write_text("\n".join(["prompt_id,reward,truncated", *rows]))
+    columns = read_log([path]).columns
+    assert list(columns.prompts) == ["001", "1", "x"]
+    assert columns.rewards["reward"][-3:].tolist() == [1.0, 0.5, 1e-05]
+    assert columns.truncated_N[-3:].tolist() == [1, 0, 1]
 
 
 def test_a_key_that_later_lines_lack_is_named(tmp_path):

@@ -1,0 +1,117 @@
+"""The general form of a log, for anybody's own: a record for each completion, or group.
+
+    {"prompt_id": "p1", "rewards": [0, 1, 1, 0]}
+    {"prompt_id": "p1", "step": 3, "reward": 1.0, "tokens": [5, 9, 2]}
+
+| key | meaning |
+|---|---|
+| `prompt_id`, `prompt` | what identifies the prompt; one of them is needed |
+| `reward` | a number |
+| `rewards` | instead: a list, the rewards of a group; or one by reward function |
+| `step`, `group` | the training step; what identifies the group among its prompt's |
+| `text`, `completion` | the completion |
+| `tokens`, `mask`, `log_probs`, `trainer_log_probs` | a number for each token |
+| `length`, `truncated`, `advantage` | |
+
+Files named `completions.jsonl` of a measurement are of this form. A record whose prompts
+and completions are lists, too, is a table: a completion for each place in the lists.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mse_lab.errors import InputError
+from mse_lab.trainer_logs.completion import (
+    Completion,
+    Form,
+    Record,
+    field,
+    read_completion,
+    reward_of,
+)
+
+# Keys of the general form, for which `--columns` may name others.
+KEYS = (
+    *("prompt", "reward", "step", "group", "text", "tokens", "mask", "log_probs"),
+    *("trainer_log_probs", "length", "truncated", "advantage"),
+)
+_OPTIONAL = {name: name for name in KEYS if name not in ("prompt", "reward", "log_probs")}
+
+Completions = Iterator[Completion]
+
+
+def rows_of_table(record: Record, count: int) -> Iterator[Record]:
+    """Take a table apart: each list of `count` entries has one for each row."""
+    for place in range(count):
+        row = {
+            key: value[place] if isinstance(value, list) and len(value) == count else value
+            for key, value in record.items()
+        }
+        yield Record(row, record.position)
+
+
+def _is_table(record: Record, key: str, count: int) -> bool:
+    """Whether the prompt and the completion are lists of `count`; messages are not."""
+    prompts, texts = record.get(key), record.get("text", record.get("completion"))
+    return all(isinstance(one, list) and len(one) == count for one in (prompts, texts))
+
+
+def _refuse_one_completion(record: Record, count: int) -> None:
+    """Refuse a list of rewards beside one completion: they are of its tokens."""
+    text, tokens = record.get("text", record.get("completion")), record.get("tokens")
+    flat = isinstance(tokens, list) and not any(isinstance(one, list) for one in tokens)
+    if isinstance(text, str) or (flat and len(tokens or ()) == count):
+        raise InputError(
+            f"{record.position}: {count} rewards beside one completion: give its reward, "
+            "such as the sum over its tokens, under reward"
+        )
+
+
+def _group(record: Record, key: str, rewards: list[Any]) -> Completions:
+    _refuse_one_completion(record, len(rewards))
+    keys = {"prompt": key, "step": "step", "group": "group"}
+    group = read_completion(record, keys, rewards={})
+    group = group._replace(group=group.group or str(record.position))
+    for value in rewards:
+        reward = reward_of(value, "rewards", record.position)
+        yield group._replace(rewards={"reward": reward})
+
+
+def rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
+    """Read the rewards by reward function."""
+    return {
+        str(name): reward_of(one, str(name), record.position)
+        for name, one in rewards.items()
+    }
+
+
+def _read(record: Record) -> Completions:
+    key = "prompt_id" if "prompt_id" in record else "prompt"
+    given = "rewards" if "rewards" in record else "reward"
+    rewards = record.get(given)
+    if isinstance(rewards, list):
+        if not _is_table(record, key, len(rewards)):
+            yield from _group(record, key, rewards)
+            return
+        for row in rows_of_table(record, len(rewards)):
+            row["reward"] = row.pop(given)
+            yield from _read(row)
+        return
+    keys = {"prompt": key, **_OPTIONAL}
+    if isinstance(record.get(key), int) and isinstance(record.get("prompt"), str | list):
+        # A number may count within a step: the text tells prompts apart.
+        keys |= {"prompt": "prompt", "group": "group" if "group" in record else key}
+    if "text" not in record:
+        keys["text"] = "completion"
+    # One number is the log-probability of the whole completion.
+    if isinstance(record.get("log_probs"), list):
+        keys["log_probs"] = "log_probs"
+    computed: dict[str, Any] = {"shown": record.get("prompt", field(record, key))}
+    if isinstance(rewards, Mapping):
+        computed["rewards"] = rewards_of(rewards, record)
+    else:
+        keys["rewards"] = "reward"
+    yield read_completion(record, keys, **computed)
+
+
+JSONL = Form("JSONL", ("prompt_id or prompt", "reward or rewards"), _read)

@@ -1,0 +1,144 @@
+"""Verdicts on a log: a finding for each check, and an action where it needs a look.
+
+The limits of the checks are also those of `mse-lab rollouts --fail-on`. They are rules of
+thumb for where to look first; none is derived.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mse_lab.formatting import number, percent, share, with_interval
+from mse_lab.trainer_logs.summary import Summary
+
+# Above these values a check needs a look.
+LIMITS: Mapping[str, float] = {
+    "silent": 0.5,  # The share of zero-variance groups.
+    "truncated": 0.1,  # The share of completions that the length limit cut.
+    "copies": 0.5,  # The share of completions equal to an earlier one of their group.
+    # The fall of the mean reward, over the range of rewards, where it is significant.
+    "drift": 0.05,
+    "mismatch": 0.2,  # One minus the effective sample size of the trainer's weights.
+}
+
+# The value of a check, its finding, and the action; None where the log lacks the numbers.
+_Found = tuple[float, str, str] | None
+
+
+class Verdict(NamedTuple):
+    """What a check of a log found."""
+
+    check: str  # Its key in `LIMITS`.
+    value: float
+    limit: float
+    finding: str
+    action: str  # What to do if it needs a look.
+
+    @property
+    def look(self) -> bool:
+        """Whether it needs a look."""
+        return self.value > self.limit
+
+    def line(self) -> str:
+        """Say the finding, and the action where it needs a look."""
+        limit = f"{number(self.limit, 2)}, {self.check}"
+        if self.look:
+            return f"LOOK  {self.finding} (above {limit}). {self.action}"
+        return f"OK    {self.finding} (limit {limit})."
+
+
+def _silent(summary: Summary) -> _Found:
+    if not summary.grouped:
+        return None
+    kind = "Most got the largest reward: take harder prompts."
+    if summary.all_wrong.value >= summary.all_right.value:
+        kind = "Most got the least reward: take easier prompts, or a graded reward."
+    return (
+        summary.zero_variance.value,
+        f"zero-variance groups {percent(summary.zero_variance)}",
+        f"{kind} Ask mse-lab advise PROBE what a larger G costs before you raise it.",
+    )
+
+
+def _truncated(summary: Summary) -> _Found:
+    cut_N = summary.truncated_N
+    if summary.truncated is None or cut_N is None:
+        return None
+    finding = f"cut completions {percent(summary.truncated)}"
+    cut, ended = (
+        summary.mean_where(summary.groups.reward_N, flags_N).value
+        for flags_N in (cut_N, ~cut_N)
+    )
+    if np.isfinite(cut) and np.isfinite(ended):
+        finding += f", mean reward {number(cut, 2)} where others have {number(ended, 2)}"
+    action = "Raise the limit on the length, or the reward teaches length before the task."
+    return summary.truncated.value, finding, action
+
+
+def _copies(summary: Summary) -> _Found:
+    if summary.duplicates is None:
+        return None
+    return (
+        summary.duplicates.value,
+        f"copies within groups {percent(summary.duplicates)}",
+        "A group of copies has no gradient: raise the temperature, and check that the "
+        "completions of a group are drawn with seeds of their own.",
+    )
+
+
+def _drift(summary: Summary) -> _Found:
+    drift, (least, most) = summary.drift, summary.groups.range
+    if not np.isfinite(drift.value):
+        return None
+    fell = drift.high < 0 and most > least
+    return (
+        -drift.value / (most - least) if fell else 0.0,
+        f"mean reward of the last third of steps minus the first's {with_interval(drift)}",
+        "Lower the learning rate, or look for a change of prompts.",
+    )
+
+
+def _mismatch(summary: Summary) -> _Found:
+    ratios = summary.log_ratios
+    if ratios is None:
+        return None
+    return (
+        1 - ratios.effective,
+        f"engine and trainer: effective sample size {share(ratios.effective)}",
+        "Measure which correction costs least: --probe FILE --model MODEL, then mse-lab "
+        "run.",
+    )
+
+
+_CHECKS: Mapping[str, Callable[[Summary], _Found]] = {
+    **{"silent": _silent, "truncated": _truncated, "copies": _copies},
+    **{"drift": _drift, "mismatch": _mismatch},
+}
+
+
+def verdicts_of(summary: Summary) -> dict[str, Verdict | None]:
+    """Judge a log by its limits; None for a check for which it lacks the numbers."""
+    limits = {**LIMITS, **summary.limits}
+    found = {key: check(summary) for key, check in _CHECKS.items()}
+    return {
+        key: None if got is None else Verdict(key, got[0], limits[key], *got[1:])
+        for key, got in found.items()
+    }
+
+
+def verdict_lines(summary: Summary) -> list[str]:
+    """Say all verdicts, and which checks lack the numbers."""
+    verdicts = verdicts_of(summary)
+    unknown = [key for key, one in verdicts.items() if one is None]
+    lines = [one.line() for one in verdicts.values() if one is not None]
+    return lines + [f"These logs do not tell: {', '.join(unknown)}."] * bool(unknown)
+
+
+def verdicts_as_dicts(summary: Summary) -> list[dict[str, Any]]:
+    """Give the verdicts for programs."""
+    return [
+        one._asdict() | {"verdict": "LOOK" if one.look else "OK"}
+        for one in verdicts_of(summary).values()
+        if one is not None
+    ]
