@@ -19,6 +19,11 @@ TABLES = (
 )
 PATTERNS = (
     *(f"probes/{family}/*.yaml" for family in ("gsm8k", "lenient", "qwen", "studies")),
+    *(
+        "probes/smollm2/*.yaml",
+        "probes/smollm2/*.txt",
+        "probes/prompts/short-answers.jsonl",
+    ),
     *(f"probes/{run}.yaml" for run in RUNS),
     *(f"probes/{run}/*.json" for run in RUNS),
     *(f"probes/{run}/*.jinja" for run in RUNS),

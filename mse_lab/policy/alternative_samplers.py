@@ -141,6 +141,6 @@ def describe_mismatch(log_ratios_PR: Floats) -> str:
     return (
         f"the completions are not the policy's: «{ALTERNATIVES[best]}» is more likely by a "
         f"factor of e^{totals[best]:.4g}; draw each completion once, after the same prompt "
-        "tokens, at sampling.temperature, with top-p 1 and without top-k, min-p, penalties "
-        "or stop strings"
+        "tokens, at sampling.temperature, with top-p 1, without top-k, min-p or penalties, "
+        "and with sampling.stop as the only stop strings"
     )

@@ -56,7 +56,9 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     The location that is returned with it is pinned to one commit, so that all files are of
     the same one.
     """
-    settings = _read(location, "config.json", transformers.AutoConfig)
+    if location.gguf is not None:
+        load_extra("gguf", "gguf", f"{location.key} = {location.name}")
+    settings = _read(location, location.gguf or "config.json", transformers.AutoConfig)
     kind = settings.model_type
     if settings.is_encoder_decoder:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
@@ -102,7 +104,7 @@ def load_model(
         placement = {"device_map": config.device_map}
     # transformers leaves out a generation_config.json that it cannot read, and the end
     # tokens with it.
-    if location.file("generation_config.json") is not None:
+    if location.gguf is None and location.file("generation_config.json") is not None:
         _read(location, "the model", transformers.GenerationConfig)
     with _loading_quietly(location, "the model"):
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -143,6 +145,8 @@ def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
         return False
     config = config if isinstance(config, dict) else config.to_dict()
     name = str(getattr(config.get("quant_method"), "value", config.get("quant_method")))
+    if name == "gguf":
+        return False  # Its weights are dequantised when they are read.
     if not adapted:
         raise location.refuse(
             f"its weights are quantised ({name}) and have no gradient",

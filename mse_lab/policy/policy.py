@@ -28,7 +28,8 @@ from mse_lab.policy.chat_template import render_chats
 from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.loading import loading
-from mse_lab.policy.location import Location, locate
+from mse_lab.policy.location import Location, locate_model
+from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 
@@ -50,6 +51,7 @@ class Policy:
     parameters: dict[str, nn.Parameter]
     # `model`, and `adapter` if there is one -> the Hub commit or a hash of the folder.
     identity: Mapping[str, str] = field(default_factory=dict)
+    stops: StopStrings | None = None  # Texts, each of which ends a completion.
 
     @property
     def device(self) -> torch.device:
@@ -99,14 +101,28 @@ class Policy:
         """Convert logits (..., V) to log pi, in float32 or float64."""
         return torch.log_softmax(self.scaled(logits), dim=-1)
 
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Whether the last of a completion's tokens ends it."""
+        return tokens[-1] in self.end_tokens or (
+            self.stops is not None and self.stops.end(tokens)
+        )
+
     def decode(self, tokens: Sequence[int], *, turns: bool = False) -> str:
         """Decode a completion up to its first end token, without special tokens.
 
-        With `turns` an end token ends a turn only, and everything is decoded.
+        A stop string and what its last token holds behind it are left out. With `turns` an
+        end token ends a turn only, and everything is decoded.
         """
         ends = (index for index, token in enumerate(tokens) if token in self.end_tokens)
         kept = tokens if turns else tokens[: next(ends, None)]
-        return str(self.tokenizer.decode(kept, skip_special_tokens=True))
+        text = str(self.tokenizer.decode(kept, skip_special_tokens=True))
+        return text if self.stops is None else self.stops.cut(text)
+
+    @property
+    def end_texts(self) -> dict[int, str]:
+        """The text of every end token."""
+        convert = self.tokenizer.convert_ids_to_tokens
+        return {token: str(convert(token)) for token in self.end_tokens}
 
     @contextmanager
     def differentiable(self) -> Iterator[None]:
@@ -175,7 +191,7 @@ def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ..
 def load_policy(config: Probe, root: Path) -> Policy:
     """Load the checkpoint of a probe, and its adapter; no parameter requires gradients."""
     device = pick_device(config.model.device)
-    location = locate("model.path", config.model.path, config.model.revision, root)
+    location = locate_model(config.model, root)
     adapter = find_adapter(config.model, root)
     location, settings = load_settings(location)
     tokenizer = load_tokenizer(location)
@@ -205,6 +221,7 @@ def make_policy(
         temperature=config.sampling.temperature,
         parameters=select_parameters(model, config.parameters, trained),
         identity=identity,
+        stops=StopStrings.of(config.sampling.stop, tokenizer),
     )
     _refuse_acausal(policy, location)
     return policy
@@ -245,6 +262,8 @@ def encode_prompts(
     """
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts) if chat else plain
+    if chat and policy.stops is not None:
+        policy.stops.refuse_in(texts[0], plain[0])
     name = str(policy.tokenizer.name_or_path)
     with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.

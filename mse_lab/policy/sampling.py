@@ -138,9 +138,10 @@ def _draw_batch(
 ) -> Completions:
     """Draw a batch; `row` is the number of each completion's prompt in the prefix."""
     count, positions = uniforms_NT.shape
-    ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=policy.device)
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
+    lengths_N = torch.full_like(tokens_NT[:, 0], positions)
+    ended_N = torch.zeros_like(lengths_N, dtype=torch.bool)
     # Indices of the unfinished completions; `row` is the row of the batch that each is in.
     active = torch.arange(count, device=policy.device)
     beginnings = _Beginnings(policy, prefix, positions)
@@ -150,14 +151,27 @@ def _draw_batch(
         drawn = invert(log_probs_RV, uniforms_NT[active, position], row)
         tokens_NT[active, position] = drawn
         log_probs_N[active] += log_probs_RV[row, drawn].double()
-        unfinished = ~torch.isin(drawn, ends)
+        ended = _ended(policy, tokens_NT[active, : position + 1])
+        ended_N[active[ended]], lengths_N[active[ended]] = True, position + 1
+        unfinished = ~ended
         if not unfinished.any() or position + 1 == positions:
             break
         active = active[unfinished]
         row = beginnings.branch(row[unfinished], drawn[unfinished], log_probs_RV.shape[-1])
-    return Completions.ending(
-        tokens_NT.cpu().numpy(), log_probs_N.cpu().numpy(), policy.end_tokens
-    )
+    drawn_N = (tokens_NT, lengths_N, log_probs_N, ended_N)
+    return Completions(*(array.cpu().numpy() for array in drawn_N))
+
+
+def _ended(policy: Policy, tokens_NT: Tensor) -> Tensor:
+    """Whether the last token ended a completion that none before it has ended, (N,)."""
+    ends = torch.tensor(policy.end_tokens, dtype=torch.long, device=tokens_NT.device)
+    ended_N = torch.isin(tokens_NT[:, -1], ends)
+    if policy.stops is None:
+        return ended_N
+    # Completions with the same beginning are decoded once.
+    distinct_RT, row_N = torch.unique(tokens_NT, dim=0, return_inverse=True)
+    stopped = [policy.stops.end(tokens) for tokens in distinct_RT.tolist()]
+    return ended_N | torch.tensor(stopped, device=row_N.device)[row_N]
 
 
 @torch.no_grad()

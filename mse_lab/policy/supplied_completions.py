@@ -69,7 +69,7 @@ class Supplied:
             unpadded.append(tokens)
             masks += [] if mask is None else [mask]
         return Completions.of_each(
-            unpadded, positions, log_probs, policy.end_tokens, masks or None
+            unpadded, positions, log_probs, policy.ends, masks or None
         )
 
     def rewards(self, prompt_id: str, pool: str) -> Floats:

@@ -98,7 +98,9 @@ def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
     own = [tokens_of(text) for text in ("3", "3 1", "1 2 3")]
     assert [tokens.tolist() for tokens in own] == [[3], [3, 1], [1, 2]]
     assert tokens_of("3", truncated=False).tolist() == [3, 0]
-    found = Completions.of_each([*own, tokens_of("", False)], 2, [0.0] * 4, [0])
+    found = Completions.of_each(
+        [*own, tokens_of("", False)], 2, [0.0] * 4, lambda tokens: tokens[-1] == 0
+    )
     assert found.lengths_N.tolist() == [1, 2, 2, 1]
     assert found.ended_N.tolist() == [False, False, False, True]
     assert found.unpadded[0].tolist() == [3]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from enumerated import as_completions
 from mse_lab.policy.completions import Completions, concatenate
 
 
@@ -15,17 +16,8 @@ def test_distinct_completions():
     assert place.tolist() == [0, 0, 1, 2, 1]
 
 
-def test_the_first_end_token_ends_a_completion():
-    """Whatever stands behind it; without one it was cut at the last position."""
-    tokens = np.array([[5, 1, 0], [0, 2, 1], [5, 3, 4], [2, 2, 2]])
-    found = Completions.ending(tokens, np.arange(4.0), (1, 2))
-    assert found.lengths_N.tolist() == [2, 2, 3, 1]
-    assert found.ended_N.tolist() == [True, True, False, True]
-
-
 def test_parts_that_are_joined_are_the_whole():
-    tokens = np.array([[5, 1], [3, 4], [2, 0]])
-    whole = Completions.ending(tokens, np.arange(3.0), (1, 2))
+    whole = as_completions([(5, 1), (3, 4), (2,)])
     again = concatenate([whole[:1], whole[1:]])
     for name, array in vars(whole).items():
         np.testing.assert_array_equal(vars(again)[name], array)

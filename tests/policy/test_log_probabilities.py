@@ -1,10 +1,9 @@
 """Log-probabilities: two ways to one number, and the gradient that is written by hand."""
 
-import numpy as np
 import torch
 
+from enumerated import as_completions
 from models import random_policy
-from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import (
     _token_log_probs,
     completion_log_probs,
@@ -14,7 +13,7 @@ from mse_lab.policy.log_probabilities import (
 from mse_lab.policy.shared_prefix import SharedPrefix
 
 PROMPT = [3, 4, 5]
-ENDED = Completions.ending(np.array([[4, 1, 7], [5, 6, 7]]), np.zeros(2), (1,))
+ENDED = as_completions([(4, 1), (5, 6, 7)])
 
 
 def test_the_gradient_of_a_token_is_autograds():
