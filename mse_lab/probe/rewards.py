@@ -48,6 +48,37 @@ def integer(text: str, prompt: Mapping[str, Any]) -> float:
     return float(bool(integers) and Decimal(integers[-1].replace(",", "")) == answer)
 
 
+def first_integer(text: str, prompt: Mapping[str, Any]) -> float:
+    """1 if the first integer in the text equals the prompt's answer, an integer; else 0.
+
+    For a model that answers at once and goes on: what follows does not count.
+
+    >>> first_integer("7. Then 3 + 5 = 8", {"answer": "7"})
+    1.0
+    """
+    first = _INTEGER.search(text)
+    return integer(first[0] if first else "", prompt)
+
+
+def contains(text: str, prompt: Mapping[str, Any]) -> float:
+    """1 if the answer stands in the text as whole words, in any case of letters; else 0.
+
+    A reference of several answers, joined by `|`, is met by any of them.
+
+    >>> contains("The capital is Paris.", {"answer": "paris"})
+    1.0
+    >>> contains("Parisian", {"answer": "Paris"})
+    0.0
+    >>> contains("in the U.S.", {"answer": "USA|U.S."})
+    1.0
+    """
+    answers = [answer.strip() for answer in str(prompt["answer"]).split("|")]
+    if not all(answers):
+        raise ValueError("the answer is empty, or one of its parts between | is")
+    any_of = "|".join(map(re.escape, answers))
+    return float(bool(re.search(rf"(?<!\w)(?:{any_of})(?!\w)", text, re.IGNORECASE)))
+
+
 def exact(text: str, prompt: Mapping[str, Any]) -> float:
     r"""1 if the text, without white space at its ends, is the answer, else 0.
 
@@ -122,6 +153,8 @@ def supplied(text: str, prompt: Mapping[str, Any]) -> float:
 
 REWARDS: dict[str, Reward] = {
     "integer": integer,
+    "first-integer": first_integer,
+    "contains": contains,
     "gsm8k": gsm8k,
     "math": mathematics,
     "exact": exact,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -48,8 +49,12 @@ class FreshAdapter(Section):
 class Model(Section):
     """The policy."""
 
-    path: Text  # A local checkpoint folder or a Hub name.
+    path: Text  # A local checkpoint folder, a Hub name, or a .gguf file.
     revision: Text | None = None  # The Hub revision; None for the default branch.
+    # A GGUF file of that folder or repository, dequantised to `dtype`. And an installed
+    # distribution that carries the same model as such a file: taken instead of a Hub name.
+    gguf: Annotated[Text | None, Field(exclude_if=lambda name: name is None)] = None
+    package: Annotated[Text | None, Field(exclude_if=lambda name: name is None)] = None
     # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
@@ -130,6 +135,13 @@ class Sampling(Section):
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
     max_new_tokens: Positive = 8  # Longer ones are draws of the truncated policy.
+    # Texts, each of which ends a completion; left out of what is written where there are
+    # none, so that nothing else changes.
+    stop: Annotated[
+        list[Text],
+        BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
+        Field(exclude_if=lambda stop: not stop),
+    ] = []
 
 
 class Pool(Section):

@@ -24,12 +24,12 @@ from tqdm import tqdm
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import mse_lab
-from mse_lab.command_line import ROOT
+from mse_lab.api.measure import Result
+from mse_lab.commands.command_line import ROOT
 from mse_lab.mse import regime
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
-from mse_lab.public_api import Result
 from mse_lab.report.drawing import colours_of, reach, save_figure
 from mse_lab.results.files import write_json, write_table
 from probes.dials import sums

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mse_lab.answers.measured_run import read_run
-from mse_lab.cli import main
-from mse_lab.command_line import ROOT
+from mse_lab.commands.cli import main
+from mse_lab.commands.command_line import ROOT
 from mse_lab.mse.regime import aggregate_place, crossing_size, norm_ratio, oracle_gain
 from mse_lab.report.drawing import colours_of, legend_above, save_figure
 from mse_lab.report.figure_4 import TITLES

@@ -30,7 +30,7 @@ MEDIUM = Ranges(terms=(10, 99), factors=(3, 19), divisors=(3, 19))
 
 
 class Problem(NamedTuple):
-    """A problem ending in `` =``, its integer answer and its category."""
+    """A problem, which ends in `` =`` but for a sum's; its integer answer; its category."""
 
     problem: str
     answer: int
@@ -71,6 +71,16 @@ def _parentheses(ranges: Ranges, rng: np.random.Generator) -> tuple[str, int]:
     a, (op, sign) = _pick(ranges.terms, rng), _sign(rng)
     text, value = _two_step(ranges, rng)
     return f"{a} {op} ({text})", a + sign * value
+
+
+def draw_sum(rng: np.random.Generator) -> Problem:
+    """Draw a sum or difference of 1 to 12, never negative, without `` =``."""
+    large, small = sorted((_pick((1, 12), rng), _pick((1, 12), rng)), reverse=True)
+    op, sign = _sign(rng)
+    if sign > 0 and rng.random() < 0.5:
+        large, small = small, large
+    category = "addition" if sign > 0 else "subtraction"
+    return Problem(f"{large} {op} {small}", large + sign * small, category)
 
 
 CATEGORIES: dict[str, Callable[[Ranges, np.random.Generator], tuple[str, int]]] = {

@@ -3,8 +3,9 @@
 `arithmetic-tiny.jsonl` (60 problems, one-digit operands) is for the tiny checkpoints,
 `arithmetic.jsonl` (500 problems of medium difficulty) for real models,
 `arithmetic-worked.jsonl` (40 problems of two or three steps) for the checkpoints that write
-their working. The 60 problems of `arithmetic-tiny-held-out.jsonl` come next in the stream
-of the first.
+their working, `arithmetic-sums.jsonl` (200 sums and differences up to 12) for a language
+model of 135 million parameters. The 60 problems of `arithmetic-tiny-held-out.jsonl` come
+next in the stream of the first. `short-answers.jsonl` was written by hand.
 """
 
 import json
@@ -15,7 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.prompts.arithmetic import MEDIUM, TINY, Problem, draw_distinct, draw_problem
+from probes.prompts.arithmetic import (
+    MEDIUM,
+    TINY,
+    Problem,
+    draw_distinct,
+    draw_problem,
+    draw_sum,
+)
 from probes.prompts.steps import draw_worked_problem
 
 
@@ -32,6 +40,7 @@ SETS = {
     "arithmetic-tiny": Set(0, 0, 60, partial(draw_problem, TINY)),
     "arithmetic": Set(1, 0, 500, partial(draw_problem, MEDIUM)),
     "arithmetic-worked": Set(2, 0, 40, partial(draw_worked_problem, TINY)),
+    "arithmetic-sums": Set(3, 0, 200, draw_sum),
     "arithmetic-tiny-held-out": Set(0, 60, 60, partial(draw_problem, TINY)),
 }
 

@@ -18,7 +18,7 @@ import argparse
 import torch
 from torch import Tensor
 
-from mse_lab.command_line import RESULTS, ROOT
+from mse_lab.commands.command_line import RESULTS, ROOT
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.measurement.metric import Multiply
