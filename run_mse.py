@@ -5,4 +5,4 @@ from mse_lab.__main__ import start
 if __name__ == "__main__":
     start()
 else:
-    from mse_lab.cli import main as main
+    from mse_lab.commands.cli import main as main

@@ -21,6 +21,7 @@ error of every estimator at every group size G. Data flows one way, through a fo
     answers     finished runs -> claims, advice, ranking
     report      words, figures and pages for a reader
     studies     training, by theory and by TRL; they use the package as anybody could
+    api         the Python doors: a function a file, and the results that they return
     trl         a callback that measures the live model of TRL's trainer
     commands    a command a file: its arguments, and what it calls
 
@@ -52,11 +53,11 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from mse_lab.api.advise import advise
+    from mse_lab.api.measure import analyse, measure
+    from mse_lab.api.result import Advice, Result
+    from mse_lab.api.rollouts import Rollouts, rollouts
     from mse_lab.errors import InputError
-    from mse_lab.public_advice import advise
-    from mse_lab.public_api import analyse, measure
-    from mse_lab.result import Advice, Result
-    from mse_lab.rollout_logs import Rollouts, rollouts
 
 __all__ = [
     "Advice",
@@ -73,14 +74,14 @@ __all__ = [
 
 # The module of each, imported when it is used, so that the package is cheap to import.
 _HOMES = {
-    "Advice": "result",
+    "Advice": "api.result",
     "InputError": "errors",
-    "Result": "result",
-    "Rollouts": "rollout_logs",
-    "advise": "public_advice",
-    "analyse": "public_api",
-    "measure": "public_api",
-    "rollouts": "rollout_logs",
+    "Result": "api.result",
+    "Rollouts": "api.rollouts",
+    "advise": "api.advise",
+    "analyse": "api.measure",
+    "measure": "api.measure",
+    "rollouts": "api.rollouts",
 }
 
 

@@ -9,7 +9,7 @@ def start() -> NoReturn:
     # A process that a shell started in the background ignores Ctrl-C, and shall go on so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mse_lab import cli
+    from mse_lab.commands import cli
 
     cli.start()
 

@@ -80,8 +80,8 @@ class MSECallback(TrainerCallback):
         every: Steps from one measurement to the next; the first is before the first step.
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions of a measurement. The default is `share` of those that
-            the training draws in all, but at least those of the first look: 24 prompts of
-            16 completions, or of G rollouts where G is larger.
+            the training draws in all, but at least those of the first look: 48 prompts of
+            8 completions, or of G rollouts where G is larger.
         share: The share of the training's time that measurements after the first may take.
         metric: `adam`, or a mapping as in a probe: also measure what training feels, by the
             second moments of the optimiser that trains, once it has made a step.
@@ -259,7 +259,7 @@ class MSECallback(TrainerCallback):
         spec, ended = measurement
         run = as_run(
             spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
-            held=True, metric=ended.metric,
+            held=True, metric=ended.metric, warnings=ended.warnings,
         )  # fmt: skip
         size, steps = args.num_generations, self._rollouts.steps
         advice = advise_sampled_run(run, ended.decision, (size,))

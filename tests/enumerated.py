@@ -125,6 +125,13 @@ def plain_score(policy, prompt, tokens):
     return float(log_prob.detach()), torch.cat(parts).numpy()
 
 
+def ends(policy, tokens):
+    """Tell whether tokens end a completion, from the whole text."""
+    stops = () if policy.stops is None else policy.stops.texts
+    text = policy.tokenizer.decode(tokens, skip_special_tokens=True) if stops else ""
+    return tokens[-1] in policy.end_tokens or any(stop in text for stop in stops)
+
+
 def enumerate_policy(policy, prompt, vocabulary, positions, reward):
     """Enumerate the completions of at most `positions` tokens.
 
@@ -137,8 +144,8 @@ def enumerate_policy(policy, prompt, vocabulary, positions, reward):
     """
     kept = []
     for tokens in product(range(vocabulary), repeat=positions):
-        ends = [place for place, token in enumerate(tokens) if token in policy.end_tokens]
-        own = tokens[: ends[0] + 1] if ends else tokens
+        lengths = range(1, positions + 1)
+        own = tokens[: next((n for n in lengths if ends(policy, tokens[:n])), positions)]
         if own not in kept:
             kept.append(own)
     log_probs, scores = [], []

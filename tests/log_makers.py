@@ -39,7 +39,7 @@ def summarise(tmp_path, records, name="log.jsonl", columns=None, **settings):
     """Write records and summarise them."""
     log = read_log([write_lines(tmp_path / name, records)], columns)
     group_size = settings.pop("group_size", None)
-    return Summary(log, make_groups(log.columns, group_size), **settings)
+    return Summary(log, make_groups(log, group_size), **settings)
 
 
 def read(tmp_path, records, name="log.jsonl"):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from mse_lab.api.measure import analyse
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
 from mse_lab.mse.pools import Pools
-from mse_lab.public_api import analyse
 from mse_lab.results.files import write_table
 
 KINDS, DIMENSIONS = 12, 6

@@ -52,7 +52,7 @@ BAD = {
     "no-prompt": ({"prompts": [{"question": "1"}] * 3}, {}, "it has question"),
     "no-column": ({"reward": needs}, {}, "solution"),
     "exception": ({"reward": fail}, {}, "RuntimeError: no network"),
-    "budget": ({"budget": 10}, {}, "the first look takes 192 completions"),
+    "budget": ({"budget": 10}, {}, "the first look takes 96 completions"),
     "fsdp": ({}, {"args": settings(fsdp=["full_shard"])}, "in parts (FSDP or ZeRO-3)"),
     "zero": ({}, {"model": InParts()}, "in parts (FSDP or ZeRO-3)"),
     "compiled": ({}, {"model": Compiled()}, "the model is compiled"),

@@ -28,8 +28,9 @@ def plain_problems(count):
 
 
 def train_with_logs(
-    folder, *, prompts, steps, group_size=8, with_ids=False, functions=1, **settings
-):
+    folder, *, prompts, steps, group_size=8, with_ids=False, functions=1, evaluated=None,
+    **settings,
+):  # fmt: skip
     """Train tiny/base by TRL; its completions lie in `folder/completions` as parquet."""
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
@@ -76,6 +77,7 @@ def train_with_logs(
             args=GRPOConfig(**(given | settings)),
             reward_funcs=[right, brief][:functions],
             train_dataset=Dataset.from_list(prompts),
+            eval_dataset=evaluated and Dataset.from_list(evaluated),
         )
         trainer.train()
     return Path(folder) / "completions"

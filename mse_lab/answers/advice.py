@@ -14,11 +14,10 @@ population's mean gradient, not of the run's fixed prompts.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
-from mse_lab.answers.epochs import Epochs, Training, best_sizes_in_epochs
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
@@ -81,7 +80,7 @@ class Advice:
     best_constant: Estimate
     gradient2: Estimate  # ||E g(X)||^2 of the population.
     best: Estimate  # G*; infinite above where c1 is not significantly positive.
-    recommended: int  # The smallest power of two that is near the best, as in `regret.py`.
+    recommended: int  # By the rule of `regret.choose_size`.
     # By how much more than the best size it costs at most, at the run's level of
     # confidence; infinite where no bound is known.
     regret: float
@@ -109,8 +108,6 @@ class Advice:
     # How many would give G*-1 within a factor of 1.4; None if that is not in sight.
     wanted: int | None = None
     felt: Felt | None = None  # What training feels, where a metric was measured.
-    # The best sizes of a training in epochs, where they were asked for.
-    epochs: Epochs | None = None
     optimizer: Optimizer = "adamw"  # What the training takes its steps with.
     # What corrections of an engine's mismatch do, where one drew.
     mismatch: Mismatch | None = None
@@ -151,18 +148,6 @@ class Advice:
     def row(self, group_size: int) -> GroupSize:
         """Give the row of a size."""
         return next(row for row in self.rows if row.group_size == group_size)
-
-    def for_training(self, training: Training) -> Self:
-        """Adapt the advice to a training: to its optimiser, and to its epochs if any."""
-        optimizer, prompts, epochs = training
-        advice = replace(self, optimizer=optimizer)
-        if prompts is None:
-            return advice
-        source, size = advice.decisive or advice, advice.num_generations
-        constants = {name: getattr(source, name).value for name in ("c1", "c2", "c3")}
-        each_step = self.budget / prompts
-        rows = best_sizes_in_epochs(source.best, constants, size, each_step, epochs)
-        return replace(advice, epochs=Epochs(prompts, epochs, epochs * size, rows))
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
@@ -291,7 +276,6 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         stopped=run.stopped,
         wanted=run.wanted,
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
-        epochs=None,
         optimizer="adamw",
         mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

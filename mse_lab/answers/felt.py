@@ -31,8 +31,7 @@ class Felt(NamedTuple):
     # G* for the error of the preconditioned gradient, without curvature; the plain one for
     # SGD.
     best_first_order: Estimate
-    # The smallest power of two that costs at most 5% more than the least; None where noise
-    # is estimated not to cost anything.
+    # By `regret.choose_size`; None where noise is estimated not to cost anything.
     recommended: int | None
     plain: int  # The size that the plain advice recommends.
     # Completions that noise as harmful takes at that size, over those at `recommended`;

@@ -25,7 +25,7 @@ from mse_lab.mse.laws import Law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratios
-from mse_lab.mse.regret import Choice, choose_size
+from mse_lab.mse.regret import Choice, recommend, regret_bounds
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis
@@ -156,7 +156,7 @@ class MeasuredRun(Analysis):
     @cached_property
     def choice(self) -> Choice:
         """The recommended group size, and what is known of its regret."""
-        return choose_size(self.population, self.level)
+        return recommend(self.population, regret_bounds(self.population, self.level))
 
     @property
     def kinds(self) -> tuple[ModuleKind, ...]:

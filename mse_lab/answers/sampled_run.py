@@ -21,9 +21,15 @@ from mse_lab.mse.laws import BinaryLaw, Law, find_law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratio
-from mse_lab.mse.regret import SIZES, TOLERANCE, Choice
+from mse_lab.mse.regret import SIZES, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import Stopped, choose_by_sequence, completions_wanted, log_width
+from mse_lab.mse.stopping import (
+    LEAST_CARRIERS,
+    Stopped,
+    completions_wanted,
+    log_width,
+    sequence_bounds,
+)
 from mse_lab.probe.schema import EstimatorEntry
 
 
@@ -43,11 +49,11 @@ class SampledRun:
     held: bool = True  # Whether all built-in checks hold.
     # What was measured in another metric than the plain one, if anything.
     metric: MetricPools | None = None
+    told: tuple[str, ...] = ()  # Warnings of its completions.
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
     kinds: ClassVar[tuple[ModuleKind, ...]] = ()
-    warnings: ClassVar[tuple[str, ...]] = ()
     corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
 
@@ -60,6 +66,18 @@ class SampledRun:
     def differentiated(self) -> int:
         """How many of them were differentiated."""
         return self.samples.differentiated
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its reader should know, a sentence each."""
+        carriers, prompts = self.population.effective_prompts, self.samples.prompts
+        if carriers >= LEAST_CARRIERS:
+            return self.told
+        few = (
+            f"some {carriers:.0f} of {prompts} prompts carry what decides the group size "
+            "(c1 and c3): intervals may cover less than they say; take more prompts"
+        )
+        return (*self.told, few)
 
     @property
     def wanted(self) -> int | None:
@@ -100,7 +118,8 @@ class SampledRun:
     @cached_property
     def choice(self) -> Choice:
         """The recommended group size, by bounds that hold at all looks together."""
-        return choose_by_sequence(self.population, self.level, self.tolerance)
+        bounds = sequence_bounds(self.population, self.level)
+        return recommend(self.population, bounds, self.tolerance)
 
     @cached_property
     def regime(self) -> Regime:

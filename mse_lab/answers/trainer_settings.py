@@ -5,8 +5,9 @@ over tokens. TRL's mean-centred weights are (G-1)/G times these, and TRL divides
 the longest completion allowed; both are factors, which the learning rate absorbs. The
 settings hold for one update a batch, where nothing is clipped. With one completion a prompt
 verl's rloo subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The
-settings are those of TRL 1.16, verl 0.7 and the OpenRLHF whose options are dotted; in
-earlier versions they were --n_samples_per_prompt, --advantage_estimator, --init_kl_coef.
+settings are those of TRL 1.16, verl's main branch (core_algos.py at 5b98636) and the
+OpenRLHF whose options are dotted; in earlier versions they were --n_samples_per_prompt,
+--advantage_estimator, --init_kl_coef.
 """
 
 from typing import NamedTuple

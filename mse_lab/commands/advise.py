@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import (
+from mse_lab.commands.command_line import (
     RESULTS,
     ROOT,
     Parser,
     add_options,
     add_run_or_probe,
     completions,
-    epochs,
     find_run,
     group_sizes,
     load_probes,
@@ -30,7 +29,6 @@ from mse_lab.console import show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from mse_lab.answers.epochs import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
@@ -48,20 +46,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=help)
     help = (
         "the most completions drawn in all; of a finished run those that errors are stated "
-        "for, by default 1024; with --allocate those of one step, by default the "
-        "recommended G for each prompt"
+        "for, by default 1024"
     )
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
     help = "measure until the size costs at most this share above the best, default 0.05"
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
-    help = "instead, how many completions each prompt should get, of a finished run"
-    parser.add_argument("--allocate", action="store_true", help=help)
     help = "what trains: the size is chosen by what it feels, where that was measured"
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw", help=help)
-    help = "number of prompts of a training in epochs, to show its best size, too"
-    parser.add_argument("--prompts", type=completions, metavar="P", help=help)
-    help = "how often each prompt comes, at the recommended size, by default 1"
-    parser.add_argument("--epochs", type=epochs, default=1.0, metavar="E", help=help)
     add_options(parser, "--fresh", "--set", "--out", "--json")
 
 
@@ -85,38 +76,27 @@ def find_standing(arguments: Namespace) -> Path | None:
         run = arguments.out / probe
     settled = not (arguments.fresh or arguments.set or arguments.regret is not None)
     stands = settled and any((run / source).exists() for source in SOURCES)
-    return run if stands or probe is None or arguments.allocate else None
+    return run if stands or probe is None else None
 
 
 def execute(arguments: Namespace) -> int:
-    """Print and write the advice, measured first if need be; or the allocation."""
+    """Print and write the advice, measured first if need be."""
     run = find_standing(arguments)
     if run is None:
         return in_processes(measure, arguments)
-    print(answer_from(run, arguments))
-    return 0
-
-
-def answer_from(run: Path, arguments: Namespace) -> str:
-    """Give the advice, or the allocation, of a finished run."""
     from mse_lab.answers.advice import BUDGET
     from mse_lab.report.advice_files import advise_run
-    from mse_lab.report.allocation_report import allocate_run
 
-    sizes, budget, folder = arguments.at, arguments.budget, output_folder(run)
-    if not arguments.allocate:
-        training, as_json = training_of(arguments), arguments.json
-        return advise_run(run, sizes, budget or BUDGET, folder, training, as_json=as_json)
-    if sizes:
-        raise InputError("--at prices one G for all; leave it out with --allocate")
-    return allocate_run(run, budget, folder, as_json=arguments.json)
-
-
-def training_of(arguments: Namespace) -> Training:
-    """Take what the user says of the training."""
-    from mse_lab.answers.epochs import Training
-
-    return Training(arguments.optimizer, arguments.prompts, arguments.epochs)
+    text = advise_run(
+        run,
+        arguments.at,
+        arguments.budget or BUDGET,
+        output_folder(run),
+        arguments.optimizer,
+        as_json=arguments.json,
+    )
+    print(text)
+    return 0
 
 
 def measure(arguments: Namespace, processes: Processes) -> int:
@@ -144,15 +124,16 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     show_status()
     held = none_failed(ended.checks)
     run = as_run(
-        name, probe, ended.prompts, ended.stopped, regret, held=held, metric=ended.metric
-    )
+        name, probe, ended.prompts, ended.stopped, regret,
+        held=held, metric=ended.metric, warnings=ended.warnings,
+    )  # fmt: skip
     text = write_sampled_advice(
         run,
         ended.decision,
         ended.limit,
         arguments.at,
         folder,
-        training_of(arguments),
+        arguments.optimizer,
         as_json=arguments.json,
     )
     print(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import (
+from mse_lab.commands.command_line import (
     ROOT,
     Parser,
     add_options,

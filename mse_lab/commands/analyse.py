@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import (
+from mse_lab.commands.command_line import (
     Parser,
     add_options,
     find_run,
@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Write the tables."""
-    from mse_lab.reanalysis import reanalyse
+    from mse_lab.api.reanalysis import reanalyse
     from mse_lab.results.folder import ResultsFolder
 
     source = arguments.source

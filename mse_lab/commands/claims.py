@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import Parser, add_run, output_folder
+from mse_lab.commands.command_line import Parser, add_run, output_folder
 
 HELP = "the paper's statements, judged by runs"
 

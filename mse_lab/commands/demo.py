@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser
+from mse_lab.commands.command_line import ROOT, Parser
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import install
 

@@ -3,7 +3,13 @@
 from argparse import Namespace
 from pathlib import Path
 
-from mse_lab.command_line import Parser, add_output_file, add_run, find_run, output_folder
+from mse_lab.commands.command_line import (
+    Parser,
+    add_output_file,
+    add_run,
+    find_run,
+    output_folder,
+)
 from mse_lab.errors import InputError
 
 HELP = "Figure 4 from finished runs"

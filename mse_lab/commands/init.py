@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser, add_output_file
+from mse_lab.commands.command_line import ROOT, Parser, add_output_file
 
 HELP = "write a probe for a model and prompts of yours"
 

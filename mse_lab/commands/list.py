@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser, add_options
+from mse_lab.commands.command_line import ROOT, Parser, add_options
 
 HELP = "the probes, and whether their results stand"
 

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 
-from mse_lab.command_line import ROOT, Parser, add_options, add_probes, load_probes
+from mse_lab.commands.command_line import ROOT, Parser, add_options, add_probes, load_probes
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
 

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.command_line import Parser, add_output_file, add_run, output_folder
+from mse_lab.commands.command_line import Parser, add_output_file, add_run, output_folder
 
 HELP = "one page about runs, in HTML"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mse_lab.command_line import (
+from mse_lab.commands.command_line import (
     LARGEST_SEED,
     Parser,
     add_options,
@@ -25,23 +26,22 @@ from mse_lab.errors import InputError, nearest
 HELP = "what a trainer's logs tell: values, zero-variance groups, lengths"
 
 if TYPE_CHECKING:
-    from mse_lab.rollout_logs import Rollouts
+    from mse_lab.api.rollouts import Rollouts
 
 training_step = number(int, "step", 0, LARGEST_SEED, "one such as 1")
 
-# Keys of `--fail-on`, and the key of the summary that each is about.
-LIMITS = {"silent": "zero_variance", "truncated": "truncated"}
-
 
 def limits(text: str) -> dict[str, float]:
-    """Read `silent=0.5,truncated=0.3`."""
+    """Read `silent=0.5,truncated`; without a number the usual limit."""
+    from mse_lab.trainer_logs.verdicts import LIMITS
+
     shares = {}
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in LIMITS:
             raise ArgumentTypeError(f"{part!r}: {nearest(key, [*LIMITS])}")
         try:
-            shares[key] = float(value)
+            shares[key] = float(value or LIMITS[key])
         except ValueError:
             shares[key] = -1.0
         if not 0 <= shares[key] <= 1:
@@ -75,15 +75,15 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--model", metavar="MODEL", help=help)
     help = "the step of these completions, by default the first"
     parser.add_argument("--step", type=training_step, metavar="N", help=help)
-    help = "exit with 1 where a share is larger: silent=0.5,truncated=0.3"
+    help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,copies,drift"
     parser.add_argument(
-        "--fail-on", type=limits, default={}, metavar="KEY=SHARE", help=help
+        "--fail-on", type=limits, default={}, metavar="KEY[=SHARE]", help=help
     )
 
 
 def execute(arguments: Namespace) -> int:
     """Print what the logs tell; 1 if a share exceeds its limit."""
-    from mse_lab.rollout_logs import rollouts
+    from mse_lab.api.rollouts import rollouts
     from mse_lab.trainer_logs.column_names import parse_columns
 
     show_status("reading")
@@ -94,6 +94,7 @@ def execute(arguments: Namespace) -> int:
         max_tokens=arguments.max_tokens,
         seconds_per_completion=arguments.seconds_per_completion,
     )
+    found = replace(found, limits=arguments.fail_on)
     show_status()
     _write(found, arguments)
     if arguments.json:
@@ -104,7 +105,7 @@ def execute(arguments: Namespace) -> int:
         print(rollouts_markdown(found))
     else:
         print(found)
-    exceeded = [_exceeds(found.summary, *limit) for limit in arguments.fail_on.items()]
+    exceeded = [_exceeds(found, key) for key in arguments.fail_on]
     return int(any(exceeded))
 
 
@@ -164,13 +165,12 @@ def _decoder(model: str) -> Callable[[Sequence[int]], str]:
     return decode
 
 
-def _exceeds(summary: Mapping[str, Any], key: str, limit: float) -> bool:
-    share = summary.get(LIMITS[key])
-    value = share["value"] if isinstance(share, Mapping) else share
-    if value is None:
-        raise InputError(
-            f"--fail-on {key}: these logs do not tell {LIMITS[key]}; leave it out"
-        )
-    if value > limit:
-        complain(f"{key}: {value:.3g} is above {limit:g}")
-    return bool(value > limit)
+def _exceeds(found: Rollouts, key: str) -> bool:
+    from mse_lab.trainer_logs.verdicts import verdicts_of
+
+    verdict = verdicts_of(found)[key]
+    if verdict is None:
+        raise InputError(f"--fail-on {key}: these logs do not tell {key}; leave it out")
+    if verdict.look:
+        complain(f"{key}: {verdict.value:.3g} is above {verdict.limit:g}")
+    return verdict.look

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import (
+from mse_lab.commands.command_line import (
     RESULTS,
     ROOT,
     Parser,

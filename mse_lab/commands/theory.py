@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from mse_lab.command_line import RESULTS, Parser, folder_to_write, seed
+from mse_lab.commands.command_line import RESULTS, Parser, folder_to_write, seed
 from mse_lab.console import show_status, writing
 
 HELP = "the paper's statements about training, judged on bandits"

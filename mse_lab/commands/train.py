@@ -8,7 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.command_line import OPTIONS, RESULTS, ROOT, Parser, add_options, processes
+from mse_lab.commands.command_line import (
+    OPTIONS,
+    RESULTS,
+    ROOT,
+    Parser,
+    add_options,
+    processes,
+)
 from mse_lab.console import COMMAND_PREFIX, show_status
 from mse_lab.errors import InputError
 

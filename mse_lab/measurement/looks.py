@@ -1,10 +1,12 @@
 """Looks: at which numbers of prompts, and of completions of each, an answer is sought.
 
-Prompts come in a random order, for a set may be sorted by difficulty. The looks are at
-fixed numbers of prompts, each half as large again as the one before: an interval that is
-looked at this often keeps its level (Chow and Robbins 1965). Once all prompts are measured,
-each look adds a block to each prompt, half as many completions as it has. Products between
-blocks come from the blocks' gradients.
+Prompts come in a random order, for a set may be sorted by difficulty. The first look is at
+many prompts with few completions each, so that prompts of a rare kind are among them. The
+next one has the completions that cost least in the long run, and then the number of prompts
+grows by half from look to look: an interval that is looked at this often keeps its level
+(Chow and Robbins 1965). Once all prompts are measured, each look adds a block to each
+prompt, half as many completions as it has. Products between blocks come from the blocks'
+gradients.
 
 The number of completions at the first look does not depend on the time that they take, or
 else the same probe would give other numbers on a busy machine.
@@ -17,9 +19,12 @@ from typing import NamedTuple
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.probe.streams import stream
 
-# Prompts of the first look, and completions of each. With 8 the kernels of few completions
-# are too noisy and the best size is biased; beyond 16, further prompts are worth more.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16
+# Prompts of the first look, and completions of each: `results/stopping/splits.csv`.
+FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
+
+# Completions of each prompt from the second look on. With fewer the kernels are noisy and
+# the best size is biased; beyond them, further prompts are worth more.
+COMPLETIONS = 16
 
 # The most looks at all prompts: at 16, 24, 36, 54, 81, 121, 181, 271 completions of each.
 # Beyond them hardly anything but more prompts would narrow the interval.
@@ -27,7 +32,7 @@ FURTHER_LOOKS = 8
 
 # The most right, and the most wrong, completions of a block that are differentiated where
 # rewards are 0 and 1; of other rewards all are.
-MOST_SCORED = (FIRST_COMPLETIONS, FIRST_COMPLETIONS)
+MOST_SCORED = (COMPLETIONS, COMPLETIONS)
 
 
 def _by_half(first: int) -> Iterator[int]:
@@ -53,10 +58,12 @@ class Look(NamedTuple):
         """The blocks of a prompt's completions; a later look only adds blocks.
 
         >>> Look(60, 50).blocks
-        [range(0, 16), range(16, 24), range(24, 36), range(36, 50)]
+        [range(0, 8), range(8, 16), range(16, 24), range(24, 36), range(36, 50)]
         """
-        ends = takewhile(lambda end: end < self.completions, _by_half(FIRST_COMPLETIONS))
-        return [range(*pair) for pair in pairwise([0, *ends, self.completions])]
+        later = takewhile(lambda end: end < self.completions, _by_half(COMPLETIONS))
+        first = min(FIRST_COMPLETIONS, self.completions)
+        ends = dict.fromkeys([0, first, *later, self.completions])
+        return [range(*pair) for pair in pairwise(ends)]
 
 
 def keyed_order(seed: int, ids: Sequence[str]) -> list[int]:
@@ -73,10 +80,19 @@ def keyed_order(seed: int, ids: Sequence[str]) -> list[int]:
 
 def _growing(prompts: int) -> Iterator[Look]:
     """List looks at more and more prompts, then at more and more completions of all."""
+    yield Look(min(FIRST_PROMPTS, prompts), FIRST_COMPLETIONS)
     for count in takewhile(lambda count: count < prompts, _by_half(FIRST_PROMPTS)):
-        yield Look(count, FIRST_COMPLETIONS)
-    for each in islice(_by_half(FIRST_COMPLETIONS), FURTHER_LOOKS):
+        yield Look(count, COMPLETIONS)
+    for each in islice(_by_half(COMPLETIONS), FURTHER_LOOKS):
         yield Look(prompts, each)
+
+
+def _last(before: Look, prompts: int, budget: int) -> Look:
+    """Take what is left of a budget: for more prompts, then for completions of all."""
+    count = min(budget // before.completions, prompts)
+    each = budget // prompts if count == prompts else before.completions
+    enough = each >= before.completions + LEAST_COMPLETIONS
+    return Look(count, each if enough else before.completions)
 
 
 def looks(prompts: int, budget: int | None = None) -> Iterator[Look]:
@@ -85,20 +101,14 @@ def looks(prompts: int, budget: int | None = None) -> Iterator[Look]:
     A budget is at least that of the first look; the last look takes what is left of it.
 
     >>> [look.drawn for look in looks(60, 1000)]
-    [384, 576, 864, 960]
+    [384, 768, 960]
     >>> [tuple(look) for look in looks(20, 500)]
-    [(20, 16), (20, 24)]
+    [(20, 8), (20, 16), (20, 24)]
     """
-    before = Look(0, 0)
+    before = Look(0, FIRST_COMPLETIONS)
     for look in _growing(prompts):
         if budget is not None and look.drawn > budget:
-            if look.completions == FIRST_COMPLETIONS:
-                last = Look(budget // FIRST_COMPLETIONS, FIRST_COMPLETIONS)
-                least = Look(before.prompts + 1, FIRST_COMPLETIONS)
-            else:
-                last = Look(prompts, budget // prompts)
-                least = Look(prompts, before.completions + LEAST_COMPLETIONS)
-            if last.drawn >= least.drawn:
+            if (last := _last(before, prompts, budget)) != before:
                 yield last
             return
         yield look

@@ -167,10 +167,13 @@ def _alternative_ratios(
     return ratios_R
 
 
-def _summarise(
+def summarise(
     subject: Subject, index: int, pools: list[CompletionPool]
 ) -> CompletionSummary:
-    lines = [line for pool in pools for line in pool.lines(subject.prompts[index])]
+    """Describe a prompt's completions, those of all pools together."""
+    prompt = subject.prompts[index]
+    # A trainer's rollouts come without their texts.
+    lines = [line for pool in pools if pool.texts for line in pool.lines(prompt)]
     drawn = concatenate([pool.completions for pool in pools])
     return CompletionSummary(
         lines="\n".join(lines),
@@ -273,7 +276,7 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
         blocks = _score_pool(subject, index, pool, reference)
     with clock.on("rest"):
         pools = [reference_pool, pool]
-        completions = _summarise(subject, index, pools)
+        completions = summarise(subject, index, pools)
         checks = _check(subject, index, pools, reference, blocks)
     return PromptMeasurement(
         arrays=_arrays(pool, blocks, reference_pool, reference),

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.measurement.memory import attempt
-from mse_lab.measurement.prompt import CompletionPool, draw_pool, law_gap, refuse_scores
+from mse_lab.measurement.prompt import (
+    CompletionPool,
+    draw_pool,
+    law_gap,
+    refuse_scores,
+    summarise,
+)
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
@@ -128,6 +134,7 @@ def sample_pool(
     )
     return SampledPrompt(
         sample,
+        summarise(subject, index, [pool]),
         law_gap=law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N),
         gradient_gap=gap,
     )

@@ -21,9 +21,9 @@ The Gram matrix of W and U gives all three, and <h, g>, as means over different 
 of one block; the blocks' gradients give the products of independent blocks and prompts.
 
 Sources: TRL 1.16, `vllm_importance_sampling_mode`, `_clip_max` = 3.0, `_clip_min` = None;
-verl, `algorithm.rollout_correction`, `rollout_is_threshold` = 2.0 and a mask from its
-reciprocal on; IcePop, arXiv 2510.18855. Where verl masks, it also averages over fewer
-tokens, which is a factor; verl's geometric mask is left out.
+verl at 20c30bf, `algorithm.rollout_correction`, `rollout_is_threshold` = 2.0 by default, or
+`low_high`, beyond which a token counts as zero: IcePop, arXiv 2510.18855. Where verl masks,
+it also averages over fewer tokens, which is a factor; its geometric mask is left out.
 """
 
 import math
@@ -75,8 +75,9 @@ def _trl(mode: str) -> Correction:
 
 
 def _verl(name: str, level: str, *, masked: bool) -> Correction:
-    setting = f"rollout_is={level}" + f" rollout_rs={level}" * masked
-    low = 0.5 if masked else 0.0
+    setting, low = f"rollout_is={level}", 0.5 if masked else 0.0
+    if masked:  # By the sum of -log rho_t between the logarithms of the bounds.
+        setting += f" rollout_rs=seq_sum_k1 rollout_rs_threshold={low}_2.0"
     return Correction(f"verl {name}", level == "token", 2.0, low, masked, setting)
 
 
@@ -90,7 +91,11 @@ CORRECTIONS = (
     _verl("token_is", "token", masked=False),
     _verl("seq_is", "sequence", masked=False),
     _verl("seq_is_rs", "sequence", masked=True),
-    Correction("IcePop", True, 5.0, 0.5, masked=True),
+    Correction(
+        *("IcePop", True, 5.0, 0.5),
+        masked=True,
+        setting="verl: rollout_is=token rollout_is_threshold=0.5_5.0",
+    ),
 )
 NAMES = tuple(one.name for one in CORRECTIONS)
 NONE, EXACT = NAMES.index("none"), NAMES.index("exact")

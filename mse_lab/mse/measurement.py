@@ -41,7 +41,7 @@ class PromptArrays:
 
 @dataclass(frozen=True)
 class CompletionSummary:
-    """What a prompt's completions are like, both pools together."""
+    """What a prompt's completions are like: both pools of a run, a block of a sample."""
 
     lines: str  # The completions as lines of JSON.
     mean_length: float  # Mean tokens per completion.
@@ -122,9 +122,10 @@ class PromptMeasurement:
 
 @dataclass(frozen=True)
 class SampledPrompt:
-    """A prompt's sample, and what the checks of an advice compare."""
+    """A block of a prompt's sample, and what the checks of an advice compare."""
 
     sample: PromptSample
+    completions: CompletionSummary
     law_gap: float  # As in `PromptChecks`.
     # Relative distance of the gradient from that of plain autograd; NaN where it was not
     # compared.

@@ -20,7 +20,7 @@ from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
 from mse_lab.mse.prompt_samples import jackknife, raise_to_zero
-from mse_lab.mse.regret import SIZES, TOLERANCE
+from mse_lab.mse.regret import SIZES, choose_size
 
 
 def _statistic(values: Floats) -> Statistic:
@@ -106,15 +106,9 @@ class MetricPopulation:
         return (middle - root) / squared, math.inf
 
     def choose(self) -> int | None:
-        """Choose the smallest power of two that costs at most 5% more than the least.
-
-        None where the noise at some size costs nothing.
-        """
+        """Choose the size by the estimates; None where noise at some size costs nothing."""
         costs = {size: self.cost(size).value for size in SIZES}
-        least = min(costs.values())
-        if least <= 0:
-            return None
-        return next(size for size, cost in costs.items() if cost <= (1 + TOLERANCE) * least)
+        return choose_size(costs) if min(costs.values()) > 0 else None
 
     def ratio(self, size: int, base: int, level: float) -> Estimate:
         """Completions that a size needs to cost as much as another, over the other's."""

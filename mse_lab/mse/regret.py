@@ -14,8 +14,9 @@ wrong only where it is wrong at one of the range's two ends: in 5% of runs.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import combinations
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +37,13 @@ COMPARED = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
 # bound says nothing.
 TOLERANCE, LARGE = 0.05, 1.0
 
+NO_BOUNDS: Mapping[int, float] = MappingProxyType({})
+
 
 class Choice(NamedTuple):
     """The recommended group size, and bounds of its regret at a level of confidence."""
 
-    # The smallest power of two that costs at most 5% more than the best size, by the
-    # estimate; where none does, the smallest of the sizes that do.
-    size: int
+    size: int  # By `choose_size`.
     regret: float  # Upper bound of its regret; infinite where none is known.
     # Least and largest of the sizes whose regret is at most `near_regret`; this size alone
     # where that is more than 100%.
@@ -83,12 +84,33 @@ def regret_bounds(population: Population, level: float) -> dict[int, float]:
     }
 
 
-def smallest_near_best(population: Population, tolerance: float = TOLERANCE) -> int:
-    """Choose by the estimate, as for `Choice.size`, within 5% or another tolerance."""
-    sizes = np.array(COMPARED)
-    cost = mse_times_budget("grpo", population.constants, sizes)
-    near = sizes[cost <= (1 + tolerance) * cost.min()].tolist()
-    return next((size for size in near if size in SIZES), near[0])
+def choose_size(
+    costs: Mapping[int, float],
+    bounds: Mapping[int, float] = NO_BOUNDS,
+    tolerance: float = TOLERANCE,
+    settable: Collection[int] = SIZES,
+) -> int:
+    """Choose the group size to recommend: the one rule, wherever a size is chosen.
+
+    Of the sizes that cost at most the tolerated share more than the cheapest, those count
+    that a trainer would be set to; the others only where there are none of these. It is the
+    smallest of them whose bound of the regret is tolerated too; else the smallest.
+
+    >>> choose_size({4: 1.2, 8: 1.02, 11: 1.0, 16: 1.04}, {11: 0.03, 16: 0.05})
+    16
+
+    Args:
+        costs: Estimated cost of each size, in any unit.
+        bounds: Upper bounds of the regret of sizes; a size without one is not shown.
+        tolerance: How much more than the best size is tolerated.
+        settable: The sizes that a trainer would be set to: powers of two, and the present
+            one where there is one.
+    """
+    least = min(costs.values())
+    near = [size for size in costs if costs[size] - least <= tolerance * abs(least)]
+    usual = [size for size in near if size in settable] or near
+    shown = [size for size in usual if bounds.get(size, math.inf) <= tolerance]
+    return min(shown or usual)
 
 
 def describe(size: int, bounds: Mapping[int, float]) -> Choice:
@@ -101,6 +123,10 @@ def describe(size: int, bounds: Mapping[int, float]) -> Choice:
     return Choice(size, regret, (near[0], near[-1]), within)
 
 
-def choose_size(population: Population, level: float) -> Choice:
+def recommend(
+    population: Population, bounds: Mapping[int, float], tolerance: float = TOLERANCE
+) -> Choice:
     """Choose the group size, and describe it by the bounds of regret."""
-    return describe(smallest_near_best(population), regret_bounds(population, level))
+    costs = mse_times_budget("grpo", population.constants, np.array(COMPARED))
+    estimated = dict(zip(COMPARED, costs.tolist(), strict=True))
+    return describe(choose_size(estimated, bounds, tolerance), bounds)

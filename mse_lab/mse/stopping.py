@@ -12,11 +12,13 @@ each keeps its level at the look at which it stops:
 
   at every t in a share 1 - alpha of runs (Waudby-Smith et al., arXiv 2103.06476). The
   bounds of a ratio of costs E z / E a are the q between which the sequence of z - q a
-  contains 0.
+  contains 0. A bound must also hold if `UNSEEN` more prompts are like the one that carries
+  most of c1, for a rare kind of prompts may be among these too seldom.
 - **Precision.** The interval of log(G*-1) is narrow enough. An interval by Student's t
   keeps its level when a run stops for its width (Chow and Robbins 1965).
 
-Neither rule stops where too few prompts carry c1 and c3.
+Neither rule stops where too few prompts carry c1 and c3. Of kinds of prompts that are not
+among these nothing is known, and what is told holds for the others (`rarest_seen`).
 """
 
 import math
@@ -32,11 +34,9 @@ from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.regret import (
     COMPARED,
-    SIZES,
     TOLERANCE,
     Choice,
-    describe,
-    smallest_near_best,
+    recommend,
 )
 from mse_lab.mse.samples import Blocks, Samples
 
@@ -47,6 +47,9 @@ WIDTH = 0.35
 
 # Prompts that must carry c1 and c3: the spread of fewer says little of the next one.
 LEAST_CARRIERS = 10
+
+# Prompts of a kind that P prompts may lack, at 95%: (1 - 3/P)^P = 5%.
+UNSEEN = 3
 
 RATE = 0.18  # r of the sequence, with which it is narrowest near 50 prompts.
 
@@ -73,34 +76,59 @@ def _contributions(population: Population) -> tuple[Floats, Floats]:
     )
 
 
-def sequence_bounds(population: Population, level: float) -> dict[int, float]:
-    """Bound the regret of each size of `COMPARED`; any two bounds hold at all looks."""
-    values, apart_P3 = _contributions(population)
-    values[0] = max(values[0], 0.0)
-    sizes = np.array(COMPARED, dtype=float)
-    factors = np.stack([sizes, np.ones_like(sizes), 1 / (sizes - 1)], axis=-1)
-    cost = factors @ values
-    spread = factors @ np.cov(apart_P3.T) @ factors.T
+def rarest_seen(prompts: int) -> int:
+    """How rare a kind of prompts is, 1 in n, that is seen in 95% of draws of P prompts.
+
+    >>> rarest_seen(48), rarest_seen(2)
+    (16, 1)
+    """
+    return max(prompts // UNSEEN, 1)
+
+
+def ratio_bounds(values_K: Floats, apart_PK: Floats, radius: float) -> Floats:
+    """Bound from above the ratio of each of K costs to each other one, (K, K).
+
+    Args:
+        values_K: The costs, means over P prompts.
+        apart_PK: Each prompt's part of a cost, less the mean.
+        radius: Half the width of the sequence of a mean, in standard deviations.
+
+    Returns:
+        The bound of values[i] / values[j] at [i, j]; infinite where there is none.
+    """
     # The q with (E z - q E a)^2 <= reach^2 Var(z - q a) lie between two roots.
-    reach2 = sequence_radius(len(apart_P3), level) ** 2
-    cross = np.outer(cost, cost) - reach2 * spread
+    spread = np.atleast_2d(np.cov(apart_PK.T))
+    cross = np.outer(values_K, values_K) - radius**2 * spread
     diagonal = np.diag(cross)
     root = np.sqrt(np.maximum(cross**2 - np.outer(diagonal, diagonal), 0))
-    bounded = (diagonal > 0) & (cost > 0)
-    ratio = np.where(bounded, (cross + root) / np.where(bounded, diagonal, 1), math.inf)
-    return dict(zip(COMPARED, (ratio.max(1) - 1).tolist(), strict=True))
+    bounded = (diagonal > 0) & (values_K > 0)
+    return np.asarray(
+        np.where(bounded, (cross + root) / np.where(bounded, diagonal, 1), math.inf)
+    )
 
 
-def choose_by_sequence(population: Population, level: float, regret: float) -> Choice:
-    """Choose the smallest power of two whose bound of the regret is small enough.
+def _with_unseen(values: Floats, apart_P3: Floats) -> tuple[Floats, Floats]:
+    """Add prompts like the one that carries most of c1."""
+    heaviest = apart_P3[np.argmax(apart_P3[:, 0])]
+    more = np.vstack([apart_P3, np.tile(heaviest, (UNSEEN, 1))])
+    return values + more.mean(0), more - more.mean(0)
 
-    Where there is none, the smallest of the other sizes; where there is none of these, the
-    size that is near the best by the estimate.
-    """
-    bounds = sequence_bounds(population, level)
-    shown = [size for size in (*SIZES, *COMPARED) if bounds[size] <= regret]
-    near = smallest_near_best(population, regret / 2)
-    return describe((*shown, near)[0], bounds)
+
+def sequence_bounds(
+    population: Population, level: float, sizes: Sequence[int] = COMPARED
+) -> dict[int, float]:
+    """Bound the regret of group sizes; any two bounds hold at all looks together."""
+    contributions = _contributions(population)
+    costs = np.array([*dict.fromkeys((*COMPARED, *sizes))], dtype=float)
+    factors_3K = np.stack([costs, np.ones_like(costs), 1 / (costs - 1)])
+    ratios = []
+    for values, apart_P3 in (contributions, _with_unseen(*contributions)):
+        values_3 = np.maximum(values, [0.0, -math.inf, -math.inf])
+        radius = sequence_radius(len(apart_P3), level)
+        ratios.append(ratio_bounds(values_3 @ factors_3K, apart_P3 @ factors_3K, radius))
+    worst = np.max(ratios, axis=(0, 2)) - 1
+    bounds = dict(zip(costs.astype(int).tolist(), worst.tolist(), strict=True))
+    return {size: bounds[size] for size in sizes}
 
 
 def log_width(population: Population, level: float) -> float:
@@ -148,7 +176,7 @@ def decide(
     """
     samples = Samples.of(prompts)
     population = Population(samples)
-    choice = choose_by_sequence(population, level, regret)
+    choice = recommend(population, sequence_bounds(population, level), regret)
     current = log_width(population, level)
     stop: Literal["regret", "width"] | None = None
     if population.effective_prompts >= LEAST_CARRIERS:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import BUDGET, Advice, advise
-from mse_lab.answers.epochs import NOT_SAID, Training
+from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
@@ -126,12 +127,12 @@ def advise_run(
     sizes: Sequence[int] = (),
     budget: int = BUDGET,
     place: Path | None = None,
-    training: Training = NOT_SAID,
+    optimizer: Optimizer = "adamw",
     *,
     as_json: bool = False,
 ) -> str:
     """Advise from a run; write the advice into a place, by default the run's folder."""
-    advice = _find_advice(folder, sizes, budget).for_training(training)
+    advice = replace(_find_advice(folder, sizes, budget), optimizer=optimizer)
     return write_advice(place or folder, advice, sizes, as_json=as_json)
 
 

@@ -14,7 +14,6 @@ from mse_lab.answers.trainer_settings import (
 )
 from mse_lab.formatting import WIDTH, number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
-from mse_lab.report.epochs_report import epochs_sentence, epochs_table
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
 from mse_lab.report.mismatch_report import mismatch_lines
 from mse_lab.report.sampled_report import say_stopped
@@ -174,8 +173,6 @@ def sentences(advice: Advice) -> list[str]:
         parts.append(unfelt(advice.optimizer, measured=measured))
     if advice.felt:
         parts += felt_sentences(advice.felt)
-    if advice.epochs:
-        parts.append(epochs_sentence(advice.epochs))
     return [sentence for sentence in parts if sentence]
 
 
@@ -213,11 +210,9 @@ def _cost_table(advice: Advice, sizes: Container[int]) -> list[str]:
 
 
 def _size_tables(advice: Advice) -> Iterator[str]:
-    """Put best sizes side by side: what is felt, and what is best in epochs."""
+    """Put what is felt beside the plain size, where it was measured."""
     if advice.felt:
         yield from felt_table(advice.felt, advice.best, advice.level).splitlines()
-    if advice.epochs:
-        yield from epochs_table(advice.epochs, advice.level).splitlines()
 
 
 def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -> str:

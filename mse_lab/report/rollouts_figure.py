@@ -73,9 +73,10 @@ def _draw_forecast(axes: Axes, summary: Summary) -> None:
     axes.plot(
         sizes[counted], curve[counted, 0], style.mark, color=COLOUR, ms=4, mec="white"
     )
-    size = summary.groups.commonest_size
-    used = curve[sizes == size][0, 0]
-    axes.plot([size], [used], "o", ms=9, mfc="none", mec="0.2", label=f"in use, G = {size}")
+    size = summary.groups.size_in_use
+    used = curve[sizes == size][:, 0]
+    label = f"in use, G = {size}"
+    axes.plot(sizes[sizes == size], used, "o", ms=9, mfc="none", mec="0.2", label=label)
     axes.set_xscale("log", base=2)
     name_sizes(axes, sizes.tolist())
     axes.set_ylim(0, min(1.0, 1.15 * np.nanmax(curve) + 0.02))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mse_lab.report.layout import Table, draw_image, lay_out
 from mse_lab.report.rollouts_figure import compose_rollouts
-from mse_lab.report.rollouts_report import Part, headline, level_note, parts_of
+from mse_lab.report.rollouts_report import Part, headline, parts_of
 from mse_lab.results.files import write_text
 from mse_lab.trainer_logs.summary import Summary
 
@@ -31,7 +31,6 @@ def compose_rollouts_page(summary: Summary) -> str:
         sentences=[said for said in first.sentences if said != headline(summary)],
         image=image,
         parts=[(part, _table(part)) for part in parts],
-        level=level_note(summary),
     )
 
 

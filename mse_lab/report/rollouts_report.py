@@ -20,9 +20,10 @@ from mse_lab.formatting import (
 )
 from mse_lab.trainer_logs.log_ratios import CLIP
 from mse_lab.trainer_logs.summary import Summary
+from mse_lab.trainer_logs.verdicts import verdict_lines
 
 # The first look of `advise`: prompts, and completions of each.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 24, 16
+FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
 
 # Characters of a reward function's name in the table.
 NAME = 28
@@ -54,7 +55,7 @@ class Part(NamedTuple):
 
 def _sized(summary: Summary) -> str:
     groups, steps = summary.groups, len(summary.steps)
-    size = f", commonly of {groups.commonest_size}" if summary.grouped else ""
+    size = f", commonly of {groups.size_in_use}" if summary.grouped else ""
     text = (
         f"{len(groups.reward_N):,} completions of {len(summary.prompts):,} prompts in "
         f"{len(groups.size_K):,} groups{size}"
@@ -66,7 +67,7 @@ def _sized(summary: Summary) -> str:
 
 
 def _batch(summary: Summary) -> str:
-    prompts, size = summary.groups_per_step, summary.groups.commonest_size
+    prompts, size = summary.groups_per_step, summary.groups.size_in_use
     if prompts is None:
         return ""
     form = summary.log.source.form
@@ -81,7 +82,7 @@ def headline(summary: Summary) -> str:
     """Say how much of the log has a signal."""
     if not summary.grouped:
         return f"Mean reward {with_interval(summary.mean_reward)}; there are no groups."
-    size, wasted = summary.groups.commonest_size, summary.wasted
+    size, wasted = summary.groups.size_in_use, summary.wasted
     total = len(summary.groups.reward_N)
     best, worst = ("right", "wrong") if summary.groups.binary else ("largest", "least")
     if not wasted:
@@ -136,21 +137,21 @@ def _values(summary: Summary) -> Part:
         rows.append(["spread of the groups' means (sd)", means])
     if np.isfinite(summary.drift.value):
         rows.append(["mean reward, last third minus first", with_interval(summary.drift)])
-    return Part("Values of prompts", _right(summary), rows)
+    level = f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."
+    return Part("Values of prompts", [*_right(summary), level], rows)
 
 
 def _forecast(summary: Summary) -> Part | None:
     if not summary.forecasts:
         return None
-    size, prompts = summary.groups.commonest_size, summary.groups_per_step
+    size, prompts = summary.groups.size_in_use, summary.groups_per_step
     budget = (prompts or 128) * size
     rows = []
     for forecast in summary.forecasts:
         groups = budget / forecast.group_size
         used = groups * (1 - forecast.zero_variance.value)
-        mark = " (model)" if forecast.model else ""
-        if forecast.group_size == size:
-            mark = " (in use)"
+        marks = ["in use"] * (forecast.group_size == size) + ["model"] * forecast.model
+        mark = f" ({', '.join(marks)})" if marks else ""
         percent_of = " ".join(percent_parts(forecast.zero_variance)).strip()
         name = f"G = {forecast.group_size}{mark}"
         rows.append([name, percent_of, f"{used:.1f} of {groups:g}"])
@@ -159,8 +160,8 @@ def _forecast(summary: Summary) -> Part | None:
     said = [f"With {budget:,} completions, {step}, in groups of G:"]
     if any(forecast.model for forecast in summary.forecasts):
         said.append(
-            f"Unbiased up to {size}, the completions of a group; beyond, values are taken "
-            "to follow a Beta law."
+            f"Unbiased up to {summary.groups.commonest_size}, the rewards of a group; "
+            "beyond, values are taken to follow a Beta law."
         )
     return Part("At other group sizes", said[::-1], rows, heads)
 
@@ -255,13 +256,9 @@ def parts_of(summary: Summary) -> list[Part]:
         _ratios(summary),
         Part("Notes", summary.notes) if summary.notes else None,
         _beyond(summary),
+        Part("Verdicts", verdict_lines(summary)),
     ]
     return [part for part in parts if part is not None]
-
-
-def level_note(summary: Summary) -> str:
-    """Say what the intervals are."""
-    return f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."
 
 
 def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
@@ -274,12 +271,11 @@ def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
             heads = [f"  {part.heads[0]}", *part.heads[1:]] if part.heads else ()
             yield table(rows, heads, "<" * len(rows[0]))
         yield ""
-    yield wrap(level_note(summary), width)
 
 
 def rollouts_text(summary: Summary, width: int = WIDTH) -> str:
     """Say the summary on a screen."""
-    return "\n".join(_screen_lines(summary, width))
+    return "\n".join(_screen_lines(summary, width)).rstrip()
 
 
 def rollouts_markdown(summary: Summary) -> str:
@@ -297,4 +293,4 @@ def rollouts_markdown(summary: Summary) -> str:
                 for row in rows
             ]
             lines.append("")
-    return "\n".join([*lines, level_note(summary)])
+    return "\n".join(lines)

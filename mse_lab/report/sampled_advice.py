@@ -1,10 +1,11 @@
 """The advice of a probe that was measured until it was known: written, printed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mse_lab.answers.advice import BUDGET, Advice, advise
-from mse_lab.answers.epochs import NOT_SAID, Training
+from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
 from mse_lab.mse.metric import MetricPools
@@ -26,6 +27,7 @@ def as_run(
     *,
     held: bool,
     metric: MetricPools | None = None,
+    warnings: Sequence[str] = (),
 ) -> SampledRun:
     """Make a run of samples of a probe's prompts."""
     return SampledRun(
@@ -39,6 +41,7 @@ def as_run(
         entries=tuple(probe.estimators),
         held=held,
         metric=metric,
+        told=tuple(warnings),
     )
 
 
@@ -68,7 +71,7 @@ def write_sampled_advice(
     limit: float,
     sizes: Sequence[int],
     folder: Path,
-    training: Training = NOT_SAID,
+    optimizer: Optimizer = "adamw",
     *,
     as_json: bool,
 ) -> str:
@@ -81,7 +84,7 @@ def write_sampled_advice(
     write_json(folder / "advice.json", advice.as_dict())
     return write_advice(
         folder,
-        advice.for_training(training),
+        replace(advice, optimizer=optimizer),
         sizes,
         as_json=as_json,
         note=say_limit(run.stopped, decision.width, limit),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from mse_lab.answers.advice import Advice
 from mse_lab.formatting import number
-from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.stopping import Stopped, rarest_seen
 
 # Why no more completions were drawn.
 STOPPED: Mapping[Stopped, str] = {
@@ -23,9 +23,14 @@ NOT_ESTIMATED = (
     "run measures them."
 )
 
-# By `tests/benchmarks/stopping.py`, in every population, at this level of confidence.
+# By `tests/benchmarks/stopping.py`, in every population, at this level of confidence, of
+# runs that had seen enough prompts for the kinds that their population has.
 LEVEL = 0.95
-MEASURED = 'In simulations such an "at most" was true in 99% of runs, whenever they ended.'
+MEASURED = (
+    'In simulations such an "at most" was true in 97% of runs or more, whenever they '
+    "ended, if no kind of prompts rarer than 1 in {rarest} made most of the difference "
+    "between prompts' gradients: of {prompts} prompts drawn at random none may be of it."
+)
 
 
 def say_stopped(advice: Advice) -> str:
@@ -37,7 +42,9 @@ def say_stopped(advice: Advice) -> str:
     more = ""
     if advice.wanted and advice.stopped in UNANSWERED:
         more = f" Some {number(float(f'{advice.wanted:.2g}'))} completions would show G*."
-    measured = f" {MEASURED}" if advice.level >= LEVEL else ""
+    rarest = rarest_seen(advice.prompts)
+    known = MEASURED.format(rarest=rarest, prompts=advice.prompts)
+    measured = f" {known}" if advice.level >= LEVEL else ""
     return (
         f"{drawn}, {advice.differentiated:,} of them differentiated{why}.{more} "
         f"{NOT_ESTIMATED}{measured}"

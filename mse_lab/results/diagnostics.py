@@ -1,5 +1,6 @@
 """Diagnostics: what the completions of a run are like, in numbers."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from mse_lab.arrays import Floats
 from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
@@ -67,31 +69,61 @@ def _count_ends(
     )
 
 
-def diagnose(
-    pools: Pools, summaries: Sequence[CompletionSummary], names: Mapping[int, str]
+def describe(
+    rewards: Sequence[Floats],
+    summaries: Sequence[CompletionSummary],
+    names: Mapping[int, str],
+    counts: Sequence[int],
+    *,
+    binary: bool,
+    gradient: tuple[float, float] = (math.nan, math.nan),
 ) -> Diagnostics:
-    """Describe the completions of a run; `names` has the text of every end token."""
-    value_P, binary = pools.value_P, pools.binary
-    size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
+    """Describe completions.
+
+    Args:
+        rewards: Of each prompt's completions, those that give V.
+        summaries: Of each block of completions.
+        names: The text of every end token.
+        counts: How many completions each block has.
+        binary: Whether all rewards are 0 or 1.
+        gradient: The aggregate's ||g||^2, and its standard error where g is zero.
+    """
+    value_P, total = np.array([one.mean() for one in rewards]), sum(counts)
 
     def mean(name: str) -> float:
-        return float(np.mean([getattr(summary, name) for summary in summaries]))
+        values = [getattr(summary, name) for summary in summaries]
+        return float(np.dot(values, counts) / total)
 
     return Diagnostics(
-        prompts=pools.prompts,
-        completions=size,
+        prompts=len(rewards),
+        completions=total // len(rewards),
         mean_reward=float(value_P.mean()),
         accuracy=float(value_P.mean()) if binary else None,
         never_right=float((value_P == 0).mean()) if binary else None,
         always_right=float((value_P == 1).mean()) if binary else None,
-        one_reward=float((np.ptp(pools.reference_rewards_PN, axis=-1) == 0).mean()),
+        one_reward=float(np.mean([np.ptp(one) == 0 for one in rewards])),
         truncated=mean("truncated"),
         mean_length=mean("mean_length"),
         empty=mean("empty"),
         distinct=mean("distinct"),
         commonest=mean("commonest"),
-        end_tokens=_count_ends(summaries, names, size * pools.prompts),
-        gradient_norm2=pools.aggregate_norm2,
-        gradient_norm2_error=aggregate_norm2_error(pools),
+        end_tokens=_count_ends(summaries, names, total),
+        gradient_norm2=gradient[0],
+        gradient_norm2_error=gradient[1],
         given_up=sum(summary.given_up for summary in summaries),
+    )
+
+
+def diagnose(
+    pools: Pools, summaries: Sequence[CompletionSummary], names: Mapping[int, str]
+) -> Diagnostics:
+    """Describe the completions of a run; `names` has the text of every end token."""
+    size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
+    return describe(
+        list(pools.reference_rewards_PN),
+        summaries,
+        names,
+        [size] * pools.prompts,
+        binary=pools.binary,
+        gradient=(pools.aggregate_norm2, aggregate_norm2_error(pools)),
     )

@@ -32,11 +32,13 @@ MOST, NEARLY_ALL = 0.5, 0.9
 # The fewest standard errors between ||g||^2 and zero without a warning.
 STANDARD_ERRORS = 2.0
 
+MORE_REFERENCE = "more completions in pool.reference"
+
 # The remedy for texts that fill the token limit.
 GIVE_TOKENS = "give tokens, for texts that are tokenised anew may fill it without being cut"
 
 
-def _warn_of_rewards(run: Diagnostics) -> str:
+def _warn_of_rewards(run: Diagnostics, *, sampled: bool) -> str:
     if run.never_right == 1:
         return (
             "no completion in any prompt's reference was right: the true gradient "
@@ -56,12 +58,14 @@ def _warn_of_rewards(run: Diagnostics) -> str:
         )
     if run.one_reward <= MOST:
         return ""
-    which = "all rewards are the same" if run.accuracy is None else "V = 0 or 1"
+    which = "all rewards are the same"
+    if run.accuracy is not None and not sampled:
+        which = "V = 0 or 1"
     rest = round((1 - run.one_reward) * run.prompts)
     return (
         f"{which} on {share(run.one_reward, 3)} of the prompts: the aggregate is carried "
         f"by the other {rest} of {run.prompts}; take prompts that the model gets right "
-        "now and then, or more completions in pool.reference"
+        f"now and then, or {'a larger budget' if sampled else MORE_REFERENCE}"
     )
 
 
@@ -99,17 +103,20 @@ def _warn_of_texts(run: Diagnostics) -> str:
     )
 
 
-def warn_of_completions(run: Diagnostics, *, retokenised: bool = False) -> list[str]:
+def warn_of_completions(
+    run: Diagnostics, *, retokenised: bool = False, sampled: bool = False
+) -> list[str]:
     """Warn of completions that make the measurement mean little.
 
-    Texts that were `retokenised` may have become longer than the drawn tokens.
+    Texts that were `retokenised` may have become longer than the drawn tokens. Few
+    completions that were `sampled` for an advice do not give V.
     """
     given_up = (
         f"{run.given_up} comparisons with the answer took too long and were given up: "
         "these completions have reward 0, which another machine may see otherwise"
     )
     sentences = [
-        _warn_of_rewards(run),
+        _warn_of_rewards(run, sampled=sampled),
         given_up if run.given_up else "",
         _warn_of_ends(run, GIVE_TOKENS if retokenised else "raise it"),
         _warn_of_texts(run),

@@ -12,11 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.errors import InputError
+from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.looks import MOST_SCORED, Look, looks
+from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Decision, Stopped
+from mse_lab.policy.policy import Policy
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
+from mse_lab.results.diagnostics import describe
+from mse_lab.results.warnings import warn_of_completions
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
@@ -55,6 +60,7 @@ class Sampling(NamedTuple):
     # were looked at twice.
     limit: float
     metric: MetricPools | None = None  # What training feels, where the probe asks for it.
+    warnings: tuple[str, ...] = ()  # What completions were like, a sentence each.
 
     @property
     def differentiated(self) -> int:
@@ -79,6 +85,24 @@ def refuse_few(prompts: int, budget: int | None) -> None:
             f"budget = {budget}: the first look takes {first.drawn} completions, "
             f"{first.completions} of each of {first.prompts} prompts; give that or more"
         )
+
+
+def warn_of_samples(
+    policy: Policy, prompts: Sequence[Sequence[SampledPrompt]]
+) -> tuple[str, ...]:
+    """Warn of completions as a run does, by the blocks of each prompt."""
+    blocks = [block for each in prompts for block in each]
+    rewards = [
+        np.concatenate([block.sample.rewards_N for block in each]) for each in prompts
+    ]
+    found = describe(
+        rewards,
+        [block.completions for block in blocks],
+        policy.end_texts,
+        [block.sample.completions for block in blocks],
+        binary=all(map(is_binary, rewards)),
+    )
+    return tuple(warn_of_completions(found, sampled=True))
 
 
 def limit_width(looks: Sequence[tuple[int, float]]) -> float:
@@ -115,6 +139,7 @@ class _Looks:
     ) -> None:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
+        self.warnings: tuple[str, ...] = ()
         self.decision: Decision | None = None
         self.limit = math.nan
         self._samples, self._decide, self._line = samples, decide, line
@@ -130,6 +155,7 @@ class _Looks:
             ),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
+        self.warnings = warn_of_samples(self._samples.subject.policy, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
         self.decision = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
@@ -162,7 +188,10 @@ def sample_until(
     # Without a stop the looks end where the next one would exceed the budget.
     *_, last = looks(count)
     stopped = stop or (EXHAUSTED if look == last else BUDGET)
-    return Sampling(seen.prompts, look, stopped, seen.decision, seen.checks, seen.limit)
+    return Sampling(
+        seen.prompts, look, stopped, seen.decision, seen.checks, seen.limit,
+        warnings=seen.warnings,
+    )  # fmt: skip
 
 
 def _begin_or_resume(context: RunContext, *, fresh: bool) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mse_lab.errors import InputError
 from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
-from mse_lab.policy.location import locate
+from mse_lab.policy.location import locate_model
 from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
@@ -67,8 +67,7 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
     todo = [run for run in runs if not find_finished(run, fresh=fresh)]
     for run in todo:
         model = run.probe.model
-        location = locate("model.path", model.path, model.revision, run.root)
-        load_tokenizer(load_settings(location)[0])
+        load_tokenizer(load_settings(locate_model(model, run.root))[0])
         find_adapter(model, run.root)
     before: list[list[int]] = []
     for run in todo:

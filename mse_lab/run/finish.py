@@ -69,10 +69,8 @@ def conclude(
     )
     result = analyse_run(name, subject.probe, pools, described)
     checks = _run_checks(subject, pools, prompts)
-    policy, supplied = subject.policy, subject.supplied
-    convert = policy.tokenizer.convert_ids_to_tokens
-    end_tokens = {token: str(convert(token)) for token in policy.end_tokens}
-    diagnostics = diagnose(pools, summaries, end_tokens)
+    supplied = subject.supplied
+    diagnostics = diagnose(pools, summaries, subject.policy.end_texts)
     retokenised = supplied is not None and not supplied.form.tokens
     warnings = [
         *result.warnings,

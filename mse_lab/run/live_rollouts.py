@@ -5,7 +5,7 @@ They are differentiated before the optimiser's step, while the model still is th
 that drew them. The measurement draws no completion and calls no reward function.
 
 A step may have few prompts. So groups of the next steps join them, each differentiated
-under the policy that drew it. The answer is looked for at 24, 36, 54, ... groups, as where
+under the policy that drew it. The answer is looked for at 48, 72, 108, ... groups, as where
 completions are drawn for it. It is an answer for prompts and policies together: c2 and c3
 are means over the policies; c1, which compares gradients of different prompts, also
 contains the spread of the policies' gradients. A prompt that comes again gets another
@@ -33,6 +33,7 @@ from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.fingerprint import fingerprint_in_memory
 from mse_lab.policy.log_probabilities import sum_over_tokens, token_log_probs
+from mse_lab.policy.policy import Policy
 from mse_lab.probe.rewards import supplied
 from mse_lab.probe.streams import stream
 from mse_lab.probe.trainer_prompts import PROMPT, as_prompt_set
@@ -45,6 +46,7 @@ from mse_lab.run.advise import (
     Decide,
     Sampling,
     rewards_differ,
+    warn_of_samples,
 )
 from mse_lab.run.in_memory import borrow_model
 from mse_lab.run.live_model import live_inputs, refuse_failed, unpatched_forward
@@ -101,7 +103,7 @@ class _Measurement:
             subject = _SubjectOfSteps(**vars(of_step), most=self._budget // self._size)
             for index in map(int, order):
                 if stopped := self._add_group(subject, index, groups[index]):
-                    return spec, self._end(stopped, spec)
+                    return spec, self._end(stopped, spec, policy)
         return None
 
     def _add_group(self, subject: Subject, index: int, group: Group) -> Stopped | None:
@@ -127,7 +129,7 @@ class _Measurement:
             return None
         return self._decide(prompts)
 
-    def _end(self, stopped: Stopped, spec: RunSpec) -> Sampling:
+    def _end(self, stopped: Stopped, spec: RunSpec, policy: Policy) -> Sampling:
         first, *_ = (block for blocks in self._sampled.values() for block in blocks)
         checks = [
             check_alternative_samplers(np.stack(self._ratios)),
@@ -135,7 +137,11 @@ class _Measurement:
         ]
         refuse_failed(checks)
         look = Look(len(self._sampled), self._size)
-        return Sampling(self._prompts, look, stopped, self._decision, checks, np.nan)
+        blocks = list(self._sampled.values())
+        return Sampling(
+            self._prompts, look, stopped, self._decision, checks, np.nan,
+            warnings=warn_of_samples(policy, blocks),
+        )  # fmt: skip
 
 
 def _compare_samplers(subject: Subject, index: int, drawn: Completions) -> Floats:

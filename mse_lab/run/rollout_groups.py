@@ -40,7 +40,7 @@ class Group(NamedTuple):
             )
             for number, tokens in enumerate(self.tokens)
         ]
-        unknown, ends = [np.nan] * len(unpadded), policy.end_tokens
+        unknown, ends = [np.nan] * len(unpadded), policy.ends
         drawn = Completions.of_each(unpadded, positions, unknown, ends)
         return CompletionPool("rollouts", drawn, [], self.rewards_N)
 

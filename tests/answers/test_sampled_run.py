@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.truths import Truth
+from designs import scaled
 from mse_lab.answers.advice import advise
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
@@ -156,6 +157,20 @@ def test_rho_is_of_the_completions_that_were_differentiated():
     regime = SampledRun("fewer", samples, "budget").regime
     assert regime.median_rho == pytest.approx(np.median(ratios))
     assert regime.prompts_with_rho == len(ratios)
+
+
+def test_it_warns_of_its_completions_and_where_few_prompts_carry_the_answer():
+    """One of 60 with scores 30 times as large carries it alone."""
+    design = population(np.random.default_rng(1))
+    heavy = np.where(np.arange(design.prompts) == 5, 30.0, 1.0)
+    rng = np.random.default_rng(0)
+    index = np.arange(60)
+    alone = Samples.of(choose(scaled(design, heavy), index).sample(rng, 16))
+    told = SampledRun("few", alone, "budget", told=("All were cut.",)).warnings
+    assert told[0] == "All were cut."
+    assert told[1].startswith("some 1 of 60 prompts carry what decides the group size")
+    even = SampledRun("few", draw(), "budget", told=("All were cut.",))
+    assert advise(even).warnings == ("All were cut.",)
 
 
 def test_equal_rewards_are_refused():

@@ -26,7 +26,6 @@ from benchmarks.truths import (
     Told,
     Truth,
     of_advice,
-    of_allocation,
     of_fixed_prompts,
     of_ranking,
     of_side,
@@ -67,8 +66,6 @@ def told_by(name, seed) -> tuple[list[Told], bool]:
         *of_fixed_prompts(result, own, LEVEL),
         *of_ranking(result, own),
         *of_advice(result.advice, whole),
-        # Ratios of allocations have no bootstrap.
-        *(of_allocation(result, own) if METHOD == "closed-form" else ()),
         of_side(result.advice.regime, whole),
         *of_claims(result, own, whole),
     ]

@@ -21,8 +21,9 @@ from mse_lab.mse.regret import (
     COMPARED,
     TOLERANCE,
     _log_cost,
-    choose_size,
     percent_up,
+    recommend,
+    regret_bounds,
 )
 from mse_lab.mse.regret import SIZES as POWERS
 from populations import POPULATION, choose, population, tilt, with_gradient
@@ -111,7 +112,7 @@ def tell(design, known, prompts, rng):
     """Draw a run, and hold what it says against the constants of the population."""
     index = rng.integers(0, design.prompts, prompts)
     drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
-    choice = choose_size(drawn, LEVEL)
+    choice = recommend(drawn, regret_bounds(drawn, LEVEL))
     cost = mse_times_budget("grpo", known, SIZES)
     regret = dict(zip(SIZES.tolist(), cost / cost.min() - 1, strict=True))
     ends = max(regret[size] for size in choice.near_best)
@@ -176,7 +177,8 @@ def compare_rules(name, prompts, runs):
     for _ in range(runs):
         index = rng.integers(0, design.prompts, prompts)
         drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
-        rows.append([choose_size(drawn, LEVEL).size, smallest_not_worse(drawn)])
+        used = recommend(drawn, regret_bounds(drawn, LEVEL)).size
+        rows.append([used, smallest_not_worse(drawn)])
     for rule, sizes in zip(("used", "smallest not worse"), np.transpose(rows), strict=True):
         size, count = Counter(sizes.tolist()).most_common(1)[0]
         mean = regret[sizes - 2].mean()

@@ -72,6 +72,7 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
     columns = Columns(
         prompts=[str(prompt) for prompt in range(len(values_P))],
         named=True,
+        whole=frozenset(),
         prompt_N=prompt_N,
         group_N=step_N * len(values_P) + prompt_N,
         step_N=step_N,
@@ -86,7 +87,8 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
         log_ratio_N=none_N,
         kl_N=none_N,
     )
-    return Summary(Log(Source("log", JSONL), columns), make_groups(columns))
+    log = Log(Source("log", JSONL), columns)
+    return Summary(log, make_groups(log))
 
 
 def _truths(values: Floats, design: Design) -> Mapping[str, float]:

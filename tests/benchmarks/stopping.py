@@ -1,18 +1,18 @@
 """What is true where few completions were enough: `python tests/benchmarks/stopping.py`.
 
-Prompts are drawn at random from populations whose constants are known, 16 completions each,
-until a look says stop or 6,496 completions are spent, 400 runs or as many as are asked for.
-Told is a group size; held against the truth are what it costs, what is said of that, and
-the intervals at the stopping time. The table is `results/stopping/table.csv`; some five
-minutes on an idle core. With `--each` it measures instead how well log(G*-1) is known from
-60 prompts by the completions of each, `results/stopping/each.csv`.
+Prompts are drawn at random from populations whose constants are known, until a look says
+stop or 6,496 completions are spent, 400 runs or as many as are asked for. Told is a group
+size; held against the truth are what it costs, what is said of that, and the intervals at
+the stopping time. The table is `results/stopping/table.csv`; some five minutes on an idle
+core. `--each` measures instead how well log(G*-1) is known from 60 prompts by the
+completions of each, `results/stopping/each.csv`; `--splits` how soon and how truly a run
+ends by the prompts and completions of its looks, `results/stopping/splits.csv`.
 """
 
 import csv
 import math
 import sys
 from collections import Counter
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,107 +20,61 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import random_prompts
-from benchmarks.regret import bimodal, cost_of, drawn_together
+from benchmarks.regret import cost_of
+from benchmarks.stopping_cases import CASES, SIZES, Case, made, regrets_of
 from benchmarks.truths import Truth
-from designs import scaled
 from mse_lab.arrays import divide
-from mse_lab.mse.budget import Population, mse_times_budget
+from mse_lab.measurement.looks import looks
+from mse_lab.mse.budget import Population
+from mse_lab.mse.regret import LARGE
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import Decision, decide
-from populations import POPULATION, choose, population
+from mse_lab.mse.stopping import Decision, decide, rarest_seen
+from populations import choose
 from simulated import Design
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "results" / "stopping" / "table.csv"
-RUNS, EACH, LEVEL, REGRET = 400, 16, 0.95, 0.05
-LOOKS = (24, 36, 54, 81, 121, 181, 271, 406)
-SIZES = np.arange(2, 257)
-FEWER = (4, 4)
+RUNS, LEVEL, REGRET, BUDGET = 400, 0.95, 0.05, 6496
 
 # Where the completions of each prompt are varied.
 VARIED = ("V 0.1 to 0.9", "half easy, half hard", "heavy lengths")
 VARIED_EACH, EACH_RUNS, PROMPTS = (8, 12, 16, 32, 64), 100, 60
 
-
-def regrets_of(design: Design):
-    """By how much each of `SIZES` costs more than the best of them."""
-    cost = mse_times_budget("grpo", Truth(design).constants, SIZES)
-    return cost / cost.min() - 1
+# Looks: how many prompts, and the completions of each of their blocks.
+Plan = tuple[tuple[int, tuple[int, ...]], ...]
 
 
-def where_costs(size: int, regret: float) -> Design:
-    """Shrink what tells gradients apart until a size below the best costs so much more."""
-    plain, low, high = population(np.random.default_rng(1)), 0.1, 1.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        design = drawn_together(plain, middle)
-        larger = regrets_of(design)[size - 2] > regret
-        low, high = (middle, high) if larger else (low, middle)
-    return design
+def _plan_in_use() -> Plan:
+    """List the looks of an advice at more prompts than the budget lets it see."""
+    found = looks(BUDGET // 16, BUDGET)
+    return tuple((look.prompts, tuple(map(len, look.blocks))) for look in found)
 
 
-def _scaled(spread: float) -> Design:
-    rng = np.random.default_rng(2)
-    scales = np.exp(spread * rng.standard_normal(POPULATION))
-    return scaled(population(np.random.default_rng(1)), scales)
+def _plan(prompts: int, each: int) -> Plan:
+    """List looks at half as many prompts again, with completions in one block each."""
+    counts = []
+    while prompts * each < BUDGET:
+        counts.append(prompts)
+        prompts += prompts // 2
+    return tuple((count, (each,)) for count in (*counts, BUDGET // each))
 
 
-def _with_giants() -> Design:
-    """One prompt of 60 has scores five times as large."""
-    scales = np.where(np.random.default_rng(7).random(POPULATION) < 1 / 60, 5.0, 1.0)
-    return scaled(population(np.random.default_rng(1)), scales)
+LOOKS = _plan_in_use()
 
-
-class Case(NamedTuple):
-    """A population, and how it is sampled."""
-
-    make: Any
-    each: int = EACH
-    most: tuple[int, int] | None = None
-
-
-def _named(name: str):
-    return partial(random_prompts.population, name)
-
-
-CASES = {
-    "V 0.1 to 0.9": Case(_named("V 0.1 to 0.9")),
-    "the same, 4 + 4 differentiated": Case(_named("V 0.1 to 0.9"), most=FEWER),
-    "the same, 4 completions each": Case(_named("V 0.1 to 0.9"), 4),
-    "the same, 8 completions each": Case(_named("V 0.1 to 0.9"), 8),
-    "the same, 12 completions each": Case(_named("V 0.1 to 0.9"), 12),
-    "weak g": Case(_named("weak g")),
-    "graded": Case(_named("graded")),
-    "half easy, half hard": Case(_named("half easy, half hard")),
-    "both, scores e^(0.8 N)": Case(
-        lambda: scaled(
-            bimodal(np.random.default_rng(3)),
-            np.exp(0.8 * np.random.default_rng(5).standard_normal(POPULATION)),
-        )
-    ),
-    "heavy lengths": Case(_named("heavy lengths")),
-    "V near 0 or 1 on 70%": Case(_named("V near 0 or 1 on 70%")),
-    "V 0.01 to 0.12": Case(_named("V 0.01 to 0.12")),
-    "tails tied to V": Case(_named("tails tied to V")),
-    "rho = 1, rare, heavy": Case(_named("rho = 1, rare, heavy")),
-    "scores e^(1.5 N)": Case(partial(_scaled, 1.5)),
-    "one of 60 five times as large": Case(_with_giants),
-    "G = 4 costs 6% more": Case(partial(where_costs, 4, 0.06)),
-    "G = 8 costs 6% more": Case(partial(where_costs, 8, 0.06)),
-    "little tells gradients apart": Case(
-        lambda: drawn_together(population(np.random.default_rng(1)), 0.15)
-    ),
-    "nothing does (c1 = 0)": Case(
-        lambda: drawn_together(population(np.random.default_rng(1)), 0.0)
-    ),
+# What the first look's 384 completions, and all later ones, are divided into.
+SPLITS = {
+    "in use": LOOKS,
+    **{f"{384 // each} x {each}": _plan(384 // each, each) for each in (4, 6, 8, 16)},
 }
+SPLIT_RUNS = 120
+SPLIT_CASES = (*VARIED, "G = 4 costs 6% more", *(name for name in CASES if "1 in" in name))
 
 
 class Told(NamedTuple):
     """What one run says when it ends, and what is true of it."""
 
     decision: Decision
+    prompts: int
     completions: int
     differentiated: int
     regret: float
@@ -128,29 +82,48 @@ class Told(NamedTuple):
     holds: dict[str, bool]
     log_ratio: float
 
+    @property
+    def said(self) -> bool:
+        """Whether it says a bound of the regret."""
+        return self.decision.choice.regret <= LARGE
 
-@cache
-def made(name: str) -> Design:
-    """Make the population of a case."""
-    return CASES[name].make()
+    @property
+    def false_decision(self) -> bool:
+        """Whether it ended for a regret that is larger."""
+        return self.decision.stop == "regret" and self.regret > REGRET
+
+    @property
+    def bound_false(self) -> bool:
+        """Whether it says a bound that is below the truth."""
+        return self.said and self.regret > self.decision.choice.regret
+
+    @property
+    def range_false(self) -> bool:
+        """Whether a size of the range that it says costs more."""
+        return self.said and self.range_regret > self.decision.choice.near_regret
 
 
-def sample_until(case: Case, design: Design, rng, looks=LOOKS) -> tuple[Decision, Samples]:
+def sample_until(
+    case: Case, design: Design, rng, plan: Plan = LOOKS
+) -> tuple[Decision, Samples]:
     """Draw prompts until a look says stop, or there are no more looks."""
-    index = rng.integers(0, design.prompts, looks[-1])
-    blocks: list[Any] = []
-    for look in looks:
-        more = choose(design, index[len(blocks) : look])
-        blocks += [(one,) for one in more.sample(rng, case.each, case.most)]
+    index = rng.integers(0, design.prompts, plan[-1][0])
+    drawn: list[list[Any]] = []  # By block, the prompts that have it.
+    for prompts, sizes in plan:
+        drawn += [[] for _ in sizes[len(drawn) :]]
+        for block, size in zip(drawn, sizes, strict=True):
+            more = choose(design, index[len(block) : prompts])
+            block += more.sample(rng, size, case.most) if more.prompts else []
+        blocks = list(zip(*drawn, strict=True))
         decision = decide(blocks, level=LEVEL, regret=REGRET)
         if decision.stop:
             break
     return decision, Samples.of(blocks)
 
 
-def tell(case: Case, design: Design, regrets, rng, looks=LOOKS) -> Told:
+def tell(case: Case, design: Design, regrets, rng, plan: Plan = LOOKS) -> Told:
     """Let one run end, and hold what it says against the truth."""
-    decision, samples = sample_until(case, design, rng, looks)
+    decision, samples = sample_until(case, design, rng, plan)
     choice, known = decision.choice, Population(samples)
     constants = Truth(design).constants
     with np.errstate(divide="ignore"):
@@ -164,6 +137,7 @@ def tell(case: Case, design: Design, regrets, rng, looks=LOOKS) -> Told:
     other = 16 if choice.size != 16 else 8
     return Told(
         decision,
+        samples.prompts,
         samples.completions,
         samples.differentiated,
         regrets[choice.size - 2],
@@ -178,7 +152,34 @@ def tell(case: Case, design: Design, regrets, rng, looks=LOOKS) -> Told:
 
 
 def _percent(truths) -> str:
-    return f"{100 * np.mean(list(truths)):.1f}"
+    """Write a share of some runs; empty where there are none."""
+    found = list(truths)
+    return f"{100 * np.mean(found):.1f}" if found else ""
+
+
+def _ends(told: list[Told], case: Case) -> dict[str, object]:
+    """Say how soon runs end, and how often what they say then is false."""
+    stops = Counter(one.decision.stop for one in told)
+    drawn = np.array([one.completions for one in told])
+    said = [one for one in told if one.said]
+    seen = [one for one in told if 0 < case.one_in <= rarest_seen(one.prompts)]
+    return {
+        "stopped_by_regret": _percent(one.decision.stop == "regret" for one in told),
+        "stopped_by_width": f"{100 * stops['width'] / len(told):.1f}",
+        "completions": int(np.median(drawn)),
+        "completions_90": int(np.quantile(drawn, 0.9)),
+        "prompts": int(np.median([one.prompts for one in told])),
+        "false_decisions": _percent(one.false_decision for one in told),
+        "bound_said": _percent(one.said for one in told),
+        "bound_false": _percent(one.bound_false for one in said),
+        "range_false": _percent(one.range_false for one in said),
+        "best_covered": _percent(one.holds["best"] for one in told),
+        # Of the runs with so many prompts that a kind as rare is among them.
+        "kind_seen": f"{100 * len(seen) / len(told):.1f}" if case.one_in else "",
+        "bound_false_seen": _percent(one.bound_false for one in seen if one.said),
+        "range_false_seen": _percent(one.range_false for one in seen if one.said),
+        "best_covered_seen": _percent(one.holds["best"] for one in seen),
+    }
 
 
 def row_of(name: str, runs: int) -> dict[str, object]:
@@ -186,13 +187,7 @@ def row_of(name: str, runs: int) -> dict[str, object]:
     case, design = CASES[name], made(name)
     regrets, rng = regrets_of(design), np.random.default_rng(0)
     told = [tell(case, design, regrets, rng) for _ in range(runs)]
-    stops = Counter(one.decision.stop for one in told)
-    drawn = np.array([one.completions for one in told])
     paid = np.array([one.regret for one in told])
-    bounds = np.array([one.decision.choice.regret for one in told])
-    within = np.array([one.decision.choice.near_regret for one in told])
-    ranges = np.array([one.range_regret for one in told])
-    decided = np.array([one.decision.stop == "regret" for one in told])
     [(size, count)] = Counter(one.decision.choice.size for one in told).most_common(1)
     logs = np.array([one.log_ratio for one in told])
     known = logs[np.isfinite(logs)]
@@ -200,24 +195,25 @@ def row_of(name: str, runs: int) -> dict[str, object]:
         "design": name,
         "runs": runs,
         "best_size": SIZES[np.argmin(regrets)],
-        "stopped_by_regret": _percent(decided),
-        "stopped_by_width": f"{100 * stops['width'] / runs:.1f}",
-        "completions": int(np.median(drawn)),
-        "completions_90": int(np.quantile(drawn, 0.9)),
+        **_ends(told, case),
         "differentiated": int(np.median([one.differentiated for one in told])),
         "told": size,
         "told_share": f"{100 * count / runs:.1f}",
         "regret_paid": f"{100 * paid.mean():.2f}",
         "regret_paid_95": f"{100 * np.quantile(paid, 0.95):.2f}",
         "regret_above_5": _percent(paid > REGRET),
-        "false_decisions": _percent(decided & (paid > REGRET)),
-        "bound_false": _percent(paid > bounds),
-        "range_false": _percent(ranges > within),
-        "best_covered": _percent(one.holds["best"] for one in told),
         "other_covered": _percent(one.holds["other"] for one in told),
         "vanilla_covered": _percent(one.holds["vanilla"] for one in told),
         "log_bias": f"{known.mean():.3f}" if known.size and regrets[-1] else "",
     }
+
+
+def split_of(name: str, split: str, runs: int) -> dict[str, object]:
+    """Make a row of how soon and how truly runs end by the plan of their looks."""
+    case, design = CASES[name], made(name)
+    regrets, rng = regrets_of(design), np.random.default_rng(0)
+    told = [tell(case, design, regrets, rng, SPLITS[split]) for _ in range(runs)]
+    return {"design": name, "split": split, "runs": runs, **_ends(told, case)}
 
 
 def spread_of(name: str, each: int, runs: int) -> dict[str, object]:
@@ -254,26 +250,28 @@ def _write(path: Path, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def _each() -> None:
-    rows = [spread_of(name, each, EACH_RUNS) for name in VARIED for each in VARIED_EACH]
+def _measure(path: Path, rows) -> None:
+    """Print rows as they come, and write them when all are there."""
+    found = []
     for row in rows:
+        found.append(row)
         print(*row.values(), sep=" | ", flush=True)
-    _write(TABLE.with_name("each.csv"), rows)
+    _write(path, found)
 
 
 def main() -> None:
-    """Measure all designs."""
+    """Measure all designs, or one question of them."""
     if sys.argv[1:] == ["--each"]:
-        _each()
-        return
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    names = sys.argv[2:] or list(CASES)
-    rows = []
-    for name in names:
-        rows.append(row_of(name, runs))
-        print(*rows[-1].values(), sep=" | ", flush=True)
-    if names == list(CASES) and runs == RUNS:
-        _write(TABLE, rows)
+        rows = (spread_of(name, each, EACH_RUNS) for name in VARIED for each in VARIED_EACH)
+        _measure(TABLE.with_name("each.csv"), rows)
+    elif sys.argv[1:] == ["--splits"]:
+        rows = (split_of(name, way, SPLIT_RUNS) for name in SPLIT_CASES for way in SPLITS)
+        _measure(TABLE.with_name("splits.csv"), rows)
+    elif sys.argv[1:]:
+        for name in sys.argv[2:] or CASES:
+            print(*row_of(name, int(sys.argv[1])).values(), sep=" | ", flush=True)
+    else:
+        _measure(TABLE, (row_of(name, RUNS) for name in CASES))
 
 
 if __name__ == "__main__":

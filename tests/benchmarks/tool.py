@@ -19,6 +19,7 @@ from torch import Tensor
 import mse_lab.run.resume
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
+from mse_lab.api.measure import analyse
 from mse_lab.measurement.metric import measure_metric as measure_metric
 from mse_lab.measurement.metric import price_metric as price_metric
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
@@ -33,7 +34,6 @@ from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
 from mse_lab.probe.schema import Metric, Probe
 from mse_lab.probe.streams import uniforms
-from mse_lab.public_api import analyse
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment
 from mse_lab.run.prepare import prepare

@@ -18,16 +18,6 @@ from mse_lab.answers.ranking import nearest_size, rank_estimators
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.allocation import (
-    FILTERED,
-    RULES,
-    UNIFORM,
-    halve,
-    judge_rules,
-    measure_ratios,
-    plan_moments,
-    prompt_mse,
-)
 from mse_lab.mse.budget import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.directions import Direction, efficiency
@@ -211,22 +201,6 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
                 yield Told(kind, at, found, float(number))
     for row, true in zip(result.norm_ratios, truth.prompts_rho, strict=True):
         yield Told("rho of a prompt", "", Estimate(*row), float(true))
-
-
-def of_allocation(result, truth: Truth, each: int = 16) -> Iterator[Told]:
-    """What the two plans of a run do for its own prompts."""
-    pools, moments = result.pools, truth.moments
-    budget, plans = each * pools.prompts, [plan_moments(*half) for half in halve(pools)]
-    rules = {name: RULES[name] for name in RULES if truth.binary or name != FILTERED}
-    exact = {
-        name: sum(
-            prompt_mse(moments, rule.sizes(plan, budget), rule.law).sum() for plan in plans
-        )
-        for name, rule in rules.items()
-    }
-    ratios = measure_ratios(judge_rules(pools, budget, rules), result.level)
-    for name, ratio in ratios.items():
-        yield Told("allocation", name, ratio, float(exact[name] / exact[UNIFORM]))
 
 
 def of_ranking(result, truth: Truth) -> Iterator[Told]:

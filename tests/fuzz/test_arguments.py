@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import run_mse
-from mse_lab import cli, command_line
-from mse_lab.command_line import file_to_write
+from mse_lab.commands import cli, command_line
+from mse_lab.commands.command_line import file_to_write
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.results.files import write_bytes
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
+from mse_lab.api.rollouts import rollouts
 from mse_lab.report.rollouts_report import rollouts_text
-from mse_lab.rollout_logs import rollouts
 from mse_lab.trainer_logs import forecast
 
 ROWS = {

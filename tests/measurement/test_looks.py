@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mse_lab.measurement.looks import (
+    COMPLETIONS,
     FIRST_COMPLETIONS,
     FIRST_PROMPTS,
     FURTHER_LOOKS,
@@ -35,13 +36,14 @@ def test_the_order_has_nothing_to_do_with_the_place():
 
 def test_looks_grow_by_half_and_then_by_completions_of_each():
     found = list(looks(60))
-    assert found[:4] == [(24, 16), (36, 16), (54, 16), (60, 16)]
-    assert found[4:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (24, 16, 8)
+    assert found[:3] == [(48, 8), (48, 16), (60, 16)]
+    assert found[3:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
+    assert list(looks(120))[:5] == [(48, 8), (48, 16), (72, 16), (108, 16), (120, 16)]
+    assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (48, 8, 8)
 
 
-@pytest.mark.parametrize("prompts", [1, 23, 24, 25, 100, 5000])
-@pytest.mark.parametrize("more", [0, 1, 15, 16, 17, 1000, 10**6])
+@pytest.mark.parametrize("prompts", [1, 47, 48, 49, 100, 5000])
+@pytest.mark.parametrize("more", [0, 1, 7, 8, 9, 380, 1000, 10**6])
 def test_a_budget_is_used_and_not_exceeded(prompts, more):
     """What is left would not give every prompt, or one prompt, another share."""
     first = next(looks(prompts))
@@ -55,18 +57,18 @@ def test_a_budget_is_used_and_not_exceeded(prompts, more):
         assert found == whole
         return
     left, last = budget - drawn[-1], found[-1]
-    assert 0 <= left < (FIRST_COMPLETIONS if last.prompts < prompts else 4 * prompts)
+    assert 0 <= left < (last.completions if last.prompts < prompts else 4 * prompts)
     assert all(len(block) >= 4 for look in found for block in look.blocks)
     assert found[:-1] == whole[: len(found) - 1]
-    assert last.prompts == prompts or last.completions == FIRST_COMPLETIONS
+    assert last.prompts == prompts or last.completions in (FIRST_COMPLETIONS, COMPLETIONS)
 
 
 def test_a_block_is_that_of_every_look_that_has_it():
     cuts = [[block.stop for block in look.blocks] for look in looks(60)]
-    assert cuts[-1] == [16, 24, 36, 54, 81, 121, 181, 271]
+    assert cuts[-1] == [8, 16, 24, 36, 54, 81, 121, 181, 271]
     assert all(one == cuts[-1][: len(one)] for one in cuts)
-    assert Look(60, 23).blocks == [range(16), range(16, 23)]
+    assert Look(60, 23).blocks == [range(8), range(8, 16), range(16, 23)]
 
 
 def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():
-    assert list(looks(60, 383)) == [Look(23, 16)]
+    assert list(looks(60, 383)) == [Look(47, 8)]

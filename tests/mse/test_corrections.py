@@ -131,3 +131,14 @@ def truth_of(listed, place, size, groups):
         "noise": noise / (g @ g),
         "scale_free": 1 - cosine2 * (hbar @ hbar) / (hbar @ hbar + noise),
     }
+
+
+def test_verls_settings_are_those_of_its_helper():
+    """What `rollout_corr_helper.py` takes: k1 with bounds, or it raises a ValueError."""
+    for one in CORRECTIONS:
+        given = dict(word.split("=") for word in one.setting.split() if "rollout_" in word)
+        assert given.get("rollout_is", "token") in ("token", "sequence")
+        assert ("rollout_rs" in given) is ("rollout_rs_threshold" in given)
+        if "rollout_rs" in given:
+            assert given["rollout_rs"] == ("token_k1" if one.per_token else "seq_sum_k1")
+            assert given["rollout_rs_threshold"] == f"{one.low}_{one.high}"

@@ -6,7 +6,7 @@ import pytest
 from designs import scaled
 from mse_lab.arrays import divide
 from mse_lab.mse.budget import Population, mse_times_budget
-from mse_lab.mse.regret import COMPARED, SIZES, choose_size, regret_bounds
+from mse_lab.mse.regret import COMPARED, SIZES, choose_size, recommend, regret_bounds
 from populations import POPULATION, KnownPopulation, choose, population
 
 LEVEL = 0.95
@@ -26,7 +26,7 @@ LEVEL = 0.95
 def test_hand_arithmetic(constants, size, near_best):
     """Where constants are known exactly the regret is the exact one."""
     known = KnownPopulation(*constants)
-    choice = choose_size(known, LEVEL)
+    choice = recommend(known, regret_bounds(known, LEVEL))
     cost = mse_times_budget("grpo", known.constants, np.array(COMPARED))
     assert choice.size == size
     assert choice.near_best == near_best
@@ -58,7 +58,8 @@ def test_the_bound_is_the_largest_end_of_the_paired_ratios(known, size):
 
 def test_sizes_between_the_ends_are_as_near(known):
     drawn = Population(known[1])
-    choice, bounds = choose_size(drawn, LEVEL), regret_bounds(drawn, LEVEL)
+    bounds = regret_bounds(drawn, LEVEL)
+    choice = recommend(drawn, bounds)
     low, high = choice.near_best
     inside = {size for size, bound in bounds.items() if bound <= choice.near_regret}
     assert inside == {size for size in COMPARED if low <= size <= high}
@@ -83,14 +84,33 @@ def test_what_is_said_is_true():
         index = rng.integers(0, design.prompts, 12)
         drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
         for level in false:
-            choice = choose_size(drawn, level)
+            choice = recommend(drawn, regret_bounds(drawn, level))
             near = all(regret[size] <= choice.near_regret for size in choice.near_best)
             false[level] += not (near and regret[choice.size] <= choice.regret + 1e-9)
     assert false[LEVEL] <= 1
     assert false[1e-6] >= 3
 
 
-def test_where_little_is_known_no_other_size_is_called_near(monkeypatch):
+def test_where_little_is_known_no_other_size_is_called_near():
     bounds = {size: 1.3 + abs(size - 4) for size in COMPARED} | {5: 0.9}
-    monkeypatch.setattr("mse_lab.mse.regret.regret_bounds", lambda *_: bounds)
-    assert choose_size(KnownPopulation(1, 2, 9), LEVEL) == (4, 1.3, (4, 4), 1.3)
+    assert recommend(KnownPopulation(1, 2, 9), bounds) == (4, 1.3, (4, 4), 1.3)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "more", "size"),
+    [
+        ({}, {}, 8),  # By the estimates alone.
+        ({8: 0.06, 11: 0.01, 16: 0.04}, {}, 16),  # Shown comes before smaller.
+        ({11: 0.01}, {}, 8),  # A power of two is as good, though nothing shows it.
+        ({8: 0.05, 16: 0.04}, {}, 8),
+        ({11: 0.01}, {"settable": (*SIZES, 11)}, 11),  # The present size, shown.
+        ({4: 0.01}, {}, 8),  # A bound below the estimate is none.
+        ({11: 0.01}, {"tolerance": 0.02}, 11),  # Powers of two are not as good.
+        ({8: 0.2}, {"tolerance": 0.3}, 8),
+    ],
+)
+def test_a_size_that_nobody_would_set_is_not_recommended(bounds, more, size):
+    """11 is the best; 8 costs 3%, 16 costs 4% and 4 costs 30.1% more."""
+    costs = {4: 13.01, 8: 10.3, 11: 10.0, 16: 10.4}
+    assert choose_size(costs, bounds, **more) == size
+    assert choose_size({2: -1.0, 4: -1.2, 8: -1.19}) == 4

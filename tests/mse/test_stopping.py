@@ -1,22 +1,31 @@
 """Stopping: the sequence keeps its level at all looks; what is told at the end holds."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks.stopping import CASES, LOOKS, made, regrets_of, tell
+from benchmarks.stopping import LOOKS, Told, _ends, tell
+from benchmarks.stopping_cases import CASES, made, regrets_of
 from mse_lab.formatting import with_interval
 from mse_lab.mse import stopping
-from mse_lab.mse.budget import Population, mse_times_budget
+from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.regret import COMPARED
+from mse_lab.mse.regret import COMPARED, SIZES, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import decide, sequence_bounds, sequence_radius
-from populations import choose, population
+from mse_lab.mse.stopping import (
+    UNSEEN,
+    decide,
+    rarest_seen,
+    sequence_bounds,
+    sequence_radius,
+)
+from populations import KnownPopulation, choose, population
 
 LEVEL = 0.95
+COUNTS = sorted({prompts for prompts, _ in LOOKS})
 
 
 def drawn(prompts, seed=0, completions=16):
@@ -29,7 +38,7 @@ def drawn(prompts, seed=0, completions=16):
 def share_outside(values):
     """How often a mean of zero leaves the sequence, and twice its error, at any look."""
     sequence, plain = np.zeros((2, len(values)), dtype=bool)
-    for look in LOOKS:
+    for look in COUNTS:
         mean, spread = values[:, :look].mean(1), values[:, :look].std(1, ddof=1)
         sequence |= abs(mean) > sequence_radius(look, LEVEL) * spread
         plain |= abs(mean) > 2 * spread / math.sqrt(look)
@@ -43,7 +52,7 @@ def test_a_mean_is_in_the_sequence_at_all_looks_together():
     holds for large numbers, which `benchmarks/stopping.py` finds these to be.
     """
     rng = np.random.default_rng(0)
-    normal = rng.standard_normal((2000, LOOKS[-1]))
+    normal = rng.standard_normal((2000, COUNTS[-1]))
     sequence, plain = share_outside(normal)
     # Beyond 6.5% lies three times a standard error.
     assert sequence < 0.065
@@ -52,27 +61,59 @@ def test_a_mean_is_in_the_sequence_at_all_looks_together():
     assert skewed < 0.11
 
 
+def largest_ratio(values, aparts, size):
+    """By search: the largest q for which the sequence holds 0 for cost(G) - q cost(H)."""
+    ratios, worst = np.linspace(1, 3, 20001), 1.0
+    radius = sequence_radius(len(aparts), LEVEL)
+    costs = {
+        one: (mean @ values, aparts @ mean)
+        for one in COMPARED
+        for mean in [np.array([one, 1, 1 / (one - 1)])]
+    }
+    value, apart = costs[size]
+    for other, apart_other in costs.values():
+        spread = np.cov(apart, apart_other)
+        variance = spread[0, 0] - 2 * ratios * spread[0, 1] + ratios**2 * spread[1, 1]
+        inside = (value - ratios * other) ** 2 <= radius**2 * variance
+        worst = max(worst, ratios[inside].max(initial=1.0))
+    return worst
+
+
 def test_bounds_are_where_the_sequence_of_a_ratio_ends():
-    """By search: the largest q for which it holds 0 for cost(G) - q cost(H), for any H."""
+    """Also where three more prompts are like the one that carries most of c1."""
     known = Population(Samples.of(drawn(60)))
+    names = ("c1", "c2", "c3")
+    found = [known.statistic(lambda one, name=name: getattr(one, name)) for name in names]
+    values = np.array([one.value for one in found])
+    parts = np.stack([one.groups["prompts"][0] + one.value for one in found], axis=-1)
+    assert values[0] > 0
+    heaviest = parts[np.argmax(parts[:, 0])]
+    more = np.concatenate([parts, [heaviest] * UNSEEN])
+    seen = {size: largest_ratio(values, parts - values, size) for size in (2, 4, 16)}
+    unseen = {size: largest_ratio(more.mean(0), more - more.mean(0), size) for size in seen}
     bounds = sequence_bounds(known, LEVEL)
-    radius, ratios = sequence_radius(60, LEVEL), np.linspace(1, 3, 40001)
+    for size in seen:
+        worst = max(seen[size], unseen[size])
+        assert bounds[size] == pytest.approx(worst - 1, abs=2e-4)
+    # Where c1 is larger, larger groups cost more, and smaller ones less.
+    assert seen[2] > unseen[2] > 1
+    assert unseen[16] > seen[16] > 1
 
-    def parts(size):
-        found = known.statistic(lambda one: mse_times_budget("grpo", one, size))
-        return found.value, found.groups["prompts"][0]
 
-    costs = {size: parts(size) for size in COMPARED}
-    assert known.constants.c1[0] > 0
-    for size in (4, 11, 16):
-        value, apart = costs[size]
-        worst = 1.0
-        for other, apart_other in costs.values():
-            spread = np.cov(apart, apart_other)
-            variance = spread[0, 0] - 2 * ratios * spread[0, 1] + ratios**2 * spread[1, 1]
-            inside = (value - ratios * other) ** 2 <= radius**2 * variance
-            worst = max(worst, ratios[inside].max(initial=1.0))
-        assert bounds[size] == pytest.approx(worst - 1, abs=1e-4)
+def test_any_size_is_bounded_against_the_compared_ones():
+    known = Population(Samples.of(drawn(200)))
+    bounds, asked = (sequence_bounds(known, LEVEL, *sizes) for sizes in ((), [[4, 7, 300]]))
+    assert list(asked) == [4, 7, 300]
+    assert asked[4] == bounds[4]
+    assert min(bounds[6], bounds[8]) < asked[7] < max(bounds[6], bounds[8])
+    assert asked[300] > bounds[256]
+
+
+def test_a_kind_as_rare_as_said_is_seen_in_95_percent_of_draws():
+    for prompts in (24, 48, 100, 406):
+        missed = (1 - 1 / rarest_seen(prompts)) ** prompts
+        assert 0.03 < missed < 0.05
+        assert (1 - 1 / (1.1 * rarest_seen(prompts))) ** prompts > 0.05
 
 
 class Certain(Population):
@@ -125,11 +166,43 @@ def test_it_stops_for_the_width_and_says_what_a_narrower_one_takes():
         assert decide(drawn(60), regret=0.0, width=enough).wanted == 60 * 16
 
 
-def test_it_never_stops_on_few_carriers(monkeypatch):
+def test_it_stops_where_as_many_prompts_as_needed_carry_it_and_not_before(monkeypatch):
     assert decide(drawn(200)).stop
     assert decide(drawn(9), regret=100.0, width=100.0).stop is None
-    monkeypatch.setattr(stopping, "LEAST_CARRIERS", 201)
-    assert decide(drawn(200)).stop is None
+    for seed in range(5):
+        prompts = drawn(200, seed)
+        carriers = Population(Samples.of(prompts)).effective_prompts
+        for least, stops in ((carriers, True), (np.nextafter(carriers, math.inf), False)):
+            monkeypatch.setattr(stopping, "LEAST_CARRIERS", least)
+            for wanted in ({}, {"regret": 0.0, "width": 100.0}):
+                assert bool(decide(prompts, **wanted).stop) == stops
+
+
+class Uncertain(KnownPopulation):
+    """Known constants, of which nothing is shown."""
+
+    def statistic(self, figure):
+        parts = 1e9 * np.random.default_rng(0).standard_normal((1, 50))
+        return Statistic(figure(self.constants).item(), {"prompts": parts}, {})
+
+
+def test_where_nothing_is_shown_it_is_the_smallest_power_within_the_regret():
+    """By brute force; another share of the regret would give another size."""
+    rng, regret, others = np.random.default_rng(0), 0.05, set()
+    for _ in range(100):
+        c1, c2, c3 = np.exp(rng.uniform([-6, -2, 0], [0, 1, 3]))
+        cost = {size: c1 * size + c2 + c3 / (size - 1) for size in COMPARED}
+
+        def smallest(share, cost=cost):
+            least = (1 + share * regret) * min(cost.values())
+            near = [size for size in COMPARED if cost[size] <= least]
+            return next((size for size in near if size in SIZES), near[0])
+
+        known = Uncertain(c1, c2, c3)
+        found = recommend(known, sequence_bounds(known, LEVEL), regret)
+        assert found.size == smallest(1)
+        others |= {share for share in (1 / 2, 2) if smallest(share) != found.size}
+    assert others == {1 / 2, 2}
 
 
 def test_the_range_of_the_best_size_narrows_from_look_to_look():
@@ -145,9 +218,25 @@ def test_what_is_told_at_the_end_is_true(name):
     """A small form of `benchmarks/stopping.py`: of 40 runs at most three are false."""
     case, design, rng = CASES[name], made(name), np.random.default_rng(1)
     regrets = regrets_of(design)
-    told = [tell(case, design, regrets, rng, LOOKS[:5]) for _ in range(40)]
-    assert sum(one.regret > one.decision.choice.regret for one in told) <= 3
-    assert sum(one.range_regret > one.decision.choice.near_regret for one in told) <= 3
+    told = [tell(case, design, regrets, rng, LOOKS[:4]) for _ in range(40)]
+    assert sum(one.bound_false for one in told) <= 3
+    assert sum(one.range_false for one in told) <= 3
+    assert sum(one.said for one in told) >= 20
     assert sum(one.holds["best"] for one in told) >= 34
     assert {one.decision.stop for one in told} <= {"regret", "width", None}
-    assert sum(one.decision.stop == "regret" for one in told) >= 10
+    assert sum(one.decision.stop is not None for one in told) >= 20
+    assert {one.decision.choice.size for one in told} <= {*SIZES}
+
+
+def test_a_bound_without_end_is_no_true_one():
+    """Nor one above 100%, which is not said."""
+    said = partial(Told, prompts=48, completions=384, differentiated=384, range_regret=0.2)
+    said = partial(said, holds={"best": True}, log_ratio=0.0)
+    truths = {0.1: (True, True), 0.3: (True, False)}
+    for bound in (0.1, 0.3, 1.01, math.inf):
+        is_said, is_false = truths.get(bound, (False, False))
+        choice = Choice(4, bound, (4, 4), max(bound, 0.05))
+        one = said(decision=SimpleNamespace(choice=choice, stop=None), regret=0.2)
+        assert (one.said, one.bound_false, one.range_false) == (is_said, is_false, is_false)
+        row = _ends([one], CASES["weak g"])
+        assert row["bound_false"] == ("" if not is_said else f"{100.0 * is_false}")

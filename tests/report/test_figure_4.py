@@ -6,7 +6,7 @@ import pytest
 from matplotlib.image import imread
 
 import run_mse
-from mse_lab.command_line import ROOT
+from mse_lab.commands.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4
 from mse_lab.report.drawing import save_figure
 from mse_lab.report.figure_4 import compose, find_curves, scales_of

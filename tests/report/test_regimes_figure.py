@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 import run_mse
-from mse_lab.command_line import ROOT
+from mse_lab.commands.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4, LENIENT
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.report.phase_diagram import read_dots

@@ -98,6 +98,7 @@ def test_one_completion_a_prompt(tmp_path):
     assert headline(summary).startswith("Mean reward 0.67")
     assert titles(summary) == [
         "Values of prompts", "Completions", "Notes", "What these logs cannot tell",
+        "Verdicts",
     ]  # fmt: skip
     assert "One completion a prompt: no groups" in said(summary)
 
@@ -110,7 +111,7 @@ def test_what_logs_cannot_tell(tmp_path):
     )
     text = said(summarise(tmp_path, groups_of([0, 1])))
     assert "Which group size has the least gradient error" in text
-    assert "advise PROBE measures it: its first look draws 24 prompts x 16 = 384" in text
+    assert "advise PROBE measures it: its first look draws 48 prompts x 8 = 384" in text
     assert "these logs hold 2." in text
 
 

@@ -38,7 +38,7 @@ def prompts():
 
 @pytest.fixture(scope="module")
 def run(prompts):
-    return as_run("few", PROBE, prompts, "budget", 0.1, held=True)
+    return as_run("few", PROBE, prompts, "budget", 0.1, held=True, warnings=["Look."])
 
 
 def test_a_run_is_of_the_probe_and_the_question(run):
@@ -53,6 +53,7 @@ def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
     assert (found["completions"], found["differentiated"]) == (640, 640)
     assert found["stopped"] == "budget"
     assert found["c1"]["value"] > 0
+    assert found["warnings"] == ["Look."]
     assert found["headline"].startswith("Set num_generations to")
     assert [one.name for one in tmp_path.iterdir()] == ["advice.json"]
 

@@ -13,6 +13,7 @@ from mse_lab.mse.measurement import describe_tokens
 from mse_lab.results.diagnostics import (
     Diagnostics,
     EndToken,
+    describe,
     diagnose,
     restore,
 )
@@ -77,6 +78,20 @@ def test_diagnosis():
     # 60 and 12 of 96 completions; a token that never came is listed too.
     shares = [(one.id, one.text, one.share) for one in found.end_tokens]
     assert shares == [(2, "<end>", 0.625), (5, "<stop>", 0.125), (7, "<pad>", 0.0)]
+
+
+def test_blocks_of_a_sample_count_by_their_completions():
+    """8 of one block and 24 of another, of two prompts; shares are of all 64."""
+    few, many = (
+        make_measurement(truncated=share, end_counts=np.array(ends)).completions
+        for share, ends in ((1.0, [0, 0]), (0.5, [12, 0]))
+    )
+    rewards = [np.array([0.0, 1.0] * 16), np.zeros(32)]
+    found = describe(rewards, [few, many] * 2, {2: "<end>"}, [8, 24] * 2, binary=True)
+    assert (found.prompts, found.completions) == (2, 32)
+    assert found.truncated == (8 * 1.0 + 24 * 0.5) / 32
+    assert [one.share for one in found.end_tokens if one.id == 2] == [24 / 64]
+    assert (found.mean_reward, found.never_right, found.one_reward) == (0.25, 0.5, 0.5)
 
 
 def test_graded_rewards_have_no_accuracy():

@@ -1,8 +1,13 @@
 """What is written can be read by people and programs, the same bytes everywhere."""
 
-import pandas as pd
+import errno
+import os
 
-from mse_lab.results.files import write_json, write_table
+import pandas as pd
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.results.files import write_bytes, write_json, write_table
 
 
 def test_letters_of_any_language_stand_in_json_as_they_are(tmp_path):
@@ -14,3 +19,24 @@ def test_tables_have_ten_digits_and_the_same_bytes_everywhere(tmp_path):
     write_table(tmp_path / "one.csv", pd.DataFrame({"é": [1 / 3, 2.0], "n": [1, 2]}))
     expected = "é,n\n0.3333333333,1\n2,2\n".encode()
     assert (tmp_path / "one.csv").read_bytes() == expected
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="cannot be written: No space"):
+        write_bytes(tmp_path / "mse.csv", b"x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_link_is_followed_when_a_file_is_written(tmp_path):
+    """Somebody may have put one where the parts of files lie until they are whole."""
+    (tmp_path / "theirs").write_text("theirs")
+    for name in (".mse.csv.part", "mse.csv"):
+        (tmp_path / name).symlink_to(tmp_path / "theirs")
+    write_bytes(tmp_path / "mse.csv", b"ours")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "mse.csv").read_bytes() == b"ours"
+    assert not (tmp_path / ".mse.csv.part").is_symlink()

@@ -1,6 +1,7 @@
 """Until the answer is known: looks, what stops them, and what is said meanwhile."""
 
 import math
+import re
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from mse_lab.run.advise import (
     ADVICE,
     limit_width,
     refuse_few,
+    rewards_differ,
     sample_probe,
     sample_until,
 )
@@ -60,6 +62,7 @@ def measure(probe, tmp_path):
 
 
 def test_it_goes_on_until_a_look_says_stop(measure, capsys):
+    """At eight completions rewards differ within one prompt, and nothing is decided."""
     decide, seen = deciding(None, None, "regret")
     found = measure(decide)
     assert seen == [(5, 16), (5, 24), (5, 36)]
@@ -67,7 +70,7 @@ def test_it_goes_on_until_a_look_says_stop(measure, capsys):
     assert found.stopped == "regret"
     assert found.decision.words == "look 3"
     blocks = list(chain(*found.prompts))
-    assert [block.completions for block in found.prompts[0]] == [16, 8, 12]
+    assert [block.completions for block in found.prompts[0]] == [8, 8, 8, 12]
     assert found.differentiated == sum(block.differentiated for block in blocks)
     assert all(block.differentiated <= 32 for block in blocks)
     assert [check.ok for check in found.checks] == [True, True]
@@ -91,7 +94,8 @@ def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
 
 @pytest.mark.parametrize(
     ("budget", "last", "stopped"),
-    [(80, (5, 16), "budget"), (119, (5, 23), "budget"), (120, (5, 24), "budget"),
+    [(60, (5, 12), "budget"), (80, (5, 16), "budget"), (119, (5, 23), "budget"),
+     (120, (5, 24), "budget"),
      (None, (5, 271), "exhausted")],
 )  # fmt: skip
 def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, monkeypatch):
@@ -109,9 +113,9 @@ def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, mon
 
 
 def test_a_budget_below_the_first_look(measure):
-    with pytest.raises(InputError, match="= 79: the first look takes 80 completions"):
-        measure(lambda samples: None, budget=79)
-    with pytest.raises(InputError, match="16 of each of 24 prompts; give that or more"):
+    with pytest.raises(InputError, match="= 39: the first look takes 40 completions"):
+        measure(lambda samples: None, budget=39)
+    with pytest.raises(InputError, match="8 of each of 48 prompts; give that or more"):
         refuse_few(1000, 383)
     refuse_few(1000, 384)
     refuse_few(1000, None)
@@ -121,7 +125,7 @@ def test_a_budget_below_the_first_look(measure):
 
 def test_what_endless_completions_would_give(measure):
     """B + w / n: of 1 + 16 / n the limit is 1."""
-    widths = {n: math.sqrt(1 + 16 / n) for n in (16, 24, 36)}
+    widths = {n: math.sqrt(1 + 16 / n) for n in (8, 16, 24, 36)}
     found = measure(
         lambda samples: Said(None, "", widths[sum(one.completions for one in samples[0])]),
         budget=180,
@@ -150,11 +154,24 @@ def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, ca
     monkeypatch.setattr("mse_lab.measurement.prompt.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (found.look, found.stopped, found.decision) == ((5, 36), "budget", None)
-    assert capsys.readouterr().err.count("rewards differ within 0 so far") == 3
+    assert capsys.readouterr().err.count("rewards differ within 0 so far") == 4
 
 
 def ones(reward, texts, prompt):
     return np.ones(len(texts)), 0
+
+
+def test_a_sample_warns_as_a_run_does(measure):
+    """By the completions of the last look, which its shards keep, counted once more."""
+    found = measure(deciding(None, "width")[0])
+    again = measure(deciding(None, "width")[0])
+    assert found.warnings == again.warnings
+    alike, cut = found.warnings
+    equal = sum(not rewards_differ(blocks) for blocks in found.prompts)
+    assert alike.startswith(f"all rewards are the same on {equal / 5:.0%} of the prompts")
+    lengths = np.concatenate([block.lengths_N for block in chain(*found.prompts)])
+    share = float(re.match(r"([\d.]+)% of the completions were cut", cut)[1]) / 100
+    assert 0.5 < share <= (lengths == 6).mean()
 
 
 def test_only_the_first_process_looks(measure, probe, tmp_path):

@@ -16,7 +16,7 @@ import transformers
 import mse_lab
 import run_mse
 from models import random_model, write_adapter
-from mse_lab import public_api
+from mse_lab.api import measure as public_api
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_table
 from mse_lab.run import resume

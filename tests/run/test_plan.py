@@ -80,8 +80,8 @@ def test_completions_and_tokens_are_the_run_s(probe, planned, tmp_path):
     lengths = [json.loads(line)["length"] for line in lines]
     assert planned.completions == len(lines) == 5 * (64 + 32)
     assert planned.tokens == pytest.approx(sum(lengths))
-    # Five prompts: 16 completions of each, and after eight looks 271.
-    assert planned.advising[:2] == (5 * 16, 5 * 271)
+    # Five prompts: 8 completions of each, and after eight looks 271.
+    assert planned.advising[:2] == (5 * 8, 5 * 271)
     assert planned.advising.seconds_each > 0
     assert planned.peak_memory_bytes > planned.disk_bytes > 0
 

@@ -18,7 +18,7 @@ from mse_lab.run.samples import KeptSamples, Samples
 from pretended_processes import OfTwo
 
 # Two blocks of each prompt.
-LOOK = Look(5, 24)
+LOOK = Look(5, 16)
 
 
 def same(ones, others):
@@ -61,7 +61,7 @@ def test_in_memory_and_in_a_folder_are_the_same(context):
     inside, files = Samples(context.subject), KeptSamples(context)
     inside.measure(LOOK, shown.append)
     files.measure(LOOK, nothing)
-    assert shown == [0, 16, 32, 48, 64, 80, 88, 96, 104, 112, 120]
+    assert shown == [*range(0, 81, 8)]
     same(inside.read(LOOK), files.read(LOOK))
     # Of one block alone is the gradient compared.
     compared = [np.isfinite(one.gradient_gap) for one in chain(*inside.read(LOOK))]
@@ -80,11 +80,11 @@ def test_what_is_there_is_gone_on_with(context, counted):
         KeptSamples(context).measure(LOOK, nothing)
     ends.clear()
     again, shown = KeptSamples(context), []
-    again.measure(Look(4, 16), nothing)
+    again.measure(Look(4, 8), nothing)
     assert seen == order[:4]
     again.measure(LOOK, shown.append)
     assert seen == [*order, *order]
-    assert shown == [64, 80, 88, 96, 104, 112, 120]
+    assert shown == [*range(32, 81, 8)]
     same(again.read(LOOK), whole.read(LOOK))
 
 
@@ -114,7 +114,7 @@ def flip_rewards(path):
 
 
 def of_fewer(path):
-    path.with_name(path.name.replace("-16", "-8")).replace(path)
+    path.with_name(path.name.replace("-8.", "-4.")).replace(path)
 
 
 def cut(path):
@@ -125,9 +125,9 @@ def cut(path):
 def test_a_spoilt_sample_is_taken_again(spoil, context, counted):
     first = KeptSamples(context)
     first.measure(LOOK, nothing)
-    KeptSamples(context).measure(Look(5, 8), nothing)
+    KeptSamples(context).measure(Look(5, 4), nothing)
     counted[0].clear()
-    spoil(context.spec.results.file(f"shards/{first.order[2]:06d}-0-16.npz"))
+    spoil(context.spec.results.file(f"shards/{first.order[2]:06d}-0-8.npz"))
     again = KeptSamples(context)
     again.measure(LOOK, nothing)
     assert counted[0] == [first.order[2]]
@@ -140,7 +140,7 @@ def test_a_sample_of_another_subject_is_none_of_ours(context):
     spec = replace(context.spec, probe=probe)
     subject = make_subject(spec, context.subject.policy, scored=16)
     other = replace(context, spec=spec, subject=subject)
-    key = KeptSamples(context).order[0], 0, 16
+    key = KeptSamples(context).order[0], 0, 8
     assert KeptSamples(context).has(key)
     assert not KeptSamples(other).has(key)
 
@@ -157,5 +157,5 @@ def test_a_sample_of_which_an_older_file_is_seen_first(context, monkeypatch):
 
 def test_a_sample_that_nobody_sees(context, monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", 0.0)
-    with pytest.raises(InputError, match=r"-0-16\.npz: is gone, or cannot be seen"):
+    with pytest.raises(InputError, match=r"-0-8\.npz: is gone, or cannot be seen"):
         KeptSamples(context).read(LOOK)

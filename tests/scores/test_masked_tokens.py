@@ -30,7 +30,7 @@ def completions(policy):
     """Of one row of tokens four completions that differ in the mask alone, and others."""
     drawn = some_completions(policy).tokens_NT[[0, 0, 0, 0, 1, 2]]
     masks = [np.array(TURNS[row % 4], np.bool_) for row in range(6)]
-    return Completions.of_each(list(drawn), 6, [0.0] * 6, policy.end_tokens, masks)
+    return Completions.of_each(list(drawn), 6, [0.0] * 6, policy.ends, masks)
 
 
 @pytest.fixture

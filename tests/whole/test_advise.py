@@ -7,12 +7,12 @@ import pytest
 import run_mse
 from mse_lab.run import samples
 
-PROMPTS = 26
+PROMPTS = 50
 
 
 @pytest.fixture
 def probe(tmp_path, write_probe):
-    """A probe of 26 prompts, two more than the first look takes."""
+    """A probe of 50 prompts, two more than the first look takes."""
     rows = [
         {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3 % 3}", "answer": 1 + at % 3}
         for at in range(PROMPTS)
@@ -39,7 +39,7 @@ def test_it_measures_and_says_so(advise, tmp_path, capsys):
     assert status == 0
     assert told["completions"] <= 624
     assert told["stopped"] in ("regret", "width", "budget")
-    assert "24 prompts, 384 completions" in lines
+    assert "48 prompts, 384 completions" in lines
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
     assert len(list((folder / "shards").iterdir())) >= 24
@@ -72,8 +72,8 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
 
     monkeypatch.setattr(samples, "sample_prompt", counted)
     large = advise("--budget", 416, *words)[1]
-    assert large["completions"] == 416
-    assert sum(drawn) == 32
+    assert large["completions"] == 400
+    assert sum(drawn) == 16
     assert large == advise("--budget", 416, *words, out="at once")[1]
 
 
@@ -106,10 +106,9 @@ def test_a_start_afresh(advise, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--budget", "383"], "budget = 383: the first look takes 384 completions, 16 of"),
+        (["--budget", "383"], "budget = 383: the first look takes 384 completions, 8 of"),
         (["--regret", "5"], "'5' is no share from 0 to 1; give one such as 0.05"),
         (["--set", "prompts.limit=2"], "2 prompts: advice needs three or more"),
-        (["--allocate"], "no finished run; make it with mse-lab run PROBE"),
     ],
 )
 def test_what_it_refuses(words, said, probe, tmp_path, refused):
@@ -123,8 +122,8 @@ def test_where_no_reward_differs(probe, tmp_path, capsys, monkeypatch):
     words = ["--set", "reward=theirs:reward", "--budget", "624", "--out", str(tmp_path)]
     assert run_mse.main(["advise", str(probe), *words]) == 2
     said = capsys.readouterr().err
-    assert said.count("rewards differ within 0 so far") == 3
-    assert "rewards differ within 0 of 26 prompts, in 624 completions of mean rew" in said
+    assert said.count("rewards differ within 0 so far") == 2
+    assert "rewards differ within 0 of 50 prompts, in 600 completions of mean rew" in said
 
 
 def test_completions_from_elsewhere_are_not_an_advice_s(probe, tmp_path, refused):

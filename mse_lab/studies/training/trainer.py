@@ -73,7 +73,9 @@ def group_weights(
 def _completions(tokens: Sequence[list[int]]) -> Completions:
     """Pad the completions of a prompt; the probabilities of their draws are unknown."""
     rows = [np.array(row) for row in tokens]
-    return Completions.of_each(rows, max(map(len, rows)), [0.0] * len(rows), [])
+    return Completions.of_each(
+        rows, max(map(len, rows)), [0.0] * len(rows), ends=lambda tokens: False
+    )
 
 
 class WeightedTrainer(GRPOTrainer):

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from mse_lab.command_line import Parser, refuse_empty_words
-from mse_lab.console import NAME, conclude, set_up_console
+from mse_lab.commands.command_line import Parser, refuse_empty_words
+from mse_lab.commands.process import conclude, set_up_console
+from mse_lab.console import NAME
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.

@@ -10,10 +10,10 @@ import pytest
 
 import mse_lab
 import run_mse
-from mse_lab import cli
-from mse_lab.cli import COMMANDS
+from mse_lab.commands import cli
+from mse_lab.commands.cli import COMMANDS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_help_fits_a_terminal(capsys, monkeypatch):
 OPENMP = """
 import os, sys
 sys.argv[1:] = ["list"]
-from mse_lab import cli
+from mse_lab.commands import cli
 cli.main = lambda: __import__("torch") and 0
 cli.start()
 """

@@ -121,7 +121,6 @@ seed = number(int, "seed", 0, LARGEST_SEED, "one such as 0")
 processes = number(
     int, "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
 )
-epochs = number(float, "number of epochs", LEAST, 1e6, "one such as 1")
 seconds = number(float, "number of seconds", LEAST, 1e9, "one such as 2.5")
 
 

@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from mse_lab.mse.epochs import best_in_epochs, charged_size
+from mse_lab.studies.theory.epoch_noise import charged_size
 
 NOISES = np.array([1.0, -2.0, 0.5, 3.0, -1.5, 2.0])
 
@@ -36,19 +36,12 @@ def test_the_share_is_that_of_all_deals(batch, q, part, epochs):
     assert charged == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
 
-def test_the_best_size_lies_between_the_ends():
-    """Prompts anew, 1 + sqrt(c3/c1) = 5; each prompt gets 40 completions in all."""
+def test_long_steps_charge_nearly_all_and_short_ones_nothing():
+    """G = 5 where each prompt gets 40 completions in all, half a completion a step."""
     pulls = (50.0, 1.0, 0.1, 0.01, 1e-6)
-    found = [best_in_epochs(5.0, 0.5, 80, pull) for pull in pulls]
-    assert found[0] == pytest.approx(5, rel=2e-3)
-    assert found == sorted(found)
-    assert found[-1] == pytest.approx(40, rel=2e-3)
-    # (G - 1) tanh(G/k) = 4 with k = 2 N/(P pull) = 10, where steps are many and short.
-    assert (found[2] - 1) * np.tanh(found[2] / 10) == pytest.approx(4, rel=5e-3)
-
-
-def test_ends_that_are_not_known_stay_so():
-    assert best_in_epochs(np.inf, 0.5, 80, 1.0) == np.inf
-    assert best_in_epochs(1.0, 0.5, 80, 1.0) == 1
-    # All prompts in every step: nothing is dealt.
-    assert best_in_epochs(3.0, 8.0, 10, 1.0) == pytest.approx(8, rel=2e-3)
+    found = [float(charged_size(5.0, 0.5, 80, pull)) for pull in pulls]
+    assert found[0] == pytest.approx(5 - 0.5, rel=2e-3)
+    assert found == sorted(found, reverse=True)
+    assert found[-1] == pytest.approx(0, abs=1e-5)
+    # About G - k tanh(G/k) with k = 2 N/(P pull) = 10, where steps are many and short.
+    assert found[2] == pytest.approx(5 - 10 * np.tanh(5 / 10), abs=5e-3)

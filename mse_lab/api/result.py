@@ -26,7 +26,7 @@ class Advice(advice.Advice):
     Estimates have `value`, `low` and `high`, over prompts, at the confidence `level`.
 
     Attributes:
-        recommended: The smallest power of two that is near the best size.
+        recommended: A power of two that is near the best size, if there is one.
         regret: How much more than the best size it costs at most.
         best: G*, the size of least gradient error; infinite above where c1 is not
             significantly positive.

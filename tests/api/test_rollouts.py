@@ -91,7 +91,8 @@ def test_a_figure(log, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [("silent=0.9", 0), ("silent=0.2", 1), ("silent=0.5", 0)]
+    ("limit", "status"),
+    [("silent=0.9", 0), ("silent=0.2", 1), ("silent=0.5", 0), ("silent,drift", 0)],
 )
 def test_limits_decide_the_exit_status(log, limit, status, capsys):
     """Half of the groups: a limit is exceeded above it, not at it."""
@@ -104,12 +105,19 @@ def test_a_limit_on_what_logs_do_not_tell_is_refused(log, refused):
     assert "--fail-on truncated: these logs do not tell truncated" in line
 
 
+def test_verdicts_take_the_limits_that_are_given(log, capsys):
+    assert command(log, "--fail-on", "silent=0.2") == 1
+    assert "LOOK zero-variance groups 50%" in " ".join(capsys.readouterr().out.split())
+    verdicts = {one["check"]: one for one in mse_lab.rollouts(log).summary["verdicts"]}
+    assert (verdicts["silent"]["verdict"], verdicts["silent"]["limit"]) == ("OK", 0.5)
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--fail-on", "quiet=0.5"],
         ["--fail-on", "silent=2"],
-        ["--fail-on", "silent"],
+        ["--fail-on", "silent=much"],
         ["--seconds-per-completion", "-1"],
         ["--columns", "q=a"],
         ["--group-size", "1"],

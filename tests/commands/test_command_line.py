@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mse_lab import command_line
-from mse_lab.cli import parse
-from mse_lab.command_line import RESULTS, ROOT, file_to_write, output_folder
+from mse_lab.commands import command_line
+from mse_lab.commands.cli import parse
+from mse_lab.commands.command_line import RESULTS, ROOT, file_to_write, output_folder
 from mse_lab.errors import InputError
 
 

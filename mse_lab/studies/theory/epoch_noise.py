@@ -33,9 +33,6 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 
-# Candidates for the best size, each 0.1% larger than the one before.
-_SIZES = np.geomspace(1.001, 4096, 8320)
-
 
 def charged_size(
     sizes: Floats | float, each_step: float, steps: float, pull: float
@@ -57,14 +54,3 @@ def charged_size(
     steps_m = np.minimum(sizes / each_step, steps)
     cancelled = each_step * np.tanh(pull * steps_m / 2) / math.tanh(pull / 2)
     return np.asarray(np.maximum(sizes - cancelled, 0.0))
-
-
-def best_in_epochs(best: float, each_step: float, steps: float, pull: float) -> float:
-    """Compute the best group size where c1 is multiplied by `charged_size`.
-
-    `best` is G* = 1 + sqrt(c3/c1), that for prompts drawn anew, from 1 to infinity.
-    """
-    if best <= 1 or math.isinf(best):
-        return best
-    charged = charged_size(_SIZES, each_step, steps, pull)
-    return max(best, float(_SIZES[np.argmin(charged + (best - 1) ** 2 / (_SIZES - 1))]))

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mse_lab.api.measure import in_memory_inputs
+from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
-from mse_lab.public_api import in_memory_inputs
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
-from mse_lab.result import Advice
 from mse_lab.results.checks import none_failed
 
 
@@ -82,5 +82,6 @@ def advise(
     run = as_run(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,
         held=none_failed(ended.checks), metric=ended.metric,
+        warnings=ended.warnings,
     )  # fmt: skip
     return Advice(**vars(advise_sampled_run(run, ended.decision)))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mse_lab.api.measure import analyse, read_sizes, refuse_sizes
+from mse_lab.api.result import Result
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import assign, flatten, parse_probe
-from mse_lab.public_api import analyse, read_sizes, refuse_sizes
-from mse_lab.result import Result
 from mse_lab.results.finished_run import read_finished
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import read_arrays

@@ -10,8 +10,8 @@ import pytest
 
 import mse_lab
 import run_mse
+from mse_lab.api.measure import in_memory_inputs
 from mse_lab.errors import InputError
-from mse_lab.public_api import in_memory_inputs
 from mse_lab.results.files import write_arrays
 from simulated import make_design
 

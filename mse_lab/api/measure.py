@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
+from mse_lab.api.result import Result
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import EstimatorEntry, IntervalMethod
-from mse_lab.result import Result
 from mse_lab.results.analysis import Analysis
 
 if TYPE_CHECKING:

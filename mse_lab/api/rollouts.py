@@ -21,6 +21,7 @@ from mse_lab.trainer_logs.column_names import ColumnNames, check_columns
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.summary import Summary
+from mse_lab.trainer_logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
@@ -33,7 +34,7 @@ class Rollouts(Summary):
     @cached_property
     def summary(self) -> dict[str, Any]:
         """All numbers, under the names that `mse-lab rollouts --json` has."""
-        return self.as_dict()
+        return self.as_dict() | {"verdicts": verdicts_as_dicts(self)}
 
     @cached_property
     def forecast(self) -> pd.DataFrame:
@@ -105,5 +106,5 @@ def rollouts(
     named: ColumnNames | None = check_columns(columns) if columns else None
     frame = isinstance(source, pd.DataFrame)
     log = read_log(source if frame else _paths(source), named)
-    groups = make_groups(log.columns, group_size)
+    groups = make_groups(log, group_size)
     return Rollouts(log, groups, level, max_tokens, seconds_per_completion)

@@ -41,7 +41,7 @@ def test_the_same_in_any_order(advice, parts, tmp_path):
     for other in (kept, again):
         assert other.recommended == advice.recommended
         np.testing.assert_allclose(other.c3, advice.c3, rtol=1e-6)
-    assert len(list((tmp_path / "advice/shards").iterdir())) == 12
+    assert len(list((tmp_path / "advice/shards").iterdir())) == 18
 
 
 def test_more_is_spent_where_less_may_be_lost(parts):
@@ -53,7 +53,7 @@ def test_more_is_spent_where_less_may_be_lost(parts):
     ("changes", "words"),
     [
         ({"regret": 0}, "regret = 0: give a share such as 0.05"),
-        ({"budget": 95}, "budget = 95: the first look takes 96 completions"),
+        ({"budget": 47}, "budget = 47: the first look takes 48 completions"),
         ({"prompts": ROWS[:2]}, "2 prompts: advice needs three or more"),
         ({"reward": lambda text, row: 1.0}, "differ within 0 of 6 prompts, in 144 compl"),
         ({"interval": {"level": 2}}, "interval.level"),

@@ -1,0 +1,121 @@
+"""Populations on which few completions are tried: their constants are known."""
+
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import random_prompts
+from benchmarks.regret import bimodal, drawn_together
+from benchmarks.truths import Truth
+from designs import scaled
+from mse_lab.mse.budget import mse_times_budget
+from populations import POPULATION, population, tilt
+from simulated import Design
+
+SIZES = np.arange(2, 257)
+FEWER = (4, 4)
+
+
+def regrets_of(design: Design):
+    """By how much each of `SIZES` costs more than the best of them."""
+    cost = mse_times_budget("grpo", Truth(design).constants, SIZES)
+    return cost / cost.min() - 1
+
+
+def where_costs(size: int, regret: float) -> Design:
+    """Shrink what tells gradients apart until a size below the best costs so much more."""
+    plain, low, high = population(np.random.default_rng(1)), 0.1, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        design = drawn_together(plain, middle)
+        larger = regrets_of(design)[size - 2] > regret
+        low, high = (middle, high) if larger else (low, middle)
+    return design
+
+
+def _scaled(spread: float) -> Design:
+    rng = np.random.default_rng(2)
+    scales = np.exp(spread * rng.standard_normal(POPULATION))
+    return scaled(population(np.random.default_rng(1)), scales)
+
+
+def _with_giants() -> Design:
+    """One prompt of 60 has scores five times as large."""
+    scales = np.where(np.random.default_rng(7).random(POPULATION) < 1 / 60, 5.0, 1.0)
+    return scaled(population(np.random.default_rng(1)), scales)
+
+
+# The length of the step, in units of the population's scores, that gives a rare prompt a
+# gradient of its own.
+OWN = 10.0
+
+
+def _with_rare(one_in: int, size: float) -> Design:
+    """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
+
+    c1 grows by more than c3, so the best size is another one than that of the rest.
+    """
+    rng = np.random.default_rng(11)
+    plain = population(np.random.default_rng(1))
+    rare_P = rng.random(POPULATION) < 1 / one_in
+    step_PD = rng.standard_normal((POPULATION, plain.score_PCD.shape[-1]))
+    step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
+    return scaled(tilt(plain, step_PD), np.where(rare_P, size, 1.0))
+
+
+class Case(NamedTuple):
+    """A population, and how it is sampled."""
+
+    make: Any
+    most: tuple[int, int] | None = None
+    one_in: int = 0  # How rare the prompts are that carry c1; 0 where they are not.
+
+
+def _rare(one_in: int, size: int) -> dict[str, Case]:
+    make = partial(_with_rare, one_in, size)
+    return {f"1 in {one_in}, scores x{size}": Case(make, one_in=one_in)}
+
+
+def _named(name: str):
+    return partial(random_prompts.population, name)
+
+
+CASES = {
+    "V 0.1 to 0.9": Case(_named("V 0.1 to 0.9")),
+    "the same, 4 + 4 differentiated": Case(_named("V 0.1 to 0.9"), most=FEWER),
+    "weak g": Case(_named("weak g")),
+    "graded": Case(_named("graded")),
+    "half easy, half hard": Case(_named("half easy, half hard")),
+    "both, scores e^(0.8 N)": Case(
+        lambda: scaled(
+            bimodal(np.random.default_rng(3)),
+            np.exp(0.8 * np.random.default_rng(5).standard_normal(POPULATION)),
+        )
+    ),
+    "heavy lengths": Case(_named("heavy lengths")),
+    "V near 0 or 1 on 70%": Case(_named("V near 0 or 1 on 70%")),
+    "V 0.01 to 0.12": Case(_named("V 0.01 to 0.12")),
+    "tails tied to V": Case(_named("tails tied to V")),
+    "rho = 1, rare, heavy": Case(_named("rho = 1, rare, heavy")),
+    "scores e^(1.5 N)": Case(partial(_scaled, 1.5)),
+    "one of 60 five times as large": Case(_with_giants),
+    "G = 4 costs 6% more": Case(partial(where_costs, 4, 0.06)),
+    "G = 8 costs 6% more": Case(partial(where_costs, 8, 0.06)),
+    "little tells gradients apart": Case(
+        lambda: drawn_together(population(np.random.default_rng(1)), 0.15)
+    ),
+    "nothing does (c1 = 0)": Case(
+        lambda: drawn_together(population(np.random.default_rng(1)), 0.0)
+    ),
+    **_rare(20, 2),
+    **_rare(20, 3),
+    **_rare(40, 4),
+    **_rare(100, 6),
+}
+
+
+@cache
+def made(name: str) -> Design:
+    """Make the population of a case."""
+    return CASES[name].make()

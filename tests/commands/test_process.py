@@ -1,0 +1,175 @@
+"""However a command ends, one line says so: on a real process, and at every door."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import run_mse
+from mse_lab.commands.process import Screen, conclude
+from mse_lab.console import INTERNAL_ERROR
+from mse_lab.errors import LONGEST_LINE, InputError
+from mse_lab.report import probe_list as listing
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, str(ROOT / "run_mse.py")]
+
+# A library that is imported first of all, and turns whatever strikes it into its own error.
+INTERRUPTED_LIBRARY = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    raise ImportError("a part of this library cannot be imported")
+"""
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """Return a function that starts a command which Ctrl-C strikes at an import."""
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    def start(heard=True, at="pydantic", **options):
+        (tmp_path / f"{at}.py").write_text(INTERRUPTED_LIBRARY)
+        # Whatever started these tests, maybe in the background of a script.
+        ours = signal.default_int_handler if heard else signal.SIG_IGN
+        before = signal.signal(signal.SIGINT, ours)
+        try:
+            return subprocess.Popen([*COMMAND, "list"], env=environment, **options)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    return start
+
+
+def test_ctrl_c_before_the_console_is_there(interrupted):
+    """While the command line itself is imported: no traceback; a shell says 130."""
+    process = interrupted(at="argparse", stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (-signal.SIGINT, b"")
+
+
+def test_ctrl_c_at_an_import(interrupted):
+    process = interrupted(stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == b"run_mse.py: interrupted; the same command goes on from here\n"
+
+
+def test_ctrl_c_waits_for_no_screen(interrupted):
+    """Nobody reads what its pipe is full of."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while os.write(writes, b"x" * 4096):
+            pass
+    os.set_blocking(writes, True)
+    assert interrupted(stderr=writes).wait(60) == 130
+    os.close(reads)
+    os.close(writes)
+
+
+def test_in_the_background_ctrl_c_stays_unheard(interrupted):
+    """As of a command that a script starts with `&`."""
+    process = interrupted(heard=False, stderr=subprocess.PIPE)
+    # Here the library is at fault, which lacks all that is imported from it.
+    (line,) = process.communicate(timeout=60)[1].decode().splitlines()
+    assert "internal error: ImportError: cannot import name" in line
+    assert process.returncode == INTERNAL_ERROR
+
+
+def test_a_run_whose_screen_is_gone_goes_on(write_probe, tmp_path):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with Path("/dev/full").open("w") as full:
+        words = [*COMMAND, "run", str(write_probe()), "--out", str(tmp_path)]
+        done = subprocess.run(words, stdout=full, stderr=writes, timeout=300, check=False)
+        os.close(writes)
+        asked = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert json.loads((tmp_path / "small/checks.json").read_text())["ok"]
+    assert asked.returncode == 2
+    (line,) = asked.stderr.splitlines()
+    assert "standard output: No space left on device" in line
+
+
+@pytest.mark.parametrize("device", ["/dev/full", None], ids=["full", "closed"])
+def test_a_screen_drops_what_it_cannot_take(device):
+    file = Path(device).open("w") if device else None  # noqa: SIM115
+    with Screen.over(file) as screen:
+        assert screen.write("half a line") == 11
+        assert screen.mid_line
+        assert screen.write(" \udcff whole\n") == 9
+        assert not screen.mid_line
+        screen.flush()
+        assert (screen.lost is None) == (device is None)
+
+
+def test_a_package_that_is_missing_is_one_line():
+    """As when the command is started by a Python outside the project's environment."""
+    outside = [sys.executable, "-S", *COMMAND[1:], "list"]
+    environment = {name: one for name, one in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(outside, env=environment, capture_output=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert "run_mse.py: no package yaml in " in line
+    assert "use .venv/bin/mse-lab, which make figure4 sets up, or install " in line
+
+
+ENDINGS = {
+    "missing": (FileNotFoundError(2, "No such file", "a.npz"), 2, "a.npz: No such file;"),
+    "long name": (
+        OSError(errno.ENAMETOOLONG, "Too long", "x" * 5000),
+        2,
+        "x: Too long; sh",
+    ),
+    "full disk": (OSError(errno.ENOSPC, "No space left"), 2, "the disk: No space left; fr"),
+    "memory": (MemoryError("8 TiB"), 2, "out of memory: MemoryError: 8 TiB; lower"),
+    "key": (InputError("seed = -1"), 2, "seed = -1"),
+    "interrupted": (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
+    "ours": (
+        ZeroDivisionError("by zero"),
+        70,
+        "internal error: ZeroDivisionError: by zero;",
+    ),
+    "nameless": (OSError("odd"), 70, "internal error: OSError: odd; details in"),
+    "asked": (SystemExit("enough"), 70, "internal error: SystemExit: enough"),
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_every_error_is_one_line(case, capsys):
+    error, status, message = ENDINGS[case]
+
+    def command():
+        raise error
+
+    assert conclude(command) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert len(line) < LONGEST_LINE
+    if status == INTERNAL_ERROR:
+        details = Path(line.rpartition("details in ")[2])
+        assert "in command" in details.read_text()
+
+
+def test_nobody_foresaw_it(monkeypatch, capsys):
+    def fail(*_):
+        raise BaseException("odd")
+
+    monkeypatch.setattr(listing, "list_probes", fail)
+    assert run_mse.main(["list"]) == INTERNAL_ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "internal error: BaseException: odd" in line
