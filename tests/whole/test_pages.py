@@ -97,7 +97,8 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 
-# Of a model that is fetched or installed, by several processes, which other tests start, or of a study.
+# Of a model that is fetched or installed, by several processes, which other tests start, or
+# of a study.
 ONLY_READ = (
     "qwen/instruct",
     "gsm8k/qwen-instruct",
