@@ -21,7 +21,9 @@ from mse_lab.run.prepare import RunSpec, prepare
 from mse_lab.run.resume import Outcome
 from mse_lab.run.run_probe import execute
 
-# The most times as many replicates at once, for the width is an estimate, too.
+# The fewest and the most times as many replicates at once, for the width is an estimate,
+# too: short of the goal by a hair, single rounds would each measure all of it again.
+SMALLEST_FACTOR = 1.25
 LARGEST_FACTOR = 4
 # Twice the replicates narrow an interval to 0.71 of its width. One that stays above this
 # share has its width from the reference.
@@ -41,8 +43,8 @@ def next_rounds(rounds: int, width: float, wanted: float) -> int:
     >>> next_rounds(1, 0.2, 0.1), next_rounds(4, 0.105, 0.1), next_rounds(1, 9.0, 0.1)
     (4, 5, 4)
     """
-    factor = min((width / wanted) ** 2, LARGEST_FACTOR)
-    return max(rounds + 1, math.ceil(rounds * factor - 1e-9))
+    factor = min(max((width / wanted) ** 2, SMALLEST_FACTOR), LARGEST_FACTOR)
+    return math.ceil(rounds * factor - 1e-9)
 
 
 def with_rounds(probe: Probe, rounds: int) -> Probe:

@@ -7,6 +7,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run.prepare import prepare
+from mse_lab.run.resume import Outcome
 from mse_lab.run.run_probe import execute
 from mse_lab.run.until import next_rounds, rounds_begun, run_until, widest, with_rounds
 
@@ -80,9 +81,24 @@ def test_what_replicates_do_not_narrow_is_said(until, monkeypatch):
     assert "raise pool.reference" in last
 
 
-def test_next_rounds_follow_the_square_of_the_width():
+def test_next_rounds_follow_the_square_of_the_width_and_grow_by_a_quarter():
     assert next_rounds(3, 0.2, 0.15) == 6
-    assert next_rounds(3, 0.1001, 0.1) == 4
+    assert [next_rounds(rounds, 0.1001, 0.1) for rounds in (1, 3, 16)] == [2, 4, 20]
+
+
+def test_near_the_goal_few_measurements_are_thrown_away(probe, until, monkeypatch):
+    """The reference's noise stays, so each estimate of the rounds needed is too low."""
+    rounds = []
+
+    def execute(run, *, fresh):
+        rounds.append(run.probe.pool.replicate // probe.pool.replicate)
+        return Outcome([], [], False, None)
+
+    monkeypatch.setattr("mse_lab.run.until.execute", execute)
+    monkeypatch.setattr("mse_lab.run.until.widest", lambda folder: 0.09 + 0.11 / rounds[-1])
+    until(0.1)
+    # A round at a time it took 1, 4, 6, 7, 8, 9, 10, 11: 33% more completions.
+    assert rounds == [1, 4, 6, 8, 10, 13]
 
 
 def test_a_pool_too_large_is_refused(probe):
