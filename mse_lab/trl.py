@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
 from tqdm import tqdm
 from transformers import TrainerCallback
 
@@ -33,7 +32,6 @@ from mse_lab.errors import InputError, one_line, shown
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
-from mse_lab.probe.schema import Metric
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.report.callback_log import log_numbers, log_of_rollouts, log_words
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
@@ -109,7 +107,7 @@ class MSECallback(TrainerCallback):
         for name, count in {"every": every, "budget": budget}.items():
             if count is not None and count < 1:
                 raise InputError(f"{name} = {shown(count)}: give a number above zero")
-        self._metric = _as_metric(metric, prompts)
+        self._metric = live_model.read_metric(metric, prompts)
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
         self._decide = partial(decide, regret=regret)
@@ -200,7 +198,8 @@ class MSECallback(TrainerCallback):
         """Act and take the time; where that fails, say so and count it."""
         began = time.monotonic()
         try:
-            act()
+            with live_model.kept_streams():
+                act()
         except Exception as error:  # Whatever it is, the training goes on.
             self._rollouts.drop()
             self.skipped += 1
@@ -212,6 +211,11 @@ class MSECallback(TrainerCallback):
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Measure by completions drawn now; or prepare to measure the step's rollouts."""
         live_model.refuse(args, given)
+        if args.mask_truncated_completions and not (self.measured or self.skipped):
+            _print(
+                "mask_truncated_completions = True leaves truncated completions out of the "
+                "loss; they are not left out of what is measured"
+            )
         budget = self._budget or self._default_budget(args, state)
         if not self._rollouts.watched:
             self._log(self._sample(args, state, given, budget), args, state, given)
@@ -273,25 +277,11 @@ class MSECallback(TrainerCallback):
             words, count = log_words(advice, numbers), run.completions
             line = f"step {state.global_step}: {words} {count} were drawn."
             if steps:
-                line = log_of_rollouts(words, steps, count, size, engine=args.use_vllm)
+                each = self._rollouts.sizes
+                line = log_of_rollouts(words, steps, count, each, engine=args.use_vllm)
             _print(line)
         self._reporters = self._reporters or Reporters(args)
         self._reporters.report(numbers, args, state, given["model"])
-
-
-def _as_metric(metric: Any, prompts: Any) -> Metric:
-    try:
-        read = Metric.model_validate(metric)
-    except ValidationError:
-        read = Metric(kind="curvature")
-    if read.kind == "curvature" or read.optimizer:
-        raise InputError(
-            f"metric = {shown(metric)}: give adam, or a mapping of it, its prompts and "
-            "completions; D is that of the optimiser that trains"
-        )
-    if read.kind != "plain" and prompts is None:
-        raise InputError("metric: needs completions of its own: give prompts and a reward")
-    return read
 
 
 def _print(text: str) -> None:

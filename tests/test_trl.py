@@ -1,7 +1,9 @@
 """What the callback cannot measure, and when it measures."""
 
+import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -57,6 +59,9 @@ BAD = {
     "zero": ({}, {"model": InParts()}, "in parts (FSDP or ZeRO-3)"),
     "compiled": ({}, {"model": Compiled()}, "the model is compiled"),
     "top-p": ({}, {"args": settings(top_p=0.9)}, "top_p = 0.9"),
+    "top-k": ({}, {"args": settings(generation_kwargs={"top_k": 5})}, "top_k = 5"),
+    "warm": ({}, {"args": settings(generation_kwargs={"temperature": 0.5})}, "= 0.5"),
+    "beams": ({}, {"args": settings(generation_kwargs={"num_beams": 2})}, "num_beams = 2"),
     "version": ({}, {"args": without}, "no num_generations, as 1.16 does"),
     "event": ({}, {"processing_class": None}, "no processing_class, as 1.16 does"),
 }
@@ -144,3 +149,33 @@ def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws():
     assert callback._default_budget(args, of_run) == 384
     of_run.max_steps = 5000
     assert callback._default_budget(args, of_run) == 5000 * 8 * 4 // 2 // 10
+
+
+def noisy(completions, **columns):
+    """Draw from the streams of the whole program, as a judge may."""
+    drawn = random.random() + np.random.rand() + torch.rand(1).item()  # noqa: NPY002
+    return [float(drawn < 1.5) for _ in completions]
+
+
+def streams():
+    return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
+
+
+def test_a_reward_may_draw_random_numbers_of_the_whole_program(given):
+    before = streams()
+    callback = MSECallback(ROWS, noisy, budget=BUDGET)
+    callback.on_step_begin(settings(), state(), None, **given)
+    after = streams()
+    assert callback.measured == 1
+    assert before[:2] == after[:2]
+    assert torch.equal(before[2], after[2])
+
+
+def test_completions_that_the_training_leaves_out_are_told(given, capsys):
+    callback = MSECallback(ROWS, right, every=1, share=1, budget=BUDGET)
+    masked = settings(mask_truncated_completions=True)
+    for step in (0, 1):
+        callback.on_step_begin(masked, state(step), None, **given)
+    assert callback.measured == 2
+    said = capsys.readouterr().out
+    assert said.count("mask_truncated_completions = True leaves truncated completions") == 1

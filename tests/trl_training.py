@@ -82,7 +82,7 @@ def settings(**changes):
         **{"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
         **{"world_size": 1, "torch_compile": False, "fsdp": [], "report_to": []},
         **{"output_dir": "nowhere", "generation_kwargs": None, "use_vllm": False},
-        **{"reward_weights": None},
+        **{"reward_weights": None, "mask_truncated_completions": False},
     }
     return SimpleNamespace(**(values | changes))
 

@@ -69,7 +69,7 @@ def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
 
 
 def log_of_rollouts(
-    words: str, steps: Sequence[int], count: int, size: int, *, engine: bool
+    words: str, steps: Sequence[int], count: int, sizes: Sequence[int], *, engine: bool
 ) -> str:
     """Say an advice with the steps whose rollouts it rests on, and who drew them.
 
@@ -77,7 +77,7 @@ def log_of_rollouts(
         words: The advice.
         steps: The steps.
         count: How many rollouts.
-        size: How many of each prompt in a step.
+        sizes: How many of each prompt in a step, at least and at most.
         engine: Whether vLLM drew them.
     """
     first, last = steps[0], steps[-1]
@@ -86,4 +86,5 @@ def log_of_rollouts(
     drawn = f"at the {whose} that drew them"
     if engine:
         drawn += ", by vLLM, whose probabilities may differ"
-    return f"{when}: {words} Of {count} rollouts, {size} a prompt, {drawn}."
+    each = " to ".join(map(str, dict.fromkeys(sizes)))
+    return f"{when}: {words} Of {count} rollouts, {each} a prompt, {drawn}."

@@ -4,11 +4,15 @@ The settings of the policy are those of the trainer. What cannot be measured is 
 before any completion is drawn.
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+import torch
+from pydantic import ValidationError
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_enabled
 
@@ -16,6 +20,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.metric import MetricPools
+from mse_lab.probe.schema import Metric
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
@@ -30,7 +35,7 @@ SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
     *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
     *("gradient_accumulation_steps", "world_size", "report_to", "seed"),
-    *("generation_kwargs", "reward_weights", "use_vllm"),
+    *("generation_kwargs", "reward_weights", "use_vllm", "mask_truncated_completions"),
 )
 GIVEN = ("model", "processing_class")
 
@@ -38,6 +43,12 @@ GIVEN = ("model", "processing_class")
 UNCHANGED: dict[str, tuple[Any, ...]] = {
     **{"top_p": (1.0,), "top_k": (0, None), "min_p": (0.0, None)},
     "repetition_penalty": (1.0,),
+}
+
+# Keys of `generation_kwargs` that leave the law of completions as it is.
+HARMLESS: dict[str, tuple[Any, ...]] = {
+    **{"do_sample": (True,), "use_cache": (True, False)},
+    **UNCHANGED,
 }
 
 
@@ -69,19 +80,40 @@ def _refuse_model(args: Any, model: Any) -> None:
 
 
 def _sampling(args: Any) -> dict[str, Any]:
-    for name, values in UNCHANGED.items():
-        if getattr(args, name) not in values:
+    """Read the settings of the policy; refuse those that change the law of completions."""
+    own = {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
+    known = HARMLESS | {name: (value,) for name, value in own.items()}
+    given = [(name, getattr(args, name)) for name in UNCHANGED]
+    for name, value in [*given, *(args.generation_kwargs or {}).items()]:
+        if value not in known.get(name, ()):
             raise InputError(
-                f"{name} = {shown(getattr(args, name))}: completions are not of the policy "
-                "that is differentiated, and cannot be measured; leave it out"
+                f"{name} = {shown(value)}: completions are not of the policy that is "
+                "differentiated, and cannot be measured; leave it out"
             )
-    return {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
+    return own
 
 
 def step_size(args: Any) -> int:
     """Count the completions of one step of the optimiser."""
     each = args.per_device_train_batch_size * args.gradient_accumulation_steps
     return int(each * args.world_size)
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Leave the random streams of Python, NumPy and torch as they were.
+
+    A measurement has streams of its own, but a reward may draw from these.
+    """
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    # One device: to look at the others would begin to use them.
+    used = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(used):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
 
 
 @contextmanager
@@ -107,6 +139,7 @@ def refuse(args: Any, given: Mapping[str, Any]) -> None:
     """
     _refuse_version(args, given)
     _refuse_model(args, given["model"])
+    _sampling(args)
 
 
 def refuse_failed(checks: Sequence[Check]) -> None:
@@ -141,6 +174,22 @@ def live_inputs(
     settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
     model, tokenizer = (given[name] for name in GIVEN)
     return InMemoryInputs(model, tokenizer, rows, reward, settings, "the live model")
+
+
+def read_metric(metric: Any, prompts: Any) -> Metric:
+    """Read the metric of a callback; refuse one that no live optimiser gives."""
+    try:
+        read = Metric.model_validate(metric)
+    except ValidationError:
+        read = Metric(kind="curvature")
+    if read.kind == "curvature" or read.optimizer:
+        raise InputError(
+            f"metric = {shown(metric)}: give adam, or a mapping of it, its prompts and "
+            "completions; D is that of the optimiser that trains"
+        )
+    if read.kind != "plain" and prompts is None:
+        raise InputError("metric: needs completions of its own: give prompts and a reward")
+    return read
 
 
 def sample_live(

@@ -73,14 +73,10 @@ class _Measurement:
         self.steps: list[int] = []
         self._size, self._budget, self._decide = size, budget, decide
         self._sampled: dict[str, list[SampledPrompt]] = {}  # The blocks of each prompt.
-        self._groups, self._next_look = 0, FIRST_PROMPTS
+        self.sizes: list[int] = []  # Rollouts of each group.
+        self._next_look = FIRST_PROMPTS
         self._ratios: list[Floats] = []
         self._decision: Decision | None = None
-
-    @property
-    def count(self) -> int:
-        """How many rollouts were differentiated."""
-        return self._groups * self._size
 
     @property
     def _prompts(self) -> list[Blocks]:
@@ -113,9 +109,9 @@ class _Measurement:
         self._ratios.append(_compare_samplers(subject, index, pool.completions))
         sampled = sample_pool(subject, index, pool, MOST_SCORED, checked=first)
         self._sampled.setdefault(repr(group.prompt), []).append(sampled)
-        self._groups += 1
-        spent = (self._groups + 1) * self._size > self._budget
-        if self._groups < self._next_look and not spent:
+        self.sizes.append(len(group.tokens))
+        spent = (len(self.sizes) + 1) * self._size > self._budget
+        if len(self.sizes) < self._next_look and not spent:
             return None
         self._next_look += self._next_look // 2
         self._decision = self._look()
@@ -200,7 +196,16 @@ class WatchedRollouts:
     @property
     def count(self) -> int:
         """How many rollouts are in the measurement."""
-        return self._measurement.count if self._measurement else 0
+        return sum(self._measurement.sizes) if self._measurement else 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many rollouts a group of the measurement has, at least and at most.
+
+        A group that processes share has fewer here than the trainer's groups.
+        """
+        sizes = self._measurement.sizes if self._measurement else [0]
+        return min(sizes), max(sizes)
 
     def expect(
         self,

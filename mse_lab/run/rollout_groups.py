@@ -59,6 +59,7 @@ class Batch(NamedTuple):
         """
         prompts, tokens = self.given["prompts"], self.given["completion_ids"]
         rewards_N = _as_numbers(self.rewards)
+        _refuse_others(self.given)
         _refuse_turns(self.given)
         for start in range(0, len(prompts), size):
             group = slice(start, start + size)
@@ -79,6 +80,15 @@ def _as_numbers(rewards: Sequence[Any]) -> Floats:
         at = int(np.argmin(np.isfinite(rewards_N)))
         raise InputError(f"the reward of rollout {at} is {shown(rewards[at])}: no number")
     return rewards_N
+
+
+def _refuse_others(given: Mapping[str, Any]) -> None:
+    """Refuse the rewards of one function of several; they all know their trainer."""
+    trainer = getattr(given.get("log_extra"), "__self__", None)
+    if (count := len(getattr(trainer, "reward_funcs", ()))) > 1:
+        raise InputError(
+            f"{count} reward functions, of which one is watched; give one with their sum"
+        )
 
 
 def _refuse_turns(given: Mapping[str, Any]) -> None:
@@ -107,11 +117,6 @@ def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
         raise InputError(
             "reward_weights: several reward functions, of which one is watched; give one "
             "with their sum"
-        )
-    if args.generation_kwargs:
-        raise InputError(
-            f"generation_kwargs = {shown(args.generation_kwargs)}: rollouts may not be of "
-            "the policy that is differentiated; leave it out"
         )
     if not args.use_vllm and _has_dropout(model):
         raise InputError(

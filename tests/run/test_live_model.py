@@ -17,7 +17,13 @@ from mse_lab.run.live_model import live_inputs, measure_live_metric, sample_live
 ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}"} for at in range(6)]
 ARGS = SimpleNamespace(
     **{"max_completion_length": 2, "temperature": 1.0, "seed": 0},
-    **{"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0},
+    **{
+        "generation_kwargs": None,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": None,
+        "repetition_penalty": 1.0,
+    },
     **{"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "world_size": 3},
 )
 

@@ -162,3 +162,12 @@ def test_it_agrees_with_completions_of_its_own(trained):
     low, high = (found[f"mse/best_group_size{end}"] for end in ("_low", "_high"))
     assert low < advice.best_group_size < high
     assert advice.low < found["mse/best_group_size"] < advice.high
+
+
+def test_one_of_two_reward_functions_is_refused(tmp_path):
+    """Without `reward_weights` nothing else tells it before the first line of the log."""
+    callback = MSECallback(every=1, budget=SIZE * 48, share=1.0)
+    rewards = [callback.watch(right), lambda completions, **_: [1.0] * len(completions)]
+    _, screen = train(tmp_path, [callback], rewards, **CHANGES | {"max_steps": 1})
+    assert "2 reward functions, of which one is watched" in screen
+    assert (callback.measured, callback.skipped) == (0, 1)

@@ -117,7 +117,7 @@ def test_bad_rollouts_are_a_line_and_counted(given, changes, words, capsys):
 SETTINGS = {
     "few": ({"num_generations": 2}, "num_generations = 2: the constants take 4"),
     "several rewards": ({"reward_weights": [1.0, 2.0]}, "reward_weights: several"),
-    "generation": ({"generation_kwargs": {"top_p": 0.5}}, "generation_kwargs = "),
+    "generation": ({"generation_kwargs": {"top_p": 0.5}}, "top_p = 0.5"),
     "budget": ({"num_generations": 8}, "budget = 12: the first look takes 24 rollouts"),
     "top-p": ({"top_p": 0.9}, "top_p = 0.9"),
     "fsdp": ({"fsdp": ["full_shard"]}, "in parts (FSDP or ZeRO-3)"),
@@ -190,6 +190,32 @@ def test_gradients_and_modes_stay_as_they_are(given):
     assert all(one.grad is grad for one, grad in zip(model.parameters(), kept, strict=True))
     assert all((grad == 0.25).all() for grad in kept)
     assert model.training
+
+
+def test_rollouts_of_groups_that_another_process_shares_are_counted(given, capsys):
+    """Of groups of 8 this process has 4 rollouts each, 12 in all."""
+    callback = MSECallback(every=1, budget=24, share=1)
+    watched = callback.watch(right)
+    for at, first in enumerate(range(0, 12, SIZE)):
+        seen = {name: column[first : first + SIZE] for name, column in rollouts().items()}
+        step(callback, watched, given, settings(num_generations=8), [seen], at=at)
+    assert callback.measured == 1
+    assert "Of 12 rollouts, 4 a prompt, at the" in capsys.readouterr().out
+
+
+class Trainer:
+    """One of two reward functions, as far as a reward function can see it."""
+
+    reward_funcs = (right, right)
+
+    def log_extra(self, column, values):
+        """Log."""
+
+
+def test_one_of_several_reward_functions(given, capsys):
+    seen = rollouts() | {"log_extra": Trainer().log_extra}
+    assert measure(given, seen=[seen]).skipped == 1
+    assert "2 reward functions, of which one is watched" in capsys.readouterr().out
 
 
 async def later(completions, **columns):
