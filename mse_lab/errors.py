@@ -60,12 +60,12 @@ class InputError(ValueError):
 
 
 def install(extra: str) -> str:
-    """Give the command that installs an extra of this package.
+    """Say how an extra of this package is installed; it is on no index.
 
     >>> install("measure")
-    "pip install 'mse-lab[measure]'"
+    "pip install '.[measure]' in the clone"
     """
-    return f"pip install 'mse-lab[{extra}]'"
+    return f"pip install '.[{extra}]' in the clone"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ Its results lie in
   {COMMAND_PREFIX} claims {RUN}             the paper's statements, judged by it
 Your logs, of TRL, verl and others:
   {COMMAND_PREFIX} rollouts FOLDER         what they tell; no model
-Your model, with {install("measure")}:
+Your model, after {install("measure")} of mse_lab:
   {COMMAND_PREFIX} init MODEL PROMPTS      writes a probe, MODEL.yaml
   {COMMAND_PREFIX} advise MODEL.yaml       measures it until the answer is known
 """

@@ -94,7 +94,7 @@ def test_texts_in_a_reward_are_no_rewards(tmp_path, reward, read):
 def test_without_torch(tmp_path, monkeypatch):
     torch.save({"rollout_id": 7, "samples": []}, tmp_path / "7.pt")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(InputError, match=r"pip install 'mse-lab\[measure\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[measure\]' in the clone"):
         read_log([tmp_path / "7.pt"])
 
 

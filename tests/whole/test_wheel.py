@@ -135,7 +135,7 @@ def test_without_torch_it_answers(base):
     """From what came with the wheel, in an empty folder."""
     answer = base("demo")
     assert answer.startswith("Set num_generations to 4.")
-    assert "pip install 'mse-lab[measure]'" in answer
+    assert "pip install '.[measure]' in the clone" in answer
     # As TRL writes its own: Parquet needs a package that pandas does not bring.
     log = pd.read_json(ROOT / "probes/notebooks/rollouts.jsonl", lines=True)
     log.to_parquet(base.folder / "log.parquet")
@@ -164,7 +164,7 @@ def test_without_torch_it_answers(base):
 
 
 def test_without_torch_what_needs_it_says_what_to_install(base):
-    remedy = "pip install 'mse-lab[measure]'"
+    remedy = "pip install '.[measure]' in the clone"
     [(status, _, complaint)] = base.each(["advise", "qwen/base"])
     assert status == 2
     command = run(base.command, "run", "tiny/base", cwd=base.here, status=2)
