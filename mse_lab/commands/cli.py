@@ -22,7 +22,7 @@ COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 # Environment variables that say how OpenMP's threads wait.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
-# Instead of 300,000; measured on idle and on busy processors (`results/LOG.md`).
+# Instead of 300,000; measured on idle and on busy processors (`results/COST.md`).
 SPINS = "1000"
 
 DESCRIPTION = (

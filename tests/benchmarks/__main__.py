@@ -21,13 +21,10 @@ from benchmarks import (
     whole_run,
 )
 from benchmarks.cases import ROOT
-from benchmarks.log import add_section, heading, replace_marked
+from benchmarks.log import heading, replace_marked
 from benchmarks.plan import FULL, QUICK, Plan
 
 RATIOS = "ratios of times: median (smallest to largest)"
-
-# results/COST.md shows these; the log has all of them.
-SHOWN = ("runs", "metric", "scoring", "precision", "scaling", "needs")
 
 
 def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]]]:
@@ -95,10 +92,8 @@ def main() -> None:
                 minutes = (time.monotonic() - began) / 60
                 print(f"{name}: {minutes:.1f} minutes", file=sys.stderr)
     if not arguments.print:
-        section = "\n\n".join([title, first, *parts.values()])
-        add_section(ROOT / "results/LOG.md", section)
-        shown = [parts[name] for name in SHOWN if name in parts]
-        replace_marked(ROOT / "results/COST.md", "\n\n".join([title[3:] + ".", *shown]))
+        content = "\n\n".join([f"{title}. {first}", *parts.values()])
+        replace_marked(ROOT / "results/COST.md", content)
 
 
 if __name__ == "__main__":

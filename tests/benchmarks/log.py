@@ -1,4 +1,4 @@
-"""Where the tables go: a dated section of `results/LOG.md`, and of `results/COST.md`."""
+"""Where the tables go: the marked part of `results/COST.md`."""
 
 import re
 from pathlib import Path
@@ -14,16 +14,9 @@ def heading(root: Path) -> tuple[str, str]:
     """Say when, on what and with which versions: the section's title, and a line."""
     found = tool.environment(root)
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    title = f"## {found['date']}, {found['device_model']}, commit {found['commit']}"
+    title = f"{found['date']}, {found['device_model']}, commit {found['commit']}"
     threads = f"{torch.get_num_threads()} threads, python {found['python']}"
     return title, f"{threads}, {versions}."
-
-
-def add_section(log: Path, section: str) -> None:
-    """Insert a section before the others: newest first."""
-    text = log.read_text(encoding="utf-8")
-    before, mark, after = text.partition("\n## ")
-    log.write_text(f"{before}\n{section}\n{mark}{after}", encoding="utf-8")
 
 
 def replace_marked(page: Path, content: str) -> bool:

@@ -22,7 +22,7 @@ from benchmarks.agreement import Disagreement, compare_errors, compare_products
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
 from benchmarks.fits import Fit, fit_power
 from benchmarks.floor import plain_pass
-from benchmarks.log import add_section, replace_marked
+from benchmarks.log import replace_marked
 from benchmarks.pairs import Ratio, ratio, take_turns
 from benchmarks.per_sample import LIBRARIES
 from benchmarks.precision import REFERENCE, completions
@@ -210,13 +210,6 @@ def test_ways_take_turns():
     times = take_turns({"a": way("a", 2.0), "b": way("b", 1.0)}, 3)
     assert "".join(order) == "abbaab"
     assert ratio(times["a"], times["b"]) == Ratio(2, 2, 2)
-
-
-def test_the_log_is_newest_first(tmp_path):
-    log = tmp_path / "LOG.md"
-    log.write_text("# Log\n\nNewest first.\n\n## old\n\ntext\n")
-    add_section(log, "## new\n\nmore")
-    assert log.read_text() == "# Log\n\nNewest first.\n\n## new\n\nmore\n\n## old\n\ntext\n"
 
 
 def test_only_what_is_marked_is_replaced(tmp_path):
