@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ from mse_lab.console import describe_error, write_traceback
 from mse_lab.errors import InputError, install
 from mse_lab.project import PROJECT
 
-# Folders of Python's standard library, and names of the folders of installed packages.
+# Folders of Python's library and commands, and names of the folders of packages.
 STANDARD_LIBRARY = {
-    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")
+    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "scripts")
 }
 INSTALLED = {"site-packages", "dist-packages"}
+
+# What a clone of this project has, and its one module that a probe may name.
+PROJECT_MODULES = {"build", "mse_lab", "probes", "run_mse", "setup", "tests"}
+OFFERED, OFFERED_FILE = "probes.phase.rewards", Path("probes/phase/rewards.py")
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
@@ -36,9 +41,7 @@ def load_extra(library: str, extra: str, key: str) -> Any:
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a file belongs to Python or a package; the project's probes do not."""
-    if path.is_relative_to(PROJECT / "probes"):
-        return False
+    """Whether a file belongs to Python or an installed package."""
     return bool(STANDARD_LIBRARY & set(path.parents) or INSTALLED & set(path.parts))
 
 
@@ -70,23 +73,40 @@ def guard(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason}") from None
 
 
-def _refuse_installed(module: str, what: str) -> None:
-    """Refuse a module that is not the user's, before it is imported.
+def _is_project(path: Path) -> bool:
+    """Whether a file came with this project, in any clone, and is not offered to probes."""
+    for folder in path.parents:
+        if (folder / "mse_lab" / "project.py").is_file():
+            inside = path.relative_to(folder)
+            ours = inside.parts[0].removesuffix(".py") in PROJECT_MODULES
+            return ours and inside != OFFERED_FILE
+    return False
+
+
+def _is_refused(spec: ModuleSpec) -> bool:
+    """Whether a module is not the user's; what has no file is Python's, or runs nothing."""
+    if not spec.has_location or not spec.origin:
+        return not spec.submodule_search_locations
+    path = Path(spec.origin).resolve()
+    offered = path == (PROJECT / OFFERED_FILE).resolve()
+    return not offered and (is_installed(path) or _is_project(path))
+
+
+def _refuse_foreign(module: str, what: str) -> None:
+    """Refuse a module that is not the user's, before it or a package around it is run.
 
     A probe may come from anybody, and the function that it names is called with
     completions: `exec` would run them.
     """
-    spec = importlib.util.find_spec(module.partition(".")[0])
-    if spec is None:
-        return
-    paths = [Path(folder).resolve() for folder in spec.submodule_search_locations or ()]
-    if spec.has_location and spec.origin:
-        paths.append(Path(spec.origin).resolve())
-    if not paths or any(map(is_installed, paths)):
-        raise InputError(
-            f"{what}: {module} belongs to Python or an installed package; name a function "
-            "in a module of your own, which may call it"
-        )
+    parts = module.split(".")
+    for end in range(1, len(parts) + 1):
+        # This runs the packages around it, which have passed.
+        spec = importlib.util.find_spec(".".join(parts[:end]))
+        if spec is not None and _is_refused(spec):
+            raise InputError(
+                f"{what}: {module} belongs to Python, an installed package or mse_lab; "
+                "name a function in a module of your own, which may call it"
+            )
 
 
 def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
@@ -98,12 +118,11 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     # A user's module lies in the working folder, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")
-    # The project's modules lie among its probes, which are not installed.
-    if str(PROJECT) not in sys.path:
+    if module_name == OFFERED and str(PROJECT) not in sys.path:
         sys.path.append(str(PROJECT))
     with guard(f"{what}: cannot import {module_name}"):
-        _refuse_installed(module_name, what)
         try:
+            _refuse_foreign(module_name, what)
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if not f"{module_name}.".startswith(f"{error.name}."):

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 from mse_lab.probe.foreign_code import is_installed
-from mse_lab.project import PROJECT
 
 UNKNOWN = "unknown: "  # Start of an identity that cannot be determined; the reason follows.
 
@@ -30,8 +29,7 @@ def digest(value: Any) -> str:
 
 def _is_library(path: Path) -> bool:
     """Whether a file belongs to this package, another one, or Python."""
-    ours = path.is_relative_to(_PACKAGE) and not path.is_relative_to(PROJECT / "probes")
-    return ours or is_installed(path)
+    return path.is_relative_to(_PACKAGE) or is_installed(path)
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:

@@ -6,8 +6,7 @@ length; the tiny checkpoint's end where they end.
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,12 +100,6 @@ LARGE_WIDE = Size("100M", 152_000, hidden=512, inner=1408, layers=8, heads=8)
 TINY = Case(None)
 
 
-def parity(text: str, prompt: Mapping[str, Any]) -> float:
-    """Reward a completion whose last number is even: about half of them."""
-    found = re.findall(r"\d+", text)
-    return float(bool(found) and int(found[-1]) % 2 == 0)
-
-
 def _write_tokenizer(folder: Path, vocabulary: int) -> None:
     """Write a tokenizer of whole numbers, a token each; text is encoded digit by digit.
 
@@ -182,6 +175,6 @@ def _random_probe(case: Case, size: Size, folder: Path, prompts: int) -> dict[st
     return {
         "model": {"path": str(write_checkpoint(size, folder)), "device": "cpu"},
         "prompts": {"source": str(source), "template": "none"},
-        "reward": "benchmarks.cases:parity",
+        "reward": "probes.phase.rewards:parity",
         "sampling": {"max_new_tokens": case.completion},
     }
