@@ -73,8 +73,8 @@ class MSECallback(TrainerCallback):
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
             the column `prompt`. What is measured is a random sample, always the same.
-        reward: As for TRL, `(completions, **columns) -> list`, called for one completion at
-            a time; or `(text, row) -> float`.
+        reward: As for TRL, `(completions, **columns) -> list`, called for some completions
+            of one prompt; or `(text, row) -> float`.
         every: Steps from one measurement to the next; the first is before the first step.
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions of a measurement. The default is `share` of those that

@@ -153,8 +153,11 @@ def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws():
 
 def noisy(completions, **columns):
     """Draw from the streams of the whole program, as a judge may."""
-    drawn = random.random() + np.random.rand() + torch.rand(1).item()  # noqa: NPY002
-    return [float(drawn < 1.5) for _ in completions]
+    drawn = [
+        random.random() + np.random.rand() + torch.rand(1).item()  # noqa: NPY002
+        for _ in completions
+    ]
+    return [float(one < 1.5) for one in drawn]
 
 
 def streams():

@@ -1,57 +1,90 @@
-"""Reward signatures: a user's function, ours or TRL's, becomes `(text, row) -> float`.
+"""Reward signatures: a user's function, ours or TRL's, rewards a prompt's completions.
 
-A function with a parameter `completions` has TRL's signature. It is called for one
-completion at a time, with `prompts`, `completions` and the row's columns as keyword
-arguments: lists of length 1.
+A function with a parameter `completions` has TRL's signature. It is called as in training,
+with `prompts`, `completions` and the row's columns as keyword arguments: lists of an
+element for each of some completions of one prompt.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mse_lab.errors import InputError
+from mse_lab.probe.foreign_code import protect
 
 SIGNATURES = "write (text, row) -> float, or as for TRL (completions, **columns) -> list"
 
+# Completions of a call of TRL's signature, at most: about those of a step of training.
+LARGEST_CALL = 64
 
-def call_once(function: Callable[..., Any], columns: Mapping[str, Any], **more: Any) -> Any:
-    """Call a function of TRL's signature for one completion.
+# Rewards texts of a prompt, whose row is the second argument.
+RewardsOf = Callable[[Sequence[str], Mapping[str, Any]], list[Any]]
 
-    It gets those of its parameters that there are: `columns` as lists of length 1, `more`
-    as they are.
+
+def has_trl_signature(function: Callable[..., Any]) -> bool:
+    """Whether a function takes `completions`; some functions of C have no signature."""
+    try:
+        return "completions" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def call_together(
+    function: Callable[..., Any], columns: Mapping[str, Sequence[Any]], **more: Any
+) -> list[Any]:
+    """Call a function of TRL's signature.
+
+    It gets those of its parameters that there are: `columns`, and `more`.
     """
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    given = {**{name: [value] for name, value in columns.items()}, **more}
+    given = {**columns, **more}
     taken = {name: given[name] for name in given if takes_any or name in parameters}
-    rewards = list(function(**taken))
-    if len(rewards) != 1:
-        raise ValueError(f"it gave {len(rewards)} rewards for one completion")
-    return rewards[0]
+    rewards, count = list(function(**taken)), len(columns["completions"])
+    if len(rewards) != count:
+        raise ValueError(f"it gave {len(rewards)} rewards for {count} completions")
+    return rewards
 
 
-def as_reward(function: Callable[..., Any], what: str, chat: bool) -> Callable[..., Any]:
-    """Convert a function of either signature to one of a completion's text and its row.
-
-    In a `chat` a function of TRL's signature gets messages instead of texts.
-    """
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # Some functions written in C have no signature.
-        return function
-    if "completions" not in signature.parameters:
-        try:
-            signature.bind("text", {})
-        except TypeError:
-            raise InputError(f"{what}: takes {signature}; {SIGNATURES}") from None
-        return function
-
-    def reward(text: str, row: Mapping[str, Any]) -> Any:
+def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
+    def call(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
         prompt = str(row.get("problem", ""))
-        columns = {**row, "prompts": prompt, "completions": text}
+        rows = [protect(row) for _ in texts]
+        columns = {name: [each[name] for each in rows] for name in row}
+        columns |= {"prompts": [prompt] * len(texts), "completions": list(texts)}
         if chat:
-            columns["prompts"] = [{"role": "user", "content": prompt}]
-            columns["completions"] = [{"role": "assistant", "content": text}]
-        return call_once(function, columns)
+            columns["prompts"] = [[{"role": "user", "content": prompt}] for _ in texts]
+            columns["completions"] = [
+                [{"role": "assistant", "content": text}] for text in texts
+            ]
+        return call_together(function, columns)
 
-    return reward
+    def rewards_of(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
+        starts = range(0, len(texts), LARGEST_CALL)
+        calls = [call(texts[start : start + LARGEST_CALL], row) for start in starts]
+        return [reward for rewards in calls for reward in rewards]
+
+    return rewards_of
+
+
+def as_rewards_of(function: Callable[..., Any], what: str, chat: bool) -> RewardsOf:
+    """Convert a function of either signature to one of completions' texts and their row.
+
+    In a `chat` a function of TRL's signature gets messages instead of texts. One of ours is
+    called once for equal texts.
+    """
+    if has_trl_signature(function):
+        return _of_trl(function, chat)
+    try:
+        inspect.signature(function).bind("text", {})
+    except TypeError:
+        signature = inspect.signature(function)
+        raise InputError(f"{what}: takes {signature}; {SIGNATURES}") from None
+    except ValueError:  # Some functions written in C have no signature.
+        pass
+
+    def rewards_of(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
+        rewards = {text: function(text, protect(row)) for text in dict.fromkeys(texts)}
+        return [rewards[text] for text in texts]
+
+    return rewards_of

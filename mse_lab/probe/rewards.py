@@ -9,18 +9,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import wraps
+from functools import update_wrapper
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.errors import InputError, nearest, shorten
-from mse_lab.probe.foreign_code import guard, load_extra, load_function, protect
+from mse_lab.probe.foreign_code import guard, load_extra, load_function
 from mse_lab.probe.identity import identify_named
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.reward_signatures import as_reward
+from mse_lab.probe.reward_signatures import as_rewards_of, has_trl_signature
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 
@@ -88,7 +88,7 @@ def exact(text: str, prompt: Mapping[str, Any]) -> float:
     return float(text.strip() == str(prompt["answer"]).strip())
 
 
-def _as_number(match: re.Match[str]) -> Decimal:
+def _read_number(match: re.Match[str]) -> Decimal:
     size = Decimal(match["digits"].replace(",", ""))
     # Not -size, which rounds to 28 digits.
     return size.copy_negate() if match["minus"] or match["minus_inside"] else size
@@ -97,9 +97,9 @@ def _as_number(match: re.Match[str]) -> Decimal:
 def _stated_number(text: str) -> Decimal | None:
     """Read the number after the first `####` of a text, or else its last number."""
     if marked := _MARKED.search(text):
-        return _as_number(marked)
+        return _read_number(marked)
     numbers = list(_NUMBER.finditer(text))
-    return _as_number(numbers[-1]) if numbers else None
+    return _read_number(numbers[-1]) if numbers else None
 
 
 def _reference_number(answer: str) -> Decimal:
@@ -107,7 +107,7 @@ def _reference_number(answer: str) -> Decimal:
     match = _MARKED.search(answer) or _NUMBER.fullmatch(answer.strip().rstrip("."))
     if match is None:
         raise ValueError("the answer is not a number and has none after ####")
-    return _as_number(match)
+    return _read_number(match)
 
 
 def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
@@ -179,31 +179,48 @@ def identify_reward(reward: Reward, name: str) -> str:
     return "" if function is None else identify_named(function, name)
 
 
-def guard_reward(function: Callable[..., Any], what: str, *, chat: bool = False) -> Reward:
+class UserReward:
+    """A user's function of either signature; a line for each error and unusable value."""
+
+    def __init__(self, function: Callable[..., Any], what: str, *, chat: bool) -> None:
+        update_wrapper(self, function)
+        self._rewards_of = as_rewards_of(function, what, chat)
+        if chat and has_trl_signature(function):
+            what += ", given messages as prompts.chat is true"
+        self._what = what
+
+    def __call__(self, text: str, prompt: Mapping[str, Any]) -> float:
+        """Reward one completion of a prompt."""
+        return self.together([text], prompt)[0]
+
+    def together(self, texts: Sequence[str], prompt: Mapping[str, Any]) -> list[float]:
+        """Reward completions of one prompt, those of TRL's signature in few calls."""
+        where = f"prompt {shorten(str(prompt.get('id')))}"
+        with guard(f"{self._what}: failed on {where}"):
+            numbers = list(map(_as_number, self._rewards_of(texts, prompt)))
+        for number in numbers:
+            if not abs(number) <= LARGEST:
+                raise InputError(
+                    f"{self._what}: gave {number:g} on {where}; it must be a finite number "
+                    f"of size {LARGEST:g} at most"
+                )
+        return numbers
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError(f"it gave the text {value!r}, not a number")
+    return float(value)
+
+
+def guard_reward(
+    function: Callable[..., Any], what: str, *, chat: bool = False
+) -> UserReward:
     """Turn errors and unusable values of a user's function into one line each.
 
-    `what` names it; `chat` is as in `as_reward`.
+    `what` names it; in a `chat` a function of TRL's signature gets messages.
     """
-    reward_of = as_reward(function, what, chat)
-    if chat and reward_of is not function:
-        what += ", given messages as prompts.chat is true"
-
-    @wraps(function)
-    def reward(text: str, prompt: Mapping[str, Any]) -> float:
-        where = f"prompt {shorten(str(prompt.get('id')))}"
-        with guard(f"{what}: failed on {where}"):
-            value = reward_of(text, protect(prompt))
-            if isinstance(value, str | bytes):
-                raise TypeError(f"it gave the text {value!r}, not a number")
-            number = float(value)
-        if not abs(number) <= LARGEST:
-            raise InputError(
-                f"{what}: gave {number:g} on {where}; it must be a finite number of size "
-                f"{LARGEST:g} at most"
-            )
-        return number
-
-    return reward
+    return UserReward(function, what, chat=chat)
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
@@ -225,7 +242,9 @@ class Rewards(NamedTuple):
 
 
 def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
-    """Compute the rewards of a prompt's completions, once for equal texts."""
+    """Compute the rewards of a prompt's completions; ours once for equal texts."""
+    if isinstance(reward, UserReward):
+        return Rewards(np.array(reward.together(texts, prompt.record)), 0)
     rewards: dict[str, float] = {}
     for text in dict.fromkeys(texts):
         # A text whose comparison is given up has no entry.

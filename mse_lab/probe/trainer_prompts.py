@@ -4,12 +4,11 @@ A row keeps all columns of the data set under one key, because the name of one o
 as `problem`, may mean something else in a prompt set.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mse_lab.errors import InputError, shown
-from mse_lab.probe.reward_signatures import call_once
+from mse_lab.probe.reward_signatures import call_together, has_trl_signature
 from mse_lab.probe.streams import stream
 
 PROMPT, COLUMNS = "prompt", "columns"
@@ -76,26 +75,27 @@ def _ignore(*_: Any) -> None:
 
 
 def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
-    """Turn a reward into `(text, row) -> float`, for rows of `as_prompt_set`.
+    """Turn a reward into one for rows of `as_prompt_set`, of the same signature.
 
     A reward of TRL's signature gets the trainer's `state`, too.
     """
     more = {"trainer_state": state, "log_extra": _ignore, "log_metric": _ignore}
-    has_trl_signature = "completions" in inspect.signature(reward).parameters
 
-    def row_reward(text: str, row: Mapping[str, Any]) -> Any:
-        columns = dict(row[COLUMNS])
-        if not has_trl_signature:
-            return reward(text, columns)
-        for name in OF_THE_TRAINER:
-            columns.pop(name, None)
-        columns["prompts"] = columns.pop(PROMPT)
-        turn = [{"role": "assistant", "content": text}]
-        columns["completions"] = text if isinstance(columns["prompts"], str) else turn
-        return call_once(reward, columns, **more)
+    def of_row(text: str, row: Mapping[str, Any]) -> Any:
+        return reward(text, dict(row[COLUMNS]))
 
-    row_reward.__module__ = str(
-        getattr(reward, "__module__", None) or type(reward).__module__
-    )
-    row_reward.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
-    return row_reward
+    def of_trl(completions: Sequence[str], columns: Sequence[Any], **_: Any) -> list[Any]:
+        names = [name for name in columns[0] if name not in OF_THE_TRAINER]
+        given = {name: [row[name] for row in columns] for name in names}
+        given["prompts"] = given.pop(PROMPT)
+        given["completions"] = list(completions)
+        if not isinstance(given["prompts"][0], str):
+            given["completions"] = [
+                [{"role": "assistant", "content": text}] for text in completions
+            ]
+        return call_together(reward, given, **more)
+
+    made = of_trl if has_trl_signature(reward) else of_row
+    made.__module__ = str(getattr(reward, "__module__", None) or type(reward).__module__)
+    made.__qualname__ = getattr(reward, "__qualname__", type(reward).__qualname__)
+    return made

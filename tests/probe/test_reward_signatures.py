@@ -17,8 +17,8 @@ def rewards(function, *texts, chat=False):
 
 
 def of_completions(completions, answer, **kwargs):
-    assert kwargs["prompts"] == ["1 + 1"]
-    assert kwargs["level"] == [3]
+    assert kwargs["prompts"] == ["1 + 1"] * len(completions)
+    assert kwargs["level"] == [3] * len(completions)
     pairs = zip(completions, answer, strict=True)
     return [float(text == answer) for text, answer in pairs]
 
@@ -28,7 +28,7 @@ def without_kwargs(prompts, completions):
 
 
 def of_messages(completions, prompts, **kwargs):
-    assert prompts == [[{"role": "user", "content": "1 + 1"}]]
+    assert prompts == [[{"role": "user", "content": "1 + 1"}]] * 2
     assert completions[0][0]["role"] == "assistant"
     return [float(one[0]["content"] == "2") for one in completions]
 
@@ -39,11 +39,35 @@ class Callable:
 
 
 def test_a_reward_for_trl_is_called_as_trl_calls_it():
-    """With the columns of the row by name, one completion at a time."""
+    """With the columns of the row by name, a list for all completions."""
     assert rewards(of_completions, "2", "3", "2") == [1, 0, 1]
     assert rewards(without_kwargs, "", "ab") == [0, 2]
     assert rewards(Callable(), "a") == [1]
     assert rewards(of_messages, "2", "3", chat=True) == [1, 0]
+
+
+def test_a_reward_for_trl_is_called_once_for_a_prompts_completions():
+    """Copies come as in training, 64 completions at most, and each has its row."""
+    calls = []
+
+    def reward(completions, level, **columns):
+        calls.append(list(completions))
+        level.clear()
+        return range(len(completions))
+
+    row = {**ROW, "level": [3]}
+    guarded = guard_reward(reward, "reward")
+    texts = ["a", "b", "a"] * 30
+    found = reward_completions(guarded, texts, Prompt("q7", "", "", row)).values_N
+    assert calls == [texts[:64], texts[64:]]
+    assert found.tolist() == [*range(64), *range(26)]
+    assert row["level"] == [3]
+
+
+def test_ours_is_called_once_for_equal_texts():
+    calls = []
+    assert rewards(lambda text, row: calls.append(text) or 1.0, "a", "b", "a") == [1, 1, 1]
+    assert calls == ["a", "b"]
 
 
 def test_one_that_wants_texts_is_told_of_the_chat():
@@ -61,7 +85,7 @@ def test_ours_is_called_with_a_text_and_a_row():
     [
         (lambda text: 1.0, r"takes \(text\); write \(text, row\) -> float, or as for TRL"),
         (lambda text, row, level: 1.0, r"takes \(text, row, level\); write"),
-        (lambda completions: [], "gave 0 rewards for one completion"),
+        (lambda completions: [], "gave 0 rewards for 1 completions"),
         (lambda completions: [None], "TypeError"),
         (lambda completions, completion_ids: [0], "'completion_ids'"),
     ],

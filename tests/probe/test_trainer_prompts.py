@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.rewards import guard_reward
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.rewards import guard_reward, reward_completions
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 
 ROWS = [{"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)]
@@ -64,20 +65,25 @@ def test_a_chat_has_the_tokens_of_the_trainer(adds):
     assert row["id"] == "3"
 
 
+def rewards(reward, row, *texts, state=None):
+    guarded = guard_reward(as_row_reward(reward, state), "reward")
+    return reward_completions(guarded, texts, Prompt("0", "", "", row)).values_N.tolist()
+
+
 def test_a_reward_of_trls_form_gets_the_columns():
     seen = {}
 
     def reward(completions, problem, **columns):
         seen.update(columns, problem=problem, completions=completions)
         columns["log_metric"]("a", 1.0)
-        return [0.5]
+        return [0.5, 1.0]
 
     (row,) = as_prompt_set({0: ROWS[0]}, None)
-    assert guard_reward(as_row_reward(reward, "state"), "reward")("2", row) == 0.5
-    assert seen["completions"] == ["2"]
-    assert seen["problem"] == ["mine"]
-    assert seen["prompts"] == ["0 + 1 ="]
-    assert seen["answer"] == [1]
+    assert rewards(reward, row, "2", "1", state="state") == [0.5, 1.0]
+    assert seen["completions"] == ["2", "1"]
+    assert seen["problem"] == ["mine"] * 2
+    assert seen["prompts"] == ["0 + 1 ="] * 2
+    assert seen["answer"] == [1] * 2
     assert seen["trainer_state"] == "state"
     assert "prompt" not in seen
 
@@ -90,7 +96,7 @@ def test_a_reward_of_a_chat_gets_messages():
         assert completions == [[{"role": "assistant", "content": "2"}]]
         return np.ones(1)
 
-    assert as_row_reward(reward, None)("2", row) == 1
+    assert rewards(reward, row, "2") == [1]
 
 
 def test_a_reward_of_text_and_row_gets_its_own_row():
@@ -106,7 +112,7 @@ def test_a_reward_of_text_and_row_gets_its_own_row():
     [
         (lambda completions, solution: [0.0], "solution"),
         (lambda completions, **columns: [columns["solution"]], "KeyError: 'solution'"),
-        (lambda completions, **columns: [0.0, 1.0], "2 rewards for one completion"),
+        (lambda completions, **columns: [0.0, 1.0], "2 rewards for 1 completions"),
         (lambda completions, **columns: [None], "TypeError"),
     ],
 )
