@@ -16,7 +16,6 @@ same completions, after the two have been seen to give the same numbers.
     agreement        that all of them give the same numbers
     pairs            alternating times and their ratios
     scoring, whole_run, commands, precision, scaling     a table each
-    stages           where the time of a run goes
     log              the tables into results/COST.md
 
 `coverage.py` and `cross_terms.py` measure accuracy and stand for themselves.
