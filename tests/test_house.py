@@ -53,6 +53,7 @@ MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
 MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),
+    "probe.foreign_code",
     *("probe.schema", "policy.policy", "policy.sampling", "policy.completions"),
     *("policy.fingerprint", "scores.score_block"),
     *("results.integrity", "results.folder", "results.readers"),
@@ -84,6 +85,7 @@ ABSENT = {
     *(f"trainer_logs/{name}" for name in ("collect", "prime_rl", "records", "summary")),
     "report/rollouts_page",
     "commands/rollouts",
+    "studies/training/parts",
     "report/probe_list",
     "results/analysis",
     "results/folder",
