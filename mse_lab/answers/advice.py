@@ -105,8 +105,6 @@ class Advice:
     completions: int | None = None
     differentiated: int | None = None  # How many of them were differentiated.
     stopped: Stopped | None = None  # Why no more were drawn.
-    # How many would give G*-1 within a factor of 1.4; None if that is not in sight.
-    wanted: int | None = None
     felt: Felt | None = None  # What training feels, where a metric was measured.
     optimizer: Optimizer = "adamw"  # What the training takes its steps with.
     # What corrections of an engine's mismatch do, where one drew.
@@ -152,13 +150,10 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        # For samples None says that no number of completions is in sight.
-        even_none = {"wanted"} if self.stopped else set()
         return {
             name: as_data(value)
             for name, value in values.items()
-            if name not in ("curves", "optimizer")
-            and (value is not None or name in even_none)
+            if name not in ("curves", "optimizer") and value is not None
         }
 
 
@@ -274,7 +269,6 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         completions=run.completions,
         differentiated=run.differentiated,
         stopped=run.stopped,
-        wanted=run.wanted,
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
         optimizer="adamw",
         mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),

@@ -167,7 +167,6 @@ class MeasuredRun(Analysis):
     completions: ClassVar[None] = None
     differentiated: ClassVar[None] = None
     stopped: ClassVar[None] = None
-    wanted: ClassVar[None] = None
 
     @property
     def binary(self) -> bool:

@@ -26,8 +26,6 @@ from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import (
     LEAST_CARRIERS,
     Stopped,
-    completions_wanted,
-    log_width,
     sequence_bounds,
 )
 from mse_lab.probe.schema import EstimatorEntry
@@ -78,12 +76,6 @@ class SampledRun:
             "(c1 and c3): intervals may cover less than they say; take more prompts"
         )
         return (*self.told, few)
-
-    @property
-    def wanted(self) -> int | None:
-        """How many would give G*; None if that is not in sight."""
-        width = log_width(self.population, self.level)
-        return completions_wanted(self.samples, width)
 
     @property
     def binary(self) -> bool:

@@ -38,8 +38,8 @@ class Advice(advice.Advice):
         c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).
         regime: V, rho, b* and the line above which vanilla is worse than the oracle.
         felt: What training feels, where a metric was measured.
-        completions, stopped, wanted: How many completions were drawn, why no more, and how
-            many would give G*; None for a finished run.
+        completions, stopped: How many completions were drawn, and why no more; None for a
+            finished run.
         held, warnings: Whether the built-in checks hold, and the run's warnings.
     """
 

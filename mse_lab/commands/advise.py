@@ -130,7 +130,6 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     text = write_sampled_advice(
         run,
         ended.decision,
-        ended.limit,
         arguments.at,
         folder,
         arguments.optimizer,

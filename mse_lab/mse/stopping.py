@@ -137,23 +137,11 @@ def log_width(population: Population, level: float) -> float:
     return math.log((high - 1) / (low - 1)) / 2 if 1 < low < high < math.inf else math.inf
 
 
-def completions_wanted(
-    samples: Samples, current: float, width: float = WIDTH
-) -> int | None:
-    """Completions in all that a half-width takes; None if the current one is infinite."""
-    if math.isinf(current):
-        return None
-    return math.ceil(samples.completions * max(current / width, 1) ** 2)
-
-
 class Decision(NamedTuple):
     """What a look says."""
 
     stop: Literal["regret", "width"] | None  # Why to stop; None to go on.
     choice: Choice  # The recommended size.
-    width: float  # Half-width of the interval of log(G*-1).
-    # Completions in all that the wanted width takes; None if not in sight.
-    wanted: int | None
     best: Estimate  # G* with its interval.
 
     @property
@@ -174,16 +162,12 @@ def decide(
     The measurement stops where the regret of the recommended size is at most `regret`, or
     where the interval of log(G*-1) has a half-width of at most `width`.
     """
-    samples = Samples.of(prompts)
-    population = Population(samples)
+    population = Population(Samples.of(prompts))
     choice = recommend(population, sequence_bounds(population, level), regret)
-    current = log_width(population, level)
     stop: Literal["regret", "width"] | None = None
     if population.effective_prompts >= LEAST_CARRIERS:
         if choice.regret <= regret:
             stop = "regret"
-        elif current <= width:
+        elif log_width(population, level) <= width:
             stop = "width"
-    wanted = completions_wanted(samples, current, width)
-    best = population.best_group_size(level)
-    return Decision(stop, choice, current, wanted, best)
+    return Decision(stop, choice, population.best_group_size(level))

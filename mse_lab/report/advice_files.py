@@ -14,7 +14,7 @@ from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
-from mse_lab.formatting import WIDTH, wrap
+from mse_lab.formatting import WIDTH
 from mse_lab.mse.regret import SIZES
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import advice_text, answer, headline
@@ -98,14 +98,13 @@ def write_advice(
     sizes: Sequence[int],
     *,
     as_json: bool,
-    note: str = "",
     written: Sequence[str] = (),
 ) -> str:
     """Write the table and the figure of an advice into a folder; return what to print.
 
     That is JSON, for which nothing is written; or the screen with the costs of these group
-    sizes, a note below it, and the names of the files: those that the caller has `written`
-    and these. Nothing is written if a built-in check failed, no figure without pools.
+    sizes and the names of the files: those that the caller has `written` and these. Nothing
+    is written if a built-in check failed, no figure without pools.
     """
     if as_json:
         return json.dumps(json_values(advice), indent=2)
@@ -117,9 +116,8 @@ def write_advice(
     figures = ["advice.png", "advice.pdf"] if advice.curves else []
     for name in figures:
         save_figure(lambda: compose_advice(advice), results.file(name))
-    below = f"{wrap(note, screen_width())}\n" if note else ""
     names = ", ".join([*written, "advice.csv", *figures])
-    return f"{screen}{below}Written to {folder}:\n  {names}"
+    return f"{screen}Written to {folder}:\n  {names}"
 
 
 def advise_run(

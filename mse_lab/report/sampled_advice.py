@@ -14,7 +14,6 @@ from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.probe.schema import Probe
 from mse_lab.report.advice_files import write_advice
-from mse_lab.report.sampled_report import say_limit
 from mse_lab.results.files import write_json
 
 
@@ -68,7 +67,6 @@ def advise_sampled_run(
 def write_sampled_advice(
     run: SampledRun,
     decision: Decision | None,
-    limit: float,
     sizes: Sequence[int],
     folder: Path,
     optimizer: Optimizer = "adamw",
@@ -77,16 +75,14 @@ def write_sampled_advice(
 ) -> str:
     """Advise from samples, and write the advice with its table and figure.
 
-    The limit is as for `say_limit`; the decision as for `advise_sampled_run`.
+    The decision is as for `advise_sampled_run`.
     """
     advice = advise_sampled_run(run, decision, sizes)
-    assert decision is not None  # or there would be no advice
     write_json(folder / "advice.json", advice.as_dict())
     return write_advice(
         folder,
         replace(advice, optimizer=optimizer),
         sizes,
         as_json=as_json,
-        note=say_limit(run.stopped, decision.width, limit),
         written=["advice.json"],
     )

@@ -4,7 +4,6 @@
 `mse/stopping.py` what a look decides.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -56,9 +55,6 @@ class Sampling(NamedTuple):
     # The decision of the last look; None where rewards differ within too few prompts.
     decision: Decision | None
     checks: list[Check]  # The built-in checks.
-    # Half-width that endless completions of each prompt would leave; NaN unless all prompts
-    # were looked at twice.
-    limit: float
     metric: MetricPools | None = None  # What training feels, where the probe asks for it.
     warnings: tuple[str, ...] = ()  # What completions were like, a sentence each.
 
@@ -105,29 +101,6 @@ def warn_of_samples(
     return tuple(warn_of_completions(found, sampled=True))
 
 
-def limit_width(looks: Sequence[tuple[int, float]]) -> float:
-    """Half-width that endless completions of each prompt would leave; NaN if not known.
-
-    The squared half-width with n completions of each prompt is b + w / n: b is the part of
-    the prompts, w / n the part of their completions. The result is sqrt(b).
-
-    Args:
-        looks: n and the half-width of looks at the same prompts, n rising. Two of them give
-            b: the last one, and the last one before with half as many completions or fewer.
-
-    >>> limit_width([(16, 5.0), (24, 4.4), (32, 4.0)])  # 25 = 7 + 288/16, 16 = 7 + 288/32
-    2.6457513110645907
-    """
-    if not looks:
-        return math.nan
-    many, narrow = looks[-1]
-    few, wide = next((look for look in reversed(looks) if 2 * look[0] <= many), looks[-1])
-    if few == many or math.isinf(wide) or math.isinf(narrow):
-        return math.nan
-    within = (wide**2 - narrow**2) / (1 / few - 1 / many)
-    return math.sqrt(max(narrow**2 - max(within, 0.0) / many, 0.0))
-
-
 class _Looks:
     """What the looks have given so far, in the process that looks."""
 
@@ -141,9 +114,7 @@ class _Looks:
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
         self.decision: Decision | None = None
-        self.limit = math.nan
         self._samples, self._decide, self._line = samples, decide, line
-        self._widths: list[tuple[int, float]] = []
 
     def at(self, look: Look) -> Stopped | None:
         """Look; return why to stop, or None to go on."""
@@ -163,9 +134,6 @@ class _Looks:
             self._line.say(look, f"rewards differ within {differ} so far")
             return None
         self._line.say(look, self.decision.words)
-        if look.prompts == len(self._samples.order):
-            self._widths.append((look.completions, self.decision.width))
-            self.limit = limit_width(self._widths)
         return self.decision.stop
 
 
@@ -189,9 +157,8 @@ def sample_until(
     *_, last = looks(count)
     stopped = stop or (EXHAUSTED if look == last else BUDGET)
     return Sampling(
-        seen.prompts, look, stopped, seen.decision, seen.checks, seen.limit,
-        warnings=seen.warnings,
-    )  # fmt: skip
+        seen.prompts, look, stopped, seen.decision, seen.checks, warnings=seen.warnings
+    )
 
 
 def _begin_or_resume(context: RunContext, *, fresh: bool) -> None:

@@ -135,7 +135,7 @@ class _Measurement:
         look = Look(len(self._sampled), self._size)
         blocks = list(self._sampled.values())
         return Sampling(
-            self._prompts, look, stopped, self._decision, checks, np.nan,
+            self._prompts, look, stopped, self._decision, checks,
             warnings=warn_of_samples(policy, blocks),
         )  # fmt: skip
 

@@ -108,7 +108,7 @@ def test_counts_and_the_reason_are_in_the_data(advice, tmp_path):
 def test_a_finished_run_has_none_of_them():
     _, _, advice = known_run()
     assert advice.completions is advice.differentiated is advice.stopped is None
-    assert not {"completions", "differentiated", "stopped", "wanted"} & {*advice.as_dict()}
+    assert not {"completions", "differentiated", "stopped"} & {*advice.as_dict()}
     assert "were drawn" not in advice_text(advice)
 
 
@@ -118,12 +118,12 @@ def test_a_finished_run_has_none_of_them():
         ("regret", "960 completions of 60 prompts were drawn, 960 of them differentiated: "
          "enough to show what the size costs. Not"),
         ("width", "differentiated: enough to know G*. Not"),
-        ("budget", ", and the budget is spent. Some 960 completions would show G*. Not"),
-        ("exhausted", "no more prompts. Some 960 completions would show G*. Not"),
+        ("budget", ", and the budget is spent; a larger one narrows the answer. Not"),
+        ("exhausted", "no more prompts; further ones narrow the answer. Not"),
     ],
 )  # fmt: skip
 def test_the_screen_says_how_few_there_were_and_why(advice, stopped, words):
-    text = advice_text(replace(advice, stopped=stopped, wanted=960), (), 999)
+    text = advice_text(replace(advice, stopped=stopped), (), 999)
     assert text.startswith(headline(advice))
     assert words in text
 

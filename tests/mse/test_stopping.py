@@ -154,16 +154,11 @@ def test_it_stops_for_the_regret_of_the_smallest_size_that_is_shown():
     assert (low, high) == (min(shown), max(shown))
 
 
-def test_it_stops_for_the_width_and_says_what_a_narrower_one_takes():
-    """Four times the completions for half the width."""
-    wide = decide(drawn(60), regret=0.0, width=1.0)
+def test_it_stops_for_the_width():
     _, low, high = Population(Samples.of(drawn(60))).best_group_size(LEVEL)
-    assert wide.width == pytest.approx(math.log((high - 1) / (low - 1)) / 2)
-    assert wide.stop == "width"
-    narrow = decide(drawn(60), regret=0.0, width=wide.width / 2)
-    assert (narrow.stop, narrow.wanted) == (None, pytest.approx(4 * 60 * 16, abs=1))
-    for enough in (wide.width, 2 * wide.width):
-        assert decide(drawn(60), regret=0.0, width=enough).wanted == 60 * 16
+    width = math.log((high - 1) / (low - 1)) / 2
+    for most, stop in ((1.001 * width, "width"), (0.999 * width, None)):
+        assert decide(drawn(60), regret=0.0, width=most).stop == stop
 
 
 def test_it_stops_where_as_many_prompts_as_needed_carry_it_and_not_before(monkeypatch):

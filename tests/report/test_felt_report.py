@@ -54,7 +54,7 @@ def test_an_end_that_is_not_known_is_not_shown_as_a_number(best, said):
 def test_it_says_what_it_costs_and_how_sure_that_is(changes, said):
     words = " ".join(felt_sentences(felt_of(**changes)))
     assert said in words
-    assert "at least 97% covered the felt G*" in words
+    assert "an end covered it, 90 to 97% the ratio" in words
 
 
 def test_an_unknown_share_of_its_own_is_left_out():

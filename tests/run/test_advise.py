@@ -1,6 +1,5 @@
 """Until the answer is known: looks, what stops them, and what is said meanwhile."""
 
-import math
 import re
 from itertools import chain
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from mse_lab.measurement.looks import Look
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
     ADVICE,
-    limit_width,
     refuse_few,
     rewards_differ,
     sample_probe,
@@ -26,7 +24,6 @@ from mse_lab.run.progress import AdviceProgress
 class Said(NamedTuple):
     stop: str | None
     words: str
-    width: float = math.inf
 
 
 class Listening(AdviceProgress):
@@ -121,33 +118,6 @@ def test_a_budget_below_the_first_look(measure):
     refuse_few(1000, None)
     with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
         refuse_few(2, None)
-
-
-def test_what_endless_completions_would_give(measure):
-    """B + w / n: of 1 + 16 / n the limit is 1."""
-    widths = {n: math.sqrt(1 + 16 / n) for n in (8, 16, 24, 36)}
-    found = measure(
-        lambda samples: Said(None, "", widths[sum(one.completions for one in samples[0])]),
-        budget=180,
-    )
-    assert (found.look, found.stopped) == ((5, 36), "budget")
-    assert found.limit == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("looks", "limit"),
-    [
-        ([], math.nan),
-        ([(16, 1.0)], math.nan),
-        ([(16, 1.0), (24, 0.9)], math.nan),
-        ([(16, math.inf), (36, 1.0)], math.nan),
-        ([(16, 1.0), (36, math.inf)], math.nan),
-        ([(16, 1.0), (32, 1.1)], 1.1),
-        ([(16, 1.0), (32, 0.5)], 0.0),
-    ],
-)
-def test_a_limit_that_is_not_known_or_not_below(looks, limit):
-    assert limit_width(looks) == pytest.approx(limit, nan_ok=True)
 
 
 def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):
