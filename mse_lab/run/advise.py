@@ -104,12 +104,7 @@ def warn_of_samples(
 class _Looks:
     """What the looks have given so far, in the process that looks."""
 
-    def __init__(
-        self,
-        samples: Samples,
-        decide: Decide,
-        line: AdviceProgress,
-    ) -> None:
+    def __init__(self, samples: Samples, decide: Decide, line: AdviceProgress) -> None:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
@@ -138,10 +133,7 @@ class _Looks:
 
 
 def sample_until(
-    samples: Samples,
-    decide: Decide,
-    budget: int | None,
-    line: AdviceProgress,
+    samples: Samples, decide: Decide, budget: int | None, line: AdviceProgress
 ) -> Sampling:
     """Sample look by look until one says stop, or no further look is left.
 
@@ -194,11 +186,7 @@ def sample_context(
 
 
 def sample_probe(
-    spec: RunSpec,
-    decide: Decide,
-    *,
-    budget: int | None = None,
-    fresh: bool = False,
+    spec: RunSpec, decide: Decide, *, budget: int | None = None, fresh: bool = False
 ) -> Sampling:
     """Measure a probe until its answer is known, or resume where an earlier start stopped.
 

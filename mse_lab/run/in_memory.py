@@ -150,11 +150,7 @@ def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
 
 
 def sample_model(
-    inputs: InMemoryInputs,
-    decide: Decide,
-    budget: int | None,
-    *,
-    shown: bool,
+    inputs: InMemoryInputs, decide: Decide, budget: int | None, *, shown: bool
 ) -> tuple[RunSpec, Sampling]:
     """Sample a model in memory until its answer is known; see `sample_probe`.
 

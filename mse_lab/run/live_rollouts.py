@@ -207,13 +207,7 @@ class WatchedRollouts:
         sizes = self._measurement.sizes if self._measurement else [0]
         return min(sizes), max(sizes)
 
-    def expect(
-        self,
-        args: Any,
-        model: Any,
-        budget: int,
-        decide: Decide,
-    ) -> None:
+    def expect(self, args: Any, model: Any, budget: int, decide: Decide) -> None:
         """Keep the rollouts of the step that begins, for a new measurement or the last one.
 
         Raises:

@@ -30,11 +30,7 @@ def measure_prompts(
 
 
 def execute(
-    spec: RunSpec,
-    *,
-    policy: Policy | None = None,
-    fresh: bool = False,
-    shown: bool = True,
+    spec: RunSpec, *, policy: Policy | None = None, fresh: bool = False, shown: bool = True
 ) -> Outcome:
     """Measure a probe, or resume its run where an earlier start stopped.
 

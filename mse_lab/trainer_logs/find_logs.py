@@ -14,11 +14,7 @@ from mse_lab.errors import InputError, shorten
 from mse_lab.probe.plain_text import reading
 from mse_lab.trainer_logs import forms
 from mse_lab.trainer_logs.completion import Form, RecordPosition
-from mse_lab.trainer_logs.evaluations import (
-    TrainerState,
-    find_state,
-    is_named_evaluation,
-)
+from mse_lab.trainer_logs.evaluations import TrainerState, find_state, is_named_evaluation
 from mse_lab.trainer_logs.general_form import JSONL
 from mse_lab.trainer_logs.records import (
     PICKLES,

@@ -11,12 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import (
-    BUDGET,
-    CURVE_SIZES,
-    advise,
-    beats_vanilla_from,
-)
+from mse_lab.answers.advice import BUDGET, CURVE_SIZES, advise, beats_vanilla_from
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from claimed_runs import (
-    DESIGNS,
-    draw,
-    evidence_of,
-    verdicts,
-)
+from claimed_runs import DESIGNS, draw, evidence_of, verdicts
 from mse_lab.answers.assumption_2_uncorrelated import (
     BEYOND_ONE,
     correlations,

@@ -6,13 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from claimed_runs import (
-    DESIGNS,
-    PROMPTS,
-    evidence_of,
-    verdicts,
-    write_run,
-)
+from claimed_runs import DESIGNS, PROMPTS, evidence_of, verdicts, write_run
 from mse_lab import answers
 from mse_lab.answers import claims, statement
 from mse_lab.answers.arguments import ARGUMENTS

@@ -26,13 +26,7 @@ import torch
 from torch import nn
 
 from benchmarks.markdown import table
-from benchmarks.needs import (
-    SPEED,
-    count,
-    digits,
-    forward_operations,
-    pass_operations,
-)
+from benchmarks.needs import SPEED, count, digits, forward_operations, pass_operations
 from benchmarks.operations import Shape, reduction_operations
 from benchmarks.qwen import SHAPES, Shapes
 from mse_lab.scores.factors import OuterProducts, RowSums
@@ -99,12 +93,7 @@ def _factors(model: Any, length: int, way: str) -> Iterator[tuple[Shape, ...]]:
         head = _outer(length, vocabulary, hidden, 0)
         looked_up = (Shape(RowSums, read, occurring, hidden, 0, torch.float32),)
         yield from (
-            [head + looked_up]
-            if model.config.tie_word_embeddings
-            else [
-                head,
-                looked_up,
-            ]
+            [head + looked_up] if model.config.tie_word_embeddings else [head, looked_up]
         )
 
 

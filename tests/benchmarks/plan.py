@@ -10,13 +10,7 @@ LONGER = ((60, 64), (200, 8), LONG)
 SHAPES = (SHORT, *LONGER)
 ENDS = (SHORT, LONG)
 FEW = 16
-DIMENSIONS = (
-    "completions",
-    "parameters",
-    "prompts",
-    "prompt length",
-    "completion length",
-)
+DIMENSIONS = ("completions", "parameters", "prompts", "prompt length", "completion length")
 
 
 @dataclass(frozen=True)

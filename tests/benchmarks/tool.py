@@ -222,11 +222,7 @@ def ratios(folder: Path, size: int) -> dict[str, Statistic]:
 
     (grpo, oracle), (grpo_law, oracle_law) = numbers(0), numbers(1)
     fresh = replace(oracle, groups={"fresh": next(iter(oracle.groups.values()))})
-    return {
-        "fresh": grpo / fresh,
-        "paired": grpo / oracle,
-        "law": grpo_law / oracle_law,
-    }
+    return {"fresh": grpo / fresh, "paired": grpo / oracle, "law": grpo_law / oracle_law}
 
 
 def environment(root: Path) -> dict[str, Any]:

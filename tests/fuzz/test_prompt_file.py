@@ -12,11 +12,7 @@ from one_line import answer_or_one_line
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError
-from mse_lab.policy.completion_lines import (
-    parse_line,
-    read_log_prob,
-    read_reward,
-)
+from mse_lab.policy.completion_lines import parse_line, read_log_prob, read_reward
 from mse_lab.probe.plain_text import parse_json
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import exact, gsm8k, integer

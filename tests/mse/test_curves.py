@@ -4,13 +4,7 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.mse.curves import (
-    Curves,
-    law_curves,
-    law_sizes,
-    measure_curves,
-    paired_ratio,
-)
+from mse_lab.mse.curves import Curves, law_curves, law_sizes, measure_curves, paired_ratio
 from mse_lab.mse.decomposition import PARTS, Between, aggregate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.reference_noise import ReferenceNoise, RewardNoise, draw_reference_noise

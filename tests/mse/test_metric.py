@@ -30,11 +30,7 @@ def forms_of(c1, c3, count=6):
 
 @pytest.mark.parametrize(
     ("c1", "c3", "best", "chosen"),
-    [
-        (1.0, 9.0, 4.0, 4),
-        (1.0, -1.0, 1.0, 2),
-        (-5.0, 1.0, math.inf, 32),
-    ],
+    [(1.0, 9.0, 4.0, 4), (1.0, -1.0, 1.0, 2), (-5.0, 1.0, math.inf, 32)],
 )
 def test_signs_of_the_constants_decide_what_is_best(c1, c3, best, chosen):
     """Without c1 the costs are 1 + 1/31 at 32 and 1 + 1/255, the least."""

@@ -8,15 +8,7 @@ from scipy import stats
 
 from designs import scaled
 from mse_lab.mse.budget import Population
-from populations import (
-    POPULATION,
-    PROMPTS,
-    choose,
-    exact,
-    exact_best,
-    population,
-    sample,
-)
+from populations import POPULATION, PROMPTS, choose, exact, exact_best, population, sample
 from simulated import make_design
 
 LEVEL = 0.95

@@ -161,9 +161,7 @@ def test_another_law_is_caught(monkeypatch, policy, warp):
     honest = drawing.next_log_probabilities
     with monkeypatch.context() as patched:
         patched.setattr(
-            drawing,
-            "next_log_probabilities",
-            lambda *given: WARPED[warp](honest(*given)),
+            drawing, "next_log_probabilities", lambda *given: WARPED[warp](honest(*given))
         )
         drawn = draw_many(policy)
     assert not holds(policy, drawn)

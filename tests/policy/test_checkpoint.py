@@ -123,10 +123,7 @@ SPOILT = {
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no file named model"),
     "truncated": (truncate, "the model cannot be loaded: .*header"),
     "no tokenizer": (drop_tokenizer, "no tokenizer in it"),
-    "broken tokenizer": (
-        write("tokenizer.json", b"{"),
-        "the tokenizer cannot be loaded",
-    ),
+    "broken tokenizer": (write("tokenizer.json", b"{"), "the tokenizer cannot be loaded"),
     "wrong tokenizer": (
         write("tokenizer.json", b'{"added_tokens": [], "model": {}}'),
         "the tokenizer cannot be loaded",

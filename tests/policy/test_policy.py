@@ -7,11 +7,7 @@ import torch
 
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.policy import (
-    encode_prompts,
-    pick_device,
-    select_parameters,
-)
+from mse_lab.policy.policy import encode_prompts, pick_device, select_parameters
 from mse_lab.probe.prompts import Prompt
 from spoilt_checkpoints import load
 

@@ -14,9 +14,7 @@ import transformers
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
-from plain_scores import (
-    PROMPT,
-)
+from plain_scores import PROMPT
 from saved_adapters import check_scores, load, save_adapter
 
 peft = pytest.importorskip("peft", reason="adapters need the extra lora")
@@ -111,10 +109,7 @@ SPOILT = {
         lambda f: (f / "adapter_model.safetensors").write_bytes(b"x" * 20),
         "the adapter cannot be loaded: .*header too large",
     ),
-    "pickle": (
-        become_a_pickle,
-        "a file of weights is damaged, or holds more than weights",
-    ),
+    "pickle": (become_a_pickle, "a file of weights is damaged, or holds more than weights"),
 }
 
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.foreign_code import (
-    PROJECT,
-    PROJECT_MODULES,
-    guard,
-    load_function,
-)
+from mse_lab.probe.foreign_code import PROJECT, PROJECT_MODULES, guard, load_function
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import load_reward, reward_completions
 

@@ -6,13 +6,7 @@ from matplotlib.figure import Figure
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.report.drawing import (
-    STYLES,
-    label_plainly,
-    reach,
-    save_figure,
-    styles_of,
-)
+from mse_lab.report.drawing import STYLES, label_plainly, reach, save_figure, styles_of
 
 
 def test_an_interval_that_misses_its_point():

@@ -112,9 +112,7 @@ def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
     """A top-p sampler that reports the untouched log-probabilities: E[W] is not 0."""
     warped = top_p
     monkeypatch.setattr(
-        sampling,
-        "invert",
-        lambda log_probs, *u: honest_invert(warped(log_probs, 0.8), *u),
+        sampling, "invert", lambda log_probs, *u: honest_invert(warped(log_probs, 0.8), *u)
     )
     drawn = draw_many(policy)
     assert check_drawn_law([gap_of(policy, drawn)], "float32").ok

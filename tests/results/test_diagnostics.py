@@ -10,13 +10,7 @@ import pytest
 
 from measurements import make_measurement
 from mse_lab.mse.measurement import describe_tokens
-from mse_lab.results.diagnostics import (
-    Diagnostics,
-    EndToken,
-    describe,
-    diagnose,
-    restore,
-)
+from mse_lab.results.diagnostics import Diagnostics, EndToken, describe, diagnose, restore
 from simulated import make_design
 
 HEALTHY = Diagnostics(

@@ -27,10 +27,7 @@ def test_values_of_another_shape_are_refused(tmp_path, name, value):
         read(tmp_path / name)
 
 
-BOMBS = {
-    "aliases": "a: &a [x, x]\nb: [*a, *a]\n",
-    "depth": f"a: {'[' * 900}{']' * 900}\n",
-}
+BOMBS = {"aliases": "a: &a [x, x]\nb: [*a, *a]\n", "depth": f"a: {'[' * 900}{']' * 900}\n"}
 
 
 @pytest.mark.parametrize("bomb", BOMBS)

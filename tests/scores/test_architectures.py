@@ -19,13 +19,7 @@ from mse_lab.scores import module_hooks
 from mse_lab.scores.module_calls import Batch
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block
-from plain_scores import (
-    PROMPT,
-    autograd_scores,
-    joined,
-    random_reference,
-    relative_gap,
-)
+from plain_scores import PROMPT, autograd_scores, joined, random_reference, relative_gap
 
 # Untied where nothing else is said. Norms, softmax, rotations and routers are computed in
 # float32 by many of these whatever the model's precision, one completion after another in

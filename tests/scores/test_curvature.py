@@ -11,11 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from enumerated import as_completions, enumerate_policy
 from models import random_policy
 from mse_lab.policy.completions import concatenate
-from mse_lab.scores.curvature import (
-    as_vector,
-    hessian_products,
-    weighted_hessian_products,
-)
+from mse_lab.scores.curvature import as_vector, hessian_products, weighted_hessian_products
 
 PROMPT = [2, 3]
 

@@ -11,13 +11,7 @@ from enumerated import plain_score
 from models import random_policy
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import score_block
-from plain_scores import (
-    PROMPT,
-    TOLERANCE,
-    random_reference,
-    relative_gap,
-    some_completions,
-)
+from plain_scores import PROMPT, TOLERANCE, random_reference, relative_gap, some_completions
 from scores.test_reference import join
 
 

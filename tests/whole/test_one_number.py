@@ -153,18 +153,13 @@ def test_paired_ratios(doors, size):
 
 def test_the_two_squared_gradients_are_named_apart(doors):
     """That of the fixed prompts, of the aggregate; and that of the population."""
-    fixed, population = (
-        doors["result"].pools.aggregate_norm2,
-        doors["advice"].gradient2,
-    )
+    fixed, population = (doors["result"].pools.aggregate_norm2, doors["advice"].gradient2)
     assert fixed != pytest.approx(population.value, rel=0.1)
     shown = re.search(r"‖g‖² of these prompts " + NUMBER, doors["page"])[1]
     relative = doors["mse.csv"]["mse"] / doors["mse.csv"]["relative_mse"]
     assert agrees(Decimal(shown), fixed)
     assert relative.to_numpy() == pytest.approx(fixed, rel=1e-6)
-    places = {
-        "page": read(doors["page"], "The population's ‖g‖² ="),
-    }
+    places = {"page": read(doors["page"], "The population's ‖g‖² =")}
     assert not apart(places, population)
 
 

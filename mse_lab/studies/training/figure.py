@@ -103,11 +103,7 @@ def _draw_panel(axes: Axes, panel: Panel, level: float) -> None:
 
 
 def _draw_before(
-    axes: Axes,
-    predicted: Predicted,
-    felt: float | None,
-    start: float | None,
-    level: float,
+    axes: Axes, predicted: Predicted, felt: float | None, start: float | None, level: float
 ) -> dict[str, Any]:
     """Draw what was known before: the predicted group sizes, J of the checkpoint."""
     best = predicted.interval(level)
