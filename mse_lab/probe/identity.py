@@ -34,7 +34,8 @@ def _is_library(path: Path) -> bool:
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
     """Yield the files below a folder that may define a dotted name and its packages."""
-    for part in filter(None, name.split(".")):
+    parts = [part for part in name.split(".") if part] if len(name) < 200 else []
+    for part in parts if all(map(str.isidentifier, parts)) else ():
         folder = folder / part
         yield from (folder.with_suffix(".py"), folder / "__init__.py")
 
@@ -50,6 +51,10 @@ def _imported(path: Path, source: bytes, root: Path) -> Iterator[Path]:
                 folder = [root, *path.parents][min(node.level, len(path.parents))]
                 for alias in node.names:
                     yield from _files(folder, f"{node.module or ''}.{alias.name}")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                # What `import_module` may be given: "h" or ".h".
+                for folder in (root, path.parent):
+                    yield from _files(folder, node.value)
 
 
 def _hash_sources(module: ModuleType) -> dict[str, str]:

@@ -68,11 +68,21 @@ def _refuse_unwritable(value: Any) -> None:
     json.dumps(value, ensure_ascii=False).encode()
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object; refuse a key that occurs twice: one value would be lost."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {shorten(twice)} occurs twice")
+    return values
+
+
 def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
     """Read a JSON object, of text or UTF-8; `where` is for messages."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
-        values = json.loads(text)
+        values = json.loads(text, object_pairs_hook=unique_keys)
         # Most lines have no escaped character and need not be written again.
         if "\\u" in text:
             _refuse_unwritable(values)
@@ -110,6 +120,18 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             keys.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        """Refuse what YAML 1.1 reads otherwise than people: 010 is 8, 1:30 is 90."""
+        if re.match("[-+]?0[0-7_]+$", node.value) or ":" in node.value:
+            problem = f"{shorten(node.value)} is no plain number; write decimal digits"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        read = {"int": self.construct_yaml_int, "float": self.construct_yaml_float}
+        return read[node.tag.rpartition(":")[2]](node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
 
 
 def parse_yaml(text: str, source: str) -> Any:

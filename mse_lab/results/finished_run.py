@@ -21,7 +21,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.results.integrity import REMEDY
-from mse_lab.results.inventory import FROM_MODEL
+from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 from mse_lab.results.tables import describe_prompts
 
 
@@ -105,13 +105,17 @@ def read_result(folder: Path) -> Analysis:
 def repair(
     name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
 ) -> list[str]:
-    """Make lost files of a run again that follow from its pools; name these files.
+    """Make lost files of a run again that follow from its pools; name those that change.
 
-    Nothing is made again if a file that does not follow from the pools is damaged.
+    Without a manifest nothing tells whether a table is as the run wrote it, so that all
+    are made again. None is if a file that does not follow from the pools is damaged.
     """
     lost = results.lost()
+    if not results.has(MANIFEST) and results.has("pools.npz"):
+        lost = list(FROM_POOLS)
     if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):
         return []
+    before = {path: path.read_bytes() for path in map(results.file, lost) if path.exists()}
     if "prompts.csv" in lost:
         described = _describe(probe, prompts, results.read("completions.jsonl"))
     else:
@@ -120,7 +124,8 @@ def repair(
     finished.refuse_mixed(results.path)
     results.write_tables(analyse_run(*finished), lost)
     results.write_manifest()
-    return lost
+    files = ((name, results.file(name)) for name in lost)
+    return [name for name, path in files if before.get(path) != path.read_bytes()]
 
 
 def _describe(

@@ -8,9 +8,9 @@ run like any other, in its own folder, which is resumed where it stopped.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, shorten
 from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
 from mse_lab.policy.location import locate_model
@@ -58,6 +58,38 @@ def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
     )
 
 
+# Beginnings of settings that do not change the policy, or may differ by tokens added.
+_NO_POLICY = (
+    *("_", "name_or_path", "architectures", "dtype", "torch_dtype", "transformers"),
+    *("use_cache", "vocab_size", "bos_token", "eos_token", "pad_token", "quantization"),
+)
+
+
+def _describe(run: RunSpec) -> dict[str, dict[str, Any]]:
+    """Read what the small files of a checkpoint say of its policy."""
+    model = run.probe.model
+    location, settings = load_settings(locate_model(model, run.root))
+    find_adapter(model, run.root)
+    values = settings.to_dict()
+    kept = {key: values[key] for key in values if not key.startswith(_NO_POLICY)}
+    return {"config.json": kept, "tokenizer": load_tokenizer(location).get_vocab()}
+
+
+def _refuse_unlike(runs: Sequence[RunSpec]) -> None:
+    """Refuse checkpoints whose architecture or vocabulary differ: not one training's."""
+    described = [_describe(run) for run in runs]
+    for run, before, now in zip(runs[1:], described, described[1:], strict=False):
+        for file, values in now.items():
+            both = values.keys() & before[file].keys()
+            changed = sorted(key for key in both if values[key] != before[file][key])
+            if changed:
+                raise InputError(
+                    f"--checkpoints {run.results.path.name}: its {file} differs from that "
+                    f"of the checkpoint before in {shorten(', '.join(changed))}; give "
+                    "checkpoints of one training"
+                )
+
+
 def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
     """Refuse checkpoints that cannot be measured, before any of them is measured.
 
@@ -65,10 +97,8 @@ def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
     which takes little time compared with measuring it.
     """
     todo = [run for run in runs if not find_finished(run, fresh=fresh)]
-    for run in todo:
-        model = run.probe.model
-        load_tokenizer(load_settings(locate_model(model, run.root))[0])
-        find_adapter(model, run.root)
+    if todo:
+        _refuse_unlike(runs)
     before: list[list[int]] = []
     for run in todo:
         # The model itself has no name, so that the next one is not loaded beside it.

@@ -17,7 +17,6 @@ from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.finished_run import repair
-from mse_lab.results.inventory import MANIFEST
 from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
 from mse_lab.run.processes import await_files
@@ -57,9 +56,6 @@ def find_finished(
             raise InputError(damage)
         results.mark_incomplete()
         return None
-    if results.finished_prompts() and not results.has(MANIFEST):
-        # The run was killed before it wrote the manifest.
-        results.write_manifest()
     results.drop_shards()
     written = results.read_checks()
     return Outcome(

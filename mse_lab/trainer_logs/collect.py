@@ -20,6 +20,7 @@ from mse_lab.trainer_logs.completion import Completion, RecordPosition
 UNKNOWN = -1
 
 MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
+MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
 
 
 @dataclass(frozen=True)
@@ -56,25 +57,39 @@ class Columns:
         return replace(self, rewards=rewards, **arrays)
 
 
+def _read_logs(
+    given: Sequence[float], mask: Sequence[float] | None, where: RecordPosition
+) -> Floats:
+    """Read log-probabilities, (T,); NaN where the policy did not draw the token."""
+    logs_T = np.array(given, dtype=float)
+    if mask is not None and len(mask) == len(logs_T):
+        logs_T[~(np.array(mask, dtype=float) > 0)] = math.nan
+    if (logs_T > MOST_LOG).any():
+        raise InputError(
+            f"{where}: {np.nanmax(logs_T):g} is no log-probability; give the natural "
+            "logarithm of each token's probability"
+        )
+    return logs_T
+
+
 def log_ratio(completion: Completion, where: RecordPosition) -> tuple[int, float, float]:
     """Compare the two log-probabilities of a completion: `tokens_N`, `log_ratio_N`, `kl_N`.
 
     The KL divergence of the trainer's law from the sampler's is estimated by r - 1 - log r,
     which is never negative (Schulman 2020, k3).
     """
-    sampler, trainer = completion.log_probs, completion.trainer_log_probs
-    if sampler is None or trainer is None:
+    both = completion.log_probs, completion.trainer_log_probs
+    logs = [_read_logs(one, completion.mask, where) for one in both if one is not None]
+    if len(logs) < 2:
         return 0, math.nan, math.nan
+    sampler, trainer = logs
     if len(sampler) != len(trainer):
         raise InputError(
             f"{where}: {len(sampler)} log-probabilities of the sampler, {len(trainer)} of "
             "the trainer; give one of each for a token"
         )
-    logs_T = np.array(trainer, dtype=float) - np.array(sampler, dtype=float)
-    counted_T = np.abs(logs_T) < MOST_NATS
-    if completion.mask is not None and len(completion.mask) == len(logs_T):
-        counted_T &= np.array(completion.mask, dtype=float) > 0
-    logs_T = logs_T[counted_T]
+    logs_T = trainer - sampler
+    logs_T = logs_T[np.abs(logs_T) < MOST_NATS]
     # Beyond this a ratio has no meaning, and exp overflows.
     ratio_T = np.exp(np.clip(logs_T, -60, 60))
     return len(logs_T), float(logs_T.sum()), float((ratio_T - 1 - logs_T).sum())

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.plain_text import reading
+from mse_lab.probe.plain_text import reading, unique_keys
 from mse_lab.trainer_logs.completion import Record, RecordPosition
 
 ROWS = 2048  # Rows in memory at once.
@@ -41,7 +41,7 @@ def suffix_of(path: Path) -> str:
 def _parse(raw: bytes) -> dict[str, Any] | str:
     """Parse a line; where it is no JSON object, say why."""
     try:
-        values = json.loads(raw)
+        values = json.loads(raw, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         return f"not valid JSON ({getattr(error, 'msg', '') or in_short(error)})"
     return values if isinstance(values, dict) else "not a JSON object"

@@ -9,9 +9,12 @@ from mse_lab.probe.foreign_code import load_function
 from mse_lab.probe.identity import UNKNOWN, identify, identify_named
 
 FILES = {
-    "graded_here.py": "import near, numpy\ndef reward(text, row):\n    import late\n",
+    "graded_here.py": "import near, numpy\ndef reward(text, row):\n    import late\n"
+    "    __import__('named'), __import__('importlib').import_module('package.late')\n",
     "near.py": "from package.inner import x\n",
     "late.py": "",
+    "named.py": "",
+    "package/late.py": "",
     "package/__init__.py": "",
     "package/inner.py": "from . import beside\nimport far\ndef x(text, row): ...\n",
     "package/beside.py": "",

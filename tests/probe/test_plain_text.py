@@ -27,6 +27,10 @@ YAML = {
         'the key a occurs twice in "<unicode string>", line 3',
     ),
     "a key twice inside": ("a: {b: 1, b: 2}", "the key b occurs twice"),
+    "an octal number": ("seed: 010", "010 is no plain number"),
+    "an octal zero": ("seed: -00", "-00 is no plain number"),
+    "minutes": ("seed: 1:30", "1:30 is no plain number"),
+    "minutes in decimals": ("a: 1:30.5", "1:30.5 is no plain number"),
     "two documents": ("a: 1\n---\na: 2", "not valid YAML"),
     "no YAML": ("{", "not valid YAML"),
     "a control character": ("a: \x01", "not valid YAML"),
@@ -37,6 +41,7 @@ JSON = {
     "half a character in a key": (r'{"\uDFFF": 1}', "surrogates not allowed"),
     "a deep list": ('{"a": ' + "[" * 2000 + "]" * 2000 + "}", "recursion"),
     "a long number": ('{"id": ' + "9" * 5000 + "}", "4300 digits"),
+    "a key twice": ('{"a": [{"b": 1, "c": 2, "b": 3}]}', "the key b occurs twice"),
     "no object": ("[1]", "not a JSON object"),
     "no JSON": ("{", "not valid JSON"),
     "no UTF-8": (b'{"a": "\xff"}', "not valid JSON"),
@@ -64,10 +69,10 @@ def test_json_that_is_refused(case):
 def test_yaml_as_json_has_it():
     """Dates are texts, whatever their time zone."""
     dates = "{x: 2026-13-01, y: 2001-12-14t21:59:43+99:99}"
-    rest = "d: [null, true, 0x1f, 1_000, .inf]"
+    rest = "d: [null, true, 0x1f, 1_000, .inf, 0, 0.5, '010']"
     found = parse_yaml(f"b: {dates}\n{rest}", "mine.yaml")
     assert found["b"] == {"x": "2026-13-01", "y": "2001-12-14t21:59:43+99:99"}
-    assert found["d"] == [None, True, 31, 1000, float("inf")]
+    assert found["d"] == [None, True, 31, 1000, float("inf"), 0, 0.5, "010"]
 
 
 def test_json_in_full():

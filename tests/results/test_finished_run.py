@@ -35,6 +35,18 @@ def test_what_follows_from_the_pools_is_made_again(
     assert "finished before, left as it is" in capsys.readouterr().out
 
 
+def test_a_table_that_was_changed_beside_no_manifest_is_made_again(project, copy, capsys):
+    """It would be taken as the run's: a manifest of it would be written."""
+    table, before = copy.file("mse.csv"), copy.file("mse.csv").read_bytes()
+    table.write_bytes(before.replace(b"1", b"2"))
+    copy.file(MANIFEST).unlink()
+    copy.file(f".{MANIFEST}.part").touch()
+    assert put("run", project, copy) == 0
+    assert "mse.csv made again from pools.npz" in capsys.readouterr().out
+    assert table.read_bytes() == before
+    assert copy.has(MANIFEST)
+
+
 BESIDE_A_LOST_TABLE = {
     "other damage": (lambda copy: DAMAGES["cut"](copy.file("diagnostics.json")), "damaged"),
     "no completions": (lambda copy: copy.file("completions.jsonl").unlink(), "missing"),

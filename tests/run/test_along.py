@@ -115,7 +115,9 @@ def test_one_that_cannot_be_measured_stops_all_before_the_first(
     [
         ("missing", "weights are missing or of another shape"),
         ("NaN", "checkpoint-11: its logits are NaN"),
-        ("tokenizer", "checkpoint-11: its tokenizer reads other tokens"),
+        ("tokenizer", "checkpoint-11: its tokenizer differs .* in 1, 2;"),
+        ("normalizer", "checkpoint-11: its tokenizer reads other tokens"),
+        ("norm", r"checkpoint-11: its config.json differs .* in rms_norm_eps;"),
     ],
 )
 def test_the_last_is_looked_at_before_the_first_is_measured(
@@ -130,10 +132,16 @@ def test_the_last_is_looked_at_before_the_first_is_measured(
     elif damage == "NaN":
         weights[name].flatten()[0] = float("nan")
     else:
-        path = last / "tokenizer.json"
+        path = last / ("config.json" if damage == "norm" else "tokenizer.json")
         values = json.loads(path.read_text())
-        vocabulary = values["model"]["vocab"]
-        vocabulary["1"], vocabulary["2"] = vocabulary["2"], vocabulary["1"]
+        if damage == "norm":
+            values["rms_norm_eps"] = 0.5
+        elif damage == "normalizer":
+            ones = {"type": "Replace", "pattern": {"String": "1"}, "content": "2"}
+            values["normalizer"] = ones
+        else:
+            vocabulary = values["model"]["vocab"]
+            vocabulary["1"], vocabulary["2"] = vocabulary["2"], vocabulary["1"]
         path.write_text(json.dumps(values))
     save_file(weights, last / "model.safetensors", {"format": "pt"})
     refuse(probe, [two, Checkpoint(11, last)], tmp_path, words)

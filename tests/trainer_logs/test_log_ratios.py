@@ -88,6 +88,17 @@ def test_lists_of_unlike_lengths_are_refused(tmp_path):
         read(tmp_path, [line([-1.0, -1.0], [-1.0])])
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_probability_above_one_is_refused(tmp_path, drawn):
+    """Also without the trainer's; what a tool wrote may have any number."""
+    lines = [{"prompt": "a", "reward": 0, "tokens": [1, 2], "log_probs": [-1.0, 5.0]}]
+    if not drawn:
+        read(tmp_path, [{**lines[0], "mask": [1, 0]}])
+        return
+    with pytest.raises(InputError, match="line 1: 5 is no log-probability"):
+        read(tmp_path, lines)
+
+
 def test_with_one_of_them_nothing_is_said(tmp_path):
     lines = [{"prompt": "a", "reward": 0, "tokens": [1], "log_probs": [-1.0]}]
     assert summarise(tmp_path, lines).log_ratios is None
