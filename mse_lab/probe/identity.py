@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, EllipsisType, ModuleType
 from typing import Any
 
 from mse_lab.probe.foreign_code import is_installed
@@ -81,14 +81,38 @@ def _hash_sources(module: ModuleType) -> dict[str, str]:
     return {Path(key).relative_to(root).as_posix(): hashes[key] for key in sorted(hashes)}
 
 
+def _describe(value: Any) -> Any:
+    """Write code, with its constants, or a plain value for JSON, alike in every process."""
+    if isinstance(value, CodeType):
+        parts = [value.co_qualname, value.co_firstlineno, value.co_code.hex()]
+        return [*parts, *value.co_names, *map(_describe, value.co_consts)]
+    if isinstance(value, frozenset | set):  # Their order is not.
+        return sorted(map(repr, value))
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, *map(_describe, value)]
+    if isinstance(value, dict):
+        return [[_describe(key), _describe(part)] for key, part in value.items()]
+    if not isinstance(value, str | bytes | int | float | complex | None | EllipsisType):
+        raise TypeError(f"{type(value).__name__} is no plain value")
+    return repr(value)
+
+
 def identify(function: Callable[..., Any]) -> str:
     """Identify a function by its file's source: a digest, or `UNKNOWN` and why not."""
     module = sys.modules.get(str(getattr(function, "__module__", None)))
-    code, values = (getattr(function, f"__{what}__", None) for what in ("code", "closure"))
+    code, values, bound, defaults, named = (
+        getattr(function, f"__{what}__", None)
+        for what in ("code", "closure", "self", "defaults", "kwdefaults")
+    )
     if module is None or code is None or values or not hasattr(module, "__file__"):
         return f"{UNKNOWN}give a function of a file, without variables around it"
-    signature = [code.co_qualname, code.co_firstlineno, code.co_code.hex()]
-    return digest([*signature, _hash_sources(module)])
+    if bound is not None:
+        return f"{UNKNOWN}give a function, not the method of an object"
+    try:
+        signature = _describe([code, defaults, named])
+    except TypeError as error:
+        return f"{UNKNOWN}of a default argument, {error}"
+    return digest([signature, _hash_sources(module)])
 
 
 def identify_named(function: Callable[..., Any], name: str) -> str:

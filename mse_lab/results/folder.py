@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 # Files that mark a folder as a run's: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
+START_OVER = "start over with --fresh, or name another folder with --out"
+START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
+
 WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
     ".csv": write_table,
     ".json": write_json,
@@ -55,8 +58,9 @@ def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[s
 class ResultsFolder:
     """The folder of one run, `results/<probe name>`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, remedy: str = START_OVER) -> None:
         self.path = path
+        self._remedy = remedy  # What to do about results of something else.
 
     def file(self, name: str) -> Path:
         """Give the path of a file in the folder."""
@@ -130,7 +134,7 @@ class ResultsFolder:
         if difference:
             raise InputError(
                 f"{self.path} belongs to another configuration ({difference}); "
-                "start over with --fresh, or name another folder with --out"
+                f"{self._remedy}"
             )
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
-from mse_lab.results.folder import ResultsFolder, identify_code
+from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder, identify_code
 from mse_lab.run.advise import (
     ADVICE,
     LARGEST_BLOCK,
@@ -131,7 +131,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
             prompts=rows,
             estimators=estimators,
             reward=function,
-            results=ResultsFolder(folder or Path()),
+            results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
             digest=digest_of(rows),
             code=identify_code(estimators, identity),
         )

@@ -69,6 +69,41 @@ def test_a_module_s_function_counts_by_its_source(folder):
     assert identify(function) != before
 
 
-@pytest.mark.parametrize("function", [closure(1), partial(max, 1), [].count])
+def with_default(limit):
+    def reward(text, row, limit=limit): ...
+
+    return reward
+
+
+def with_named(limit):
+    def reward(text, row, *, limit=limit): ...
+
+    return reward
+
+
+# Pairs whose members differ in what they give, though not in their places.
+NUMBERS = [lambda text, row: 1.5, lambda text, row: 2.5]
+NAMES = [lambda text, row: len(text), lambda text, row: ord(text)]
+INNER = [lambda text, row: [1 for _ in text], lambda text, row: [2 for _ in text]]
+DEFAULTS = [with_default(limit) for limit in ((1, "a"), (1, "b"))]
+NAMED = [with_named(limit) for limit in ({"k": 1}, {"k": 2})]
+
+
+@pytest.mark.parametrize("pair", [NUMBERS, NAMES, INNER, DEFAULTS, NAMED])
+def test_two_functions_of_one_place_are_told_apart(pair):
+    one, other = map(identify, pair)
+    assert one != other
+    assert not one.startswith(UNKNOWN)
+    assert identify(pair[0]) == one
+
+
+class Limit:
+    def reward(self, text, row): ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [Limit().reward, with_default(Limit()), closure(1), partial(max, 1), [].count],
+)
 def test_what_is_in_no_file_is_unknown(function):
     assert identify(function).startswith(UNKNOWN)

@@ -142,7 +142,9 @@ def test_another_function_is_another_reward(parts, tmp_path):
         measure(parts, reward=rewards[1], out=tmp_path)
     again = measure(parts, reward=rewards[0], out=tmp_path)
     assert again.mse.equals(found.mse)
-    with pytest.raises(InputError, match=r"is not known: give a function of a file"):
+    with pytest.raises(
+        InputError, match=r"known: give a function of a file.*; remove that"
+    ):
         measure(parts, reward=rewards[2], out=tmp_path)
 
 
