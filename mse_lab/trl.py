@@ -39,7 +39,9 @@ from mse_lab.run import live_model
 from mse_lab.run.advise import Sampling
 from mse_lab.run.live_rollouts import WatchedRollouts
 from mse_lab.run.prepare import RunSpec
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.reporters import Reporters
+from mse_lab.run.trainer_processes import join_trainer
 
 # What was measured, and how that ended.
 Measurement = tuple[RunSpec, Sampling]
@@ -50,8 +52,9 @@ class MSECallback(TrainerCallback):
 
     A measurement stops as `mse_lab.advise` does. The next one begins `every` steps later,
     or later still where it would exceed its `share` of the training's time. What cannot be
-    measured is said in one line and counted, and the training goes on. Of several processes
-    the first one measures. Weights are measured in their own precision, without dropout.
+    measured is said in one line and counted, and the training goes on. Several processes
+    share a measurement, a prompt each at a time; of rollouts the first one measures its
+    own. Weights are measured in their own precision, without dropout.
 
     Without prompts the callback measures the training's own rollouts. It collects those
     that the reward function made by `watch` is given in this process, G = 4 or more of each
@@ -139,17 +142,22 @@ class MSECallback(TrainerCallback):
         self._rows: list[dict[str, Any]] = []
         self._unlogged: dict[str, float] = {}
         self._reporters: Reporters | None = None
+        self._processes: Processes = SINGLE_PROCESS
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget an earlier training."""
         self._reset()
+        if not self._rollouts.watched:
+            self._processes = join_trainer()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the policy that will draw the step's completions, if that is due."""
-        if not state.is_world_process_zero:
+        if not state.is_world_process_zero and self._processes.count == 1:
             return
         if not self._rollouts.is_measuring:
-            if state.global_step < self._next_step or self._exceeds_share():
+            if state.global_step < self._next_step:
+                return
+            if self._processes.agree(self._exceeds_share):
                 return
             self._next_step = state.global_step + self._every
             self._seconds_of_last = 0.0
@@ -181,10 +189,10 @@ class MSECallback(TrainerCallback):
         if self._rollouts.is_measuring:
             self.skipped += 1
             count = self._rollouts.count
-            _print(f"{count} rollouts were differentiated, too few for an answer")
+            self._print(f"{count} rollouts were differentiated, too few for an answer")
             self._rollouts.drop()
         share = self._seconds / (time.monotonic() - self._began)
-        _print(
+        self._print(
             f"{self.measured} measurements took {share:.1%} of the training's time; "
             f"{self.skipped} were skipped"
         )
@@ -198,12 +206,13 @@ class MSECallback(TrainerCallback):
         """Act and take the time; where that fails, say so and count it."""
         began = time.monotonic()
         try:
-            with live_model.kept_streams():
+            with live_model.kept_streams(), self._processes.failing_together():
                 act()
         except Exception as error:  # Whatever it is, the training goes on.
             self._rollouts.drop()
             self.skipped += 1
-            _print(f"step {state.global_step} is not measured: {ending(error).line}")
+            line = f"step {state.global_step} is not measured: {ending(error).line}"
+            self._print(line)
         seconds = time.monotonic() - began
         self._seconds_of_last += seconds
         self._seconds += seconds
@@ -212,13 +221,15 @@ class MSECallback(TrainerCallback):
         """Measure by completions drawn now; or prepare to measure the step's rollouts."""
         live_model.refuse(args, given)
         if args.mask_truncated_completions and not (self.measured or self.skipped):
-            _print(
+            self._print(
                 "mask_truncated_completions = True leaves truncated completions out of the "
                 "loss; they are not left out of what is measured"
             )
         budget = self._budget or self._default_budget(args, state)
         if not self._rollouts.watched:
-            self._log(self._sample(args, state, given, budget), args, state, given)
+            found = self._sample(args, state, given, budget)
+            if self._processes.first:
+                self._log(found, args, state, given)
         else:
             self._rollouts.expect(args, given["model"], budget, self._decide)
 
@@ -248,7 +259,7 @@ class MSECallback(TrainerCallback):
             options = args.chat_template_kwargs
             self._rows = as_prompt_set(rows, given["processing_class"], options)
         reward, metric = as_row_reward(self._reward, state), self._metric.model_dump()
-        inputs = live_model.live_inputs(given, args, self._rows, reward)
+        inputs = live_model.live_inputs(given, args, self._rows, reward, self._processes)
         spec, ended = live_model.sample_live(inputs, self._decide, budget)
         # Before its first step an optimiser has no moments.
         if self._metric.kind != "plain" and (optimizer := given["optimizer"]).state:
@@ -279,10 +290,10 @@ class MSECallback(TrainerCallback):
             if steps:
                 each = self._rollouts.sizes
                 line = log_of_rollouts(words, steps, count, each, engine=args.use_vllm)
-            _print(line)
+            self._print(line)
         self._reporters = self._reporters or Reporters(args)
         self._reporters.report(numbers, args, state, given["model"])
 
-
-def _print(text: str) -> None:
-    tqdm.write(f"mse_lab: {one_line(text)}")
+    def _print(self, text: str) -> None:
+        if self._processes.first:
+            tqdm.write(f"mse_lab: {one_line(text)}")

@@ -40,6 +40,7 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, advice_progress, progress
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
@@ -63,6 +64,7 @@ class InMemoryInputs(NamedTuple):
     settings: Mapping[str, Any]
     name: str | None = None
     folder: Path | None = None
+    processes: Processes = SINGLE_PROCESS  # Those that share what is written nowhere.
 
 
 def _reward_name(reward: Any) -> str:
@@ -112,7 +114,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     Yields:
         What is measured, in the form of a probe's run, and the policy.
     """
-    model, tokenizer, prompts, reward, settings, name, folder = inputs
+    model, tokenizer, prompts, reward, settings, name, folder, processes = inputs
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
@@ -134,6 +136,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
             results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
             digest=digest_of(rows),
             code=identify_code(estimators, identity),
+            processes=processes,
         )
         yield spec, policy
 
@@ -165,7 +168,8 @@ def sample_model(
         if inputs.folder is not None:
             return spec, sample_context(context, decide, budget, shown=shown)
         with advice_progress(spec.name, hidden=not shown) as line:
-            ended = sample_until(Samples(context.subject), decide, budget, line)
+            samples = Samples(context.subject, spec.processes)
+            ended = sample_until(samples, decide, budget, line)
         if ended.decision is None:
             return spec, ended
         metric = measure_metric_shown(spec.name, context.subject, shown=shown)

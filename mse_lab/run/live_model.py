@@ -25,6 +25,7 @@ from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
 from mse_lab.run.prepare import RunSpec
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.scores.preconditioner import of_optimizer
 
 # The version of TRL whose callbacks are known.
@@ -63,14 +64,14 @@ def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
 
 
 def _refuse_model(args: Any, model: Any) -> None:
-    parts = any(
-        hasattr(parameter, "ds_id") or hasattr(parameter, "full_tensor")
-        for parameter in model.parameters()
-    )
-    if parts or args.fsdp or is_fsdp_enabled() or is_deepspeed_zero3_enabled():
+    parameters = list(model.parameters())
+    zero3 = any(hasattr(one, "ds_id") for one in parameters)
+    fsdp = any(hasattr(one, "full_tensor") for one in parameters) or is_fsdp_enabled()
+    if zero3 or is_deepspeed_zero3_enabled() or fsdp or args.fsdp:
+        name = "DeepSpeed ZeRO-3" if zero3 or is_deepspeed_zero3_enabled() else "FSDP"
         raise InputError(
-            "the model is in parts (FSDP or ZeRO-3), which cannot be measured; save "
-            "checkpoints, and measure them by mse-lab along"
+            f"the model is in parts ({name}), which cannot be measured; save checkpoints, "
+            "and measure them by mse-lab along"
         )
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
@@ -158,6 +159,7 @@ def live_inputs(
     args: Any,
     rows: Sequence[Mapping[str, Any]],
     reward: Callable[..., Any],
+    processes: Processes = SINGLE_PROCESS,
 ) -> InMemoryInputs:
     """Describe the trainer's model and the settings of its policy.
 
@@ -165,15 +167,22 @@ def live_inputs(
         given: The arguments of a callback.
         args: The trainer's settings.
         rows: A prompt set, with the texts that the model reads.
-        reward: `(text, row) -> float`.
+        reward: `(text, row) -> float`, or one of TRL's signature.
+        processes: Those that share the measurement.
 
     Raises:
-        InputError: The settings change the law of completions.
+        InputError: The settings change the law of completions, or the processes have
+            different prompts.
     """
+    texts = [(row["id"], row["problem"]) for row in rows]
+    if processes.agree(lambda: texts) != texts:
+        raise InputError("this process's prompts are not those of process 0")
     prompts = {"source": "memory", "template": "none"}
     settings = {"prompts": prompts, "sampling": _sampling(args), "seed": args.seed}
     model, tokenizer = (given[name] for name in GIVEN)
-    return InMemoryInputs(model, tokenizer, rows, reward, settings, "the live model")
+    return InMemoryInputs(
+        model, tokenizer, rows, reward, settings, "the live model", processes=processes
+    )
 
 
 def read_metric(metric: Any, prompts: Any) -> Metric:

@@ -85,7 +85,7 @@ def lock(folder: Path) -> Iterator[str]:
 class Processes:
     """The processes that share a run, by default this one alone."""
 
-    rank = 0  # The number of this process.
+    rank, count = 0, 1  # The number of this process, and how many there are.
     restarted = False  # Whether torchrun has started them anew after one was lost.
 
     @property
@@ -102,7 +102,7 @@ class Processes:
         return decide()
 
     def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, which JSON can hold, by rank."""
+        """Return the values of all processes, by rank; torchrun's are values of JSON."""
         return [value]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
@@ -115,6 +115,11 @@ class Processes:
 
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
         """Wait until all processes are here; meanwhile call `watch` now and then."""
+
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """Raise an error of one process in all of them."""
+        yield
 
     @contextmanager
     def locked(self, folder: Path) -> Iterator[None]:

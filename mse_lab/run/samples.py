@@ -22,12 +22,10 @@ SampledBlocks = tuple[SampledPrompt, ...]
 
 
 class Samples:
-    """Samples of a subject's prompts, in memory."""
+    """Samples of a subject's prompts, in memory; all processes have all of them."""
 
-    processes: Processes = SINGLE_PROCESS
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, subject: Subject, processes: Processes = SINGLE_PROCESS) -> None:
+        self.subject, self.processes = subject, processes
         self._sampled: dict[Key, SampledPrompt] = {}
 
     @cached_property
@@ -66,22 +64,21 @@ class Samples:
     def measure(self, look: Look, show: Callable[[int], None]) -> None:
         """Sample the blocks that a look needs and that are missing.
 
-        All processes call this; `show` is given the number of completions so far.
+        All processes call this; `show` is given the number of completions so far. In a turn
+        each process samples a block, so none waits for longer than for another's.
         """
-        todo = self.processes.agree(lambda: self._missing(look), list[Key])
-        done = look.drawn - sum(stop - start for _, start, stop in todo)
-        tally = Tally()  # Counts completions here, not prompts.
-
-        def refresh() -> None:
-            show(done + self.processes.total(tally).prompts)
-
-        for turn in self.processes.deal(range(len(todo))):
-            refresh()
-            key = _, start, stop = todo[turn]
-            self.keep(key, self._sample(key))
-            tally = add_up([tally, Tally(stop - start)])
-        self.processes.meet(refresh)
-        refresh()
+        todo, done = self._missing(look), look.drawn
+        done -= sum(stop - start for _, start, stop in todo)
+        for first in range(0, len(todo), self.processes.count):
+            show(done)
+            turn = todo[first : first + self.processes.count]
+            # In the last turn a process may have another's block.
+            key = turn[self.processes.rank % len(turn)]
+            sampled = self.processes.gather((key, self._sample(key)))
+            for key, prompt in sampled[: len(turn)]:
+                self.keep(key, prompt)
+            done += sum(stop - start for _, start, stop in turn)
+        show(done)
 
     def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look."""
@@ -95,8 +92,7 @@ class KeptSamples(Samples):
     """Samples in the folder of an advice, each in a shard: a later start resumes there."""
 
     def __init__(self, context: RunContext) -> None:
-        super().__init__(context.subject)
-        self.processes = context.spec.processes
+        super().__init__(context.subject, context.spec.processes)
         self._context = context
 
     def _shard(self, key: Key) -> tuple[Path, str]:
@@ -117,6 +113,26 @@ class KeptSamples(Samples):
     def keep(self, key: Key, prompt: SampledPrompt) -> None:
         """Write a block's file."""
         save_shard(prompt, *self._shard(key))
+
+    def measure(self, look: Look, show: Callable[[int], None]) -> None:
+        """Sample the blocks that a look needs and that are missing.
+
+        Each process that is free takes the next one.
+        """
+        todo = self.processes.agree(lambda: self._missing(look), list[Key])
+        done = look.drawn - sum(stop - start for _, start, stop in todo)
+        tally = Tally()  # Counts completions here, not prompts.
+
+        def refresh() -> None:
+            show(done + self.processes.total(tally).prompts)
+
+        for turn in self.processes.deal(range(len(todo))):
+            refresh()
+            key = _, start, stop = todo[turn]
+            self.keep(key, self._sample(key))
+            tally = add_up([tally, Tally(stop - start)])
+        self.processes.meet(refresh)
+        refresh()
 
     def read(self, look: Look) -> list[SampledBlocks]:
         """Read the blocks of each prompt of a look, once this machine sees them.

@@ -60,7 +60,7 @@ class TorchrunProcesses(Processes):
     """One of `count` processes, which exchange values through a store."""
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
-        self.rank, self._count = rank, count
+        self.rank, self.count = rank, count
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so these numbers make equal keys.
         self._meetings = self._deals = 0
@@ -100,7 +100,7 @@ class TorchrunProcesses(Processes):
         key = f"value/{self._meetings}"
         self._set(f"{key}/{self.rank}", value)
         self.meet()
-        return [self._get(f"{key}/{rank}") for rank in range(self._count)]
+        return [self._get(f"{key}/{rank}") for rank in range(self.count)]
 
     def deal(self, todo: Sequence[int]) -> Iterator[int]:
         """Yield the items that this process is to do; `todo` must be the same in all."""
@@ -116,7 +116,7 @@ class TorchrunProcesses(Processes):
 
     def total(self, tally: Tally) -> Tally:
         """Share this process's tally; the first process returns the sum of all so far."""
-        keys = [f"tally/{self._deals}/{rank}" for rank in range(self._count)]
+        keys = [f"tally/{self._deals}/{rank}" for rank in range(self.count)]
         with _noticing_loss():
             self._store.set(keys[self.rank], json.dumps(tally))
             if not self.first:

@@ -120,7 +120,7 @@ SETTINGS = {
     "generation": ({"generation_kwargs": {"top_p": 0.5}}, "top_p = 0.5"),
     "budget": ({"num_generations": 8}, "budget = 12: the first look takes 24 rollouts"),
     "top-p": ({"top_p": 0.9}, "top_p = 0.9"),
-    "fsdp": ({"fsdp": ["full_shard"]}, "in parts (FSDP or ZeRO-3)"),
+    "fsdp": ({"fsdp": ["full_shard"]}, "in parts (FSDP)"),
 }
 
 
