@@ -58,8 +58,13 @@ class Mismatch(NamedTuple):
 def _row(
     population: CorrectionPopulation, judged: Sequence[Judged], index: int, level: float
 ) -> Corrected:
-    """Judge a correction relative to ||g||^2; unknown where that may be zero."""
+    """Judge a correction relative to ||g||^2; unknown where that may be zero.
+
+    Where no ratio was beyond its bound it is as `exact`, and its bias is unknown, too.
+    """
     own, correction = judged[index], CORRECTIONS[index]
+    apart_PF = population.pools.apart_PFF.diagonal(axis1=1, axis2=2)
+    unseen = index != EXACT and np.array_equal(apart_PF[:, index], apart_PF[:, EXACT])
     gradient2 = population.estimate(own.gradient2, level)
 
     def figure(samples: Floats, *, positive: bool = False) -> Estimate:
@@ -71,8 +76,8 @@ def _row(
         correction=correction.name,
         setting=correction.setting,
         mass=float(population.pools.mass_PF[:, index].mean()),
-        kept=figure(own.kept),
-        bias2=figure(own.bias2),
+        kept=UNKNOWN if unseen else figure(own.kept),
+        bias2=UNKNOWN if unseen else figure(own.bias2),
         variance=figure(own.noise, positive=True),
         scale_free_mse=figure(own.scale_free),
         difference=figure(own.scale_free - judged[NONE].scale_free),

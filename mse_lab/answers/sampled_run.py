@@ -4,6 +4,7 @@ What needs replicates or a reference is not known: estimators whose weights depe
 or lengths, the MSE of single groups, and in which kinds of modules the noise sits.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,8 +100,10 @@ class SampledRun:
 
     @cached_property
     def constants(self) -> dict[str, Estimate]:
-        """c1 to c3 and their like, with intervals."""
-        return self.population.estimates(self.level)
+        """c1 to c3 and their like, with intervals; the best constant's is not known."""
+        found = self.population.estimates(self.level)
+        value = found["best_constant"].value
+        return found | {"best_constant": Estimate(value, math.nan, math.nan)}
 
     @cached_property
     def best_group_size(self) -> Estimate:

@@ -16,7 +16,7 @@ from mse_lab.formatting import WIDTH, number, table, times, with_interval, wrap
 from mse_lab.mse.regret import LARGE, LARGEST, percent_up
 from mse_lab.report.felt_report import felt_headline, felt_sentences, felt_table, unfelt
 from mse_lab.report.mismatch_report import mismatch_lines
-from mse_lab.report.sampled_report import say_stopped
+from mse_lab.report.sampled_report import say_level, say_stopped
 
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
@@ -230,7 +230,7 @@ def advice_text(advice: Advice, sizes: Sequence[int] = (), width: int = WIDTH) -
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
     more = f" (more than these {advice.prompts} prompts would bound it)"
     best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
-    about = [say_regime(advice), f"{best}; {error}"]
+    about = [say_regime(advice), f"{best}; {error}", say_level(advice)]
     lines = [
         *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),

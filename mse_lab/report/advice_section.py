@@ -21,6 +21,7 @@ from mse_lab.report.advice_report import (
     warnings_of,
 )
 from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
+from mse_lab.report.sampled_report import say_level
 
 
 def advise_source(source: FinishedRun) -> Advice | str:
@@ -82,7 +83,12 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         "advice": advice,
         "image": draw_image(partial(compose_advice, advice), alt),
         "costs": _cost_table(advice),
-        "sentences": [*sentences(advice), say_regime(advice), say_prompts(advice)],
+        "sentences": [
+            *sentences(advice),
+            say_regime(advice),
+            say_prompts(advice),
+            say_level(advice),
+        ],
         "basis": _basis(advice),
         "noise": Table(_NOISE_HEADS, kinds),
         "trainers": TRAINER_SETTINGS,

@@ -181,7 +181,7 @@ def _completions(summary: Summary) -> Part | None:
     if summary.truncated is not None and summary.truncated_N is not None:
         rows.append(["cut at the limit", percent(summary.truncated)])
         for name, flags in (("cut", summary.truncated_N), ("ended", ~summary.truncated_N)):
-            mean = summary.mean_where(groups.reward_N, flags)
+            mean = summary.mean_reward_where(flags)
             if np.isfinite(mean.value):
                 rows.append([f"  mean reward where {name}", with_interval(mean)])
     if summary.duplicates is not None:

@@ -1,4 +1,4 @@
-"""The advice of few completions in words: how many there were, and what they show."""
+"""What an advice rests on, in words: how many completions, and how often it is true."""
 
 from collections.abc import Mapping
 
@@ -18,14 +18,16 @@ NOT_ESTIMATED = (
     "run measures them."
 )
 
-# By `tests/benchmarks/stopping.py`, in every population, at this level of confidence, of
-# runs that had seen enough prompts for the kinds that their population has.
+# At this level of confidence, in every population of `tests/benchmarks/stopping.py` of
+# which so many prompts know the kinds, and in every one of `regret.py`.
 LEVEL = 0.95
-MEASURED = (
-    'In simulations such an "at most" was true in 97% of runs or more, whenever they '
-    "ended, if no kind of prompts rarer than 1 in {rarest} made most of the difference "
-    "between prompts' gradients: of {prompts} prompts drawn at random none may be of it."
+OF_SAMPLES = (
+    'In simulations such an "at most" was true in 98% of runs or more, and an interval '
+    "in 93% or more on average, in 69% at worst, if no kind of prompts rarer than 1 in "
+    "{rarest} made most of the difference between prompts' gradients: of {prompts} "
+    "prompts drawn at random none may be of it."
 )
+OF_RUNS = '"At most" holds where no kind of prompts rarer than 1 in {rarest} decides.'
 
 
 def say_stopped(advice: Advice) -> str:
@@ -34,10 +36,17 @@ def say_stopped(advice: Advice) -> str:
         return ""
     drawn = f"{advice.completions:,} completions of {advice.prompts} prompts were drawn"
     why = STOPPED[advice.stopped]
-    rarest = rarest_seen(advice.prompts)
-    known = MEASURED.format(rarest=rarest, prompts=advice.prompts)
-    measured = f" {known}" if advice.level >= LEVEL else ""
     return (
-        f"{drawn}, {advice.differentiated:,} of them differentiated{why}. "
-        f"{NOT_ESTIMATED}{measured}"
+        f"{drawn}, {advice.differentiated:,} of them differentiated{why}. {NOT_ESTIMATED}"
+    )
+
+
+def say_level(advice: Advice) -> str:
+    """Say of which prompts "at most" is true, and of few completions how often."""
+    if advice.level < LEVEL:
+        return ""
+    sampled = advice.stopped is not None
+    rarest = rarest_seen(advice.prompts, looked=sampled)
+    return (OF_SAMPLES if sampled else OF_RUNS).format(
+        rarest=rarest, prompts=advice.prompts
     )

@@ -77,10 +77,7 @@ class Summary:
     @cached_property
     def mean_reward(self) -> Estimate:
         """The mean reward over completions; the interval is over prompts."""
-        least, most = self.groups.range
-        if least >= 0 and most <= 1:
-            return self._share_of_completions(self.groups.reward_N)
-        return cluster_mean(self.groups.reward_N, self.groups.prompt_N, self.level)
+        return self.mean_reward_where(np.ones(len(self.groups.reward_N), dtype=bool))
 
     @cached_property
     def never_right(self) -> Estimate:
@@ -177,6 +174,17 @@ class Summary:
         if not flags_N.any():
             return UNKNOWN
         return cluster_mean(values_N[flags_N], self.groups.prompt_N[flags_N], self.level)
+
+    def mean_reward_where(self, flags_N: Flags) -> Estimate:
+        """Average the reward of some completions; of rewards from 0 to 1 as a share.
+
+        So its interval has a width where these are few and all wrong.
+        """
+        least, most = self.groups.range
+        if least < 0 or most > 1 or not flags_N.any():
+            return self.mean_where(self.groups.reward_N, flags_N)
+        rewards, prompts = self.groups.reward_N[flags_N], self.groups.prompt_N[flags_N]
+        return cluster_share(rewards, prompts, self.level, self._rng())
 
     @cached_property
     def notes(self) -> list[str]:

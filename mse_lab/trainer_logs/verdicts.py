@@ -66,10 +66,7 @@ def _truncated(summary: Summary) -> _Found:
     if summary.truncated is None or cut_N is None:
         return None
     finding = f"cut completions {percent(summary.truncated)}"
-    cut, ended = (
-        summary.mean_where(summary.groups.reward_N, flags_N).value
-        for flags_N in (cut_N, ~cut_N)
-    )
+    cut, ended = (summary.mean_reward_where(flags_N).value for flags_N in (cut_N, ~cut_N))
     if np.isfinite(cut) and np.isfinite(ended):
         finding += f", mean reward {number(cut, 2)} where others have {number(ended, 2)}"
     action = "Raise the limit on the length, or the reward teaches length before the task."

@@ -71,6 +71,16 @@ def test_arrays_that_are_no_numbers_are_refused():
             CorrectionPools.from_arrays(arrays | {"log_ratios_PN": damaged})
 
 
+def test_a_bias_of_ratios_that_none_was_beyond_is_unknown():
+    """The mask is then the exact ratio in these completions; of that one it is known."""
+    mask = NAMES.index("TRL sequence_mask")
+    rows = judged({mask: [1.0, 1.0]}).rows
+    assert np.isnan([*rows[mask].kept, *rows[mask].bias2]).all()
+    assert tuple(rows[EXACT].kept) == (1, 1, 1)
+    assert rows[mask].scale_free_mse == rows[EXACT].scale_free_mse
+    assert judged({mask: [1.0, 0.999]}).rows[mask].kept.value < 1
+
+
 def test_a_factor_is_no_error():
     """Half the gradient, in its direction, is as good as a learning rate."""
     found = judged({BEST: [0.5, 0.5], NONE: [1.0, 1.0]})

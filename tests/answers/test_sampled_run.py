@@ -45,6 +45,7 @@ def test_most_intervals_hold_the_truth(advice):
     """Of 15 numbers at 95% at most three are missed in all but 0.5% of seeds."""
     truth = Truth(population(np.random.default_rng(1)))
     exact = {name: value.item() for name, value in truth.constants._asdict().items()}
+    del exact["best_constant"]  # Not told.
     told = [(getattr(advice, name), value) for name, value in exact.items()]
     told += [
         (row.cost, truth.cost(row.group_size) / truth.cost(advice.recommended))
@@ -56,7 +57,7 @@ def test_most_intervals_hold_the_truth(advice):
         for one in advice.alternatives
     ]
     held = [one.low <= value <= one.high for one, value in told]
-    assert len(held) > 15
+    assert len(held) >= 15
     assert held.count(False) <= 3
 
 
@@ -86,7 +87,9 @@ def test_what_is_told_of_the_regret_holds_at_all_looks(run, advice):
 
 def test_what_few_completions_do_not_tell_is_left_out(advice):
     names = {one.estimator for one in advice.alternatives}
-    assert names == {"vanilla", "batch-mean", "best-constant", DEFAULT}
+    assert names == {"vanilla", "batch-mean", DEFAULT}
+    assert advice.best_constant.value > 0
+    assert math.isnan(advice.best_constant.high)
     assert advice.singles == advice.kinds == ()
     assert advice.law_only
     zero = {row.group_size: row.zero_variance for row in advice.rows}
@@ -140,7 +143,7 @@ def test_graded_rewards_have_no_laws_of_their_own():
     design = population(np.random.default_rng(1))
     graded = replace(design, reward_PC=2 * design.reward_PC - 1)
     found = advise(SampledRun("graded", draw(design=graded), "budget"))
-    assert len(found.alternatives) == 3
+    assert len(found.alternatives) == 2
     assert math.isnan(found.regime.line)
     binary = advise(SampledRun("binary", draw(), "budget"))
     assert found.best.value == pytest.approx(binary.best.value)

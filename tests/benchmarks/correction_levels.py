@@ -1,6 +1,8 @@
 """How often intervals of corrections hold: `-m benchmarks.correction_levels RUNS SPREAD`.
 
 Engines of two tokens of two words, prompts drawn at random; the truth is over many prompts.
+Counted are intervals that are told, and verdicts: the correction that is named as closest,
+and that none is needed.
 """
 
 import sys
@@ -8,64 +10,64 @@ from collections import Counter
 
 import numpy as np
 
-from mse_lab.mse.corrections import EXACT, NAMES, NONE, CorrectionPopulation, Judged
+from mse_lab.answers.mismatch import SMALL, judge_mismatch
+from mse_lab.mse.corrections import EXACT, NAMES, NONE, Judged
 from simulated_engine import engines, pools_of
 
-PLACES = [NAMES.index(name) for name in ("none", "TRL sequence_mask", "TRL token_truncate")]
-SIZE, GROUPS, LISTED = 4, 64, 3000
-FIGURES = ("kept", "bias2", "noise", "scale_free")
+SIZE, GROUPS, LISTED = 4, 64, 2000
+FIGURES = {
+    "kept": "kept", "bias2": "bias2", "variance": "noise", "scale_free_mse": "scale_free"
+}  # fmt: skip
 
 
 def truth_of(rng, spread):
     """Each correction over the population."""
     listed = engines(rng, LISTED, spread)
-    means = {at: np.array([one.mean_of(at) for one in listed]) for at in (*PLACES, EXACT)}
+    means = [np.array([one.mean_of(at) for one in listed]) for at in range(len(NAMES))]
     g = means[EXACT].mean(0)
-    found = {}
-    for at in PLACES:
-        h = means[at].mean(0)
+    found = []
+    for at, mean in enumerate(means):
+        h = mean.mean(0)
         second = np.mean([one.second_moment(at, SIZE) for one in listed])
         noise = (second - h @ h) / GROUPS
         cosine2 = (h @ g) ** 2 / (h @ h) / (g @ g)
-        found[at] = Judged(*map(np.atleast_1d, (h @ h, h @ g, g @ g, noise, cosine2)))
+        found.append(Judged(*map(np.atleast_1d, (h @ h, h @ g, g @ g, noise, cosine2))))
     return found
 
 
-def held(truth, population):
-    """Which intervals hold."""
-    judged = {at: population.judge(at, SIZE, GROUPS) for at in PLACES}
-    for at, one in judged.items():
-        for name in FIGURES:
-            estimate = population.estimate(
-                getattr(one, name), 0.95, positive=name == "noise"
-            )
-            yield (at, name), holds(estimate, getattr(truth[at], name)[0])
-        estimate = population.estimate(one.scale_free - judged[NONE].scale_free, 0.95)
-        apart = truth[at].scale_free[0] - truth[NONE].scale_free[0]
-        if at != NONE:
-            yield (at, "difference"), holds(estimate, apart)
-
-
-def holds(estimate, truth):
-    """Whether it does; a mask that nothing exceeds is without bias but for rounding."""
-    return estimate.low - 1e-9 <= truth <= estimate.high + 1e-9
+def held(truth, mismatch):
+    """Which intervals that are told hold, and which verdicts are true."""
+    errors = np.array([one.scale_free[0] for one in truth])
+    for at, row in enumerate(mismatch.rows):
+        truths = {name: getattr(truth[at], own)[0] for name, own in FIGURES.items()}
+        truths["difference"] = errors[at] - errors[NONE]
+        for name, exact in truths.items():
+            _, low, high = getattr(row, name)
+            if np.isfinite(low) and (at, name) != (NONE, "difference"):
+                yield (row.correction, name), low - 1e-9 <= exact <= high + 1e-9
+    none = truth[NONE]
+    if not mismatch.needed:
+        bias_small = (1 - SMALL) * none.distance2[0] <= SMALL * none.variance[0]
+        yield ("verdict", "none is needed"), bias_small
+    if mismatch.best is not None:
+        own = errors[NAMES.index(mismatch.best)]
+        yield ("verdict", "better than none"), own < errors[NONE]
+        usable = [at for at in range(len(NAMES)) if at not in (NONE, EXACT)]
+        yield ("verdict", "closest of all"), own <= errors[usable].min()
 
 
 def main(runs, spread):
-    """Print the shares of intervals that held, for engines so far off."""
+    """Print how often each interval was told, and held, for engines so far off."""
     rng, counts = np.random.default_rng(0), Counter()
     truth = truth_of(rng, spread)
     for run in range(runs):
-        population = CorrectionPopulation(pools_of(rng, engines(rng, 40, spread), 64))
-        counts.update(held(truth, population))
+        pools = pools_of(rng, engines(rng, 40, spread), 64)
+        counts.update(held(truth, judge_mismatch(pools, SIZE, SIZE * GROUPS, 0.95)))
         if run % 20 == 19:
-            print(run + 1, shares(counts, run + 1), flush=True)
-
-
-def shares(counts, runs):
-    """By correction and figure."""
-    return {f"{NAMES[at]}: {name}": counts[(at, name), True] / runs
-            for at, name in sorted({key for key, _ in counts})}  # fmt: skip
+            print(run + 1, "runs", flush=True)
+    for key in dict.fromkeys(key for key, _ in counts):
+        told = counts[key, True] + counts[key, False]
+        print(*key, f"told {told}, held {counts[key, True] / told:.1%}", sep=" | ")
 
 
 if __name__ == "__main__":

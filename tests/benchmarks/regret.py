@@ -1,10 +1,11 @@
 """How often the advice's sentences are true: `python tests/benchmarks/regret.py [RUNS]`.
 
 Prompts are drawn from populations of 4000 whose constants are known, 200 runs of each: the
-choice of a group size and what is said of it, and the intervals that stand beside it; then
-another rule of choice. Some ten minutes on an idle core.
+choice of a group size and what is said of it, where anything is, and the intervals that
+stand beside it. Some ten minutes on an idle core.
 """
 
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,14 +19,11 @@ from designs import scaled, with_values
 from mse_lab.arrays import divide
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.regret import (
-    COMPARED,
-    TOLERANCE,
-    _log_cost,
+    LARGE,
     percent_up,
     recommend,
     regret_bounds,
 )
-from mse_lab.mse.regret import SIZES as POWERS
 from populations import POPULATION, choose, population, tilt, with_gradient
 
 RUNS, PROMPTS, LEVEL = 200, (12, 30, 60, 120), 0.95
@@ -56,6 +54,24 @@ def log_normal(rng):
     return np.exp(0.8 * rng.standard_normal(POPULATION))
 
 
+# The length of the step, in units of the population's scores, that gives a rare prompt a
+# gradient of its own.
+OWN = 10.0
+
+
+def with_rare(one_in: int, size: float):
+    """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
+
+    c1 grows by more than c3, so the best size is another one than that of the rest.
+    """
+    rng = np.random.default_rng(11)
+    plain = population(np.random.default_rng(1))
+    rare_P = rng.random(POPULATION) < 1 / one_in
+    step_PD = rng.standard_normal((POPULATION, plain.score_PCD.shape[-1]))
+    step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
+    return scaled(tilt(plain, step_PD), np.where(rare_P, size, 1.0))
+
+
 def _make():
     stream = np.random.default_rng
     plain, mixed = population(stream(1)), bimodal(stream(3))
@@ -69,6 +85,9 @@ def _make():
 
 
 DESIGNS = _make()
+
+# Prompts, and how rare the kind is that carries c1: one in P/6, and one in P/3.
+RARE = tuple((prompts, prompts // part) for part in (6, 3) for prompts in (30, 60, 120))
 
 
 def constants_of(design):
@@ -105,7 +124,12 @@ class Told(NamedTuple):
     size: int
     regret: float
     bound: float
-    true: dict[str, bool]
+    true: dict[str, float]  # Unknown where no bound is said.
+
+
+def _if(said, true):
+    """Give a truth; unknown where nothing is said."""
+    return float(true) if said else math.nan
 
 
 def tell(design, known, prompts, rng):
@@ -124,9 +148,11 @@ def tell(design, known, prompts, rng):
     best = drawn.best_group_size(LEVEL)
     with np.errstate(divide="ignore"):
         exact = 1 + np.sqrt(known.c3 / known.c1).item()
+    said = choice.regret <= LARGE
     true = {
-        "at most x% more": regret[choice.size] <= percent_up(choice.regret),
-        "the range": ends <= choice.near_regret,
+        "said": said,
+        "at most x% more": _if(said, regret[choice.size] <= percent_up(choice.regret)),
+        "the range": _if(said, ends <= choice.near_regret),
         "G*": best.low <= exact <= best.high,
         "cost of another G": holds(
             cost_of("grpo", 16 if choice.size != 16 else 8, choice.size)
@@ -138,62 +164,38 @@ def tell(design, known, prompts, rng):
 
 def show(name, prompts, runs):
     """Print a row: what is recommended, its regret, how often each sentence is true."""
-    design = DESIGNS[name]
+    print_row(f"{name}, {prompts} prompts", DESIGNS[name], prompts, runs)
+
+
+def print_row(label, design, prompts, runs):
+    """Print the row of a design."""
     known, rng = constants_of(design), np.random.default_rng(prompts)
     told = [tell(design, known, prompts, rng) for _ in range(runs)]
     regrets = np.array([one.regret for one in told])
     size, count = Counter(one.size for one in told).most_common(1)[0]
+    true = [[*one.true.values()] for one in told]
     best = SIZES[np.argmin(mse_times_budget("grpo", known, SIZES))]
     cells = [
-        f"{name}, {prompts} prompts",
+        label,
         str(best),
         f"{size} ({count / runs:.0%})",
         f"{regrets.mean():.1%} ({np.quantile(regrets, 0.95):.1%})",
         f"{np.median([one.bound for one in told]):.0%}",
-        *(f"{100 * np.mean([one.true[key] for one in told]):.1f}" for key in told[0].true),
+        *(f"{100 * share:.1f}" for share in np.nanmean(true, axis=0)),
     ]
     print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def smallest_not_worse(drawn):
-    """Choose the smallest power of two not significantly more than 5% above any other."""
-    logs, most = (
-        {size: _log_cost(drawn, size) for size in COMPARED},
-        drawn.effective_prompts,
-    )
-    for size in POWERS:
-        ratios = (logs[size] - other for other in logs.values())
-        low = max(one.interval(LEVEL, most_degrees=most).low for one in ratios)
-        if np.expm1(low) <= TOLERANCE:
-            return size
-    return None
-
-
-def compare_rules(name, prompts, runs):
-    """Print the true regret of the rule that is used, and of `smallest_not_worse`."""
-    design, rng = DESIGNS[name], np.random.default_rng(prompts)
-    cost = mse_times_budget("grpo", constants_of(design), SIZES)
-    regret, rows = cost / cost.min() - 1, []
-    for _ in range(runs):
-        index = rng.integers(0, design.prompts, prompts)
-        drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
-        used = recommend(drawn, regret_bounds(drawn, LEVEL)).size
-        rows.append([used, smallest_not_worse(drawn)])
-    for rule, sizes in zip(("used", "smallest not worse"), np.transpose(rows), strict=True):
-        size, count = Counter(sizes.tolist()).most_common(1)[0]
-        mean = regret[sizes - 2].mean()
-        print(f"{name}, {rule}: G = {size} in {count / runs:.0%}, regret {mean:.1%}")
 
 
 def main() -> None:
     """Measure all designs."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    print("| prompts | best G | told (in) | its regret (95%) | x | true in percent: ... |")
+    print("| prompts | best G | told (in) | its regret | x | said | true in percent ... |")
     for name in DESIGNS:
         for prompts in PROMPTS:
             show(name, prompts, runs)
-    for name in DESIGNS:
-        compare_rules(name, 30, runs // 2)
+    for prompts, one_in in RARE:
+        label = f"1 in {one_in}, scores x3, {prompts} prompts"
+        print_row(label, with_rare(one_in, 3.0), prompts, runs)
 
 
 if __name__ == "__main__":

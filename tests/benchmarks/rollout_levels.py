@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs.collect import Columns
 from mse_lab.trainer_logs.forms import JSONL
 from mse_lab.trainer_logs.groups import make_groups
@@ -22,6 +22,7 @@ from mse_lab.trainer_logs.read_logs import Log, Source
 from mse_lab.trainer_logs.summary import Summary
 
 SIZE, POPULATION = 8, 20_000
+LIMIT = 24  # Tokens of a completion.
 
 
 class Design(NamedTuple):
@@ -69,6 +70,10 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
         reward[step] = rng.random(shape[1:]) < chances_P[:, None]
     step_N, prompt_N, _ = (index.ravel() for index in np.indices(shape))
     unknown_N, none_N = np.full(reward.size, -1), np.full(reward.size, np.nan)
+    # Right completions are shorter, those of easy prompts too; they have fewer texts.
+    right_N = reward.ravel().astype(int)
+    length_N = 1 + rng.poisson(20 - 5 * right_N - 10 * values_P[prompt_N])
+    content_N = 1 + right_N + 2 * rng.integers(0, 12 - 8 * right_N)
     columns = Columns(
         prompts=[str(prompt) for prompt in range(len(values_P))],
         named=True,
@@ -77,10 +82,10 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
         group_N=step_N * len(values_P) + prompt_N,
         step_N=step_N,
         rewards={"reward": reward.ravel()},
-        content_N=0 * unknown_N,
-        length_N=unknown_N,
+        content_N=content_N,
+        length_N=np.minimum(length_N, LIMIT),
         characters_N=unknown_N,
-        truncated_N=unknown_N,
+        truncated_N=(length_N > LIMIT).astype(int),
         last_token_N=unknown_N,
         advantage_N=none_N,
         tokens_N=0 * unknown_N,
@@ -91,6 +96,24 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
     return Summary(log, make_groups(log))
 
 
+def _others(summary: Summary) -> Mapping[str, Estimate]:
+    """The other shares, and means over some completions."""
+    groups, cut_N = summary.groups, summary.truncated_N
+    assert summary.lengths is not None
+    assert cut_N is not None
+    lengths_N = summary.lengths[1]
+    return {
+        "all right": summary.all_right,
+        "never right": summary.never_right,
+        "always right": summary.always_right,
+        "cut": summary.truncated or UNKNOWN,
+        "copies": summary.duplicates or UNKNOWN,
+        "length where right": summary.mean_where(lengths_N, groups.right_N),
+        "length where wrong": summary.mean_where(lengths_N, groups.wrong_N),
+        "reward where cut": summary.mean_reward_where(cut_N),
+    }
+
+
 def _truths(values: Floats, design: Design) -> Mapping[str, float]:
     """The population's numbers, averaged over the steps."""
     steps = [_at(values, design, step) for step in range(design.groups)]
@@ -99,6 +122,7 @@ def _truths(values: Floats, design: Design) -> Mapping[str, float]:
         return float(np.mean([one**size + (1 - one) ** size for one in steps]))
 
     every = np.concatenate(steps)
+    whole = _others(_draw(values, design, np.random.default_rng(1)))
     return {
         "mean reward": float(every.mean()),
         "zero variance, G = 8": share(8),
@@ -109,6 +133,7 @@ def _truths(values: Floats, design: Design) -> Mapping[str, float]:
         "model, G = 32": share(32),
         "sd of values": float(every.std()),
         "drift": float(steps[-1].mean() - steps[0].mean()) if design.groups > 3 else np.nan,
+        **{name: estimate.value for name, estimate in whole.items()},
     }
 
 
@@ -124,6 +149,7 @@ def _intervals(summary: Summary) -> Mapping[str, Estimate]:
         "model, G = 32": at.get(32, Estimate(np.nan, np.nan, np.nan)),
         "sd of values": summary.spread.between,
         "drift": summary.drift,
+        **_others(summary),
     }
 
 
@@ -143,7 +169,7 @@ def covered(design: Design, logs: int, seed: int = 0) -> dict[str, float]:
 
 def main(logs: int) -> None:
     """Print the table."""
-    names = list(_truths(np.array([0.5]), Design(_beta(1, 1), 1)))
+    names = list(_truths(np.full(100, 0.5), Design(_beta(1, 1), 1)))
     print(f"| {logs} logs each | {' | '.join(names)} |")
     print(f"|---|{'--:|' * len(names)}")
     for label, design in DESIGNS.items():

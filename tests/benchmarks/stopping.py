@@ -2,17 +2,20 @@
 
 Prompts are drawn at random from populations whose constants are known, until a look says
 stop or 6,496 completions are spent, 400 runs or as many as are asked for. Told is a group
-size; held against the truth are what it costs, what is said of that, and the intervals at
-the stopping time. The table is `results/stopping/table.csv`; some five minutes on an idle
-core. `--each` measures instead how well log(G*-1) is known from 60 prompts by the
-completions of each, `results/stopping/each.csv`; `--splits` how soon and how truly a run
-ends by the prompts and completions of its looks, `results/stopping/splits.csv`.
+size; held against the truth are what it costs, what is said of that, and every number that
+the screen gives with an interval, at the stopping time:
+
+    python tests/benchmarks/stopping.py [RUNS [POPULATION ...]]
+
+`results/stopping/table.csv` has a row for each population, `coverage.csv` one for each
+number of it; those of named populations are replaced. Some half an hour on an idle core.
 """
 
 import csv
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +23,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.regret import cost_of
 from benchmarks.stopping_cases import CASES, SIZES, Case, made, regrets_of
-from benchmarks.truths import Truth
-from mse_lab.arrays import divide
+from benchmarks.truths import Told as Number
+from benchmarks.truths import Truth, of_advice, of_side
+from mse_lab.answers import advice
+from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.measurement.looks import looks
-from mse_lab.mse.budget import Population
 from mse_lab.mse.regret import LARGE
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import Decision, decide, rarest_seen
@@ -35,13 +38,11 @@ from simulated import Design
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "results" / "stopping" / "table.csv"
 RUNS, LEVEL, REGRET, BUDGET = 400, 0.95, 0.05, 6496
-
-# Where the completions of each prompt are varied.
-VARIED = ("V 0.1 to 0.9", "half easy, half hard", "heavy lengths")
-VARIED_EACH, EACH_RUNS, PROMPTS = (8, 12, 16, 32, 64), 100, 60
+LARGEST_SIZE = 1000  # Beyond it no gradient tells prompts apart: c1 is rounding.
 
 # Looks: how many prompts, and the completions of each of their blocks.
 Plan = tuple[tuple[int, tuple[int, ...]], ...]
+Row = dict[str, object]
 
 
 def _plan_in_use() -> Plan:
@@ -50,37 +51,19 @@ def _plan_in_use() -> Plan:
     return tuple((look.prompts, tuple(map(len, look.blocks))) for look in found)
 
 
-def _plan(prompts: int, each: int) -> Plan:
-    """List looks at half as many prompts again, with completions in one block each."""
-    counts = []
-    while prompts * each < BUDGET:
-        counts.append(prompts)
-        prompts += prompts // 2
-    return tuple((count, (each,)) for count in (*counts, BUDGET // each))
-
-
 LOOKS = _plan_in_use()
-
-# What the first look's 384 completions, and all later ones, are divided into.
-SPLITS = {
-    "in use": LOOKS,
-    **{f"{384 // each} x {each}": _plan(384 // each, each) for each in (4, 6, 8, 16)},
-}
-SPLIT_RUNS = 120
-SPLIT_CASES = (*VARIED, "G = 4 costs 6% more", *(name for name in CASES if "1 in" in name))
 
 
 class Told(NamedTuple):
     """What one run says when it ends, and what is true of it."""
 
     decision: Decision
-    prompts: int
-    completions: int
-    differentiated: int
+    samples: Samples
     regret: float
     range_regret: float
-    holds: dict[str, bool]
-    log_ratio: float
+    seen: bool  # Whether a kind as rare as the population's is among so many prompts.
+    warned: bool
+    numbers: tuple[Number, ...]
 
     @property
     def said(self) -> bool:
@@ -101,6 +84,11 @@ class Told(NamedTuple):
     def range_false(self) -> bool:
         """Whether a size of the range that it says costs more."""
         return self.said and self.range_regret > self.decision.choice.near_regret
+
+    @property
+    def best(self) -> Number:
+        """G*."""
+        return next(one for one in self.numbers if one.kind == "G*")
 
 
 def sample_until(
@@ -124,154 +112,137 @@ def sample_until(
 def tell(case: Case, design: Design, regrets, rng, plan: Plan = LOOKS) -> Told:
     """Let one run end, and hold what it says against the truth."""
     decision, samples = sample_until(case, design, rng, plan)
-    choice, known = decision.choice, Population(samples)
-    constants = Truth(design).constants
-    with np.errstate(divide="ignore"):
-        exact = 1 + np.sqrt(constants.c3 / constants.c1).item()
-    best = known.best_group_size(LEVEL)
-
-    def holds(figure) -> bool:
-        _, low, high = known.estimate_positive(figure, LEVEL)
-        return bool(low <= figure(constants).item() <= high)
-
-    other = 16 if choice.size != 16 else 8
+    run = SampledRun("", samples, decision.stop or "budget", LEVEL, REGRET)
+    said, truth = advice.advise(run), Truth(design)
+    choice = decision.choice
     return Told(
         decision,
-        samples.prompts,
-        samples.completions,
-        samples.differentiated,
+        samples,
         regrets[choice.size - 2],
         max(regrets[size - 2] for size in choice.near_best),
-        {
-            "best": best.low <= exact <= best.high,
-            "other": holds(cost_of("grpo", other, choice.size)),
-            "vanilla": holds(cost_of("vanilla", 1, choice.size)),
-        },
-        math.log((best.value - 1) / (exact - 1)) if best.value < math.inf else math.nan,
+        case.one_in <= rarest_seen(samples.prompts),
+        bool(said.warnings),
+        (*of_advice(said, truth), of_side(said.regime, truth)),
     )
 
 
-def _percent(truths) -> str:
+def percent(truths: Iterable[bool]) -> str:
     """Write a share of some runs; empty where there are none."""
     found = list(truths)
     return f"{100 * np.mean(found):.1f}" if found else ""
 
 
-def _ends(told: list[Told], case: Case) -> dict[str, object]:
+def ends(told: list[Told]) -> Row:
     """Say how soon runs end, and how often what they say then is false."""
     stops = Counter(one.decision.stop for one in told)
-    drawn = np.array([one.completions for one in told])
-    said = [one for one in told if one.said]
-    seen = [one for one in told if 0 < case.one_in <= rarest_seen(one.prompts)]
+    drawn = np.array([one.samples.completions for one in told])
+    said, seen = [one for one in told if one.said], [one for one in told if one.seen]
+    by_regret = [one for one in told if one.decision.stop == "regret"]
     return {
-        "stopped_by_regret": _percent(one.decision.stop == "regret" for one in told),
+        "stopped_by_regret": f"{100 * stops['regret'] / len(told):.1f}",
         "stopped_by_width": f"{100 * stops['width'] / len(told):.1f}",
         "completions": int(np.median(drawn)),
         "completions_90": int(np.quantile(drawn, 0.9)),
-        "prompts": int(np.median([one.prompts for one in told])),
-        "false_decisions": _percent(one.false_decision for one in told),
-        "bound_said": _percent(one.said for one in told),
-        "bound_false": _percent(one.bound_false for one in said),
-        "range_false": _percent(one.range_false for one in said),
-        "best_covered": _percent(one.holds["best"] for one in told),
+        "prompts": int(np.median([one.samples.prompts for one in told])),
+        # Of the runs that ended by it.
+        "false_stops": percent(one.false_decision for one in by_regret),
+        "bound_said": percent(one.said for one in told),
+        # Of the runs that say one.
+        "bound_false": percent(one.bound_false for one in said),
+        "range_false": percent(one.range_false for one in said),
+        "best_covered": percent(one.best.covers for one in told if one.best.known),
         # Of the runs with so many prompts that a kind as rare is among them.
-        "kind_seen": f"{100 * len(seen) / len(told):.1f}" if case.one_in else "",
-        "bound_false_seen": _percent(one.bound_false for one in seen if one.said),
-        "range_false_seen": _percent(one.range_false for one in seen if one.said),
-        "best_covered_seen": _percent(one.holds["best"] for one in seen),
+        "kind_seen": percent(one.seen for one in told),
+        "bound_said_seen": percent(one.said for one in seen),
+        "bound_false_seen": percent(one.bound_false for one in seen if one.said),
+        "range_false_seen": percent(one.range_false for one in seen if one.said),
+        "best_covered_seen": percent(one.best.covers for one in seen if one.best.known),
     }
 
 
-def row_of(name: str, runs: int) -> dict[str, object]:
-    """Make a row of the table."""
-    case, design = CASES[name], made(name)
-    regrets, rng = regrets_of(design), np.random.default_rng(0)
-    told = [tell(case, design, regrets, rng) for _ in range(runs)]
+def _log_bias(told: list[Told]) -> str:
+    """Say by how much log(G*-1) is too large on average; empty where G* is endless."""
+    with np.errstate(all="ignore"):
+        pairs = np.array([(one.best.found.value, one.best.truth) for one in told])
+        logs = np.log((pairs[:, 0] - 1) / (pairs[:, 1] - 1))
+    known = logs[np.isfinite(logs) & (pairs[:, 1] < LARGEST_SIZE)]
+    return f"{known.mean():.3f}" if known.size else ""
+
+
+def row_of(name: str, told: list[Told], regrets) -> Row:
+    """Make a population's row of the table."""
     paid = np.array([one.regret for one in told])
     [(size, count)] = Counter(one.decision.choice.size for one in told).most_common(1)
-    logs = np.array([one.log_ratio for one in told])
-    known = logs[np.isfinite(logs)]
     return {
         "design": name,
-        "runs": runs,
+        "runs": len(told),
         "best_size": SIZES[np.argmin(regrets)],
-        **_ends(told, case),
-        "differentiated": int(np.median([one.differentiated for one in told])),
+        **ends(told),
+        "differentiated": int(np.median([one.samples.differentiated for one in told])),
         "told": size,
-        "told_share": f"{100 * count / runs:.1f}",
+        "told_share": f"{100 * count / len(told):.1f}",
         "regret_paid": f"{100 * paid.mean():.2f}",
         "regret_paid_95": f"{100 * np.quantile(paid, 0.95):.2f}",
-        "regret_above_5": _percent(paid > REGRET),
-        "other_covered": _percent(one.holds["other"] for one in told),
-        "vanilla_covered": _percent(one.holds["vanilla"] for one in told),
-        "log_bias": f"{known.mean():.3f}" if known.size and regrets[-1] else "",
+        "regret_paid_most": f"{100 * paid.max():.2f}",
+        "regret_above_5": percent(paid > REGRET),
+        "warned": percent(one.warned for one in told),
+        "log_bias": _log_bias(told),
     }
 
 
-def split_of(name: str, split: str, runs: int) -> dict[str, object]:
-    """Make a row of how soon and how truly runs end by the plan of their looks."""
-    case, design = CASES[name], made(name)
-    regrets, rng = regrets_of(design), np.random.default_rng(0)
-    told = [tell(case, design, regrets, rng, SPLITS[split]) for _ in range(runs)]
-    return {"design": name, "split": split, "runs": runs, **_ends(told, case)}
+# What is counted of a number: `known` without the unknown, `ended` with two ends, and how
+# many of these hold the truth; `seen` of runs that have a kind as rare.
+COUNTS = ("known", "held", "ended", "ended_held", "seen", "seen_held")
 
 
-def spread_of(name: str, each: int, runs: int) -> dict[str, object]:
-    """Make a row of how well log(G*-1) is known by the completions of each of 60 prompts.
-
-    `variance` is times completions over those of 60 prompts: of what costs the same.
-    """
-    design, rng, found = made(name), np.random.default_rng(0), []
-    known = Truth(design).constants
-    exact = math.log(known.c3.item() / known.c1.item()) / 2
-    for _ in range(runs):
-        index = rng.integers(0, design.prompts, PROMPTS)
-        samples = Samples.of(choose(design, index).sample(rng, each))
-        told = Population(samples).constants
-        ratio = divide(told.c3, told.c1).item()
-        found.append(math.log(ratio) / 2 - exact if ratio > 0 else math.nan)
-    logs = np.array(found)
-    logs = logs[np.isfinite(logs)]
-    return {
-        "design": name,
-        "completions_each": each,
-        "runs": runs,
-        "without_value": runs - len(logs),
-        "bias": f"{logs.mean():.3f}",
-        "deviation": f"{logs.std(ddof=1):.3f}",
-        "variance_at_equal_cost": f"{logs.var(ddof=1) * each:.3f}",
-    }
+def numbers_of(name: str, told: list[Told]) -> list[Row]:
+    """Make a row for each number of a population: how often it is told, and true."""
+    counts: dict[tuple[str, str], Counter] = {}
+    for run in told:
+        for one in run.numbers:
+            own = counts.setdefault((one.kind, one.name), Counter())
+            two_ends = one.known and math.isfinite(one.found.high - one.found.low)
+            truths = (one.known, two_ends, two_ends and run.seen)
+            for what, true in zip(COUNTS[::2], truths, strict=True):
+                own[what] += true
+                own[COUNTS[COUNTS.index(what) + 1]] += true and one.covers
+    return [
+        {"design": name, "kind": kind, "number": number, "runs": len(told)}
+        | {what: int(own[what]) for what in COUNTS}
+        for (kind, number), own in counts.items()
+    ]
 
 
-def _write(path: Path, rows: list[dict[str, object]]) -> None:
+def replace_rows(path: Path, name: str, rows: list[Row]) -> None:
+    """Replace a population's rows in a file, in the order of the populations."""
+    kept: list[Row] = []
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            kept = [row for row in csv.DictReader(file) if row["design"] != name]
+    order = [*CASES]
+    found = sorted([*kept, *rows], key=lambda row: order.index(str(row["design"])))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(found)
 
 
-def _measure(path: Path, rows) -> None:
-    """Print rows as they come, and write them when all are there."""
-    found = []
-    for row in rows:
-        found.append(row)
-        print(*row.values(), sep=" | ", flush=True)
-    _write(path, found)
+def measure(name: str, runs: int) -> None:
+    """Measure a population, and write its rows."""
+    case, design = CASES[name], made(name)
+    regrets, rng = regrets_of(design), np.random.default_rng(0)
+    told = [tell(case, design, regrets, rng) for _ in range(runs)]
+    row = row_of(name, told, regrets)
+    print(*row.values(), sep=" | ", flush=True)
+    replace_rows(TABLE, name, [row])
+    replace_rows(TABLE.with_name("coverage.csv"), name, numbers_of(name, told))
 
 
 def main() -> None:
-    """Measure all designs, or one question of them."""
-    if sys.argv[1:] == ["--each"]:
-        rows = (spread_of(name, each, EACH_RUNS) for name in VARIED for each in VARIED_EACH)
-        _measure(TABLE.with_name("each.csv"), rows)
-    elif sys.argv[1:] == ["--splits"]:
-        rows = (split_of(name, way, SPLIT_RUNS) for name in SPLIT_CASES for way in SPLITS)
-        _measure(TABLE.with_name("splits.csv"), rows)
-    elif sys.argv[1:]:
-        for name in sys.argv[2:] or CASES:
-            print(*row_of(name, int(sys.argv[1])).values(), sep=" | ", flush=True)
-    else:
-        _measure(TABLE, (row_of(name, RUNS) for name in CASES))
+    """Measure all populations, or some of them."""
+    advice.CURVE_SIZES = ()  # Drawn, not printed, and half of the time.
+    for name in sys.argv[2:] or CASES:
+        measure(name, int(sys.argv[1]) if sys.argv[1:] else RUNS)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import random_prompts
-from benchmarks.regret import bimodal, drawn_together
+from benchmarks.regret import bimodal, drawn_together, with_rare
 from benchmarks.truths import Truth
 from designs import scaled
 from mse_lab.mse.budget import mse_times_budget
-from populations import POPULATION, population, tilt
+from populations import POPULATION, population
 from simulated import Design
 
 SIZES = np.arange(2, 257)
@@ -46,34 +46,16 @@ def _with_giants() -> Design:
     return scaled(population(np.random.default_rng(1)), scales)
 
 
-# The length of the step, in units of the population's scores, that gives a rare prompt a
-# gradient of its own.
-OWN = 10.0
-
-
-def _with_rare(one_in: int, size: float) -> Design:
-    """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
-
-    c1 grows by more than c3, so the best size is another one than that of the rest.
-    """
-    rng = np.random.default_rng(11)
-    plain = population(np.random.default_rng(1))
-    rare_P = rng.random(POPULATION) < 1 / one_in
-    step_PD = rng.standard_normal((POPULATION, plain.score_PCD.shape[-1]))
-    step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
-    return scaled(tilt(plain, step_PD), np.where(rare_P, size, 1.0))
-
-
 class Case(NamedTuple):
     """A population, and how it is sampled."""
 
     make: Any
     most: tuple[int, int] | None = None
-    one_in: int = 0  # How rare the prompts are that carry c1; 0 where they are not.
+    one_in: int = 0  # How rare the prompts are that carry c1, or c1 to c3; 0 if not.
 
 
 def _rare(one_in: int, size: int) -> dict[str, Case]:
-    make = partial(_with_rare, one_in, size)
+    make = partial(with_rare, one_in, size)
     return {f"1 in {one_in}, scores x{size}": Case(make, one_in=one_in)}
 
 
@@ -99,7 +81,7 @@ CASES = {
     "tails tied to V": Case(_named("tails tied to V")),
     "rho = 1, rare, heavy": Case(_named("rho = 1, rare, heavy")),
     "scores e^(1.5 N)": Case(partial(_scaled, 1.5)),
-    "one of 60 five times as large": Case(_with_giants),
+    "one of 60 five times as large": Case(_with_giants, one_in=60),
     "G = 4 costs 6% more": Case(partial(where_costs, 4, 0.06)),
     "G = 8 costs 6% more": Case(partial(where_costs, 8, 0.06)),
     "little tells gradients apart": Case(

@@ -73,3 +73,14 @@ def test_a_mean_over_some_completions(tmp_path):
     values = np.array([1.0, 2, 3, 4, 5, 6])
     assert found.mean_where(values, found.groups.right_N).value == pytest.approx(11 / 3)
     assert np.isnan(found.mean_where(values, values > 9).value)
+
+
+def test_few_rewards_that_are_all_wrong_leave_room(tmp_path):
+    """3 of 3 prompts without a right one: up to 1 - 0.025^(1/3); else as any mean."""
+    found = summarise(tmp_path, groups_of([0, 1], [0, 1], [0, 1]))
+    wrong = found.mean_reward_where(found.groups.wrong_N)
+    assert (wrong.value, wrong.low) == (0, 0)
+    assert wrong.high == pytest.approx(1 - 0.025 ** (1 / 3), abs=0.02)
+    graded = summarise(tmp_path, groups_of([0, 2], [0, 2]))
+    assert tuple(graded.mean_reward_where(graded.groups.wrong_N)) == (0, 0, 0)
+    assert np.isnan(found.mean_reward_where(found.groups.wrong_N & False).value)
