@@ -23,7 +23,7 @@ def _advice(mismatch: Mismatch) -> str:
     if mismatch.best is not None:
         setting = CORRECTIONS[NAMES.index(mismatch.best)].setting
         how = f" ({setting})" if setting else ""
-        return f"The correction {mismatch.best}{how} brings the gradient closest."
+        return f"The correction {mismatch.best}{how} brings the gradient closer than none."
     if not mismatch.needed:
         return (
             "It needs no correction: without one the bias is at most 5% of the error, and "

@@ -21,8 +21,8 @@ def mismatch_of(**changes):
     ("changes", "words"),
     [
         ({"best": "TRL token_truncate"}, "vllm_importance_sampling_mode=token_truncate"),
-        ({"best": "IcePop"}, "rollout_is_threshold=0.5_5.0) brings the gradient closest"),
-        ({"best": "exact"}, "The correction exact brings the gradient closest"),
+        ({"best": "IcePop"}, "rollout_is_threshold=0.5_5.0) brings the gradient closer"),
+        ({"best": "exact"}, "The correction exact brings the gradient closer than none"),
         ({"needed": False}, "It needs no correction"),
         ({}, "No correction is shown to bring the gradient closer than none"),
     ],
