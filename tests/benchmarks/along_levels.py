@@ -22,6 +22,7 @@ from populations import choose, population, tilt
 from simulated import Design, analysed
 
 PROMPTS, SIZE, STEPS = 40, 4, (0, 50, 100)
+# Scores of one that stands still; steps of one that moves.
 SCALES, PUSHES = (1.0, 0.7, 0.5), (0.0, 0.8, 1.6)
 
 

@@ -8,15 +8,13 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multivariate import test_mvmean as hotelling
 
-from designs import scaled
+from benchmarks.along_levels import checkpoints
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.trajectory import Trajectory, _least, best_ratio, measure_movement
-from populations import choose, population, tilt
+from populations import choose
 
 RUNS, PROMPTS, LEVEL = 80, 40, 0.95
-# The second and third checkpoint of a trajectory that stands still, and of one that moves.
-SCALES, PUSHES = (1.0, 0.7, 0.5), (0.0, 0.8, 1.6)
 
 
 def mean_of(values_P):
@@ -63,15 +61,7 @@ def test_what_is_known_to_stand_still_and_what_is_not_known():
     assert found.differences == 1
 
 
-@cache
-def designs(moving):
-    """A population at three checkpoints; scores' scale moves c1 and c3, and not G*."""
-    rng = np.random.default_rng(3)
-    design = population(rng)
-    if not moving:
-        return [scaled(design, np.full(design.prompts, one)) for one in SCALES]
-    step_PD = rng.normal(size=(design.prompts, design.score_PCD.shape[-1]))
-    return [tilt(design, push * step_PD) for push in PUSHES]
+designs = cache(checkpoints)
 
 
 def draw(rng, moving, prompts=PROMPTS):
