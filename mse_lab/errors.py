@@ -59,6 +59,10 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+class ProcessLost(RuntimeError):
+    """Another process of the run, or torchrun, is gone."""
+
+
 def install(extra: str) -> str:
     """Say how an extra of this package is installed; it is on no index.
 

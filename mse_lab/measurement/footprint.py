@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import gathered, held_bytes, is_sharded
 from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import decoder_layers
@@ -46,11 +47,15 @@ class _Meter:
 
     def __init__(self, model: nn.Module) -> None:
         self.total = 0
-        self._seen = {_storage(parameter) for parameter in model.parameters()}
+        self._gathered = gathered(model)
+        # Gathered weights come and go, at any address; others stay where they are.
+        whole = () if self._gathered else model.parameters()
+        self._seen = {_storage(parameter) for parameter in whole}
         self._alive: list[Tensor] = []
 
     def keep(self, tensor: Tensor) -> Tensor:
-        if _storage(tensor) not in self._seen:
+        known = self._seen.union(map(_storage, self._gathered))
+        if _storage(tensor) not in known:
             self._seen.add(_storage(tensor))
             # While it exists no other tensor can have its address.
             self._alive.append(tensor)
@@ -112,6 +117,8 @@ def _can_slice(policy: Policy, prompt: list[int]) -> bool:
     """Whether logits computed in slices equal the logits, on the prompt's last token."""
     if type(policy.model.get_output_embeddings()) is not nn.Linear:
         return False
+    if is_sharded(policy.model):
+        return False  # The head's weights are gathered for a pass of the model only.
     head = SlicedHead(policy)
     tokens = torch.tensor([prompt], device=policy.device)
     with torch.no_grad():
@@ -152,11 +159,13 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
     else:
         keys = _nbytes(prefix.tensors()) / max(1, len(prompt) - 1)
         read = int(keys * (len(prompt) + new_tokens))
+    # A sharded model's reference pass runs the prompt with every completion.
+    reference = layers["kept"] if is_sharded(policy.model) else meter.total
     return Footprint(
-        weights=_nbytes(policy.model.parameters()),
+        weights=held_bytes(policy.model),
         gradient=4 * policy.size,
         head=new_tokens * logits,
-        reference=meter.total + new_tokens * logits,
+        reference=reference + new_tokens * logits,
         drawing=read + 2 * logits,
         sliceable=_can_slice(policy, prompt),
         **layers,

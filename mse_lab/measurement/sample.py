@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mse_lab.arrays import Floats
 from mse_lab.measurement.memory import attempt
@@ -25,9 +26,10 @@ from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.streams import stream
 from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.reference import meet_weighted, weighted_gradient
 from mse_lab.scores.score_block import Scores, Scoring, score_block
 
 POOL = "advice"
@@ -60,12 +62,22 @@ def _gradient_gap(
         weights_K = np.arange(1.0, len(scored) + 1)
     _, kept_D = _score(subject, index, scored, weights_K)
     policy, tokens = subject.policy, subject.tokens[index]
-    plain_D = attempt(
-        subject.memory.reference,
-        lambda most: subject.keep(
-            weighted_gradient(policy, tokens, scored, weights_K, most)[0]
-        ),
-    )
+
+    def differentiate(most: int) -> NDArray[np.float32]:
+        if not is_sharded(policy.model):
+            return subject.keep(
+                weighted_gradient(policy, tokens, scored, weights_K, most)[0]
+            )
+        # No process has room for a whole gradient.
+        keeper = subject.keeper()
+
+        def add(name: str, gradient: Tensor) -> None:
+            keeper.add(name, [gradient])
+
+        meet_weighted(policy, tokens, scored, weights_K, add, most)
+        return keeper.vector
+
+    plain_D = attempt(subject.memory.reference, differentiate)
     return float(np.linalg.norm(kept_D - plain_D) / np.linalg.norm(plain_D))
 
 

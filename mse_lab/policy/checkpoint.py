@@ -18,6 +18,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.errors import InputError
+from mse_lab.policy import sharding
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.loading import loading
 from mse_lab.policy.location import Location
@@ -86,10 +87,15 @@ def load_tokenizer(location: Location) -> Any:
 
 
 def load_model(
-    location: Location, settings: Any, config: Model, device: torch.device
+    location: Location,
+    settings: Any,
+    config: Model,
+    device: torch.device,
+    share: sharding.Share | None = None,
 ) -> Any:
     """Load a checkpoint's weights, to a device unless `config.device_map` spreads them.
 
+    `share` is given a model that several processes hold together, before its first pass.
     The model is in evaluation mode, and none of its parameters requires gradients.
     """
     if device.type == "mps" and config.dtype == "float64":
@@ -102,6 +108,8 @@ def load_model(
     if config.device_map is not None:
         load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
         placement = {"device_map": config.device_map}
+    if config.shard is not None:
+        placement = sharding.placement(location, config)
     # transformers leaves out a generation_config.json that it cannot read, and the end
     # tokens with it.
     if location.gguf is None and location.file("generation_config.json") is not None:
@@ -120,7 +128,7 @@ def load_model(
             **placement,
         )
         model, report = loaded
-        if "device_map" not in placement:
+        if not placement:
             model.to(device)
     # transformers draws missing weights at random.
     mismatched = [key for key, *_ in report["mismatched_keys"]]
@@ -132,7 +140,10 @@ def load_model(
     refuse_forward(location, model)
     if config.device_map is not None:
         _refuse_scattered(location, model)
-    return model.eval().requires_grad_(False)
+    model.eval().requires_grad_(False)
+    if config.shard is not None and share is not None:
+        share(model)
+    return model
 
 
 def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:

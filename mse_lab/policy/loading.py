@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mse_lab.errors import InputError, in_short
+from mse_lab.errors import InputError, ProcessLost, in_short
 from mse_lab.policy.location import Location
 
 # Pattern in a library's message -> reason and remedy.
@@ -41,7 +41,7 @@ def loading(location: Location, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (InputError, ProcessLost):
         raise
     except BaseException as error:
         # A panic of tokenizers is not an Exception.

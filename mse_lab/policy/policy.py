@@ -29,6 +29,7 @@ from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.loading import loading
 from mse_lab.policy.location import Location, locate_model
+from mse_lab.policy.sharding import Share
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
@@ -188,7 +189,7 @@ def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ..
     return tuple(sorted(set(end_tokens)))
 
 
-def load_policy(config: Probe, root: Path) -> Policy:
+def load_policy(config: Probe, root: Path, share: Share | None = None) -> Policy:
     """Load the checkpoint of a probe, and its adapter; no parameter requires gradients."""
     device = pick_device(config.model.device)
     location = locate_model(config.model, root)
@@ -196,7 +197,7 @@ def load_policy(config: Probe, root: Path) -> Policy:
     location, settings = load_settings(location)
     tokenizer = load_tokenizer(location)
     identity, trained = {"model": identify(location)}, None
-    model = load_model(location, settings, config.model, device)
+    model = load_model(location, settings, config.model, device, share)
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
     return make_policy(config, model, tokenizer, location, identity, trained)

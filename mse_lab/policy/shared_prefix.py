@@ -23,9 +23,12 @@ class SharedPrefix:
     one forward pass.
     """
 
-    def __init__(self, policy: Policy, prompt: list[int], *others: list[int]) -> None:
+    def __init__(
+        self, policy: Policy, prompt: list[int], *others: list[int], cached: bool = True
+    ) -> None:
         self.prompt, self._others = prompt, others
-        self.cache = policy.empty_cache()  # None where nothing can be shared.
+        # None where nothing can be shared, or shall be.
+        self.cache: Any = policy.empty_cache() if cached else None
         if self.cache is not None and len(prompt) > 1:
             tokens = torch.tensor(
                 [one[:-1] for one in (prompt, *others)], device=policy.device

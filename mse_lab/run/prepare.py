@@ -106,7 +106,8 @@ def prepare(
 
 def load(spec: RunSpec, scored: int | None = None) -> RunContext:
     """Load the model, and check that prompts and completions fit it; see `attach_model`."""
-    policy = load_policy(spec.processes.assign_device(spec.probe), spec.root)
+    probe = spec.processes.assign_device(spec.probe)
+    policy = load_policy(probe, spec.root, spec.processes.share)
     return attach_model(spec, policy, scored)
 
 

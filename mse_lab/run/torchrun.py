@@ -30,8 +30,10 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, ProcessLost
+from mse_lab.policy.sharding import SharedModel, ranks_of
 from mse_lab.probe.schema import Probe
+from mse_lab.run.model_peers import ModelPeers, noticing_loss
 from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.run.progress import Tally, add_up
 
@@ -43,19 +45,6 @@ FOREVER = timedelta(days=20)
 COURTESY = 10.0
 
 
-class ProcessLost(RuntimeError):
-    """Another process of the run, or torchrun, is gone."""
-
-
-@contextmanager
-def _noticing_loss() -> Iterator[None]:
-    """Raise `ProcessLost` for the errors that torch raises where a connection is lost."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise ProcessLost(str(error)) from error
-
-
 class TorchrunProcesses(Processes):
     """One of `count` processes, which exchange values through a store."""
 
@@ -64,6 +53,7 @@ class TorchrunProcesses(Processes):
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so these numbers make equal keys.
         self._meetings = self._deals = 0
+        self._shared: SharedModel | None = None  # The model held with other processes.
 
     def assign_device(self, probe: Probe) -> Probe:
         """Give the probe with the GPU of this process, unless the probe names one."""
@@ -86,6 +76,17 @@ class TorchrunProcesses(Processes):
         torch.cuda.set_device(local)
         model = probe.model.model_copy(update={"device": f"cuda:{local}"})
         return probe.model_copy(update={"model": model})
+
+    def share(self, model: Any) -> None:
+        """Serve the other processes that hold a model together with this one."""
+        size = ranks_of(model)
+        groups = [
+            distributed.new_group([*range(at, at + size)], FOREVER, "gloo")
+            for at in range(0, self.count, size)
+        ]
+        self._shared = SharedModel(
+            model, ModelPeers(groups[self.rank // size], self._heed_complaints)
+        )
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
         """Let the first process decide; all return its decision, of the type `kind`."""
@@ -111,13 +112,13 @@ class TorchrunProcesses(Processes):
 
     def _next(self, key: str) -> int:
         self._heed_complaints()
-        with _noticing_loss():
+        with noticing_loss():
             return int(self._store.add(key, 1)) - 1
 
     def total(self, tally: Tally) -> Tally:
         """Share this process's tally; the first process returns the sum of all so far."""
         keys = [f"tally/{self._deals}/{rank}" for rank in range(self.count)]
-        with _noticing_loss():
+        with noticing_loss():
             self._store.set(keys[self.rank], json.dumps(tally))
             if not self.first:
                 return tally
@@ -127,7 +128,9 @@ class TorchrunProcesses(Processes):
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
         """Wait until all processes are here; raise ProcessLost if one is gone."""
         self._meetings += 1
-        with _noticing_loss():
+        if self._shared is not None:
+            self._shared.serve(watch)
+        with noticing_loss():
             arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
             # Python hears no Ctrl-C while torch waits.
             while not arrived.is_completed():
@@ -174,7 +177,7 @@ class TorchrunProcesses(Processes):
 
         As soon as one process ends, torchrun ends the others of its machine.
         """
-        with _noticing_loss():
+        with noticing_loss():
             if self._store.add("complaints", 0):
                 raise SystemExit(self._await_said())
 
@@ -183,11 +186,11 @@ class TorchrunProcesses(Processes):
         return int(self._store.get("said")) if said else INPUT_ERROR
 
     def _set(self, key: str, value: object) -> None:
-        with _noticing_loss():
+        with noticing_loss():
             self._store.set(key, json.dumps(value))
 
     def _get(self, key: str) -> Any:
-        with _noticing_loss():
+        with noticing_loss():
             return json.loads(self._store.get(key))
 
 

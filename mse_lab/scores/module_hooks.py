@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
 from transformers.pytorch_utils import Conv1D
 
+from mse_lab.policy.sharding import gather_around, is_sharded
 from mse_lab.scores.module_calls import Batch, Call, map_tensors, results_in, tensors_in
 
 
@@ -122,6 +123,8 @@ class ModuleHooks:
             for at, d in enumerate(gradients)
         ]
         self.replaying = True
+        if is_sharded(self._model):
+            gather_around(self._model, call.owner)
         try:
             self.meet_gradients(call, found)
         finally:

@@ -31,6 +31,7 @@ from mse_lab.arrays import Floats, Ints
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import completion_log_probs
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import is_sharded, used_parameters
 from mse_lab.policy.shared_prefix import SharedPrefix
 
 Gradient = dict[str, Tensor]
@@ -64,9 +65,10 @@ def meeting_gradients(
             meet(name, gradient)
 
     with policy.differentiable(), ExitStack() as stack:
-        for name, parameter in policy.parameters.items():
+        for name, parameter in used_parameters(policy.model, policy.parameters):
             hook = partial(hand_over, name)
-            handle = parameter.register_post_accumulate_grad_hook(hook)
+            # A gathered copy follows its parameter only when it is gathered the next time.
+            handle = parameter.requires_grad_(True).register_post_accumulate_grad_hook(hook)
             stack.callback(handle.remove)
         yield
 
@@ -106,9 +108,7 @@ def weighted_gradient(
         Parameter name -> gradient, for the parameters that autograd reaches, float32 or
         better; and the completions' log-probabilities.
     """
-    distinct, place_N = completions.distinct()
-    weights_N = np.bincount(place_N, weights_N).astype(np.float64)
-    log_probs, sums = np.empty(len(distinct)), Gradient()
+    sums = Gradient()
 
     def add(name: str, gradient: Tensor) -> None:
         if name in sums:
@@ -116,17 +116,37 @@ def weighted_gradient(
         else:
             sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
 
+    log_probs_N = meet_weighted(policy, prompt, completions, weights_N, add, max_batch)
+    # Autograd reaches the parameters in the order of the pass; sketches want the model's.
+    return {name: sums[name] for name in policy.parameters if name in sums}, log_probs_N
+
+
+def meet_weighted(
+    policy: Policy,
+    prompt: list[int],
+    completions: Completions,
+    weights_N: Floats,
+    add: Callable[[str, Tensor], None],
+    max_batch: int | None = None,
+) -> Floats:
+    """Hand sum_i w_i W_i over, a parameter's addends one by one; give log-probabilities.
+
+    Else as `weighted_gradient`. A sharded model runs the prompt with every completion: its
+    weights are gathered for a layer whose output has a gradient, which a shared prompt's
+    last layer has not.
+    """
+    distinct, place_N = completions.distinct()
+    weights_N = np.bincount(place_N, weights_N).astype(np.float64)
+    log_probs = np.empty(len(distinct))
     with torch.enable_grad(), meeting_gradients(policy, add):
-        prefix = SharedPrefix(policy, prompt)
+        prefix = SharedPrefix(policy, prompt, cached=not is_sharded(policy.model))
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
             found = completion_log_probs(policy, cut, distinct[part])
             (torch.from_numpy(weights_N[part]).to(found) * found).sum().backward()
             log_probs[part] = found.detach().double().cpu().numpy()
         prefix.backward(cut)
-    # Autograd reaches the parameters in the order of the pass; sketches want the model's.
-    ordered = {name: sums[name] for name in policy.parameters if name in sums}
-    return ordered, log_probs[place_N]
+    return log_probs[place_N]
 
 
 def leave_one_out(rewards_N: Floats) -> Floats:

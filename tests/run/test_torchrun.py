@@ -1,12 +1,8 @@
 """Several processes: the same bytes as one, and one line when something is wrong."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,9 +18,7 @@ from mse_lab.run.processes import LOCK, lock
 from mse_lab.run.progress import Tally
 from mse_lab.run.resume import Outcome
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from torchrun_starts import ours, torchrun
 
 # What rank 1 does at its second prompt where two processes run.
 REWARD = """
@@ -67,26 +61,6 @@ def pair():
     return [Unmet(store, rank, 2) for rank in range(2)]
 
 
-def torchrun(*words, folder, max_restarts=0, **environment):
-    """Run `run_mse.py run` in two processes; they may not hang."""
-    options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
-    words = [*options, ROOT / "run_mse.py", "run", *words]
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def ours(done):
-    """The lines that the program, not torchrun, printed on standard error."""
-    lines = done.stderr.splitlines()
-    return [line for line in lines if line.startswith("run_mse.py: ")]
-
-
 @pytest.mark.slow
 def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeypatch):
     """The first probe is measured whole, the second interrupted; both as by one process."""
@@ -97,7 +71,7 @@ def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeyp
     assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
 
     words = [*paths, "--fresh", "--out", out]
-    done = torchrun(*words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
+    done = torchrun("run", *words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
     assert done.returncode == 0, done.stderr
     # The first probe was measured before the loss and, despite --fresh, found after it.
     assert done.stdout.count("finished before") == 1
@@ -115,7 +89,7 @@ def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeyp
 def test_an_error_of_one_process(write_probe, tmp_path):
     (tmp_path / "plugin.py").write_text(REWARD)
     words = [write_probe(reward="plugin:wrong"), "--out", tmp_path / "out"]
-    done = torchrun(*words, folder=tmp_path, AMONG_TWO="yes")
+    done = torchrun("run", *words, folder=tmp_path, AMONG_TWO="yes")
     assert done.returncode != 0
     (line,) = ours(done)
     assert "reward = plugin:wrong" in line

@@ -1,0 +1,28 @@
+"""Commands in two processes of torchrun, and what they say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def torchrun(*words, folder, max_restarts=0, **environment):
+    """Run `run_mse.py` in two processes; they may not hang."""
+    options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
+    words = [*options, ROOT / "run_mse.py", *words]
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def ours(done):
+    """The lines that the program, not torchrun, printed on standard error."""
+    lines = done.stderr.splitlines()
+    return [line for line in lines if line.startswith("run_mse.py: ")]
