@@ -17,6 +17,9 @@ def add_arguments(parser: Parser) -> None:
         metavar="PROMPTS",
         help="JSONL, a problem and its answer a line; CSV, Parquet, or a Hub data set",
     )
+    for field in ("problem", "answer"):
+        help = f"the column of the {field}; by default by usual names"
+        parser.add_argument(f"--{field}", metavar="COLUMN", help=help)
     add_output_file(parser, "the probe; default: MODEL's name, .yaml")
 
 
@@ -24,5 +27,7 @@ def execute(arguments: Namespace) -> int:
     """Write the probe."""
     from mse_lab.probe.new_probe import write_new
 
-    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT))
+    given = {"problem": arguments.problem, "answer": arguments.answer}
+    named = {field: column for field, column in given.items() if column is not None}
+    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT, named))
     return 0

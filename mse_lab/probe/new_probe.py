@@ -5,18 +5,22 @@ whether the tokenizer has a chat template. No model is loaded.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
 from mse_lab.console import writing
 from mse_lab.errors import InputError, shorten
+from mse_lab.probe.first_prompt import describe_first
 from mse_lab.probe.plain_text import local_path, parse_json, read_text
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import REWARDS, try_reward
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.prompts import Prompt, load_prompts
+from mse_lab.probe.rewards import REWARDS, load_reward, try_reward
 from mse_lab.probe.schema import Fields, Prompts
 from mse_lab.probe.sources import Source, is_hub_name, read_rows
 
@@ -28,33 +32,40 @@ COLUMNS = {
     "answer": ("answer", "solution", "target", "label", "output", "ground_truth"),
 }
 
+# A configuration's names of the tokens that a model can read.
+CONTEXTS = ("max_position_embeddings", "n_positions")
+
 # Tokens of an answer that is part of a chat or has steps, and of any other.
 LONG, SHORT = 256, 16
 
 
 class PromptSummary(NamedTuple):
-    """The prompts: names of their fields, their number (None if not read), and a reward."""
+    """The prompts: names of their fields, themselves (none if not read), and a reward."""
 
     fields: Fields = Fields()
-    prompts: int | None = None
+    prompts: Sequence[Prompt] = ()
     reward: str = "exact"
 
 
-def _summarise_prompts(name: str, root: Path) -> PromptSummary:
-    """Read a local file of prompts; folders and data sets of the Hub are not read."""
+def _summarise_prompts(name: str, root: Path, named: Mapping[str, str]) -> PromptSummary:
+    """Read a local file of prompts; folders and data sets of the Hub are not read.
+
+    `named` has the columns that the user names.
+    """
     path = local_path(name, root)
     if path.is_dir() if path else is_hub_name(name):
-        return PromptSummary()
+        return PromptSummary(Fields(**named))
     _, rows = read_rows(Source("prompts", name, None, None, None), root, "test")
     first = next(rows, None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
     columns = {}
     for field, usual in COLUMNS.items():
-        if not (present := [column for column in usual if column in first.values]):
+        names = [named[field]] if field in named else usual
+        if not (present := [name for name in names if name in first.values]):
             raise InputError(
-                f"{first.where}: no column is called {' or '.join(usual)}, but "
-                f"{shorten(', '.join(first.values))}; rename the column of the {field}"
+                f"{first.where}: no column is called {' or '.join(names)}, but "
+                f"{shorten(', '.join(first.values))}; name the {field}'s by --{field}"
             )
         columns[field] = present[0]
     fields = Fields(**columns)
@@ -62,8 +73,8 @@ def _summarise_prompts(name: str, root: Path) -> PromptSummary:
     for reward in ("integer", "gsm8k"):
         with suppress(InputError):
             try_reward(REWARDS[reward], prompts)
-            return PromptSummary(fields, len(prompts), reward)
-    return PromptSummary(fields, len(prompts))
+            return PromptSummary(fields, prompts, reward)
+    return PromptSummary(fields, prompts)
 
 
 def _find(model: str, file: str, root: Path) -> Path | None:
@@ -81,6 +92,17 @@ def _has_chat_template(model: str, root: Path) -> bool:
         read_text(settings), str(settings)
     )
     return has_key or _find(model, "chat_template.jinja", root) is not None
+
+
+def _most_tokens(model: str, wanted: int, root: Path) -> int:
+    """Take as many tokens as wanted, but at most half of the model's context."""
+    file = _find(model, "config.json", root)
+    settings = {} if file is None else parse_json(read_text(file), str(file))
+    text = settings.get("text_config")
+    places = [settings, text if isinstance(text, dict) else {}]
+    sizes = [place.get(name) for place in places for name in CONTEXTS]
+    halves = [size // 2 for size in sizes if isinstance(size, int) and size > 1]
+    return min([wanted, *halves])
 
 
 def _refuse_model(model: str, root: Path) -> None:
@@ -113,34 +135,50 @@ def _fill_in(
         fields=_yaml(fields=summary.fields.model_dump()),
         template=_yaml(template="word-problem" if has_steps else "none"),
         chat=_yaml(chat=chat),
-        max_new_tokens=LONG if chat or has_steps else SHORT,
+        max_new_tokens=_most_tokens(model, LONG if chat or has_steps else SHORT, root),
         path=_yaml(path=_from_folder(out.parent, model)),
     )
 
 
-def _describe(out: Path, summary: PromptSummary) -> str:
-    line = "prompts not read: set subset, split, fields and reward in the file"
-    if summary.prompts is not None:
-        line = (
-            f"{summary.prompts} prompts: problems in {summary.fields.problem}, answers in "
-            f"{summary.fields.answer}, reward {summary.reward}"
-        )
-    return (
-        f"{out} written\n{line}\n"
-        f"next: mse-lab advise {out}    which group size: measured until it is known\n"
-        f"      mse-lab run {out}       the errors of all estimators\n"
-        f"      mse-lab plan {out}      how long that run will take"
+def _describe(out: Path, summary: PromptSummary, root: Path) -> str:
+    lines = ["prompts not read: set subset, split, fields and reward in the file"]
+    if summary.prompts:
+        probe = load_probe(out)
+        prompts = load_prompts(probe.prompts, root)
+        fields, what = summary.fields, "as the model gets it"
+        if probe.prompts.chat:
+            what = "as the user's turn of a chat (plan shows all of it)"
+        lines = [
+            f"{len(summary.prompts)} prompts: problems in {fields.problem}, answers in "
+            f"{fields.answer}, reward {summary.reward}",
+            *describe_first(prompts, load_reward(probe.reward), prompts[0].text, what),
+        ]
+    return "\n".join(
+        [
+            f"{out} written",
+            *lines,
+            f"next: mse-lab advise {out}    which group size: measured until it is known",
+            f"      mse-lab run {out}       the errors of all estimators",
+            f"      mse-lab plan {out}      how long that run will take",
+        ]
     )
 
 
-def write_new(model: str, prompts: str, out: Path | None, root: Path) -> str:
+def write_new(
+    model: str,
+    prompts: str,
+    out: Path | None,
+    root: Path,
+    named: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Write a probe; return a description and the next commands.
 
-    By default its file is the model's name and `.yaml`, in the working folder.
+    By default its file is the model's name and `.yaml`, in the working folder. The columns
+    of the `problem` and the `answer` may be named.
     """
     _refuse_model(model, root)
     out = out or Path(f"{Path(model).absolute().name}.yaml")
-    summary = _summarise_prompts(prompts, root)
+    summary = _summarise_prompts(prompts, root, named)
     text = _fill_in(model, prompts, out, summary, root)
     with writing(out):
         try:
@@ -148,4 +186,4 @@ def write_new(model: str, prompts: str, out: Path | None, root: Path) -> str:
                 file.write(text)
         except FileExistsError:
             raise InputError(f"{out}: exists; name another file by --out") from None
-    return _describe(out, summary)
+    return _describe(out, summary, root)

@@ -105,5 +105,12 @@ def plan_text(plan: Plan) -> str:
         f"{plan.probe}: {plan.prompts} prompts, {plan.completions:,} completions, "
         f"{round(plan.tokens):,} tokens"
     )
-    lines = [heading, *_time(plan), *_memory(plan), *_widths(plan), *_advising(plan)]
+    lines = [
+        heading,
+        *plan.first_prompt,
+        *_time(plan),
+        *_memory(plan),
+        *_widths(plan),
+        *_advising(plan),
+    ]
     return "\n".join(wrap(line, indent=2) for line in lines)

@@ -124,6 +124,8 @@ class Plan:
     # What `advise` takes instead; None where it needs more prompts or memory, or where
     # completions are read.
     advising: Advising | None = None
+    # The first prompt as the model gets it, and rewards; a line each.
+    first_prompt: Sequence[str] = ()
 
     @property
     def range(self) -> tuple[float, float]:

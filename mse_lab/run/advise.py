@@ -4,6 +4,7 @@
 `mse/stopping.py` what a look decides.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,11 +14,13 @@ import numpy as np
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.looks import MOST_SCORED, Look, looks
+from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Decision, Stopped
 from mse_lab.policy.policy import Policy
+from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
 from mse_lab.results.warnings import warn_of_completions
@@ -34,6 +37,9 @@ EXHAUSTED: Stopped = "exhausted"
 
 # Completions of a block, whose products with one another are all needed.
 LARGEST_BLOCK = sum(MOST_SCORED)
+
+# Completions that are shown where all rewards are equal.
+EXAMPLES = 3
 
 # Prompts that an answer needs, and prompts of them whose rewards differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
@@ -83,6 +89,25 @@ def refuse_few(prompts: int, budget: int | None) -> None:
         )
 
 
+def first_prompt(subject: Subject) -> list[str]:
+    """Show the first prompt, special tokens included, and what is rewarded there."""
+    tokenizer, tokens = subject.policy.tokenizer, subject.tokens[0]
+    text = tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+    return describe_first(subject.prompts, subject.reward, str(text))
+
+
+def _first_completions(
+    samples: Samples, sampled: Sequence[Sequence[SampledPrompt]]
+) -> list[str]:
+    """Show the first completions of some prompts, with their rewards."""
+    lines = []
+    for index, blocks in zip(samples.order[:EXAMPLES], sampled, strict=False):
+        one = json.loads(blocks[0].completions.lines.split("\n")[0])
+        prompt = samples.subject.prompts[index]
+        lines.append(describe_completion(prompt, one["text"], one["reward"]))
+    return lines
+
+
 def warn_of_samples(
     policy: Policy, prompts: Sequence[Sequence[SampledPrompt]]
 ) -> tuple[str, ...]:
@@ -110,6 +135,7 @@ class _Looks:
         self.warnings: tuple[str, ...] = ()
         self.decision: Decision | None = None
         self._samples, self._decide, self._line = samples, decide, line
+        self._told = False  # Whether completions of equal rewards were shown.
 
     def at(self, look: Look) -> Stopped | None:
         """Look; return why to stop, or None to go on."""
@@ -124,6 +150,9 @@ class _Looks:
         self.warnings = warn_of_samples(self._samples.subject.policy, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
+        if not differ and not self._told:
+            self._line.tell(partial(_first_completions, self._samples, sampled))
+            self._told = True
         self.decision = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
         if self.decision is None:
             self._line.say(look, f"rewards differ within {differ} so far")
@@ -140,6 +169,7 @@ def sample_until(
     All processes call this and sample; the first one looks.
     """
     seen, count = _Looks(samples, decide, line), len(samples.order)
+    line.tell(partial(first_prompt, samples.subject))
     for look in looks(count, budget):
         samples.measure(look, line.show)
         stop = samples.processes.agree(partial(seen.at, look))

@@ -24,7 +24,7 @@ from mse_lab.results.extrapolation import (
     extrapolate,
 )
 from mse_lab.results.tables import describe_prompts
-from mse_lab.run.advise import LEAST_PROMPTS
+from mse_lab.run.advise import LEAST_PROMPTS, first_prompt
 from mse_lab.run.environment import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, read_shard
@@ -129,6 +129,7 @@ def _extrapolate(
         level=analysis.level,
         wanted_width=probe.interval.width,
         advising=_advising(context, middle),
+        first_prompt=first_prompt(subject),
     )
 
 

@@ -7,7 +7,7 @@ does not know how many it needs; it counts completions, and says what the last l
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -129,6 +129,11 @@ class AdviceProgress:
         if self._bar is not None:
             _refresh(self._bar, drawn)
 
+    def tell(self, lines: Callable[[], Sequence[str]]) -> None:
+        """Show lines that stay; they are made only where they are shown."""
+        for line in () if self._hidden else lines():
+            std.tqdm.write(line, file=sys.stderr)
+
     def say(self, look: Look, words: str) -> None:
         """Show what a look gave."""
         if self._bar is not None:
@@ -149,4 +154,4 @@ def advice_progress(name: str, *, hidden: bool) -> Iterator[AdviceProgress]:
         yield AdviceProgress(hidden=hidden)
         return
     with std.tqdm(desc=name, file=sys.stderr, bar_format=ADVICE_LINE, nrows=20) as bar:
-        yield AdviceProgress(bar)
+        yield AdviceProgress(bar, hidden=False)

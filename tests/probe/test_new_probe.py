@@ -131,6 +131,29 @@ def test_what_cannot_be_used_is_one_line(words, message, refused):
     assert Path("there.yaml").read_text() == "mine"
 
 
+def test_columns_of_other_names_are_named(capsys):
+    write_lines(
+        Path("gold.jsonl"), [{"asked": f"1 + {n}?", "gold": n + 1} for n in range(3)]
+    )
+    words = ["my-model", "gold.jsonl", "--problem", "asked", "--answer", "gold"]
+    assert run_mse.main(["init", *words]) == 0
+    fields = load_probe(Path("my-model.yaml")).prompts.fields
+    assert (fields.problem, fields.answer) == ("asked", "gold")
+    said = capsys.readouterr().out
+    assert "first prompt, gold-0000, as the model gets it: '1 + 0?'\n" in said
+    assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_position_embeddings": 20}, {"n_positions": 20},
+     {"text_config": {"max_position_embeddings": 20}}],
+)  # fmt: skip
+def test_no_more_tokens_than_half_of_the_context(settings):
+    Path("my-model/config.json").write_text(json.dumps(settings))
+    assert written().sampling.max_new_tokens == 10
+
+
 def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     """And the answers find the run by the probe's name, though its model has it, too."""
     shutil.copytree(checkpoint, "tiny")

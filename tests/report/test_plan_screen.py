@@ -66,3 +66,8 @@ def test_json():
     assert values["seconds_low"] == 30 < values["seconds_high"] == 120
     last = {"estimator": "oracle", "group_size": 8, "half_width": None}
     assert values["half_widths"][-1] == last
+
+
+def test_the_first_prompt_comes_first():
+    lines = plan_text(dataclasses.replace(PLAN, first_prompt=["as the model", "rewards"]))
+    assert lines.splitlines()[1:3] == ["as the model", "rewards"]

@@ -124,7 +124,19 @@ def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, ca
     monkeypatch.setattr("mse_lab.measurement.prompt.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (found.look, found.stopped, found.decision) == ((5, 36), "budget", None)
-    assert capsys.readouterr().err.count("rewards differ within 0 so far") == 4
+    said = capsys.readouterr().err
+    assert said.count("rewards differ within 0 so far") == 4
+    shown = re.findall(
+        r"^prompt \S+: reward 1 for '.*', reference answer '\d+'$", said, re.M
+    )
+    assert len(shown) == 3
+
+
+def test_the_first_prompt_is_shown_as_the_model_gets_it(measure, capsys):
+    measure(deciding("precise")[0])
+    said = capsys.readouterr().err
+    assert re.search(r"^first prompt, \S+, as the model gets it: '.+'$", said, re.M)
+    assert re.search(r"^rewards: 1 for its reference answer '\d', 0 for '\d'$", said, re.M)
 
 
 def ones(reward, texts, prompt):

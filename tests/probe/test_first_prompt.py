@@ -1,0 +1,45 @@
+"""The first prompt and its rewards in words."""
+
+import pytest
+
+from mse_lab.probe.first_prompt import describe_completion, describe_first
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.rewards import exact, guard_reward, supplied
+
+
+def prompts(*answers):
+    for at, answer in enumerate(answers):
+        known = {} if answer is None else {"answer": answer}
+        yield Prompt(f"p{at}", "", "", {"id": f"p{at}", "problem": "?"} | known)
+
+
+def test_the_end_of_a_long_prompt_is_seen():
+    (line,) = describe_first(prompts(None), exact, "x" * 999 + "Answer: \n")
+    assert line.endswith(r"xAnswer: \n'")
+    assert " ... " in line
+
+
+def test_a_reward_that_wants_more_than_the_answer_is_told():
+    def boxed(text, row):
+        return float(text == f"[{row['answer']}]")
+
+    _, rewards = describe_first(prompts(2, 2, 3), guard_reward(boxed, "mine"), "?")
+    assert rewards == (
+        "rewards: 0 for its reference answer '2', 0 for '3'; it does not tell bare answers "
+        "apart"
+    )
+
+
+def fails(text, row):
+    raise RuntimeError("no network")
+
+
+@pytest.mark.parametrize("reward", [supplied, guard_reward(fails, "mine")])
+def test_without_a_reward_there_is_the_prompt(reward):
+    assert len(describe_first(prompts(2, 3), reward, "?")) == 1
+
+
+def test_a_completion_is_shown_in_a_line():
+    (one, other) = prompts(None, 7)
+    assert describe_completion(one, "a\nb", 0.5) == r"prompt p0: reward 0.5 for 'a\nb'"
+    assert describe_completion(other, "", 0).endswith("for '', reference answer '7'")
