@@ -75,7 +75,8 @@ class MSECallback(TrainerCallback):
 
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
-            the column `prompt`. What is measured is a random sample, always the same.
+            the column `prompt` (or `problem`). What is measured is a random sample, always
+            the same.
         reward: As for TRL, `(completions, **columns) -> list`, called for some completions
             of one prompt; or `(text, row) -> float`.
         every: Steps from one measurement to the next; the first is before the first step.

@@ -8,13 +8,15 @@ import pytest
 import torch
 import transformers
 
+import mse_lab
 from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
-from trl_training import BASE, ROWS, right, settings, state
+from trl_training import BASE, ROWS, SEED, right, settings, state
 
 pytest.importorskip("trl", reason="needs the extra train")
 
 BUDGET = 192
+INSTRUCT = BASE.with_name("instruct")
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +184,27 @@ def test_completions_that_the_training_leaves_out_are_told(given, capsys):
     assert callback.measured == 2
     said = capsys.readouterr().out
     assert said.count("mask_truncated_completions = True leaves truncated completions") == 1
+
+
+def test_chats_are_measured_as_advise_measures_the_same_rows():
+    """Rows of TRL's form; the callback names a prompt by its place, advise by its id."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(INSTRUCT)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(INSTRUCT)
+    rows = [
+        {"id": str(at), "prompt": [{"role": "user", "content": row["prompt"]}]}
+        | {"answer": row["answer"]}
+        for at, row in enumerate(ROWS[:5])
+    ]
+
+    def reward(completions, prompts, answer, **columns):
+        assert prompts[0][0]["role"] == "user"
+        return right([turn["content"] for (turn,) in completions], answer)
+
+    callback, budget = MSECallback(rows, reward, budget=80), 80
+    given = {"model": model, "processing_class": tokenizer}
+    callback.on_step_begin(settings(), state(), None, **given)
+    advice = mse_lab.advise(
+        *given.values(), rows, reward, chat=True, sampling={"max_new_tokens": 4},
+        budget=budget, seed=SEED, progress=False,
+    )  # fmt: skip
+    assert callback._unlogged["mse/best_group_size"] == advice.best_group_size

@@ -66,8 +66,9 @@ def measure(
         model: A causal language model of transformers. Parameters that do not require
             gradients do not count, as where it has an adapter of PEFT.
         tokenizer: Its tokenizer.
-        prompts: Texts, mappings, or a data frame, with `problem`, and `answer` where the
-            reward is one of ours; `id` and `category` may be missing.
+        prompts: Texts, mappings, or a data frame, with `problem` (or TRL's `prompt`), a
+            text or with `chat` also messages, and `answer` where the reward is one of
+            ours; `id` and `category` may be missing.
         reward: A name as in a probe; or a function `(text, row) -> float` of a completion's
             text and its prompt's mapping; or one as for TRL, `(completions, **columns) ->
             list`, which is called for some completions of one prompt.

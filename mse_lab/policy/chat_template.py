@@ -8,7 +8,7 @@ from mse_lab.probe.prompts import Prompt
 
 
 def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
-    """Render each prompt as the user's turn of a chat."""
+    """Render each prompt, a chat or the user's turn of one."""
     if not tokenizer.chat_template:
         raise InputError(
             "prompts.chat = true: the tokenizer has no chat template; use false"
@@ -17,10 +17,9 @@ def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
 
 
 def _render(tokenizer: Any, prompt: Prompt) -> str:
-    turns = [{"role": "user", "content": prompt.text}]
     options = {"tokenize": False, "add_generation_prompt": True}
     try:
-        return str(tokenizer.apply_chat_template(turns, **options))
+        return str(tokenizer.apply_chat_template(prompt.turns, **options))
     except Exception as error:  # A template is a program: it can fail in any way.
         raise InputError(
             f"prompts.chat = true: the chat template fails on prompt {prompt.id}: "

@@ -257,7 +257,7 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
 def encode_prompts(
     policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
 ) -> list[list[int]]:
-    """Tokenize prompts; with `chat`, each as the user's turn of a chat.
+    """Tokenize prompts; with `chat`, each as a chat or the user's turn of one.
 
     The `new_tokens` of a completion must fit in the context as well.
     """

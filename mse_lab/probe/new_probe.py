@@ -19,7 +19,7 @@ from mse_lab.errors import InputError, shorten
 from mse_lab.probe.first_prompt import describe_first
 from mse_lab.probe.plain_text import local_path, parse_json, read_text
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import Prompt, load_prompts
+from mse_lab.probe.prompts import Prompt, is_chat, load_prompts
 from mse_lab.probe.rewards import REWARDS, load_reward, try_reward
 from mse_lab.probe.schema import Fields, Prompts
 from mse_lab.probe.sources import Source, is_hub_name, read_rows
@@ -69,7 +69,9 @@ def _summarise_prompts(name: str, root: Path, named: Mapping[str, str]) -> Promp
             )
         columns[field] = present[0]
     fields = Fields(**columns)
-    prompts = load_prompts(Prompts(source=name, fields=fields), root)
+    chat = is_chat(first.values[fields.problem])
+    config = Prompts(source=name, fields=fields, template="none", chat=chat)
+    prompts = load_prompts(config, root)
     for reward in ("integer", "gsm8k"):
         with suppress(InputError):
             try_reward(REWARDS[reward], prompts)
@@ -127,13 +129,15 @@ def _from_folder(folder: Path, name: str) -> str:
 def _fill_in(
     model: str, prompts: str, out: Path, summary: PromptSummary, root: Path
 ) -> str:
-    chat, has_steps = _has_chat_template(model, root), summary.reward == "gsm8k"
+    chats = any(is_chat(prompt.record["problem"]) for prompt in summary.prompts)
+    chat = chats or _has_chat_template(model, root)
+    has_steps = summary.reward == "gsm8k"
     return Template(read_text(TEXT)).substitute(
         file=out,
         reward=_yaml(reward=summary.reward),
         source=_yaml(source=_from_folder(out.parent, prompts)),
         fields=_yaml(fields=summary.fields.model_dump()),
-        template=_yaml(template="word-problem" if has_steps else "none"),
+        template=_yaml(template="word-problem" if has_steps and not chats else "none"),
         chat=_yaml(chat=chat),
         max_new_tokens=_most_tokens(model, LONG if chat or has_steps else SHORT, root),
         path=_yaml(path=_from_folder(out.parent, model)),

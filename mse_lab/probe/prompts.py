@@ -20,11 +20,27 @@ class Prompt:
     """One prompt."""
 
     id: str  # Unique in its set; names the prompt's random streams and its row in tables.
-    text: str  # The text for the model, before any chat template.
+    text: str  # The text for the model, before any chat template; of a chat the last turn.
     category: str  # For tables; may be empty.
     # The whole row of the prompt set, for the reward, with `id`, `problem`, `answer` and
     # `category` under these names.
     record: Mapping[str, Any]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The messages of its chat; those of a text are one turn of the user."""
+        chat: Any = self.record.get("problem")
+        return chat if is_chat(chat) else [{"role": "user", "content": self.text}]
+
+
+def is_chat(problem: Any) -> bool:
+    """Whether a problem is a chat, messages that have a role and a text each."""
+    return (
+        isinstance(problem, list)
+        and bool(problem)
+        and all(isinstance(turn, Mapping) and "role" in turn for turn in problem)
+        and all(isinstance(turn.get("content"), str) for turn in problem)
+    )
 
 
 def _choose(row: Row, name: str) -> str:
@@ -42,6 +58,24 @@ def _required(row: Row, name: str, fields: Fields) -> Any:
     return value
 
 
+def _problem(row: Row, fields: Fields) -> Any:
+    """Return the problem: a text or number, or a chat. Trainers call it `prompt`."""
+    if (
+        fields.problem == "problem"
+        and "problem" not in row.values
+        and "prompt" in row.values
+    ):
+        fields = fields.model_copy(update={"problem": "prompt"})
+    problem = _required(row, "problem", fields)
+    one_value = isinstance(problem, str) or not isinstance(problem, Iterable)
+    if not one_value and not is_chat(problem):
+        raise InputError(
+            f"{row.where}: {fields.problem} = {shown(problem)}: give a text, or a list of "
+            "messages with a role and a content each"
+        )
+    return problem
+
+
 def _category(record: Record) -> str:
     category = record.get("category")
     return "" if category is None else str(category)
@@ -49,7 +83,7 @@ def _category(record: Record) -> str:
 
 def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
     """Add our names to a row; they replace fields of the same name."""
-    record = row.values | {"id": identity, "problem": _required(row, "problem", fields)}
+    record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered:
         record["answer"] = _required(row, "answer", fields)
     if fields.category in row.values:
@@ -172,38 +206,42 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
         )
     records = read_records(config, root)
     shots = read_shots(config, records, root) if config.shots.count else []
-    return _render(records, template, shots)
+    return _render(records, template, shots, config)
 
 
 def _render(
-    records: Sequence[Record], template: Template, shots: Sequence[Record]
+    records: Sequence[Record], template: Template, shots: Sequence[Record], config: Prompts
 ) -> list[Prompt]:
-    return [
-        Prompt(
-            record["id"],
-            template.render(str(record["problem"]), shots),
-            _category(record),
-            record,
-        )
-        for record in records
-    ]
+    prompts = []
+    for record in records:
+        text = template.render(str(record["problem"]), shots)
+        if is_chat(record["problem"]):
+            text = str(record["problem"][-1]["content"])
+            if not config.chat or config.template != "none":
+                raise InputError(
+                    f"prompt {shorten(record['id'])} is a chat: set prompts.chat = true "
+                    "and prompts.template = none"
+                )
+        prompts.append(Prompt(record["id"], text, _category(record), record))
+    return prompts
 
 
-def take_prompts(given: Iterable[Any], template: str, *, answered: bool) -> list[Prompt]:
+def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> list[Prompt]:
     """Make prompts from texts, which are problems, or mappings in memory.
 
-    Each must have an `answer` where it is `answered`, for a built-in reward.
+    Of the settings their template and chat count. Each must have an `answer` where it is
+    `answered`, for a built-in reward.
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     rows = list(given) if is_list else []
     if not all(isinstance(row, str | Mapping) for row in rows) or not rows:
         raise InputError(
-            f"prompts = {shown(given)}: give texts, mappings with problem and answer, or a "
-            "data frame of them"
+            f"prompts = {shown(given)}: give texts, mappings with problem (or prompt) and "
+            "answer, or a data frame of them"
         )
     taken = [
         Row(f"prompts[{at}]", at, {"problem": row} if isinstance(row, str) else dict(row))
         for at, row in enumerate(rows)
     ]
     records = list(_make_records(taken, Fields(), "prompt", answered=answered))
-    return _render(records, load_template(template, Path()), [])
+    return _render(records, load_template(config.template, Path()), [], config)

@@ -48,12 +48,13 @@ def call_together(
 
 def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
     def call(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
-        prompt = str(row.get("problem", ""))
-        rows = [protect(row) for _ in texts]
+        rows, problem = [protect(row) for _ in texts], row.get("problem", "")
         columns = {name: [each[name] for each in rows] for name in row}
-        columns |= {"prompts": [prompt] * len(texts), "completions": list(texts)}
+        columns |= {"prompts": [str(problem)] * len(texts), "completions": list(texts)}
         if chat:
-            columns["prompts"] = [[{"role": "user", "content": prompt}] for _ in texts]
+            user = [{"role": "user", "content": str(problem)}]
+            turns = problem if isinstance(problem, list) else user
+            columns["prompts"] = [protect(turns) for _ in texts]
             columns["completions"] = [
                 [{"role": "assistant", "content": text}] for text in texts
             ]

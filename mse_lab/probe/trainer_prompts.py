@@ -11,10 +11,16 @@ from mse_lab.errors import InputError, shown
 from mse_lab.probe.reward_signatures import call_together, has_trl_signature
 from mse_lab.probe.streams import stream
 
-PROMPT, COLUMNS = "prompt", "columns"
+PROMPT, PROBLEM, COLUMNS = "prompt", "problem", "columns"
 
 # Names that TRL's rewards get from the trainer: columns of these names are left out.
 OF_THE_TRAINER = ("completion", "completion_ids")
+
+
+def _as_row(given: Any) -> dict[str, Any]:
+    """Read a row as everywhere else: a text is a prompt, and may be called `problem`."""
+    row = {PROMPT: given} if isinstance(given, str) else dict(given)
+    return row if PROMPT in row or PROBLEM not in row else {PROMPT: row[PROBLEM], **row}
 
 
 def choose_rows(prompts: Any, count: int, seed: int) -> dict[int, Mapping[str, Any]]:
@@ -22,7 +28,7 @@ def choose_rows(prompts: Any, count: int, seed: int) -> dict[int, Mapping[str, A
     try:
         indices = stream(seed, "trainer", "prompts").permutation(len(prompts))[:count]
         rows: dict[int, Mapping[str, Any]] = {
-            index: dict(prompts[index]) for index in sorted(indices.tolist())
+            index: _as_row(prompts[index]) for index in sorted(indices.tolist())
         }
     except (TypeError, ValueError, KeyError):
         raise InputError(
@@ -66,7 +72,7 @@ def as_prompt_set(
         text = row[PROMPT]
         if not isinstance(text, str):
             text = _chat_text(tokenizer, text, f"prompts[{index}]", options)
-        prompt_set.append({"id": str(index), "problem": text, COLUMNS: dict(row)})
+        prompt_set.append({"id": str(index), PROBLEM: text, COLUMNS: dict(row)})
     return prompt_set
 
 

@@ -119,7 +119,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
     function, named = _load_reward(reward, probe), isinstance(reward, str)
-    rows = take_prompts(prompts, probe.prompts.template, answered=named)
+    rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with borrow_policy(probe, model, tokenizer) as policy:

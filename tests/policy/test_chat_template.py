@@ -47,3 +47,11 @@ def test_a_chat_is_what_the_template_makes_of_it(copy):
     ]
     encoded = encode_prompts(policy, prompts[:1], chat=True, new_tokens=1)
     assert encoded == [[0, 1, 2, 3]]
+
+
+def test_a_chat_keeps_its_turns(copy):
+    policy = load(copy)
+    policy.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}{% endfor %}"
+    chat = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
+    of_chat = Prompt(id="p", text="2", category="", record={"problem": chat})
+    assert render_chats(policy.tokenizer, [of_chat, prompt("2")]) == ["systemuser", "user"]

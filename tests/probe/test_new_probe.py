@@ -144,6 +144,14 @@ def test_columns_of_other_names_are_named(capsys):
     assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
 
 
+def test_chats_are_measured_as_chats():
+    turns = [{"role": "user", "content": "1 + 1?"}]
+    write_lines(Path("chats.jsonl"), [{"prompt": turns, "answer": "so\n#### 2"}] * 3)
+    probe = written(prompts="chats.jsonl")
+    assert (probe.prompts.chat, probe.prompts.template) == (True, "none")
+    assert (probe.prompts.fields.problem, probe.reward) == ("prompt", "gsm8k")
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"max_position_embeddings": 20}, {"n_positions": 20},

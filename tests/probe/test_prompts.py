@@ -7,7 +7,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.prompt_templates import FEW_SHOT
-from mse_lab.probe.prompts import read_records
+from mse_lab.probe.prompts import load_prompts, read_records, take_prompts
 from mse_lab.probe.rewards import gsm8k
 from mse_lab.probe.schema import Prompts
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
@@ -220,3 +220,32 @@ def test_gsm8k():
     assert gsm8k("#### 3", prompts[0].record) == 0
     config = Prompts(source=str(GSM8K / "test.jsonl"), fields=FIELDS, limit=5)
     assert read_records(config, ROOT) == [prompt.record for prompt in prompts[:5]]
+
+
+CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
+ROWS = [{"prompt": "1 + 1", "answer": 2}, {"prompt": CHAT, "answer": 2}]
+
+
+def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):
+    write_lines(tmp_path / "rows.jsonl", ROWS)
+    config = Prompts(source=str(tmp_path / "rows.jsonl"), template="none", chat=True)
+    read, taken = load_prompts(config, ROOT), take_prompts(ROWS, config, answered=True)
+    assert [one.turns for one in read] == [CHAT[1:], CHAT]
+    assert [one.turns for one in taken] == [CHAT[1:], CHAT]
+    assert read[1].text == "1 + 1"
+
+
+@pytest.mark.parametrize(
+    ("problem", "changes", "words"),
+    [
+        (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
+        (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
+        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a content"),
+        (["1 + 1"], {"chat": True}, "a role and a content"),
+        ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
+    ],
+)
+def test_what_is_no_prompt_is_not_read_as_text(problem, changes, words):
+    config = Prompts(source="memory", **{"template": "none"} | changes)
+    with pytest.raises(InputError, match=words):
+        take_prompts([{"problem": problem, "answer": 1}], config, answered=True)

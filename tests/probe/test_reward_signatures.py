@@ -52,7 +52,7 @@ def test_a_reward_for_trl_is_called_once_for_a_prompts_completions():
 
     def reward(completions, level, **columns):
         calls.append(list(completions))
-        level.clear()
+        level[0].clear()
         return range(len(completions))
 
     row = {**ROW, "level": [3]}
@@ -68,6 +68,20 @@ def test_ours_is_called_once_for_equal_texts():
     calls = []
     assert rewards(lambda text, row: calls.append(text) or 1.0, "a", "b", "a") == [1, 1, 1]
     assert calls == ["a", "b"]
+
+
+def test_a_reward_for_trl_gets_the_turns_of_a_chat():
+    chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
+    seen = []
+
+    def reward(prompts, completions):
+        seen.extend(prompts)
+        return [1.0] * len(prompts)
+
+    row = {"id": "q7", "problem": chat}
+    guarded = guard_reward(reward, "reward", chat=True)
+    reward_completions(guarded, ["a"], Prompt("q7", "1 + 1", "", row))
+    assert seen == [chat]
 
 
 def test_one_that_wants_texts_is_told_of_the_chat():

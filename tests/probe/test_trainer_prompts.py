@@ -40,6 +40,13 @@ def test_the_rows_are_the_same_every_time_and_no_first_ones():
     assert list(choose_rows(ROWS, 99, seed=0)) == list(range(9))
 
 
+def test_rows_are_given_as_everywhere_else():
+    given = ["1 + 1 =", {"problem": "2 + 2 =", "answer": 4}, {"prompt": CHAT}]
+    chosen = choose_rows(given, 3, seed=0)
+    assert [chosen[at]["prompt"] for at in range(3)] == ["1 + 1 =", "2 + 2 =", CHAT]
+    assert chosen[1]["answer"] == 4
+
+
 @pytest.mark.parametrize(
     ("prompts", "words"),
     [

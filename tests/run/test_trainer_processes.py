@@ -101,30 +101,34 @@ def test_the_first_one_decides_and_all_get_all_values(pair):
     assert pair.run(act) == [("by 0", [0, 1])] * 2
 
 
+@pytest.mark.parametrize("when", ["before", "while", "after"])
 @pytest.mark.parametrize("fails", [0, 1])
-def test_an_error_of_one_is_one_of_all_and_the_exchanges_go_on(pair, fails):
-    """The first one fails while it decides, or the second while the first one waits."""
+def test_an_error_of_one_is_one_of_all_and_the_exchanges_go_on(pair, fails, when):
+    """Before an exchange, while the first one decides in it, or after the last one."""
 
     def act(rank):
         processes = TrainerProcesses()
 
-        def decide():
-            if rank == fails:
+        def at(moment):
+            if (rank, moment) == (fails, when):
                 raise InputError("no network")
 
         def share():
             with processes.failing_together():
-                if rank == 1:
-                    decide()
-                processes.agree(decide)
+                at("before")
+                processes.agree(lambda: at("while"))
+                at("after")
 
         return attempt(share), processes.gather(rank)
 
-    (failed, other) = sorted(pair.run(act), key=lambda one: type(one[0]).__name__)[::-1]
-    assert str(failed[0]) == "no network"
-    assert isinstance(other[0], FailedTogetherError)
-    assert str(other[0]) == f"process {fails}: no network"
-    assert failed[1] == other[1] == [0, 1]
+    found = pair.run(act)
+    if (fails, when) == (1, "while"):  # It decides nothing.
+        assert found == [(None, [0, 1])] * 2
+        return
+    assert str(found[fails][0]) == "no network"
+    assert isinstance(found[1 - fails][0], FailedTogetherError)
+    assert str(found[1 - fails][0]) == f"process {fails}: no network"
+    assert [exchanged for _, exchanged in found] == [[0, 1]] * 2
 
 
 def parts():
