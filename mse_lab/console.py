@@ -22,8 +22,7 @@ def command_prefix() -> str:
     if sys.argv[0].endswith("mse_lab/__main__.py"):
         return "python -m mse_lab"
     if Path(sys.argv[0]).name != "mse-lab":
-        there = (PROJECT / "run_mse.py").is_file()
-        return "python run_mse.py" if there else "mse-lab"
+        return "python run_mse.py" if (PROJECT / "run_mse.py").is_file() else "mse-lab"
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]
 
 

@@ -185,14 +185,10 @@ class Along:
         change = self.factor(self.log_bests, -1, 0)
         ratio = f"G* - 1, last over first: {with_interval(change)}"
         measured = f"Q = {q:.3g} of {differences}; {ratio}"
-        reason = (
-            f"Holds where no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
-        )
+        reason = f"Holds if no two checkpoints are a factor of {_FACTOR} apart in G* - 1."
         if not math.isfinite(p_value):
             measured = "G* is not known at every checkpoint"
-            reason = (
-                "At one of them c1 is not significantly positive, or prompts are too few."
-            )
+            reason = "At one c1 is not significantly positive, or prompts are too few."
         verdict = decide(p_value < 1 - self.level, near)
         return STILL.about(*self.runs).claim(measured, verdict, reason, change, p_value)
 

@@ -20,9 +20,7 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
     """Put every statement about one run to it, in the order of the paper."""
     if not run.sizes:
         sizes = list(run.group_sizes)
-        raise InputError(
-            f"{run.where}group_sizes = {sizes}: claims need one of two or more"
-        )
+        raise InputError(f"{run.where}group_sizes = {sizes}: claims need one of 2 or more")
     # What is imported registers its judges.
     for module in pkgutil.iter_modules(answers.__path__):
         import_module(f"{answers.__name__}.{module.name}")

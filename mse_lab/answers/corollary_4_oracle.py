@@ -57,8 +57,7 @@ def _compare(run: MeasuredRun, sizes: Sequence[int]) -> list[list[JudgedPair]]:
     judged, alpha = [], 1 - run.level
     for pair, p_outside, p_inside in zip(pairs, outside, inside, strict=True):
         verdict = decide(p_outside < alpha, p_inside < alpha)
-        p_value = min(p_outside, p_inside)
-        judged.append(pair.with_verdict(verdict, p_value, run.level))
+        judged.append(pair.with_verdict(verdict, min(p_outside, p_inside), run.level))
     return [[result for result in judged if result.pair.size == size] for size in sizes]
 
 

@@ -116,9 +116,7 @@ def _judge_falls(run: MeasuredRun) -> list[Claim]:
     for (small, large), name in product(pairwise(run.sizes), CURVES):
         label = f"{name} G = {large} / {small}"
         pairs.append(Pair(large, run.mse_of(name, large), run.mse_of(name, small), label))
-    reason = (
-        "By the laws G x MSE is constant for vanilla and oracle, and falls for GRPO-type."
-    )
+    reason = "By law G x MSE is constant for vanilla and oracle, and falls for GRPO-type."
     return _judge_order(case, pairs, run.explain(reason))
 
 

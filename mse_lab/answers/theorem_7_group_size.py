@@ -54,8 +54,7 @@ def _best_measured(run: MeasuredRun, sizes: Sequence[int]) -> int:
 
 def _best_by_law(run: MeasuredRun) -> int:
     sizes = np.array(run.sizes)
-    cost = mse_times_budget("grpo", run.population.constants, sizes)
-    return int(sizes[np.argmin(cost)])
+    return int(sizes[np.argmin(mse_times_budget("grpo", run.population.constants, sizes))])
 
 
 @judges(order=80)
@@ -121,9 +120,7 @@ def _explain(run: MeasuredRun, untested: str, inside: bool) -> str:
 
 def _judge_independence(run: MeasuredRun) -> Claim:
     """Report the best measured size at each N, and that it could not have differed."""
-    dividing = {
-        total: [size for size in run.sizes if total % size == 0] for total in BUDGETS
-    }
+    dividing = {n: [size for size in run.sizes if n % size == 0] for n in BUDGETS}
     listed = ", ".join(
         f"{_best_measured(run, sizes)} at N = {total}"
         for total, sizes in dividing.items()

@@ -104,7 +104,6 @@ def rollouts(
         if value is not None and value < 1:
             raise InputError(f"{name}: {value} is less than 1")
     named: ColumnNames | None = check_columns(columns) if columns else None
-    frame = isinstance(source, pd.DataFrame)
-    log = read_log(source if frame else _paths(source), named)
+    log = read_log(source if isinstance(source, pd.DataFrame) else _paths(source), named)
     groups = make_groups(log, group_size)
     return Rollouts(log, groups, level, max_tokens, seconds_per_completion)

@@ -16,7 +16,7 @@ from mse_lab.commands.command_line import (
     ROOT,
     Parser,
     add_options,
-    add_run_or_probe,
+    add_probe,
     completions,
     find_run,
     group_sizes,
@@ -41,7 +41,7 @@ OPTIMIZERS = ("adamw", "sgd")
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_run_or_probe(parser)
+    add_probe(parser, "name", help="a probe's name or .yaml file, or a folder of results")
     help = "group sizes to price, such as 8,16"
     parser.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=help)
     help = (

@@ -27,9 +27,7 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     add_probe(parser, "probe")
     help = "folders, or a pattern of them: 'out/checkpoint-*'"
-    parser.add_argument(
-        "--checkpoints", nargs="+", required=True, metavar="FOLDER", help=help
-    )
+    parser.add_argument("--checkpoints", nargs="+", required=True, metavar="DIR", help=help)
     help = "put the probe's own model first, as step 0"
     parser.add_argument("--from-start", action="store_true", help=help)
     help = "group size of the training run, by default 8, TRL's"

@@ -25,9 +25,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # Instead of 300,000; measured on idle and on busy processors (`results/COST.md`).
 SPINS = "1000"
 
-DESCRIPTION = (
-    "Measure how far policy-gradient estimates are from the true gradient of a model."
-)
+DESCRIPTION = "Measure how far policy-gradient estimates are from a model's true gradient."
 EXAMPLES = """\
 examples:
   mse-lab demo                 what an answer looks like, in seconds

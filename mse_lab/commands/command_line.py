@@ -60,9 +60,7 @@ class Parser(argparse.ArgumentParser):
 def folder_to_write(text: str) -> Path:
     """Read the name of a folder, which need not exist."""
     if Path(text).exists() and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(
-            f"results cannot be written to {text!r}; name a folder"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is a file; name a folder")
     return Path(text)
 
 
@@ -92,14 +90,12 @@ def share_of(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no share from 0 to 1; give one such as 0.05"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1, such as 0.05")
     return value
 
 
 def number(
-    kind: Callable[[str], N], what: str, low: N, high: N, remedy: str
+    kind: Callable[[str], N], what: str, low: N, high: N, example: str
 ) -> Callable[[str], N]:
     """Make a reader of an int, which is of digits, or a float from `low` to `high`."""
 
@@ -108,20 +104,18 @@ def number(
             readable = kind is not int or text.isdecimal()
             if readable and low <= (value := kind(text)) <= high:
                 return value
-        raise argparse.ArgumentTypeError(f"{text!r} is no {what}; give {remedy}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no {what}; give one such as {example}"
+        )
 
     return read
 
 
-group_size = number(
-    int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "one such as 8"
-)
-completions = number(int, "number of completions", 1, LARGEST_BUDGET, "one such as 1024")
-seed = number(int, "seed", 0, LARGEST_SEED, "one such as 0")
-processes = number(
-    int, "number of processes", 1, MOST_PROCESSES, f"one from 1 to {MOST_PROCESSES}"
-)
-seconds = number(float, "number of seconds", LEAST, 1e9, "one such as 2.5")
+group_size = number(int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "8")
+completions = number(int, "number of completions", 1, LARGEST_BUDGET, "1024")
+seed = number(int, "seed", 0, LARGEST_SEED, "0")
+processes = number(int, "number of processes", 1, MOST_PROCESSES, "2")
+seconds = number(float, "number of seconds", LEAST, 1e9, "2.5")
 
 
 def _complete_names(action: argparse.Action) -> None:
@@ -161,9 +155,11 @@ def add_output_file(parser: Parser, help: str) -> None:
     parser.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
 
 
-def add_probe(parser: Parser, name: str, nargs: str | None = None) -> None:
-    """Add a probe, or several."""
-    help = "tiny/base, or a .yaml file"
+ONE_PROBE = "tiny/base, or a .yaml file"
+
+
+def add_probe(parser: Parser, name: str, nargs: Any = None, help: str = ONE_PROBE) -> None:
+    """Add a probe, or several; `help` says what else it may be."""
     _complete_names(parser.add_argument(name, nargs=nargs, metavar="PROBE", help=help))
 
 
@@ -179,12 +175,6 @@ def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
     _complete_names(
         parser.add_argument(name, nargs=nargs, type=find_run, metavar="RUN", help=help)
     )
-
-
-def add_run_or_probe(parser: Parser) -> None:
-    """Add `name`, that of a finished run or of a probe."""
-    help = "a probe's name or .yaml file, or a folder of results"
-    _complete_names(parser.add_argument("name", metavar="PROBE", help=help))
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:

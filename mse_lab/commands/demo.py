@@ -35,7 +35,6 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.advice_report import advice_text
 
     folder = ROOT / "results" / RUN
-    advice = restore_advice(folder / "advice.json")
-    print(advice_text(advice, width=screen_width()))
+    print(advice_text(restore_advice(folder / "advice.json"), width=screen_width()))
     print(NEXT.format(folder=folder), end="")
     return 0

@@ -9,9 +9,7 @@ HELP = "write a probe for a model and prompts of yours"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="a checkpoint's folder, or a Hub name"
-    )
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint, or a Hub name")
     parser.add_argument(
         "prompts",
         metavar="PROMPTS",

@@ -28,7 +28,7 @@ HELP = "what a trainer's logs tell: values, zero-variance groups, lengths"
 if TYPE_CHECKING:
     from mse_lab.api.rollouts import Rollouts
 
-training_step = number(int, "step", 0, LARGEST_SEED, "one such as 1")
+training_step = number(int, "step", 0, LARGEST_SEED, "1")
 
 
 def limits(text: str) -> dict[str, float]:
@@ -76,9 +76,7 @@ def add_arguments(parser: Parser) -> None:
     help = "the step of these completions, by default the first"
     parser.add_argument("--step", type=training_step, metavar="N", help=help)
     help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,copies,drift"
-    parser.add_argument(
-        "--fail-on", type=limits, default={}, metavar="KEY[=SHARE]", help=help
-    )
+    parser.add_argument("--fail-on", type=limits, default={}, metavar="KEY[=X]", help=help)
 
 
 def execute(arguments: Namespace) -> int:

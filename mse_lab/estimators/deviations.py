@@ -43,8 +43,7 @@ def spread(values: Floats, axes: Axes = -1, ddof: Ddof = 1) -> Floats:
     [0.5]
     """
     squares = (deviations(values, axes) ** 2).sum(axis=axes, keepdims=True)
-    count = values.size // squares.size
-    return np.sqrt(squares / max(count - ddof, 1))
+    return np.sqrt(squares / max(values.size // squares.size - ddof, 1))
 
 
 def divide_or_zero(values: Floats, by: Floats, eps: float = 0.0) -> Floats:

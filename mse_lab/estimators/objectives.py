@@ -48,8 +48,6 @@ def pass_at_k(groups: Groups, *, k: Attempts = 2) -> Floats:
     check_binary(rewards, "pass-at-k")
     size = rewards.shape[-1]
     subsets = math.comb(size - 1, k - 1)
-    factor_by_right = np.array(
-        [k * math.comb(size - c, k - 1) / subsets for c in range(size + 1)]
-    )
+    factors = np.array([k * math.comb(size - c, k - 1) / subsets for c in range(size + 1)])
     right = rewards.sum(-1, keepdims=True).astype(np.int64)
-    return rewards * factor_by_right[right]
+    return rewards * factors[right]

@@ -53,6 +53,5 @@ class Bootstrap:
 def percentiles(draws_B: Floats, level: float) -> tuple[float, float]:
     """Give the ends between which the middle draws lie; infinite draws count."""
     tails = np.array([1 - level, 1 + level]) / 2
-    known_B = draws_B[~np.isnan(draws_B)]
-    low, high = np.quantile(known_B, tails, method="inverted_cdf")
+    low, high = np.quantile(draws_B[~np.isnan(draws_B)], tails, method="inverted_cdf")
     return float(low), float(high)

@@ -211,8 +211,7 @@ class Population:
 
         If all prompts had one gradient, c1's estimate would vary by that noise alone.
         """
-        noise = math.sqrt(float((self.gradient_noise_P**2).sum()))
-        error = noise / self.pools.prompts
+        error = math.sqrt(float((self.gradient_noise_P**2).sum())) / self.pools.prompts
         return float(self.constants.c1.item()) > half_width(error, level)
 
     def best_group_size(self, level: float) -> Estimate:

@@ -75,8 +75,7 @@ def cluster_change(
     change = float(values_K[later_K].mean() - values_K[~later_K].mean())
     if degrees < 1:
         return Estimate(change, math.nan, math.nan)
-    error = float(np.linalg.norm(shares[0] + shares[1]))
-    reach = half_width(error, level, degrees)
+    reach = half_width(float(np.linalg.norm(shares[0] + shares[1])), level, degrees)
     return Estimate(change, change - reach, change + reach)
 
 

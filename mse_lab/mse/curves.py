@@ -179,8 +179,7 @@ class Curves:
             return None
         point, noise = (inputs.aggregate(law) for inputs in (self._estimate, self._drawn))
         if not self.knows_mean(estimator, size):
-            by_rewards = self._by_rewards.aggregate(law)
-            mse = _without_bias(point.mse, by_rewards.mse)
+            mse = _without_bias(point.mse, self._by_rewards.aggregate(law).mse)
             # The other parts would be too inexact.
             point = Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
 
@@ -210,16 +209,14 @@ class Curves:
         if law is None:
             return 0.0
         drawn = self._drawn.moments
-        fixed = replace(drawn, value=self.moments.value)
-        return law(drawn).second - law(fixed).second
+        return law(drawn).second - law(replace(drawn, value=self.moments.value)).second
 
     def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
         """Find the law that gives the prompts' slopes; None where they are unknown."""
         if estimator.unbiased:
             ones = np.ones(self.pools.prompts)
             return lambda moments: Law(np.nan * ones, ones, ones)
-        law = self.find_law(estimator, size)
-        return law if self.knows_mean(estimator, size) else None
+        return self.find_law(estimator, size) if self.knows_mean(estimator, size) else None
 
     def measured(self, estimator: Estimator, size: int, errors_PR: Floats) -> Curve | None:
         """Aggregate the replicates' errors; None as in `Point`."""

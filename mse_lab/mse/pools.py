@@ -72,8 +72,7 @@ class Pools:
         _check_shapes(given, least_blocks)
         numbers = {name: _as_numbers(name, array) for name, array in given.items()}
         none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
-        kinds = dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True))
-        return cls(**(kinds | numbers))
+        return cls(**(dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True)) | numbers))
 
     @property
     def prompts(self) -> int:

@@ -137,8 +137,7 @@ def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNo
     Each half estimates V (1-V) without bias by n/(n-1) times its own.
     """
     half, value_P = pools.reference_half, pools.value_P
-    counts = rng.binomial(half, value_P, size=(2, draws, pools.prompts))
-    values = counts / half
+    values = rng.binomial(half, value_P, size=(2, draws, pools.prompts)) / half
     of_half = half / max(half - 1, 1) * values * (1 - values)
     scale = divide(of_half, value_P * (1 - value_P), otherwise=1.0)
     value = values.mean(0)

@@ -101,9 +101,7 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
     for suffix in [] if isinstance(target, str) else target:
         if not any(f".{name}".endswith(f".{suffix}") for name in linear):
             hint = nearest(suffix, sorted({name.rpartition(".")[2] for name in linear}))
-            raise InputError(
-                f"model.adapter.target: {suffix} is not a linear layer; {hint}"
-            )
+            raise InputError(f"model.adapter.target: {suffix} is no linear layer; {hint}")
 
 
 def _attach_saved(model: Any, location: Location, folder: str) -> Any:

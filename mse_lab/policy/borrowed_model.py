@@ -60,9 +60,7 @@ def _unwrap(model: Any, location: InMemory) -> Any:
         refuse_variants(model, location)
         model = model.get_base_model()
     if not isinstance(model, transformers.PreTrainedModel):
-        raise location.refuse(
-            "not a transformers model", "unwrap the model that a trainer wraps"
-        )
+        raise location.refuse("not a transformers model", "unwrap what a trainer wraps")
     _refuse_hooks(model, location)
     is_quantised(location, model.config, adapted=adapted)
     refuse_forward(location, model)
@@ -78,9 +76,7 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     location = InMemory("model", type(model).__name__)
     model = _unwrap(model, location)
     named = dict(model.named_parameters())
-    trained = {
-        name: parameter for name, parameter in named.items() if parameter.requires_grad
-    }
+    trained = {name: weight for name, weight in named.items() if weight.requires_grad}
     with _borrowed(model):
         identity = {"model": fingerprint_in_memory(model)}
         some = trained if 0 < len(trained) < len(named) else None

@@ -231,8 +231,7 @@ def make_policy(
 @torch.no_grad()
 def _refuse_acausal(policy: Policy, location: Location) -> None:
     """Refuse a model in which a token changes the logits before it."""
-    last = policy.vocabulary - 1
-    tokens = torch.tensor([[0, 1, 0], [0, 1, last]], device=policy.device)
+    tokens = torch.tensor([[0, 1, 0], [0, 1, policy.vocabulary - 1]], device=policy.device)
     # The first forward passes, without and with a cache.
     with loading(location, "the model"):
         logits = policy.logits(tokens, kept=0).float()

@@ -80,9 +80,7 @@ class Supplied:
     def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
         """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
         lines = self._lines(prompt_id, pool)
-        return np.stack(
-            [read_engine_log_probs(line, where, positions) for where, line in lines]
-        )
+        return np.stack([read_engine_log_probs(line, at, positions) for at, line in lines])
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""

@@ -63,9 +63,7 @@ _SHOTS = re.compile(r"\{shots\}\n?(.*?)\{/shots\}\n?", re.DOTALL)
 
 def _fill(text: str, values: Mapping[str, Any]) -> str:
     """Insert values, all at once: a problem may itself contain `{problem}`."""
-    return re.sub(
-        r"\{(problem|answer)\}", lambda mark: str(values.get(mark[1], mark[0])), text
-    )
+    return re.sub(r"\{(problem|answer)\}", lambda m: str(values.get(m[1], m[0])), text)
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,7 @@ def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
     >>> gsm8k("#### 17, not 18", {"answer": 18})
     0.0
     """
-    answer = _reference_number(str(prompt["answer"]))
-    return float(_stated_number(text) == answer)
+    return float(_stated_number(text) == _reference_number(str(prompt["answer"])))
 
 
 def mathematics(text: str, prompt: Mapping[str, Any]) -> float:

@@ -74,8 +74,7 @@ def find_curves(run: Tables) -> pd.DataFrame:
     """
     curves = run.mse.set_index(["estimator", "group_size"])
     base = curves["law"][curves.index.isin([BASE], level=0)].droplevel(0)
-    by_law = curves["law"].div(base.where(base > 0), level=1)
-    curves = curves.assign(law_ratio=by_law)
+    curves = curves.assign(law_ratio=curves["law"].div(base.where(base > 0), level=1))
     papers = curves[curves.index.isin(FIGURE_4, level=0)]
     return papers if len(papers) else curves
 

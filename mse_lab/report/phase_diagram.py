@@ -92,8 +92,7 @@ def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
 
 
 def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
-    columns = ["prompt", *MOMENTS, *RHO]
-    prompts = run.prompts.reindex(columns=columns).dropna(subset=MOMENTS)
+    prompts = run.prompts.reindex(columns=["prompt", *MOMENTS, *RHO]).dropna(subset=MOMENTS)
     if prompts.empty:
         raise InputError(
             f"{folder}: prompts.csv lacks what every run measures; make it again with "

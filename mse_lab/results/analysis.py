@@ -58,8 +58,7 @@ class Analysis:
     @property
     def bootstrap(self) -> Bootstrap | None:
         """The bootstrap that gives the intervals; None for the closed form."""
-        drawn = self.method == "bootstrap"
-        return Bootstrap(self.resamples, self.seed) if drawn else None
+        return Bootstrap(self.resamples, self.seed) if self.method == "bootstrap" else None
 
     @cached_property
     def curves(self) -> Curves:

@@ -38,9 +38,7 @@ def costs_of(prompt: PromptMeasurement) -> Costs:
     """Count what a measured prompt cost, with the vectors that are deleted in the end."""
     arrays, summary = prompt.arrays, prompt.completions
     drawn = len(arrays.reference_rewards_N) + len(arrays.rewards_N)
-    sizes = [
-        array.nbytes for array in vars(arrays).values() if isinstance(array, np.ndarray)
-    ]
+    sizes = [part.nbytes for part in vars(arrays).values() if isinstance(part, np.ndarray)]
     seconds, disk = prompt.provenance.seconds_S, len(summary.lines.encode()) + sum(sizes)
     return Costs._make([*seconds.tolist(), summary.mean_length * drawn, disk])
 

@@ -81,9 +81,7 @@ def read_finished(folder: Path) -> Finished:
     """Read a finished run."""
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
-        raise InputError(
-            f"{folder}: tables only; measure it again with mse-lab run {tables.name}"
-        )
+        raise InputError(f"{folder}: tables only; measure it: mse-lab run {tables.name}")
     pools: Pools = results.read("pools.npz")
     finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
     finished.refuse_mixed(folder)

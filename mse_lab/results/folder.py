@@ -183,8 +183,7 @@ class ResultsFolder:
 
     def is_begun(self) -> bool:
         """Whether the folder holds anything that a run has measured."""
-        kept = self.has_tables() or self.has("pools.npz")
-        return kept or self.finished_prompts() > 0
+        return self.has_tables() or self.has("pools.npz") or self.finished_prompts() > 0
 
     def has_tables(self) -> bool:
         """Whether the tables are there that the figure needs."""

@@ -155,7 +155,6 @@ def measure_along(
     spec.processes.agree(lambda: _refuse_each(runs, fresh=fresh))
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
-        outcome = execute(run, fresh=fresh)
-        stages.append(Stage(checkpoint.step, run.results.path, outcome))
+        stages.append(Stage(checkpoint.step, run.results.path, execute(run, fresh=fresh)))
         finished(stages[-1])
     return stages

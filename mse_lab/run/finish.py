@@ -130,8 +130,7 @@ def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
     prompts, results = read_shards(context), context.spec.results
-    description = _describe(context, prompts, devices, peak_memory)
-    results.write("environment.json", description)
+    results.write("environment.json", _describe(context, prompts, devices, peak_memory))
     outcome = _write_results(context, prompts)
     results.write_manifest()
     results.drop_shards()

@@ -75,9 +75,7 @@ def _refuse_model(args: Any, model: Any) -> None:
         )
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
-        raise InputError(
-            "the model is compiled, which cannot be measured; do not compile it"
-        )
+        raise InputError("a compiled model cannot be measured; do not compile it")
 
 
 def _sampling(args: Any) -> dict[str, Any]:

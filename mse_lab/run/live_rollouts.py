@@ -80,9 +80,7 @@ class _Measurement:
 
     @property
     def _prompts(self) -> list[Blocks]:
-        return [
-            tuple(block.sample for block in blocks) for blocks in self._sampled.values()
-        ]
+        return [tuple(each.sample for each in blocks) for blocks in self._sampled.values()]
 
     def add(
         self, given: Mapping[str, Any], args: Any, groups: Sequence[Group], step: int

@@ -154,8 +154,7 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
         todo = begin_or_resume(context, fresh=fresh)
         done = len(spec.prompts) - len(todo)
         lengths = [len(tokens) for tokens in context.subject.tokens]
-        order = choose(lengths, todo, spec.probe.seed)
-        chosen = order[: max(1, ENOUGH - done)]
+        chosen = choose(lengths, todo, spec.probe.seed)[: max(1, ENOUGH - done)]
         measure_prompts(context, _while_in_time(chosen), done)
         indices = range(len(spec.prompts))
         prompts = {at: prompt for at in indices if (prompt := read_shard(context, at))}

@@ -73,9 +73,7 @@ class Batch(NamedTuple):
 
 
 def _as_numbers(rewards: Sequence[Any]) -> Floats:
-    rewards_N = np.array(
-        [np.nan if reward is None else float(reward) for reward in rewards]
-    )
+    rewards_N = np.array([np.nan if each is None else float(each) for each in rewards])
     if not np.isfinite(rewards_N).all():
         at = int(np.argmin(np.isfinite(rewards_N)))
         raise InputError(f"the reward of rollout {at} is {shown(rewards[at])}: no number")

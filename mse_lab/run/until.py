@@ -33,8 +33,7 @@ HARDLY_NARROWER = 0.9
 def widest(folder: Path) -> float:
     """Give the largest half-width of a finished run's MSEs, relative to the MSE."""
     table = read_result(folder).tables["mse.csv"]
-    widths = (table["mse_high"] - table["mse_low"]) / (2 * table["mse"].abs())
-    return float(widths.max())
+    return float(((table["mse_high"] - table["mse_low"]) / (2 * table["mse"].abs())).max())
 
 
 def next_rounds(rounds: int, width: float, wanted: float) -> int:
@@ -83,8 +82,7 @@ def run_until(
     rounds, before = 1 if fresh else rounds_begun(probe, folder), math.inf
     while True:
         larger = with_rounds(probe, rounds)
-        same = larger == probe
-        run = spec if same else prepare(name, larger, folder, spec.root)
+        run = spec if larger == probe else prepare(name, larger, folder, spec.root)
         outcome = execute(run, fresh=fresh)
         now = widest(folder)
         # The width is NaN where no error is measured.

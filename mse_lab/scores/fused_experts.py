@@ -79,8 +79,7 @@ class _Experts:
             u = self._apply(self.first, self.hidden[token], expert).requires_grad_()
             with torch.enable_grad():
                 act = self._activate(u)
-            d_y = d[token] * weight.to(d)
-            d_act = d_y @ self._matrix("down_proj", expert)
+            d_act = (d[token] * weight.to(d)) @ self._matrix("down_proj", expert)
             (d_u,) = torch.autograd.grad(act, u, d_act.to(act))
             found.append((d_u, act.detach() * weight.to(act)))
         back = self._order.argsort()

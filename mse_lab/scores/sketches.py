@@ -112,8 +112,7 @@ class Sketch:
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
         """Fold a parameter's gradient in."""
-        rng = stream(self._seed, "sketch", name)
-        self._sums += _fold(parts, rng, len(self._sums))
+        self._sums += _fold(parts, stream(self._seed, "sketch", name), len(self._sums))
 
     @property
     def vector(self) -> NDArray[np.float32]:

@@ -75,8 +75,7 @@ def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
     unbiased = []
     for size in (size for size in sizes if size <= largest):
         shares_K = groups.zero_variance_shares(size)
-        rng = np.random.default_rng(seed)
-        share = share_of_groups(shares_K, groups, level, rng)
+        share = share_of_groups(shares_K, groups, level, np.random.default_rng(seed))
         unbiased.append(Forecast(size, share, model=False))
     if not groups.binary or groups.range[0] == groups.range[1]:
         return unbiased

@@ -124,8 +124,7 @@ class Groups:
         order = np.lexsort((self.reward_N, self.group_N))
         group, reward = self.group_N[order], self.reward_N[order]
         new = np.r_[True, (np.diff(group) != 0) | (np.diff(reward) != 0)]
-        counts = np.diff(np.r_[np.flatnonzero(new), len(group)])
-        return group[new], counts.astype(float)
+        return group[new], np.diff(np.r_[np.flatnonzero(new), len(group)]).astype(float)
 
     @cached_property
     def zero_variance_K(self) -> Flags:
@@ -165,8 +164,7 @@ def _size_of_groups(group_N: Ints) -> int:
     Where a step draws every prompt twice, that is half of the prompt's completions. In the
     logs of a trainer that mixes the order of a step, it is their commonest number.
     """
-    ends = np.flatnonzero(np.diff(group_N, append=-1))
-    runs = np.diff(ends, prepend=-1)
+    runs = np.diff(np.flatnonzero(np.diff(group_N, append=-1)), prepend=-1)
     run, number = _commonest(runs), _commonest(np.bincount(group_N))
     if not run or number % run:
         return number
@@ -200,9 +198,7 @@ def make_groups(log: Log, group_size: int | None = None) -> Groups:
     reward_N = total_rewards(rewards)
     scored_N = ~np.isnan(reward_N)
     if not scored_N.any():
-        raise InputError(
-            f"{', '.join(names)}: no completion has a reward; name another column"
-        )
+        raise InputError(f"{', '.join(names)}: no completion has a reward; name others")
     return Groups(
         replace(columns, rewards=rewards).keep(scored_N),
         reward_N[scored_N],

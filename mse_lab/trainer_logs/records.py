@@ -67,9 +67,7 @@ def _lines(path: Path, damaged: list[RecordPosition]) -> Records:
             if raw.endswith(b"\n"):
                 faults.append(f"{where}: {values}")
     if len(faults) > max(1, MOST_DAMAGED * number) or len(faults) == number == 1:
-        raise InputError(
-            f"{faults[0]}; so are {len(faults)} of {number} lines: take them out"
-        )
+        raise InputError(f"{faults[0]}; as {len(faults)} of {number} lines: remove them")
 
 
 def _plain_value(value: Any) -> Any:

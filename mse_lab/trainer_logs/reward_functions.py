@@ -29,8 +29,7 @@ def reward_functions(groups: Groups) -> list[RewardFunction]:
     total = float(total_N @ total_N)
     functions = []
     for name, given_N in groups.columns.rewards.items():
-        value_N = np.nan_to_num(given_N)
-        centred_N = centre(value_N, groups.group_N)
+        centred_N = centre(np.nan_to_num(given_N), groups.group_N)
         varies_K = np.bincount(groups.group_N, weights=np.abs(centred_N)) > 1e-9
         share = float(centred_N @ total_N) / total if total > 0 else float("nan")
         known = given_N[~np.isnan(given_N)]
@@ -43,5 +42,4 @@ def reward_functions(groups: Groups) -> list[RewardFunction]:
 
 def advantage_fits(groups: Groups) -> bool | None:
     """Check that the trainer's advantages follow the rewards in every group."""
-    given_N = groups.columns.advantage_N
-    return advantages_follow(groups.reward_N, given_N, groups.group_N)
+    return advantages_follow(groups.reward_N, groups.columns.advantage_N, groups.group_N)

@@ -194,9 +194,7 @@ class Summary:
     def _cautions(self) -> Iterator[str]:
         prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
         if prompts < FEW:
-            yield (
-                f"Few prompts ({prompts}): the intervals say how little is known of others."
-            )
+            yield (f"Few prompts ({prompts}): intervals say how little is known of others.")
         if 0 < steps < values.FEWEST_STEPS:
             yield f"Few steps ({steps}): a drift would not show."
         if self._numbered_by_step():

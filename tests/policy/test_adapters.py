@@ -169,9 +169,9 @@ def test_targets_by_name(bases):
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (["q_proj", "k_prj"], "k_prj is not a linear layer; did you mean k_proj?"),
-        (["embed_tokens"], "embed_tokens is not a linear layer"),
-        (["layers"], "layers is not a linear layer"),
+        (["q_proj", "k_prj"], "k_prj is no linear layer; did you mean k_proj?"),
+        (["embed_tokens"], "embed_tokens is no linear layer"),
+        (["layers"], "layers is no linear layer"),
     ],
     ids=["misspelt", "embedding", "no module of its own"],
 )

@@ -119,7 +119,7 @@ class Wrapper(nn.Module):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Wrapper, "model = Wrapper: not a transformers model; unwrap the model"),
+        (Wrapper, "model = Wrapper: not a transformers model; unwrap what"),
         (lambda model: transformers.BertModel(transformers.BertConfig(
             hidden_size=8, num_attention_heads=2, num_hidden_layers=1, vocab_size=9,
             intermediate_size=8)), "BertModel takes no logits_to_keep"),

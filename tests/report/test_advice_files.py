@@ -107,9 +107,7 @@ def test_a_folder_with_tables_only(tmp_path, known):
     results.file("pools.npz").unlink()
     with pytest.raises(InputError) as caught:
         advise_run(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: tables only; measure it again with mse-lab run test"
-    )
+    assert str(caught.value) == (f"{tmp_path}: tables only; measure it: mse-lab run test")
 
 
 def test_a_folder_without_a_run(tmp_path):

@@ -149,7 +149,7 @@ def test_the_same_runs_give_the_same_bytes(folders, page, tmp_path):
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        ("pools.npz", "tables only; measure it again with mse-lab run probe"),
+        ("pools.npz", "tables only; measure it: mse-lab run probe"),
         ("mse.csv", "no finished run"),
         ("environment.json", "environment.json: missing"),
     ],

@@ -57,7 +57,7 @@ def test_what_was_left_out_is_said(tmp_path):
     log = read_log([tmp_path])
     assert [path.name for path in log.source.unknown] == ["other.jsonl"]
     few = summarise(tmp_path / "more", groups_of([0, 1])).notes
-    assert few == ["Few prompts (1): the intervals say how little is known of others."]
+    assert few == ["Few prompts (1): intervals say how little is known of others."]
 
 
 def test_an_unknown_form_is_described(tmp_path):

@@ -107,7 +107,7 @@ def test_a_start_afresh(advise, tmp_path):
     ("words", "said"),
     [
         (["--budget", "383"], "budget = 383: the first look takes 384 completions, 8 of"),
-        (["--regret", "5"], "'5' is no share from 0 to 1; give one such as 0.05"),
+        (["--regret", "5"], "'5' is no share from 0 to 1, such as 0.05"),
         (["--set", "prompts.limit=2"], "2 prompts: advice needs three or more"),
     ],
 )

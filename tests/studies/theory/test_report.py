@@ -114,7 +114,7 @@ def test_the_command_writes_tables_and_figure(short, capsys):
     [
         (["--seed", "-1"], "'-1' is no seed"),
         (["--seed", "9" * 30], "is no seed; give one such as 0"),
-        (["--out", __file__], "results cannot be written to"),
+        (["--out", __file__], "is a file; name a folder"),
     ],
 )
 def test_bad_words_are_refused(words, message, refused):
