@@ -44,8 +44,7 @@ def make_design(values, right=1.0, signal=0.2, common=False, scale=1.0):
     probability_PC = np.where(z == 1, chance_PC, 1 - chance_PC) / 8
     along_u, along_v = s * r * np.where(z == 1, right, 1.0), t / 2
     score_PCD = along_u[:, None] * u[:, None] + along_v[:, None] * v[:, None]
-    reward_PC = np.tile(z.astype(float), (PROMPTS, 1))
-    return Design(probability_PC, scale * score_PCD, reward_PC)
+    return Design(probability_PC, scale * score_PCD, np.tile(z.astype(float), (PROMPTS, 1)))
 
 
 DESIGNS = {
@@ -67,8 +66,7 @@ def evidence_of(name, pools, sizes, level=0.95, draws=500):
 
 @cache
 def draw(kind, seed=1, sizes=SIZES):
-    rng = np.random.default_rng(seed)
-    pools = DESIGNS[kind].draw(rng, 1024, 4, max(sizes))
+    pools = DESIGNS[kind].draw(np.random.default_rng(seed), 1024, 4, max(sizes))
     return evidence_of(f"{kind}-{seed}", pools, sizes, level=LEVEL)
 
 

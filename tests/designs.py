@@ -159,8 +159,7 @@ def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
                 intervals["ratio"] = (found_ratio, truth / float(exact[base].mse))
             for kind, (interval, target) in intervals.items():
                 inside = interval.low <= target <= interval.high
-                counted = counts.get((kind, key), Counts())
-                counts[kind, key] = counted.add(inside, few)
+                counts[kind, key] = counts.get((kind, key), Counts()).add(inside, few)
     return counts
 
 

@@ -100,8 +100,7 @@ class Enumerated:
         kinds = range(len(self.rewards))
         coefficients = np.stack([(weights * (types == k)).sum(1) for k in kinds], -1)
         coefficients -= self.probabilities * self.rewards
-        errors = ((coefficients @ self.gram) * coefficients).sum(-1)
-        return float(errors @ probability)
+        return float(((coefficients @ self.gram) * coefficients).sum(-1) @ probability)
 
     def mean_estimate(self, estimator, size):
         """Exact E g_hat, a vector."""

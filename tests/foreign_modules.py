@@ -116,8 +116,7 @@ class Flat(nn.Module):
         self.inner = nn.Linear(H, H, dtype=torch.float64)
 
     def forward(self, x):
-        flat = x.reshape(-1, H)
-        return self.inner(self.inner(flat).sin()).reshape(x.shape)
+        return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
 
 
 class Router(nn.Module):

@@ -21,8 +21,7 @@ def policy_with(module, where="mlp"):
         policy.model.model.layers[0].mlp = module
     else:
         policy.model.set_input_embeddings(module)
-    parameters = dict(policy.model.named_parameters())
-    return dataclasses.replace(policy, parameters=parameters)
+    return dataclasses.replace(policy, parameters=dict(policy.model.named_parameters()))
 
 
 def scores_alone(policy, completions):

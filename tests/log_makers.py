@@ -38,8 +38,7 @@ def draw_groups(values, size, seed=0, groups=1):
 def summarise(tmp_path, records, name="log.jsonl", columns=None, **settings):
     """Write records and summarise them."""
     log = read_log([write_lines(tmp_path / name, records)], columns)
-    group_size = settings.pop("group_size", None)
-    return Summary(log, make_groups(log, group_size), **settings)
+    return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
 
 
 def read(tmp_path, records, name="log.jsonl"):

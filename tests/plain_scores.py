@@ -16,6 +16,11 @@ PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
 TOLERANCE = {"gpt2": 1e-10, "qwen2": 1e-5, "llama": 1e-5, "qwen3": 1e-5, "gemma2": 1e-5}
 
 
+def normal(generator, *shape):
+    """Draw normal numbers in float64."""
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
 def some_completions(policy, count=9):
     """Take tokens at random: peaked policies draw the same completions again and again."""
     vocabulary = len(policy.model.get_input_embeddings().weight)

@@ -64,8 +64,7 @@ def known_run():
 @cache
 def alike_prompts():
     """Prompts that share the gradient: c1 = 0."""
-    rng = np.random.default_rng(2)
-    design = make_design(rng, prompts=POPULATION)
+    design = make_design(np.random.default_rng(2), prompts=POPULATION)
     # Elsewhere the scores that a given gradient needs would be huge.
     design = choose(design, design.moments().variance > 0.1)
     return with_gradient(design, 0.2)
@@ -89,8 +88,7 @@ class KnownPopulation(Population):
 def exact(design):
     """c1, ||g||^2 and the mean over prompts of an estimator's law."""
     mean = design.gradient_PD.mean(0)
-    between = ((design.gradient_PD - mean) ** 2).sum(-1).mean()
-    return float(between), float(mean @ mean)
+    return float(((design.gradient_PD - mean) ** 2).sum(-1).mean()), float(mean @ mean)
 
 
 def exact_mse(design, name, size, budget=BUDGET):

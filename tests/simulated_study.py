@@ -65,3 +65,15 @@ def simulate(seeds=12):
     table = pd.DataFrame(rows)
     last = table["step"] == STEPS[-1]
     return table.assign(held_out=(table["value"] - 0.1).where(last))
+
+
+def row_of(verdict, arm, prompts="training"):
+    """What a verdict says of an arm's last step."""
+    last = max(row["step"] for row in verdict["steps"])
+    wanted = (arm, last, prompts)
+    [row] = [
+        row
+        for row in verdict["steps"]
+        if (row["arm"], row["step"], row["prompts"]) == wanted
+    ]
+    return row

@@ -20,5 +20,4 @@ def stopped_policy(*stops, architecture="qwen2", words=WORDS):
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="<end>"
     )
     policy = random_policy(architecture, vocabulary=len(words), ends=(1,))
-    stopping = StopStrings.of(stops, wrapped)
-    return replace(policy, tokenizer=wrapped, stops=stopping)
+    return replace(policy, tokenizer=wrapped, stops=StopStrings.of(stops, wrapped))

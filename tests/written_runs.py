@@ -17,8 +17,7 @@ EVIL = "<script>alert('&')</script>"
 def simulate(seed=1, prompts=12, reference=256, sizes=SIZES, **options):
     """Pools of simulated prompts, two blocks each."""
     rng = np.random.default_rng(seed)
-    design = make_design(rng, prompts, **options)
-    return design.draw(rng, reference, 2, max(sizes))
+    return make_design(rng, prompts, **options).draw(rng, reference, 2, max(sizes))
 
 
 def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **changes):

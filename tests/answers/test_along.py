@@ -71,8 +71,7 @@ def test_a_best_size_stands_still_moves_or_is_not_known():
     # At so high a level the last is not shown to move, and may have by more than half.
     slow = along([*still[:2], tilt(own, 0.3 * spread_PD)], level=1 - 1e-10)
     assert verdicts(slow)[0] == "undecided"
-    common = make_design((0.3, 0.7), common=True)
-    [claim, *_] = along([own, common], seed=3).claims
+    [claim, *_] = along([own, make_design((0.3, 0.7), common=True)], seed=3).claims
     assert claim.verdict == "undecided"
     assert "c1 is not significantly positive" in claim.reason
 

@@ -41,8 +41,7 @@ STANDARDISED = find_estimator("grpo-std")
 def judged(known):
     """Alternatives by name, and the yardstick; lengths are one, so opo-loo is grpo."""
     entries = ["grpo", "opo-loo", "opo", TRAINERS_DEFAULT, "maxrl"]
-    run = analysed(known[1], [2, 4, 8, 16], estimators=entries)
-    yardstick = Yardstick(run, 4, BUDGET)
+    yardstick = Yardstick(analysed(known[1], [2, 4, 8, 16], estimators=entries), 4, BUDGET)
     found, singles = find_alternatives(yardstick)
     return yardstick, {one.estimator: one for one in found}, singles
 
@@ -212,8 +211,7 @@ def test_rewards_other_than_0_and_1_have_no_laws(known):
         rewards_PN=pools.rewards_PN * 0.5,
         reference_rewards_PN=pools.reference_rewards_PN * 0.5,
     )
-    run = analysed(graded, [4, 16])
-    found, [default] = find_alternatives(Yardstick(run, 4, BUDGET))
+    found, [default] = find_alternatives(Yardstick(analysed(graded, [4, 16]), 4, BUDGET))
     assert default.estimator == find_estimator(TRAINERS_DEFAULT).name
     assert default.estimator not in {one.estimator for one in found}
 
@@ -240,8 +238,7 @@ def test_a_batch_s_tokens_are_one_factor(known):
             normalise_length(one, own, length)
             for one, own in zip(weights.reshape(shape), lengths.reshape(shape), strict=True)
         ]
-        flat = np.reshape(normalised, (-1, size))
-        estimates = np.einsum("pn,pnd->pd", flat, scores)
+        estimates = np.einsum("pn,pnd->pd", np.reshape(normalised, (-1, size)), scores)
         means = estimates.reshape(batches, prompts, -1).mean(1)
         inner = (means @ gradient).mean()
         return gradient @ gradient - inner**2 / (means**2).sum(-1).mean()
@@ -267,8 +264,7 @@ class Wider(Yardstick):
 
 
 def test_the_cheapest_by_the_estimate_comes_first_whatever_its_interval(judged):
-    run = judged[0].run
-    found, _ = find_alternatives(Wider(run, 4, BUDGET))
+    found, _ = find_alternatives(Wider(judged[0].run, 4, BUDGET))
     named = [one.estimator for one in found if one.estimator in CONSTANT]
     assert named == list(CONSTANT[::-1])
 

@@ -48,8 +48,7 @@ def test_how_many_answers_would_tell_the_best_of_table_2_from_the_next():
 
 
 def test_no_argument_is_taken_for_a_measurement():
-    run = draw("quiet", sizes=(4, 8))
-    claims = judge_arguments(run)
+    claims = judge_arguments(draw("quiet", sizes=(4, 8)))
     assert {one.about.kind for one in claims} == {"argument"}
     assert [one.statement for one in claims] == [one.name for one in ARGUMENTS]
     assert all(one.p_value is None and np.isnan(one.estimate.value) for one in claims)

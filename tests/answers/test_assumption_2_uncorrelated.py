@@ -55,8 +55,7 @@ def test_assumption_2_is_not_refused_for_an_unlike_spread():
 
 
 def test_assumption_2_fails_where_correlations_cancel():
-    evidence = unlike_spread(np.random.default_rng(1), cancel=True)
-    [claim, *_] = judge_baselines(evidence)
+    [claim, *_] = judge_baselines(unlike_spread(np.random.default_rng(1), cancel=True))
     assert claim.verdict == "fails"
     assert abs(claim.estimate.value) < 0.2
 

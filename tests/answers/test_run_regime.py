@@ -108,8 +108,7 @@ def test_the_place_by_hand():
 
 def test_rewards_that_are_not_0_and_1_have_b_and_no_rho():
     """Of rewards moved by a constant V and b* move by it, too."""
-    run = measured("many wrong answers")
-    pools = run.pools
+    pools = measured("many wrong answers").pools
     moved = replace(
         pools,
         rewards_PN=pools.rewards_PN + 3,
@@ -130,8 +129,7 @@ def test_the_interval_covers_over_random_prompts():
     """
     rng = np.random.default_rng(8)
     design, hits = make_design(rng, 2000), 0
-    moments = design.moments()
-    truth = aggregate_place(moments).best_baseline
+    truth = aggregate_place(design.moments()).best_baseline
     for _ in range(300):
         index = rng.integers(0, 2000, 40)
         some = Design(*(part[index] for part in vars(design).values())).moments()
@@ -141,8 +139,7 @@ def test_the_interval_covers_over_random_prompts():
 
 
 def test_nothing_that_is_ever_right_has_no_place():
-    nothing = Moments(*np.zeros((6, 3)))
-    found = find_regime(nothing, np.full(3, np.nan), True, 0.95)
+    found = find_regime(Moments(*np.zeros((6, 3))), np.full(3, np.nan), True, 0.95)
     assert found.side == "undecided"
     assert np.isnan([found.value, *found.rho, found.median_rho]).all()
 
@@ -159,8 +156,7 @@ def test_the_median_is_over_the_prompts_that_have_rho():
     """Of 0.1, 0.2 and 3 it is 0.2; infinite ones, without wrong scores, do not count."""
     value, norm2 = np.full(5, 0.5), np.ones(5)
     moments = Moments(norm2, value / 2, value / 2, value, value / 2, 0 * value)
-    rho = np.array([3.0, 0.1, np.nan, 0.2, np.inf])
-    found = find_regime(moments, rho, True, 0.95)
+    found = find_regime(moments, np.array([3.0, 0.1, np.nan, 0.2, np.inf]), True, 0.95)
     assert (found.median_rho, found.prompts_with_rho) == (0.2, 3)
 
 

@@ -65,8 +65,7 @@ def test_the_fitted_line_is_unbiased():
     rng = np.random.default_rng(5)
     found = []
     for _ in range(40):
-        pools = design.draw(rng, 256, 4, 16)
-        fitted = fit_line(evidence_of("line", pools, (4, 8, 16)))
+        fitted = fit_line(evidence_of("line", design.draw(rng, 256, 4, 16), (4, 8, 16)))
         found.append([one.value * PROMPTS**2 for one in fitted])
     standard_error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
     assert (abs(np.mean(found, axis=0) - exact) < 4 * standard_error).all()

@@ -54,8 +54,7 @@ def test_python_gives_frames(log):
 
 
 def test_a_data_frame_and_files_give_the_same(log):
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([json.loads(line) for line in log.read_text().splitlines()])
     assert (
         mse_lab.rollouts(frame).summary["forecast"]
         == mse_lab.rollouts([log]).summary["forecast"]

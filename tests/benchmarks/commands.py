@@ -37,11 +37,9 @@ def _share(loaded: tool.Loaded, folder: Path) -> str:
 
 def report(prompts: int, folder: Path, rounds: int) -> str:
     """Measure the commands, and the share of the tables in two runs."""
-    pools = {"reference": 1024, "replicate": 256}
-    tiny = tool.load(TINY, folder, prompts=prompts, **pools)
+    tiny = tool.load(TINY, folder, prompts=prompts, reference=1024, replicate=256)
     share = _share(tiny, folder / "tables")
-    small = tool.load(Case(SMALL, 60, 8), folder, prompts=4)
-    other = _share(small, folder / "tables")
+    other = _share(tool.load(Case(SMALL, 60, 8), folder, prompts=4), folder / "tables")
     figure = str(folder / "figure4.png")
     rows = [
         ["`run_mse.py list`", _time_command(["list"], rounds), "2 s"],

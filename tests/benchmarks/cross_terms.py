@@ -48,8 +48,7 @@ def gather() -> tuple[Groups, list[np.ndarray]]:
         [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=8)
         numbers = uniforms(0, prompt.id, "cross terms", range(count), 8)
         drawn = draw(policy, tokens, numbers, prompt.id)
-        texts = drawn.texts(policy)
-        rewards.append(reward_completions(integer, texts, prompt).values_N)
+        rewards.append(reward_completions(integer, drawn.texts(policy), prompt).values_N)
         scores.append(store_scores(policy, tokens, drawn))
     shape = (PROMPTS, REPLICATES, GROUP)
     groups = Groups(

@@ -74,8 +74,7 @@ def uncorrelated(seed, low, high, tails, signal=0.04, radii=12):
     rng = np.random.default_rng(seed)
     value_P = rng.uniform(low, high, PROMPTS)
     axes = np.linalg.qr(rng.standard_normal((PROMPTS, DIMENSIONS, DIMENSIONS)))[0]
-    kinds = np.array(list(product((-1, 1), range(radii), (-1, 1), (0, 1))))
-    s, which, t, z = kinds.T
+    s, which, t, z = np.array(list(product((-1, 1), range(radii), (-1, 1), (0, 1)))).T
     radius_PR = np.exp(tails * rng.standard_normal((PROMPTS, radii)))
     chance_PC = value_P[:, None] + signal * t
     probability_PC = np.where(z == 1, chance_PC, 1 - chance_PC) / (4 * radii)

@@ -66,8 +66,7 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
     shape = (design.groups, len(values_P), SIZE)
     reward = np.empty(shape)
     for step in range(design.groups):
-        chances_P = _at(values_P, design, step)
-        reward[step] = rng.random(shape[1:]) < chances_P[:, None]
+        reward[step] = rng.random(shape[1:]) < _at(values_P, design, step)[:, None]
     step_N, prompt_N, _ = (index.ravel() for index in np.indices(shape))
     unknown_N, none_N = np.full(reward.size, -1), np.full(reward.size, np.nan)
     # Right completions are shorter, those of easy prompts too; they have fewer texts.

@@ -32,8 +32,7 @@ def _drawn(count: int) -> Iterator[tuple[int, int, float, str]]:
     texts, values = _texts(rng), rng.beta(0.5, 0.5, size=count // GROUP + 1)
     for number in range(count):
         prompt = number // GROUP
-        reward = float(rng.random() < values[prompt])
-        yield prompt // PROMPTS, prompt, reward, next(texts)
+        yield prompt // PROMPTS, prompt, float(rng.random() < values[prompt]), next(texts)
 
 
 def write_rewards(folder: Path, count: int) -> None:

@@ -201,8 +201,7 @@ def run(loaded: Loaded, folder: Path) -> None:
 def felt_by(loaded: Loaded, kind: str) -> Subject:
     """Give what is measured in a metric."""
     probe = loaded.probe.model_copy(update={"metric": Metric.model_validate(kind)})
-    reward = load_reward(probe.reward)
-    inputs = Inputs(probe=probe, prompts=loaded.prompts, reward=reward)
+    inputs = Inputs(probe=probe, prompts=loaded.prompts, reward=load_reward(probe.reward))
     return make_subject(inputs, loaded.policy)
 
 

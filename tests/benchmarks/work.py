@@ -117,8 +117,7 @@ def errors_of_gram(
     norm2 = float(work.reference_D.double().square().sum())
     found = {}
     for estimator, size in keys:
-        rewards_RG = work.rewards_N.reshape(-1, size)
-        weights_RG = weights_of(estimator, rewards_RG, work.value)
+        weights_RG = weights_of(estimator, work.rewards_N.reshape(-1, size), work.value)
         rows = np.arange(len(work)).reshape(-1, size)
         blocks_RGG = gram_NN[rows[:, :, None], rows[:, None, :]]
         quadratic = np.einsum("rg,rgh,rh->r", weights_RG, blocks_RGG, weights_RG)

@@ -181,8 +181,7 @@ def own_baseline_moves(name, groups):
         moved = groups.rewards_PRG.copy()
         moved[0, :, i] += 5
         found = weights_of(name, with_rewards(groups, moved))
-        before = weights_of(name, groups)
-        moves.append(abs(found[0, :, i] - before[0, :, i] - 5).max())
+        moves.append(abs(found[0, :, i] - weights_of(name, groups)[0, :, i] - 5).max())
     return max(moves)
 
 
@@ -209,8 +208,7 @@ def test_other_prompts_do_not_matter_where_declared(name, data):
     alone = weights_of(name, groups)[0]
     rewards = groups.rewards_PRG.copy()
     rewards[1:] = 1 - rewards[1:]
-    found = weights_of(name, with_rewards(groups, rewards))[0]
-    np.testing.assert_array_equal(found, alone)
+    np.testing.assert_array_equal(weights_of(name, with_rewards(groups, rewards))[0], alone)
 
 
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in LOCAL])

@@ -67,8 +67,7 @@ def test_quantile_by_hand():
 def test_quantile_baseline_is_zero_up_to_one_minus_level(size, level):
     """Counted in whole percents, which no rounding touches."""
     for right in range(1, size):
-        group = make_groups([1] * right + [0] * (size - right))
-        found = quantile(group, level=level)[0, 0]
+        found = quantile(make_groups([1] * right + [0] * (size - right)), level=level)[0, 0]
         rewards_the_right = 100 * right <= (100 - round(100 * level)) * size
         assert (found[0] > 0) == rewards_the_right
         assert (found[-1] < 0) == (not rewards_the_right)

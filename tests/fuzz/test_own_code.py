@@ -73,8 +73,7 @@ def use(folder, content, settings):
     reward = answer_or_one_line(load_reward, "theirs:theirs")
     if reward is not None:
         answer_or_one_line(reward_completions, reward, ["a", "b"], PROMPT)
-    entry = {"name": "theirs:theirs", **settings}
-    estimator = answer_or_one_line(find_estimator, entry)
+    estimator = answer_or_one_line(find_estimator, {"name": "theirs:theirs", **settings})
     if estimator is not None:
         answer_or_one_line(estimator.weights, ONE)
 

@@ -99,8 +99,7 @@ def test_any_value_in_any_form(tmp_path, form, changed, copies):
 @given(st.data())
 @CASES
 def test_a_damaged_file(tmp_path, data):
-    row = json.dumps(ROWS[data.draw(st.sampled_from(sorted(ROWS)))])
-    text = "\n".join([row] * 3)
+    text = "\n".join([json.dumps(ROWS[data.draw(st.sampled_from(sorted(ROWS)))])] * 3)
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
     judge(tmp_path, [text[:start] + data.draw(texts) + text[end:]])
 

@@ -54,8 +54,7 @@ def _small_slices(monkeypatch):
 
 
 def block_of(count):
-    rng = np.random.default_rng(0)
-    return as_completions(rng.integers(3, 600, (count, NEW)).tolist())
+    return as_completions(np.random.default_rng(0).integers(3, 600, (count, NEW)).tolist())
 
 
 @cache

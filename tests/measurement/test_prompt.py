@@ -28,8 +28,7 @@ def small_run(checkpoint, folder):
         "group_sizes": [2, 8],
         "interval": {"resamples": 100},
     }
-    probe = parse_probe(values, "probe")
-    execute(prepare("probe", probe, folder / "out", folder))
+    execute(prepare("probe", parse_probe(values, "probe"), folder / "out", folder))
     environment = json.loads((folder / "out" / "environment.json").read_text())
     return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
 

@@ -119,8 +119,7 @@ def test_a_population_is_told_within_four_errors(population, name):
 def truth_of(listed, place, size, groups):
     """Figures of these very prompts, taken for all there are."""
     h_PD = np.array([one.mean_of(place) for one in listed])
-    g_PD = np.array([one.gradient_D for one in listed])
-    hbar, g = h_PD.mean(0), g_PD.mean(0)
+    hbar, g = h_PD.mean(0), np.array([one.gradient_D for one in listed]).mean(0)
     within = np.mean([one.second_moment(place, size) - h @ h
                       for one, h in zip(listed, h_PD, strict=True)])  # fmt: skip
     noise = (((h_PD - hbar) ** 2).sum(1).mean() + within) / groups

@@ -28,8 +28,7 @@ def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
     pools = design.draw(rng, reference, blocks, largest)
     estimators = find_estimators(names, SIZES)
     errors = measure_errors(pools, estimators, SIZES)
-    curves = Curves(pools, draw_reference_noise(pools, 300, rng))
-    return pools, curves, estimators, errors
+    return pools, Curves(pools, draw_reference_noise(pools, 300, rng)), estimators, errors
 
 
 def test_coverage_for_biased_estimators():

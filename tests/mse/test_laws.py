@@ -65,8 +65,7 @@ def test_certain_prompts_need_no_limit(name, value):
 
 def test_many_values_give_what_each_gives_alone():
     """The binomial is evaluated once for each value that occurs, whatever their order."""
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 9, size=(50, 4)) / 8
+    values = np.random.default_rng(0).integers(0, 9, size=(50, 4)) / 8
     ones = np.ones_like(values)
     arrays = (ones, 0.3 * values, 0.3 * values, values, values * (1 - values), 0.01 * ones)
     for entry in ("grpo-std", "maxrl", {"name": "pass-at-k", "k": 4}):
@@ -89,8 +88,7 @@ def test_no_law_where_there_is_none():
 
 def test_grpo_std_tends_to_the_arcsine_objective():
     """Proposition 13: at large G the slope is d/dV of 2 arcsin sqrt(V) = 1/sqrt(V(1-V))."""
-    design = make_design(np.random.default_rng(0))
-    moments = design.moments()
+    moments = make_design(np.random.default_rng(0)).moments()
     law = find_law(ESTIMATORS["grpo-std"], 1024, binary=True)(moments)
     expected = 1 / np.sqrt(moments.value * (1 - moments.value))
     inner = (moments.value > 0.05) & (moments.value < 0.95)

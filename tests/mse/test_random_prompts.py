@@ -47,8 +47,7 @@ def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL, bootstrap=None):
     counts = dict.fromkeys(truths, 0)
     for _ in range(trials):
         index = rng.integers(0, design.prompts, prompts)
-        pools = choose(design, index).draw(rng, 256, 2, 16)
-        run = Population(pools, bootstrap)
+        run = Population(choose(design, index).draw(rng, 256, 2, 16), bootstrap)
         found = {
             "best": run.best_group_size(level),
             "gradient2": run.estimate(lambda one: one.gradient2, level),

@@ -21,10 +21,8 @@ SIZE, LARGE = 3, 12
 def policies(rewards, count=12):
     """Policies whose scores of right completions are shrunk, more and more."""
     for seed in range(count):
-        rng = np.random.default_rng(seed)
-        one = random_enumerated(rng, rewards=rewards)
-        scale = np.where(one.rewards > 0, 0.2 + seed / count, 1.0)[:, None]
-        scores = scale * one.scores
+        one = random_enumerated(np.random.default_rng(seed), rewards=rewards)
+        scores = np.where(one.rewards > 0, 0.2 + seed / count, 1.0)[:, None] * one.scores
         centred = scores - one.probabilities @ scores
         yield replace(one, scores=centred)
 
@@ -75,8 +73,7 @@ def test_grpo_is_better_above_the_crossing_and_worse_below(rewards):
     crossings = []
     for policy in policies(rewards):
         moments = policy.moments()
-        gain = regime.oracle_gain(moments)
-        [crossing] = regime.crossing_size(gain, moments.zeta)
+        [crossing] = regime.crossing_size(regime.oracle_gain(moments), moments.zeta)
         crossings.append(crossing)
         if isinf(crossing):
             assert mse(policy, "vanilla", LARGE) <= mse(policy, "grpo", LARGE)
@@ -114,8 +111,7 @@ def test_rho_and_the_best_baseline_give_each_other():
 
 def test_an_aggregate_lies_on_the_side_of_its_sum():
     """V S (2 b* - V) there is the mean of the prompts' gains, V's noise included."""
-    rng = np.random.default_rng(0)
-    moments = make_design(rng, 30).moments()
+    moments = make_design(np.random.default_rng(0), 30).moments()
     moments = replace(moments, value_variance=0.01 * moments.variance)
     value, best = regime.aggregate_place(moments)
     mean_norm2 = moments.norm2.mean()

@@ -230,5 +230,4 @@ def change(
     changed = {_place(one): one for one in codes_in(whole)}
     for function in functions:
         if function.__code__.co_filename == path:
-            place = _place(function.__code__)
-            function.__code__ = changed.get(place, function.__code__)
+            function.__code__ = changed.get(_place(function.__code__), function.__code__)

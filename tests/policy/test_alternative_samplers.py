@@ -85,8 +85,7 @@ def test_copying_is_one_on_average_after_what_came_before():
 def test_copying_by_hand():
     """Of two equal completions of probability 1/4: 0.7 + 0.3 * 1/1 / 0.25 = 1.9."""
     one = one_completion([2, 1], 2)
-    both = concatenate([one, one])
-    ratio = copying(both, np.log([0.25, 0.25]), 0.3)
+    ratio = copying(concatenate([one, one]), np.log([0.25, 0.25]), 0.3)
     np.testing.assert_allclose(np.exp(ratio), 1.9)
 
 

@@ -92,8 +92,7 @@ def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text, truncated=True):
-        line = line_of(text=text, truncated=truncated)
-        return read_tokens(line, "here", policy, 2)
+        return read_tokens(line_of(text=text, truncated=truncated), "here", policy, 2)
 
     own = [tokens_of(text) for text in ("3", "3 1", "1 2 3")]
     assert [tokens.tolist() for tokens in own] == [[3], [3, 1], [1, 2]]

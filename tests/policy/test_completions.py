@@ -9,8 +9,7 @@ from mse_lab.policy.completions import Completions, concatenate
 def test_distinct_completions():
     """Told apart by their own tokens alone, whatever stands behind them."""
     tokens = np.array([[5, 1, 7], [5, 1, 8], [5, 3, 1], [5, 1, 1], [5, 3, 1]])
-    ended = np.ones(5, bool)
-    drawn = Completions(tokens, np.array([2, 2, 3, 3, 3]), np.zeros(5), ended)
+    drawn = Completions(tokens, np.array([2, 2, 3, 3, 3]), np.zeros(5), np.ones(5, bool))
     distinct, place = drawn.distinct()
     assert [own.tolist() for own in distinct.unpadded] == [[5, 1], [5, 3, 1], [5, 1, 1]]
     assert place.tolist() == [0, 0, 1, 2, 1]

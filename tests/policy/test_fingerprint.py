@@ -44,8 +44,7 @@ def test_any_change_of_the_weights_is_seen(folder):
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_every_decisive_file_is_seen(folder, name):
     before = fingerprint(folder)
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content + b" ")
+    (folder / name).write_bytes((folder / name).read_bytes() + b" ")
     longer = fingerprint(folder)
     (folder / name).rename(folder / f"other-{name}")
     assert len({before, longer, fingerprint(folder)}) == 3

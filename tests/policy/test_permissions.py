@@ -51,8 +51,7 @@ def test_what_may_not_be_read_is_named(copy, name):
     file, mode, expected = FORBIDDEN[name]
     load(copy)  # whatever libraries import later, this user may read
     forbid(copy / file, mode)
-    values = {"model": {"path": str(copy)}, "prompts": {"source": "x"}}
-    probe = parse_probe(values, "probe")
+    probe = parse_probe({"model": {"path": str(copy)}, "prompts": {"source": "x"}}, "probe")
     for use in (lambda: load(copy), lambda: identify_model(probe.model, copy.parent)):
         with pytest.raises(InputError, match=expected) as refused:
             use()

@@ -111,8 +111,7 @@ def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
 
 def test_length_is_where_the_first_end_token_stands():
     """Either end token ends; token 0, the pad id, is drawn like any other."""
-    policy = random_policy(ends=(1, 2))
-    drawn = draw(policy, PROMPT, numbers(300), "a")
+    drawn = draw(random_policy(ends=(1, 2)), PROMPT, numbers(300), "a")
     padded = 0
     for tokens, length, ended in zip(
         drawn.tokens_NT, drawn.lengths_N, drawn.ended_N, strict=True

@@ -45,5 +45,4 @@ def test_a_cache_that_the_model_leaves_empty_is_not_used():
     assert prefix.cache is None
     whole = torch.cat([torch.tensor(PROMPT).expand(2, -1), TOKENS], dim=1)
     expected = forward(whole).logits[:, len(PROMPT) - 1 : -1]
-    found = completion_logits(policy, prefix, TOKENS)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(completion_logits(policy, prefix, TOKENS), expected)

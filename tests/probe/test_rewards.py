@@ -210,8 +210,7 @@ def test_a_reward_of_ones_own(tmp_path, monkeypatch):
         "def reward(text, prompt):\n    return len(text) * prompt['weight']\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    reward = load_reward("letters:reward")
-    found, _ = reward_completions(reward, ["a", "", "abc"], WEIGHTED)
+    found, _ = reward_completions(load_reward("letters:reward"), ["a", "", "abc"], WEIGHTED)
     np.testing.assert_array_equal(found, [0.5, 0, 1.5])
 
 

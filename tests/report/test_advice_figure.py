@@ -23,8 +23,7 @@ def test_figure(tmp_path, known, suffix):
 
 
 def test_figure_without_upper_bound_or_relative_scale(tmp_path, alike):
-    rng = np.random.default_rng(7)
-    found = advise_on(sample(with_gradient(alike, 0.0), rng))
+    found = advise_on(sample(with_gradient(alike, 0.0), np.random.default_rng(7)))
     assert found.unbounded
     assert math.isinf(found.noise_scale.high)
     save_figure(lambda: compose_advice(found), tmp_path / "one.png")

@@ -37,8 +37,7 @@ def write_run(folder, pools, ok=True):
 
 def test_files(tmp_path, known):
     results = write_run(tmp_path / "run", known[1])
-    text = advise_run(results.path)
-    named = text.partition("Written to ")[2]
+    named = advise_run(results.path).partition("Written to ")[2]
     written = {path.name for path in results.path.glob("advice.*")}
     assert {name.strip(",") for name in named.split() if "advice." in name} == written
     rows = results.file("advice.csv").read_text(encoding="utf-8").splitlines()
@@ -103,8 +102,7 @@ def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
 
 
 def test_a_folder_with_tables_only(tmp_path, known):
-    results = write_run(tmp_path, known[1])
-    results.file("pools.npz").unlink()
+    write_run(tmp_path, known[1]).file("pools.npz").unlink()
     with pytest.raises(InputError) as caught:
         advise_run(tmp_path)
     assert str(caught.value) == (f"{tmp_path}: tables only; measure it: mse-lab run test")
@@ -117,8 +115,7 @@ def test_a_folder_without_a_run(tmp_path):
 
 def test_one_prompt(tmp_path):
     rng = np.random.default_rng(8)
-    pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
-    results = write_run(tmp_path / "one", pools)
+    results = write_run(tmp_path / "one", make_design(rng, prompts=1).draw(rng, 32, 2, 4))
     with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
         advise_run(results.path)
     assert answer_lines(results.path) == [

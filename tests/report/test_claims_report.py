@@ -68,8 +68,7 @@ def test_long_numbers_and_reasons_go_on_in_the_next_line():
 
 
 def test_several_runs_side_by_side():
-    runs = [draw("quiet", sizes=(4, 8)), draw("fair", sizes=(4, 8))]
-    claims = judge_runs(runs)
+    claims = judge_runs([draw("quiet", sizes=(4, 8)), draw("fair", sizes=(4, 8))])
     lines = claims_screen(claims).splitlines()
     assert lines[0].startswith("quiet-1, fair-1: ")
     assert lines[1].split() == ["quiet-1", "fair-1"]

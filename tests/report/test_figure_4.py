@@ -75,8 +75,7 @@ def test_the_ratio_of_laws_is_worked_out_by_size():
 
 def test_rows_share_their_scale_and_columns_their_sizes():
     runs = [make_tables(), make_tables((20, 10, 30), sizes=[16, 32])]
-    figure = compose(runs)
-    (above, other), (below, _) = np.reshape(figure.axes, (2, 2))
+    (above, other), (below, _) = np.reshape(compose(runs).axes, (2, 2))
     assert above.get_ylim() == other.get_ylim() != below.get_ylim()
     assert [axes.get_xticks().tolist() for axes in (below, other)] == [SIZES, [16, 32]]
     apart = compose(runs[:1], scales=scales_of(runs))

@@ -18,8 +18,7 @@ from mse_lab.report.layout import (
 
 
 def test_texts_are_escaped():
-    image = Image("data:,", 1, "what <it> shows")
-    page = lay_out("figure4.html", images=[("<b>", image)])
+    page = lay_out("figure4.html", images=[("<b>", Image("data:,", 1, "what <it> shows"))])
     assert 'alt="what &lt;it&gt; shows"' in page
     assert "<figcaption>&lt;b&gt;</figcaption>" in page
 

@@ -148,8 +148,7 @@ def blocks_of(scores_PKGD):
 def nearly_sure(rng, prompts, rare):
     """Scores e_Y - pi of a softmax whose first of four completions is nearly sure."""
     probabilities = np.array([1 - rare, 0.6 * rare, 0.3 * rare, 0.1 * rare])
-    kinds = rng.choice(4, size=(prompts, 4, 32), p=probabilities)
-    return np.eye(4)[kinds] - probabilities
+    return np.eye(4)[rng.choice(4, size=(prompts, 4, 32), p=probabilities)] - probabilities
 
 
 @pytest.mark.parametrize("rare", [0.3, 0.05, 0.01, 0.001])
@@ -172,8 +171,7 @@ def test_mean_score_of_a_nearly_sure_policy_is_caught():
 
 def test_mean_score_brings_prompts_to_one_scale():
     """One honest prompt of large scores does not hide what 40 others of small ones tell."""
-    rng = np.random.default_rng(0)
-    w = rng.standard_normal((41, 4, 32, 8))
+    w = np.random.default_rng(0).standard_normal((41, 4, 32, 8))
     w[1:] += 0.2
     w[0] *= 30
     assert not check_mean_score(blocks_of(w)).ok
@@ -208,8 +206,7 @@ def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
 
 
 def test_mean_score_takes_the_pairs_that_were_formed():
-    rng = np.random.default_rng(0)
-    w = rng.standard_normal((4, 4, 32, 3)) + 0.5
+    w = np.random.default_rng(0).standard_normal((4, 4, 32, 3)) + 0.5
     gram_PKGG = w @ w.swapaxes(-1, -2)
     gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
     assert not check_mean_score(only_gram(gram_PKGG)).ok

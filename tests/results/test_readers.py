@@ -23,8 +23,7 @@ def test_names_stay_what_they_are(tmp_path):
 @pytest.mark.parametrize("name", NAMES[:6])
 def test_a_runs_name_stays_what_it_is(copy, name, capsys):
     copy.file(MANIFEST).unlink()
-    table = copy.read("mse.csv").assign(probe=name)
-    write_table(copy.file("mse.csv"), table)
+    write_table(copy.file("mse.csv"), copy.read("mse.csv").assign(probe=name))
     assert run_mse.main(["claims", str(copy.path)]) == 0
     assert capsys.readouterr().out.startswith(f"{name}: ")
     assert copy.read("mse.csv")["probe"].unique().tolist() == [name]

@@ -40,8 +40,7 @@ def deciding(*stops):
     seen = []
 
     def decide(samples):
-        each = sum(block.completions for block in samples[0])
-        seen.append((len(samples), each))
+        seen.append((len(samples), sum(block.completions for block in samples[0])))
         return Said(stops[len(seen) - 1], f"look {len(seen)}")
 
     return decide, seen

@@ -236,6 +236,5 @@ def test_what_cannot_be_watched():
 
 
 def test_a_callback_with_nothing_to_measure_by_says_so(given, capsys):
-    callback = MSECallback()
-    callback.on_step_begin(settings(), state(), None, **given)
+    MSECallback().on_step_begin(settings(), state(), None, **given)
     assert "reward_funcs=callback.watch(reward)" in capsys.readouterr().out

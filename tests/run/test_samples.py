@@ -136,8 +136,7 @@ def test_a_spoilt_sample_is_taken_again(spoil, context, counted):
 
 def test_a_sample_of_another_subject_is_none_of_ours(context):
     KeptSamples(context).measure(LOOK, nothing)
-    probe = context.spec.probe.model_copy(update={"seed": 1})
-    spec = replace(context.spec, probe=probe)
+    spec = replace(context.spec, probe=context.spec.probe.model_copy(update={"seed": 1}))
     subject = make_subject(spec, context.subject.policy, scored=16)
     other = replace(context, spec=spec, subject=subject)
     key = KeptSamples(context).order[0], 0, 8

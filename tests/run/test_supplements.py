@@ -267,7 +267,6 @@ def test_processes_share_the_corrections(drawn_by_an_engine, monkeypatch, tmp_pa
     monkeypatch.setattr(adding, "correct", correct)
     whole = contents(folder)["corrections.npz"]
     for rank in (1, 0):
-        context = load(replace(spec, processes=Agreed(rank)))
-        adding._add_corrections(context, shown=False)
+        adding._add_corrections(load(replace(spec, processes=Agreed(rank))), shown=False)
     assert seen == indices[1::2] + indices[::2]
     assert contents(folder)["corrections.npz"] == whole

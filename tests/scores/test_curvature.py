@@ -87,8 +87,7 @@ def test_without_bias_over_all_pairs_of_completions():
     mean = torch.zeros(policy.size, dtype=torch.float64)
     for pair in map(list, product(kinds, repeat=2)):
         apart = exact.rewards[pair] - exact.rewards[pair].mean()
-        weights = torch.tensor(apart * exact.probabilities[pair].prod())
-        mean += weights @ by_kind[pair]
+        mean += torch.tensor(apart * exact.probabilities[pair].prod()) @ by_kind[pair]
     apart = torch.tensor(exact.probabilities * (exact.rewards - exact.value))
     torch.testing.assert_close(mean, apart @ by_kind, rtol=1e-9, atol=1e-10)
 

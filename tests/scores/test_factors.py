@@ -11,13 +11,10 @@ from mse_lab.scores.factors import (
     join_completions,
 )
 from mse_lab.scores.tied_parameters import reduce_factors
+from plain_scores import normal
 
 # Fused experts: E slices of R x C, S slots of T tokens, two each.
 N, T, S, E, R, C = 4, 5, 10, 3, 6, 7
-
-
-def normal(generator, *shape):
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def routed(generator, rows=S, columns=T):

@@ -6,6 +6,7 @@ import torch
 from mse_lab.scores import outer_products as products
 from mse_lab.scores.factors import OuterProducts
 from mse_lab.scores.tied_parameters import reduce_factors
+from plain_scores import normal
 
 N, T, R, C = 4, 5, 7, 3
 
@@ -13,10 +14,6 @@ N, T, R, C = 4, 5, 7, 3
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
-
-
-def normal(generator, *shape):
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def outer(generator, tokens=T):

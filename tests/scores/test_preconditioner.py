@@ -45,8 +45,7 @@ def test_the_step_of_adam_is_the_preconditioned_moment(tmp_path, grouped):
     found = read_optimizer(policy, str(tmp_path))
     pieces = found.split([one.numel() for one in before.values()])
     for name, piece in zip(before, pieces, strict=True):
-        state = optimizer.state[policy.parameters[name]]
-        moments = state["exp_avg_sq"] / (1 - 0.9**3)
+        moments = optimizer.state[policy.parameters[name]]["exp_avg_sq"] / (1 - 0.9**3)
         torch.testing.assert_close(piece, 1 / (moments.sqrt() + 1e-3).flatten())
 
 
@@ -78,8 +77,7 @@ def test_adafactor_has_second_moments_of_rank_one(tmp_path):
     train(model, optimizer, tmp_path)
     found = read_optimizer(policy, str(tmp_path))
     sizes = [one.numel() for one in policy.parameters.values()]
-    first = next(iter(policy.parameters.values()))
-    state = optimizer.state[first]
+    state = optimizer.state[next(iter(policy.parameters.values()))]
     inverse = Adafactor._approx_sq_grad(state["exp_avg_sq_row"], state["exp_avg_sq_col"])
     torch.testing.assert_close(found.split(sizes)[0], inverse.flatten())
     bias = optimizer.state[list(policy.parameters.values())[1]]["exp_avg_sq"]
@@ -96,8 +94,7 @@ def test_a_state_that_does_not_fit_is_refused(tmp_path):
     policy, model = small_policy()
     with pytest.raises(InputError, match=r"optimizer\.pt is missing"):
         read_optimizer(policy, str(tmp_path))
-    optimizer = torch.optim.Adam(model.parameters())
-    train(model, optimizer, tmp_path)
+    train(model, torch.optim.Adam(model.parameters()), tmp_path)
     fewer = SimpleNamespace(parameters=dict(list(policy.parameters.items())[1:]))
     with pytest.raises(InputError, match="damaged, or not of the parameters"):
         read_optimizer(fewer, str(tmp_path))

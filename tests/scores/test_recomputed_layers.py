@@ -24,5 +24,4 @@ def test_layers_are_recomputed_where_no_gradient_enters_them():
 
 def test_positions_within_a_module_that_is_no_layer():
     """An expanded result, one row for each completion, also where a layer is cut."""
-    policy = policy_with(Positions)
-    assert_exact(policy, how=Scoring(3, layer=1))
+    assert_exact(policy_with(Positions), how=Scoring(3, layer=1))

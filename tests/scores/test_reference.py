@@ -44,8 +44,7 @@ def test_repeated_completions_of_all_lengths(monkeypatch):
     """Differentiated once, in several passes, with the sum of their weights."""
     monkeypatch.setattr(reference, "PASS_TOKENS", 1)
     policy = random_policy()
-    place = np.array([2, 0, 1, 0, 8, 3, 4, 0, 7])
-    completions = some_completions(policy)[place]
+    completions = some_completions(policy)[np.array([2, 0, 1, 0, 8, 3, 4, 0, 7])]
     weights, sizes = np.linspace(-1, 2, 9), []
     honest = reference.completion_log_probs
 

@@ -12,6 +12,7 @@ from mse_lab.scores.tied_parameters import reduce_factors
 from plain_scores import (
     PROMPT,
     autograd_scores,
+    normal,
     random_reference,
     relative_gap,
     some_completions,
@@ -23,10 +24,6 @@ N, T, R, C = 4, 5, 7, 3
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
-
-
-def normal(generator, *shape):
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def outer(generator, tokens=T):

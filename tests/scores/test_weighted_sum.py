@@ -165,8 +165,7 @@ def test_every_kind_of_factor(monkeypatch, kind, slice_bytes):
     uses, shape = USES[kind]
     shape, weights = torch.Size(shape), torch.tensor([1.0, -2.0, 0.5]).double()
     found = torch.cat(list(weighted_sum(uses, weights, shape)))
-    expected = sum(weights @ one.dense(shape) for one in uses)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, sum(weights @ one.dense(shape) for one in uses))
 
 
 def test_parts_of_any_size_have_one_sketch():

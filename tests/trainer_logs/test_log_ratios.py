@@ -71,8 +71,7 @@ def test_a_tokens_divergence_is_estimated_without_bias():
 
 
 def test_tools_tokens_are_left_out(tmp_path):
-    lines = [line([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1])]
-    columns = read(tmp_path, lines).columns
+    columns = read(tmp_path, [line([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1])]).columns
     assert columns.tokens_N.tolist() == [2]
     assert columns.log_ratio_N.tolist() == [0.0]
 

@@ -147,8 +147,7 @@ def test_rewards_of_whole_numbers_count_where_floats_do_not_fit(tmp_path):
 
 def test_a_function_that_scores_some_prompts_only(tmp_path):
     """TRL writes NaN where a reward function gave None."""
-    gaps = np.array([np.nan] * 4 + [0.5] * 4)
-    found = write(tmp_path, rows(1, other=gaps))
+    found = write(tmp_path, rows(1, other=np.array([np.nan] * 4 + [0.5] * 4)))
     assert found.groups.reward_N.tolist() == [0, 1, 1, 0, 1.5, 1.5, 1.5, 1.5]
 
 

@@ -125,8 +125,7 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         said = carry_out("advise", tmp_path / name)
         assert "Set num_generations to 4. It costs at most " in said
         assert "advice.csv" in said
-    told = carry_out("advise", tmp_path / "base", "--json")
-    told_of = json.loads(told)
+    told_of = json.loads(carry_out("advise", tmp_path / "base", "--json"))
     assert (told_of["num_generations"], told_of["chosen_by"]) == (4, "plain")
 
 

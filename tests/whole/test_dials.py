@@ -40,8 +40,7 @@ def test_a_slip_in_any_step_decides_the_reward(steps):
     """With up to four steps no slips can make up for one another."""
     corpus, rewards = Corpus(steps=steps), []
     for text, (first, *others) in texts(corpus):
-        numbers = [first, *map(int, text.split())]
-        gaps = np.subtract(np.diff(numbers), others) % MODULUS
+        gaps = np.subtract(np.diff([first, *map(int, text.split())]), others) % MODULUS
         assert (gaps <= SLIPS).all()
         rewards.append(is_right(text, {"answers": [(first + sum(others)) % MODULUS]}))
         assert rewards[-1] == (not gaps.any())

@@ -262,8 +262,7 @@ def test_no_number_is_without_a_truth():
 def test_laws_beyond_enumeration_continue_the_line():
     """G x law is constant in G for vanilla and oracle, a line in 1/(G-1) for GRPO-type."""
     design = design_of(prompts_of("graded"))
-    pools = design.draw(np.random.default_rng(0), SMALL, 6, LARGEST)
-    laws = analysed(pools, SIZES).laws
+    laws = analysed(design.draw(np.random.default_rng(0), SMALL, 6, LARGEST), SIZES).laws
     assert laws["group_size"].max() == 1024
     for name, rows in laws.groupby("estimator"):
         size, scaled = rows["group_size"].to_numpy(), rows["group_size"] * rows["law"]

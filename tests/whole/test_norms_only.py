@@ -216,8 +216,7 @@ def test_a_figure_of_both_kinds(folders, tmp_path):
     """Each estimator once in the legend, with its mark."""
     runs = [str(folders[kind]) for kind in ("none", "whole")]
     assert run_mse.main(["figure", *runs, "--out", str(tmp_path / "f.svg")]) == 0
-    figure = compose([read_tables(folders[kind]) for kind in ("none", "whole")])
-    [legend] = figure.legends
+    [legend] = compose([read_tables(folders[kind]) for kind in ("none", "whole")]).legends
     names = ["Vanilla", "GRPO-type", "Oracle", "exact law"]
     assert [text.get_text() for text in legend.get_texts()] == names
 

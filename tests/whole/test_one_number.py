@@ -181,9 +181,7 @@ def test_what_advice_costs_and_how_far_off_it_is(doors):
 
 def test_an_interval_of_another_kind_is_seen(doors):
     """Negative control: c2 with the interval of a number that may be negative."""
-    population = doors["result"].population
-    signed = population.estimate(lambda one: one.c2, 0.95)
-    lead = "c2, completions differ in a prompt"
-    places = {"page": read(doors["page"], typeset(lead))}
+    signed = doors["result"].population.estimate(lambda one: one.c2, 0.95)
+    places = {"page": read(doors["page"], typeset("c2, completions differ in a prompt"))}
     assert signed.value == pytest.approx(doors["advice"].c2.value)
     assert apart(places, signed) == ["page"]

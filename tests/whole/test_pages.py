@@ -164,8 +164,7 @@ def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
 def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
     shown = re.search(r"\$ mse-lab advise tiny/base\n((?:    .*\n)+)", README)[1]
     lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
-    advice = restore_advice(ADVICE)
-    printed = advice_text(advice).splitlines()
+    printed = advice_text(restore_advice(ADVICE)).splitlines()
     assert len(lines) > 10
     assert [line for line in printed if line in lines] == lines
 

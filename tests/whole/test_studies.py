@@ -15,6 +15,7 @@ from mse_lab.studies.training.predicted_group_size import predict
 from mse_lab.studies.training.report import WORDS
 from mse_lab.studies.training.settings import arms_of, load_study, runs_of, study_file
 from mse_lab.studies.training.verdict import PROMPTS, judge_study
+from simulated_study import row_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(path.parent for path in (ROOT / "results").glob("*/runs.csv"))
@@ -75,16 +76,6 @@ def test_the_verdict_is_that_of_the_runs(committed):
     found = judge_study(study, runs, predictions, files.read_felt())
     written = json.loads((files.folder / "verdict.json").read_text())
     assert approximate(found) == written
-
-
-def row_of(verdict, arm, step=100, prompts="training"):
-    wanted = (arm, step, prompts)
-    [found] = [
-        row
-        for row in verdict["steps"]
-        if (row["arm"], row["step"], row["prompts"]) == wanted
-    ]
-    return found
 
 
 def means_of(row):

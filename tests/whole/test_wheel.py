@@ -104,8 +104,7 @@ class Installed:
     def each(self, *commands):
         """Give status, output and complaints of several commands of one process."""
         lines = [[str(word) for word in words] for words in commands]
-        said = run(self.python, "-c", IN_TURN, json.dumps(lines), cwd=self.here)
-        return json.loads(said)
+        return json.loads(run(self.python, "-c", IN_TURN, json.dumps(lines), cwd=self.here))
 
 
 @pytest.fixture(scope="module")

@@ -89,13 +89,10 @@ def value_of(policy, prompt, right):
 
 def test_the_curvature_of_the_answers_is_that_of_their_value():
     """Along a direction, from 2,000 words, seed fixed; untrained, so that p varies."""
-    probe = load_probe(ROOT / "probes/wording/two.yaml")
-    policy = load_policy(probe, ROOT)
-    fresh = build_model(0, 64).state_dict()
-    policy.model.load_state_dict(fresh)
+    policy = load_policy(load_probe(ROOT / "probes/wording/two.yaml"), ROOT)
+    policy.model.load_state_dict(build_model(0, 64).state_dict())
     prompt, right = policy.tokenizer("3 4 =").input_ids, VOCABULARY.index("7")
-    numbers = uniforms(0, "one", "test", range(2000), 2)
-    drawn = draw(policy, prompt, numbers, "one")
+    drawn = draw(policy, prompt, uniforms(0, "one", "test", range(2000), 2), "one")
     size = sum(one.numel() for one in policy.parameters.values())
     direction = torch.randn(1, size, generator=torch.Generator().manual_seed(1))
 

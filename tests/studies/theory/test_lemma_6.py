@@ -56,8 +56,7 @@ def test_the_bound_of_a_constant_step_is_the_papers():
 
 def test_the_bound_of_falling_steps_tends_to_the_papers():
     """N times the bound: L beta^2 M / (4 mu beta - 2) = 0.5 x 400 x 3 / 6 = 100."""
-    known = Constants(0.5, 0.1, 3.0)
-    found = known.bound(decaying(20.0, 200), 7.0, 100_000)
+    found = Constants(0.5, 0.1, 3.0).bound(decaying(20.0, 200), 7.0, 100_000)
     assert 100_200 * found[-1] == pytest.approx(100, rel=0.01)
 
 

@@ -31,8 +31,7 @@ def differentiated(rollout, loss):
             chances / start.chances_NTR,
             rollout.reference.chances_NTR / chances,
         )
-        each = loss(ratios, others, advantages).sum(1)
-        return (start.probabilities_NR * each).sum(0)
+        return (start.probabilities_NR * loss(ratios, others, advantages).sum(1)).sum(0)
 
     return slope_of(total, THETA[:, 0])
 
@@ -75,8 +74,7 @@ def test_all_of_it_has_the_gradient_of_the_loss_with_sd_and_k3(rollout, now):
     objective = slope_of(
         lambda theta: 2 * np.arcsin(np.sqrt(rollout.policy.at(theta).value_R)), THETA[:, 0]
     )
-    there = Rollout(rollout.policy)
-    pull = 1 - there.reference.chances_NTR / now.chances_NTR
+    pull = 1 - Rollout(rollout.policy).reference.chances_NTR / now.chances_NTR
     target = objective - KAPPA * now.mean(now.probabilities_NR, pull)[:, 0]
     np.testing.assert_allclose(rollout.bias_of_all(now)[:, 0], found - target, rtol=1e-6)
 
@@ -98,6 +96,5 @@ def test_minibatches_move_runs_by_the_gradient_on_average(rollout):
 
 
 def test_a_minibatch_whose_rewards_are_equal_moves_nothing(rollout):
-    moved_DR = rollout.train(2, 1.0, 1, 2000, np.random.default_rng(2))[0]
-    still = (moved_DR == 0).all(0).mean()
+    still = (rollout.train(2, 1.0, 1, 2000, np.random.default_rng(2))[0] == 0).all(0).mean()
     assert still == pytest.approx(5 / 9, abs=4 * np.sqrt(20 / 81 / 2000))

@@ -20,8 +20,7 @@ RULE = Rule("grpo", 2, 3)
 
 
 def mixtures(weights, *shape):
-    draws = np.random.default_rng(0).chisquare(1, (*shape, len(weights)))
-    return draws @ weights
+    return np.random.default_rng(0).chisquare(1, (*shape, len(weights))) @ weights
 
 
 def test_the_test_rejects_at_its_level_and_its_interval_covers(two):

@@ -64,8 +64,7 @@ def test_a_digest_may_look_like_a_number(files, monkeypatch, digest):
 
 def test_pilots_are_kept_apart(files):
     before = (files.folder / "runs.csv").read_bytes()
-    pilot = Arm(PILOT, MAIN.training, MAIN.evaluation, STUDY.prediction)
-    pilots = list(runs_of([pilot]))
+    pilots = list(runs_of([Arm(PILOT, MAIN.training, MAIN.evaluation, STUDY.prediction)]))
     files.add(pilots[0], [Constants(0, 1.0, 2.0, 3.0)], seconds=1)
     assert files.missing(pilots) == pilots[1:]
     assert files.read(pilots)["c3"].tolist() == [3.0]

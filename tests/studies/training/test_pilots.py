@@ -34,8 +34,7 @@ def test_constants_are_those_of_the_trained_prompts(write_probe, tmp_path):
     Student's t of five degrees exceeds 7 once in 1,000. Were the two prompts a sample, c1
     would be twice this, which would be seen.
     """
-    path = write_probe()
-    source = yaml.safe_load(path.read_text())["prompts"]
+    source = yaml.safe_load(write_probe().read_text())["prompts"]
     task = load_task(str(write_probe(prompts=source | {"limit": 2})), tmp_path)
     prediction = Prediction(reference=1024, replicate=64)
     model = task.policy.model

@@ -33,8 +33,7 @@ def test_a_study_is_told_and_drawn(tmp_path):
     )
     for prompts in ("training", "held-out"):
         about = f"seeds, {prompts} prompts"
-        main = said.index(f"main, N = 128, 12 {about}")
-        row = said[main + 2 + (prompts == "training")]
+        row = said[said.index(f"main, N = 128, 12 {about}") + 2 + (prompts == "training")]
         assert row.startswith("  10     8  4, 8  4: ")
         assert row.endswith("  holds (8)")
         small = said.index(f"small-step, N = 128, 12 {about}")

@@ -105,8 +105,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     assert run_mse.main(changed) == 2
     assert "has other settings; start over with --fresh" in capsys.readouterr().err
     prompts = tmp_path / "prompts.jsonl"
-    text = prompts.read_text()
-    prompts.write_text(text.replace("p0", "p9"))
+    prompts.write_text(prompts.read_text().replace("p0", "p9"))
     assert train(study, tmp_path / "out") == 2
     assert (
         f"short: prompts of {tmp_path / 'small.yaml'} is not what"

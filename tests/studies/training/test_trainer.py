@@ -72,8 +72,7 @@ class Watched:
             return rewards
 
         monkeypatch.setattr(trl.GRPOTrainer, "_calculate_rewards", calculate)
-        steps = range(run.arm.training.steps + 1)
-        trainers.train(run, task, list(steps), self.look)
+        trainers.train(run, task, list(range(run.arm.training.steps + 1)), self.look)
 
     def look(self, _, model):
         flat = [one.detach().flatten() for one in model.parameters()]
@@ -175,8 +174,7 @@ def test_the_inverse_schedule(task, monkeypatch):
 
 def test_adamw_takes_eta_as_it_is(task, monkeypatch):
     """Its first step is eta in every coordinate that has a gradient."""
-    run = run_of(4, optimiser="adamw", eta=0.01)
-    moved = Watched(run, task, monkeypatch).step().abs()
+    moved = Watched(run_of(4, optimiser="adamw", eta=0.01), task, monkeypatch).step().abs()
     assert moved.max() == pytest.approx(0.01, rel=1e-3)
 
 
@@ -205,8 +203,7 @@ def test_completions_are_drawn_from_the_policy(task, monkeypatch):
     # What a checkpoint says of its own generation counts for nothing.
     settings = task.policy.model.generation_config
     settings.do_sample, settings.top_k, settings.top_p = True, 2, 0.5
-    run = run_of(4096, budget=4096)
-    index, tokens, _ = Watched(run, task, monkeypatch).batch
+    index, tokens, _ = Watched(run_of(4096, budget=4096), task, monkeypatch).batch
     prompt = torch.tensor([task.tokens[index[0]]])
     law = next_log_probabilities(task.policy, prompt, None)[0].exp().detach().numpy()
     shares = np.bincount([one[0] for one in tokens], minlength=len(law)) / len(tokens)

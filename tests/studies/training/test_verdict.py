@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit, logit
 
 from mse_lab.studies.training.verdict import curve_of, judge_study, mean_interval
-from simulated_study import SIZES, STUDY, made_felt, predict, simulate
+from simulated_study import SIZES, STUDY, made_felt, predict, row_of, simulate
 
 RIGHT, WRONG = predict(4), predict(39)
 
@@ -14,16 +14,6 @@ RIGHT, WRONG = predict(4), predict(39)
 @pytest.fixture(scope="module")
 def verdict():
     return judge_study(STUDY, simulate(), RIGHT)
-
-
-def row_of(verdict, arm, step=10, prompts="training"):
-    wanted = (arm, step, prompts)
-    [found] = [
-        row
-        for row in verdict["steps"]
-        if (row["arm"], row["step"], row["prompts"]) == wanted
-    ]
-    return found
 
 
 def test_a_true_prediction_holds(verdict):
@@ -52,8 +42,7 @@ def test_a_false_prediction_fails():
 )
 def test_the_felt_size_of_an_arm_is_judged_on_each_set(verdict, held_out, trained, found):
     """Infinite is the largest; nothing else of the verdict changes."""
-    felt = made_felt(held_out, trained)
-    judged = judge_study(STUDY, simulate(), RIGHT, {"main": felt})
+    judged = judge_study(STUDY, simulate(), RIGHT, {"main": made_felt(held_out, trained)})
     for prompts, (nearest, word) in found.items():
         row = row_of(judged, "main", prompts=prompts)
         said = row.pop("felt")

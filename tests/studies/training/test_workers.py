@@ -16,8 +16,7 @@ from mse_lab.studies.training.workers import each
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_each_is_done_once(processes):
-    todo = [4.0, 1.0, 9.0]
-    done = list(each(math.sqrt, todo, processes))
+    done = list(each(math.sqrt, [4.0, 1.0, 9.0], processes))
     assert sorted((one, found) for one, found, _ in done) == [(1, 1), (4, 2), (9, 3)]
     assert all(seconds >= 0 for *_, seconds in done)
 
