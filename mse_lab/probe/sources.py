@@ -23,6 +23,8 @@ from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, 
 
 _TABLES = (".parquet", ".csv", ".arrow")  # Suffixes of files other than lines of JSON.
 
+ROWS = 2048  # Rows of a table in memory at once.
+
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_SUFFIXES = (".jsonl", ".json", *_TABLES)
 
@@ -80,22 +82,35 @@ def _lines(path: Path) -> Iterator[Row]:
         yield Row(where, number, parse_json(line, where))
 
 
-def _read_csv(path: Path) -> Any:
-    """Read a CSV file; an empty cell is None, and NA is a text."""
+def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV file; an empty cell is None, and NA is a text.
+
+    As numbers the ids 001 and 1 are one; `as_texts` all cells are texts.
+    """
     import pandas as pd  # Late: few sources need it.
 
-    empty: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-    # With nullable types integers in a column with an empty cell stay integers.
-    table = pd.read_csv(path, dtype_backend="numpy_nullable", **empty).astype(object)
-    return table.where(table.notna(), None).to_dict("records")
+    # A type is that of the whole column; integers beside an empty cell stay integers.
+    kind: Any = {"dtype_backend": "numpy_nullable", "chunksize": 2**31}
+    if as_texts:
+        kind = {"dtype": str, "chunksize": ROWS}
+    with pd.read_csv(path, keep_default_na=False, na_values=[""], **kind) as chunks:
+        for table in (chunk.astype(object) for chunk in chunks):
+            yield from table.where(table.notna(), None).to_dict("records")
+
+
+def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file."""
+    with importlib.import_module("pyarrow.parquet").ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS):
+            yield from batch.to_pylist()
 
 
 def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
     """Read a folder or a file other than JSONL."""
     if where.suffix == ".csv" and where.is_file():
-        return _read_csv(where)
+        return csv_rows(where)
     if where.suffix == ".parquet" and where.is_file():
-        return importlib.import_module("pyarrow.parquet").read_table(where).to_pylist()
+        return parquet_rows(where)
     datasets = load_extra("datasets", "data", str(source))
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()

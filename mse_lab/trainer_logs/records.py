@@ -5,7 +5,6 @@ counted, up to a share of the file: a trainer may still be writing the last one.
 """
 
 import gzip
-import importlib
 import json
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -19,9 +18,8 @@ import pandas as pd
 from mse_lab.errors import InputError, in_short
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.plain_text import reading, unique_keys
+from mse_lab.probe.sources import csv_rows, parquet_rows
 from mse_lab.trainer_logs.completion import Record, RecordPosition
-
-ROWS = 2048  # Rows in memory at once.
 
 # The largest share of a file's lines that may be damaged; one always may.
 MOST_DAMAGED = 0.01
@@ -83,21 +81,6 @@ def _rows_of(frame: pd.DataFrame) -> Rows:
         yield dict(zip(names, map(_plain_value, row), strict=True))
 
 
-def _parquet(path: Path) -> Rows:
-    parquet = importlib.import_module("pyarrow.parquet")  # Late: few logs need it.
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS):
-            yield from batch.to_pylist()
-
-
-def _csv(path: Path) -> Rows:
-    """Read cells as texts: as numbers the ids 001 and 1 would be one prompt."""
-    as_texts: Any = {"dtype": str, "keep_default_na": False, "na_values": [""]}
-    with pd.read_csv(path, chunksize=ROWS, **as_texts) as chunks:
-        for chunk in chunks:
-            yield from _rows_of(chunk.astype(object).where(chunk.notna(), None))
-
-
 def has_samples(path: Path) -> bool:
     """Whether a .pt file begins as slime's do; checkpoints do not. No code in it runs."""
     try:
@@ -133,9 +116,10 @@ def _numbered(path: str, rows: Iterable[dict[str, Any]], unit: str = "row") -> R
 def _records(path: Path, damaged: list[RecordPosition]) -> Records:
     if path.suffix == ".pt":
         return _numbered(str(path), _samples(path), "sample")
-    if path.suffix in (".parquet", ".csv"):
-        rows = _csv if path.suffix == ".csv" else _parquet
-        return _numbered(str(path), rows(path))
+    if path.suffix == ".csv":
+        return _numbered(str(path), csv_rows(path, as_texts=True))
+    if path.suffix == ".parquet":
+        return _numbered(str(path), parquet_rows(path))
     return _lines(path, damaged)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from log_makers import groups_of, read, write_lines
 from mse_lab.errors import InputError
+from mse_lab.probe.sources import ROWS
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
-from mse_lab.trainer_logs.records import ROWS
 from mse_lab.trainer_logs.summary import Summary
 
 VERL = {"input": "a", "output": "b", "score": 1, "step": 1}
@@ -49,7 +49,7 @@ def test_many_broken_lines_are_refused_by_the_first(tmp_path):
         if not refused:
             assert len(read_log([path]).source.damaged) == 2
             continue
-        with pytest.raises(InputError, match=r"line 1: not a JSON object; so are 2 of 100"):
+        with pytest.raises(InputError, match=r"line 1: not a JSON object; as 2 of 100"):
             read_log([path])
 
 
