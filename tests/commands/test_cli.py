@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["figure", "nowhere", "--out", "."], "'.' names no regular file"),
         (["report", "nowhere", "--out", ""], "'': empty; give a value"),
         (["list", "--out="], "'--out=': empty; give a value"),
-        (["list", "--out", __file__], "cannot be written to"),
+        (["list", "--out", __file__], "is a file; name a folder"),
         (["advise", "x" * 5000], "x: File name too long; shorten it"),
         (["draw"], "invalid choice: 'draw'"),
         ([], "required: COMMAND; see run_mse.py --help"),
