@@ -95,12 +95,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
-    """Write a number, and its interval if it has one.
+    """Write a number, and its interval if it has one: value, low and high.
 
-    Args:
-        interval: Value, low and high.
-        digits: Digits that are shown of the width, which is twice the distance to the
-            nearer end. A number has at most three, unless its ends would look the same.
+    `digits` are shown of the width, which is twice the distance to the nearer end. A number
+    has at most three, unless its ends would look the same.
     """
     value, low, high = interval
     if math.isnan(value) or math.isnan(low) or math.isnan(high) or low == math.inf:
@@ -223,13 +221,10 @@ def wrap(text: str, width: int = WIDTH, indent: int = 0) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = (), align: str = "") -> str:
-    """Lay out rows of texts as aligned columns, two spaces apart.
+    """Lay out rows of texts, all of one length, as aligned columns, two spaces apart.
 
-    Args:
-        rows: The cells; all rows have the same length.
-        heads: Names of the columns; without them there is no head.
-        align: `<` or `>` for each column: to the left or to the right. By default the first
-            column is aligned to the left, the others to the right.
+    `align` has `<` or `>` for each column, to the left or to the right; by default the
+    first column is aligned to the left, the others to the right.
 
     >>> print(table([["rloo", "4"], ["vanilla", "16"]], ["estimator", "G"]))
     estimator   G

@@ -30,9 +30,8 @@ def judge_run(run: MeasuredRun) -> list[Claim]:
 def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
     """Put every statement to runs, given in the order in which MSEs are claimed to fall.
 
-    Returns:
-        Claims in the order of the paper for each run, then those that compare runs. The
-        verdict on a statement as a whole comes before those at its group sizes.
+    Claims are in the order of the paper for each run, then those that compare runs. The
+    verdict on a whole statement comes before those at its group sizes.
     """
     names = [run.name for run in runs]
     for name in names:

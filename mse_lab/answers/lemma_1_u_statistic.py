@@ -43,14 +43,11 @@ def _pairwise_coefficients(rewards_PRG: Floats) -> Floats:
 def largest_difference(
     pools: Pools, group_size: int, weights: Callable[[Groups], Floats] = grpo
 ) -> tuple[float, bool]:
-    """Find the largest distance between an estimator and the pairwise form.
+    """Find the largest distance to the pairwise form; also whether it is exact, or a bound.
 
-    The distance is relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed:
-    unlike ||g_hat||, that cannot vanish by cancellation. Weights other than GRPO-type's
-    show what the test can see.
-
-    Returns:
-        The distance, and whether it is exact; without products it is a bound.
+    It is relative to (1/G) sum_i |w_i| ||W_i||, the length of what is summed: unlike
+    ||g_hat||, that cannot vanish by cancellation. Weights other than GRPO-type's show what
+    the test can see. Without products it is a bound.
     """
     groups = form_groups(pools, group_size)
     weights_PRG = weights(groups) / group_size

@@ -27,14 +27,10 @@ GROUP_SIZES = (4, 8, 16, 32, 64)
 
 
 def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
-    """Analyse pools again.
+    """Analyse pools of a finished run's folder, or of a file like its `pools.npz`, again.
 
-    Args:
-        source: The folder of a finished run, or a file like its `pools.npz`.
-        assignments: Texts `dotted.key=value` for the keys of `SETTINGS`.
-
-    Raises:
-        InputError: The source cannot be read, or a setting cannot be used.
+    `assignments` are texts `dotted.key=value` for the keys of `SETTINGS`; an InputError
+    says that the source cannot be read, or a setting cannot be used.
     """
     if source.is_dir():
         name, _, pools, described = read_finished(source)

@@ -178,11 +178,7 @@ def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:
-    """Read all probes, so that a wrong one is refused before any is measured.
-
-    Returns:
-        The name and the probe of each.
-    """
+    """Read names and probes, all before any is measured, so that a wrong one is refused."""
     from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
 
     paths: dict[str, Path] = {}

@@ -93,11 +93,9 @@ def _policy_log_probs(
 def score_corrections(
     subject: Subject, index: int, block: Block
 ) -> tuple[Floats, list[Floats]]:
-    """Score a block by each correction.
+    """Score a block by each correction: products (F, F, N, N) and leave-one-out gradients.
 
-    Returns:
-        The products <U_i, U'_j> of any two corrections, (F, F, N, N); and the leave-one-out
-        gradient of each correction, (D,) or its sketch.
+    The products are <U_i, U'_j> of any two corrections; a gradient is (D,) or its sketch.
     """
     weights_FNT, count = block.token_weights_FNT, len(block.drawn)
     passes = [np.ones_like(block.log_ratios_NT), *weights_FNT[np.array(PASSES) > 0]]

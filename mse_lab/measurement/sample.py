@@ -92,14 +92,9 @@ def sample_prompt(
     """Draw and reward completions of a prompt; differentiate some of them.
 
     The result depends on the subject, the prompt and the arguments alone: it is the same in
-    any order of the prompts and in any process.
-
-    Args:
-        subject: What is measured.
-        index: Which of its prompts.
-        completions: The numbers of the completions, which key their uniform numbers.
-        most: As in `choose_scored`, which chooses those that are differentiated.
-        checked: Whether their gradient is compared with that of plain autograd, too.
+    any order of the prompts and in any process. The numbers of the `completions` key their
+    uniform numbers, `most` is as in `choose_scored`, and where it is `checked` the gradient
+    is compared with that of plain autograd.
     """
     began = time.monotonic()
     pool, start = draw_pool(subject, index, POOL, completions), completions.start
@@ -120,13 +115,8 @@ def sample_pool(
 ) -> SampledPrompt:
     """Differentiate some completions of a prompt that are drawn and rewarded already.
 
-    Args:
-        subject: What is measured.
-        index: Which of its prompts.
-        pool: The completions; where a log-probability is NaN, `law_gap` is NaN, too.
-        most: As in `choose_scored`.
-        start: The number of the first completion.
-        checked: As in `sample_prompt`.
+    Where a log-probability is NaN, `law_gap` is NaN, too. `start` is the number of the
+    first completion; `most` and `checked` are as in `sample_prompt`.
     """
     began = time.monotonic()
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))

@@ -37,8 +37,7 @@ class Bootstrap:
     def shift_of_groups(self, groups: Mapping[str, Floats]) -> Floats:
         """Resample groups: the change of a sum over prompts of means over groups, (B,).
 
-        Args:
-            groups: By run, what every group contributes, (P, R), with R >= 2.
+        `groups` has, by run, what every group contributes, (P, R), with R >= 2.
         """
         shift_B = np.zeros(self.draws)
         for run, groups_PR in groups.items():

@@ -74,14 +74,9 @@ def choose_scored(
 ) -> Ints:
     """Choose which completions to differentiate, ascending indices.
 
-    Args:
-        rewards_N: Rewards of all that were drawn.
-        most: The most right and the most wrong completions, each two or more, for rewards 0
-            and 1; None for all. With graded rewards all are chosen.
-        rng: Chooses among completions of one reward, because supplied ones may be ordered.
-
-    Raises:
-        ValueError: `most` is less than two of a kind, which give no product of two.
+    `most` is the number of right and of wrong completions at most, each two or more
+    (ValueError), for rewards 0 and 1; None for all. With graded rewards all are chosen. The
+    generator chooses among completions of one reward: supplied ones may be ordered.
     """
     if most is None or not is_binary(rewards_N):
         return np.arange(len(rewards_N))

@@ -59,14 +59,10 @@ class Pools:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
-        """Take the arrays of `pools.npz`, and check that numbers can be computed from them.
+        """Take the arrays of `pools.npz`; refuse, by name, what no run can have measured.
 
         The two `kind_*` may be absent. Numbers that are too small become zero. There must
         be `least_blocks` blocks K; a spread needs two.
-
-        Raises:
-            InputError: An array is missing, has another shape than its axes say, or holds
-                what no run can have measured; the message names it.
         """
         given = _named(arrays, [field.name for field in fields(cls)])
         _check_shapes(given, least_blocks)

@@ -105,9 +105,7 @@ def measure_errors(
 ) -> dict[Key, Floats]:
     """Measure every estimator at every group size, all on the same groups.
 
-    Returns:
-        Errors (P, R) with R = N / G, by estimator and group size; R = 0 where products
-        between completions are not known.
+    Errors are (P, R) with R = N / G; R = 0 where products of completions are not known.
     """
     keys = [Key(estimator.name, size) for estimator in estimators for size in group_sizes]
     if not pools.has_cross_products:

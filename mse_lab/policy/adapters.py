@@ -52,9 +52,7 @@ def attach_adapter(
 ) -> tuple[Any, dict[str, nn.Parameter], str]:
     """Attach what `find_adapter` returned to its base model, on the base's device.
 
-    Returns:
-        The model with the adapter in its layers, the parameters that count by name, and
-        the adapter's identity.
+    Return the model with it, the parameters that count by name, and its identity.
     """
     if isinstance(adapter, FreshAdapter):
         model = _attach_fresh(model, adapter, seed)

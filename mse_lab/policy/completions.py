@@ -108,9 +108,8 @@ class Completions:
     def distinct(self) -> tuple["Completions", Ints]:
         """Leave out repetitions: equal completions have equal scores.
 
-        Returns:
-            The distinct completions, in the order of their first occurrence, and the index
-            of each completion among them.
+        The distinct ones are in the order of their first occurrence; with them comes the
+        index of each completion among them.
         """
         indices: dict[bytes, int] = {}
         index_N = np.array([indices.setdefault(key, len(indices)) for key in self.keys])

@@ -25,11 +25,7 @@ class StopStrings:
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Any) -> "StopStrings | None":
-        """Prepare stop strings; None if there are none.
-
-        Raises:
-            InputError: For one with a special token in it, which no decoded text contains.
-        """
+        """Prepare stop strings, None if there are none; refuse one with a special token."""
         if not texts:
             return None
         for text in texts:

@@ -32,11 +32,7 @@ def log_numbers(
 ) -> dict[str, float]:
     """Name the numbers to log; unknown ones are left out.
 
-    Args:
-        advice: The advice.
-        run: What it rests on.
-        size: G in use.
-        step_size: Completions of one step of the optimiser.
+    `size` is G in use, `step_size` the completions of one step of the optimiser.
     """
     used = advice.row(size)
     least = min(mse.value for mse in (*advice.curves["grpo"], used.mse))
@@ -73,12 +69,8 @@ def log_of_rollouts(
 ) -> str:
     """Say an advice with the steps whose rollouts it rests on, and who drew them.
 
-    Args:
-        words: The advice.
-        steps: The steps.
-        count: How many rollouts.
-        sizes: How many of each prompt in a step, at least and at most.
-        engine: Whether vLLM drew them.
+    `count` is the number of rollouts, and `sizes` how many of each prompt are in a step, at
+    least and at most.
     """
     first, last = steps[0], steps[-1]
     when = f"step {last}" if first == last else f"steps {first} to {last}"

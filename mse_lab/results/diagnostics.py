@@ -78,15 +78,10 @@ def describe(
     binary: bool,
     gradient: tuple[float, float] = (math.nan, math.nan),
 ) -> Diagnostics:
-    """Describe completions.
+    """Describe completions by the rewards of each prompt that give V, and all blocks.
 
-    Args:
-        rewards: Of each prompt's completions, those that give V.
-        summaries: Of each block of completions.
-        names: The text of every end token.
-        counts: How many completions each block has.
-        binary: Whether all rewards are 0 or 1.
-        gradient: The aggregate's ||g||^2, and its standard error where g is zero.
+    `names` has the text of every end token, `counts` the completions of each block, and
+    `gradient` the aggregate's ||g||^2 and its standard error where g is zero.
     """
     value_P, total = np.array([one.mean() for one in rewards]), sum(counts)
 

@@ -51,10 +51,7 @@ def extrapolate(
     Each of the n prompts that are left is assumed to cost the mean of m measured prompts,
     without the longest one, which was measured first, costs the most, and includes what is
     set up once. With s the standard deviation of the m, the seconds are right within
-    t s n sqrt(1/n + 1/m), with 95% confidence.
-
-    Returns:
-        The costs, and the factor within which their seconds are right.
+    t s n sqrt(1/n + 1/m), with 95% confidence; that is returned as a factor.
     """
     longest = max(measured, key=lambda index: lengths_P[index])
     others = [costs for index, costs in measured.items() if index != longest]

@@ -75,11 +75,7 @@ def save_shard(measured: object, path: Path, origin: str) -> None:
 
 
 def load_shard(kind: type[T], path: Path, origin: str) -> T:
-    """Read a dataclass of this kind.
-
-    Raises:
-        InputError: The file is missing, damaged, or of another origin or version.
-    """
+    """Read a dataclass of this kind; refuse one that is damaged or of another origin."""
     with open_intact(path, REMEDY) as file:
         arrays = read_npz(file)
         if not np.array_equal(arrays.pop("version", 0), VERSION):

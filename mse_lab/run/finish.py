@@ -55,11 +55,7 @@ def _warn_of_supplied(
 def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
-    """Analyse and check the measurements of all prompts of a run; write nothing.
-
-    Returns:
-        The analysis, the built-in checks, the warnings, and the diagnostics.
-    """
+    """Give analysis, checks, warnings and diagnostics of a measured run; write nothing."""
     summaries = [prompt.completions for prompt in prompts]
     pools = stack([prompt.arrays for prompt in prompts])
     described = describe_prompts(

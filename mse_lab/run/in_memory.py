@@ -111,8 +111,7 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
 def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     """Make a policy of a model for the body of a `with`; afterwards it is as it was.
 
-    Yields:
-        What is measured, in the form of a probe's run, and the policy.
+    With it comes what is measured, in the form of a probe's run.
     """
     model, tokenizer, prompts, reward, settings, name, folder, processes = inputs
     if not hasattr(tokenizer, "decode"):
@@ -155,11 +154,7 @@ def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
 def sample_model(
     inputs: InMemoryInputs, decide: Decide, budget: int | None, *, shown: bool
 ) -> tuple[RunSpec, Sampling]:
-    """Sample a model in memory until its answer is known; see `sample_probe`.
-
-    Returns:
-        What was measured, and how it ended.
-    """
+    """Sample a model in memory until its answer is known, as `sample_probe` does."""
     if inputs.folder is not None:
         inputs = inputs._replace(folder=inputs.folder / ADVICE)
     with borrow_model(inputs) as (spec, policy):

@@ -137,13 +137,8 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
     """Measure the first prompts of a probe; extrapolate what all will take.
 
     The measurements are written to the folder of the results, where the run resumes from
-    them; with `fresh` an earlier run there is removed first.
-
-    Returns:
-        The plan; or the outcome of a run that is finished already.
-
-    Raises:
-        InputError: As `execute`.
+    them; with `fresh` an earlier run there is removed first. Of a run that is finished
+    already the outcome is returned. Errors are those of `execute`.
     """
     if outcome := find_finished(spec, fresh=fresh):
         return outcome

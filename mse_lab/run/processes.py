@@ -42,12 +42,7 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
 
 
 def await_files(paths: Sequence[Path], readable: Callable[[], bool] = lambda: True) -> None:
-    """Wait until this machine sees files that another one wrote; refuse a missing one.
-
-    Args:
-        paths: The files.
-        readable: Whether what is seen can be read, for which it waits, too.
-    """
+    """Wait until files of another machine are here and `readable`; refuse a missing one."""
     wait_until(lambda: all(path.exists() for path in paths) and readable(), PATIENCE)
     for path in paths:
         if not path.exists():
@@ -58,8 +53,7 @@ def await_files(paths: Sequence[Path], readable: Callable[[], bool] = lambda: Tr
 def lock(folder: Path) -> Iterator[str]:
     """Keep other starts out of a folder; the lock of a killed process is free.
 
-    Yields:
-        The content of the lock file, which is another one for every start.
+    Yield the content of the lock file, which is another one for every start.
     """
     path, mark = folder / LOCK, str(time.time_ns())
     held = FileLock(path, timeout=0)

@@ -91,16 +91,10 @@ def _make_bar(**options: Any) -> std.tqdm:
 def progress(
     name: str, prompts: int, done: int, *, hidden: bool
 ) -> Iterator[Callable[[Tally], None]]:
-    """Show prompts done, the time left, and what their completions are like.
+    """Show prompts done, the time left, and what their completions are like, unless hidden.
 
-    Args:
-        name: The run's name.
-        prompts: All prompts of the run.
-        done: Prompts that an earlier start has measured.
-        hidden: Whether nothing is shown.
-
-    Yields:
-        A function that shows the tally of all processes.
+    Of all `prompts` an earlier start has measured `done`. Yield a function that shows the
+    tally of all processes.
     """
     if hidden:
         yield lambda _: None

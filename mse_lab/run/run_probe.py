@@ -35,13 +35,8 @@ def execute(
 ) -> Outcome:
     """Measure a probe, or resume its run where an earlier start stopped.
 
-    An error in the user's input loses no measurement.
-
-    Args:
-        spec: What is measured, and where its results go.
-        policy: A policy that is loaded already; by default the probe's is loaded here.
-        fresh: Whether what the folder holds of an earlier run is removed.
-        shown: Whether a progress bar is shown.
+    An error in the user's input loses no measurement. Without a `policy` the probe's is
+    loaded. With `fresh` what the folder holds of an earlier run is removed.
     """
 
     def attach() -> RunContext:

@@ -36,11 +36,7 @@ def lacks_supplements(spec: RunSpec) -> bool:
 
 
 def add_supplements(context: RunContext, *, shown: bool = True) -> None:
-    """Measure the metric and corrections that a result lacks; all processes call this.
-
-    Raises:
-        InputError: They cannot be measured; the result stays as it is.
-    """
+    """Measure the metric and corrections that a result lacks; all processes call this."""
     spec = context.spec
     if spec.processes.agree(lambda: _lacks_metric(spec)):
         spec.processes.agree(lambda: _add_metric(context, shown=shown))
@@ -83,11 +79,7 @@ def _add_corrections(context: RunContext, *, shown: bool) -> None:
 
 
 def measure_metric_shown(name: str, subject: Subject, *, shown: bool) -> MetricPools | None:
-    """Measure the probe's metric, with a line of progress; None for the plain one.
-
-    Raises:
-        InputError: It cannot be measured.
-    """
+    """Measure the probe's metric, with a line of progress; None for the plain one."""
     if subject.probe.metric.kind == "plain":
         return None
 

@@ -156,8 +156,7 @@ def _pull_back(
 def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     """Find the factors of a call's parameters by one run of all completions.
 
-    Raises:
-        NoExactScore: A parameter is used otherwise, or something else comes out.
+    NoExactScore: a parameter is used otherwise, or something else comes out.
     """
     _check_parts(call, gradients)
     values = call.values()
@@ -188,8 +187,7 @@ def _check_size(call: Call, values: dict[str, Tensor]) -> None:
 def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     """Find the gradients of a call's parameters by a run for each completion.
 
-    Raises:
-        NoExactScore: What comes out is not what came out before, or it does not fit.
+    NoExactScore: what comes out is not what came out before, or it does not fit.
     """
     _check_parts(call, gradients)
     values = {local: value.requires_grad_() for local, value in call.values().items()}

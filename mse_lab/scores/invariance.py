@@ -49,9 +49,8 @@ def score_difference(
 ) -> float:
     """Compare the shortest completion of a block alone, padded and batched.
 
-    Returns:
-        The largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,
-        and of <W, rbar>, relative to ||W|| ||rbar||.
+    Give the largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,
+    and of <W, rbar>, relative to ||W|| ||rbar||.
     """
     index = int(np.argmin(completions.lengths_N))
     one = completions[index : index + 1]

@@ -71,10 +71,9 @@ class SlicedHead:
             return model(token, use_cache=False).logits
 
     def logits(self, hidden_NTH: Tensor, part: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Compute a part of the vocabulary's logits.
+        """Compute a part of the vocabulary's A h, in the model's precision, and logits.
 
-        Returns:
-            A h, in the model's precision, and phi(A h) / temperature, in float32 or better.
+        These are phi(A h) / temperature, in float32 or better.
         """
         bias = None if self.module.bias is None else self.module.bias[part]
         raw = nn.functional.linear(hidden_NTH, self.module.weight[part], bias)

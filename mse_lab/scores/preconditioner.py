@@ -83,9 +83,8 @@ def _by_name(policy: Policy, saved: Mapping[str, Any]) -> dict[str, Kept]:
 def of_optimizer(policy: Policy, optimizer: Any) -> Tensor:
     """Give D of an optimiser that trains these very parameters, (D,) float32.
 
-    Raises:
-        InputError: It has no second moments of each: before its first step, or where it
-            keeps none (SGD), or keeps them in parts or in few bits.
+    Refuse one without second moments of each: before its first step, or where it keeps
+    none (SGD), or keeps them in parts or in few bits.
     """
     groups = {one: group for group in optimizer.param_groups for one in group["params"]}
     try:

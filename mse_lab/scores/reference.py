@@ -102,11 +102,8 @@ def weighted_gradient(
 ) -> tuple[Gradient, Floats]:
     """Compute sum_i w_i W_i by backpropagation, the prompt run through once.
 
-    At most `max_batch` completions are in one pass; None for no limit.
-
-    Returns:
-        Parameter name -> gradient, for the parameters that autograd reaches, float32 or
-        better; and the completions' log-probabilities.
+    At most `max_batch` completions are in one pass; None for no limit. Give the gradient by
+    name, where autograd reaches it, in float32 or better; and the log-probabilities.
     """
     sums = Gradient()
 

@@ -165,11 +165,7 @@ def _leave_out_evaluations(
 
 
 def find_logs(paths: Sequence[Path], columns: Form | None = None) -> Source:
-    """Find the files of a log, of the user's own columns or of a form that is recognised.
-
-    Raises:
-        InputError: There are none, or files of several forms.
-    """
+    """Find the files of a log, of the user's own columns or of one recognised form."""
     source = Source(", ".join(map(str, paths)), JSONL)
     roots, judged = dict[Path, Path](), set[Path]()
     for path, root in _files(paths):

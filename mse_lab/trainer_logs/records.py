@@ -124,11 +124,7 @@ def _records(path: Path, damaged: list[RecordPosition]) -> Records:
 
 
 def records_of(path: Path, damaged: list[RecordPosition]) -> Records:
-    """Read the records of a file; add the positions of those that are damaged.
-
-    Raises:
-        InputError: The file cannot be read, or too much of it is damaged.
-    """
+    """Read a file's records, unless too many are damaged; list positions of these."""
     if path.suffix in PICKLES:
         raise InputError(
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "

@@ -67,11 +67,8 @@ def choose(
 ) -> tuple[list[Prompted], int | None, int]:
     """Choose the completions of a step, by default the first, the same number a prompt.
 
-    `texts` says whether texts do where the log has no token ids.
-
-    Returns:
-        The prompts with their completions; the step; and how many prompts were left out,
-        because they have fewer completions.
+    `texts` says whether texts do where the log has no token ids. Return the prompts with
+    their completions; the step; and how many prompts have fewer, which are left out.
     """
     if not source.forms:
         raise InputError("completions of a data frame cannot be written; name files")
