@@ -134,12 +134,7 @@ def ends(policy, tokens):
 def enumerate_policy(policy, prompt, vocabulary, positions, reward):
     """Enumerate the completions of at most `positions` tokens.
 
-    Args:
-        policy: The policy.
-        prompt: The prompt's token ids.
-        vocabulary: Number of tokens.
-        positions: The token limit.
-        reward: Function of the tuple of a completion's tokens.
+    `vocabulary` is the number of tokens; `reward` takes the tuple of a completion's tokens.
     """
     kept = []
     for tokens in product(range(vocabulary), repeat=positions):

@@ -32,10 +32,7 @@ PROBLEMS = {"a": ("1 2 3", 2), "b": ("2 2", 3), "c": ("1", 1)}
 def measure(checkpoint, folder, times=1):
     """Run the pipeline on the checkpoint; return its results' folder and the probe.
 
-    Args:
-        checkpoint: The folder of the model.
-        folder: Where prompts, probe and results go.
-        times: Multiplies the sizes of the pools.
+    `times` multiplies the sizes of the pools.
     """
     prompts = folder / "prompts.jsonl"
     records = [

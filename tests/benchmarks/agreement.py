@@ -29,20 +29,9 @@ def _hold(what: str, difference: float, tolerance: float = TOLERANCE) -> float:
 def compare_products(
     name: str, work: Work, ours: Products, theirs: Products, tolerance: float = TOLERANCE
 ) -> float:
-    """Compare a library's inner products with this tool's.
+    """Compare a library's inner products with this tool's: the largest relative difference.
 
-    Args:
-        name: The library's.
-        work: The block.
-        ours: This tool's Gram matrix and products with the reference.
-        theirs: The library's.
-        tolerance: The largest relative difference that is rounding.
-
-    Returns:
-        The largest relative difference.
-
-    Raises:
-        Disagreement: It is more than the tolerance.
+    Raise `Disagreement` if it is more than the tolerance for rounding.
     """
     norm2 = np.abs(ours[0]).max()
     reference = float(work.reference_D.double().norm())
@@ -59,13 +48,8 @@ def compare_products(
 def compare_errors(work: Work, ours: Products) -> float:
     """Compare the first replicate's squared error of the loops with this tool's.
 
-    Every estimator and every group size that the block holds is compared.
-
-    Returns:
-        The largest relative difference.
-
-    Raises:
-        Disagreement: It is more than the tolerance.
+    Every estimator and every group size that the block holds is compared. The largest
+    relative difference is returned, or a `Disagreement` raised.
     """
     sizes = [size for size in GROUP_SIZES if len(work) % size == 0]
     keys = [(estimator, size) for estimator in ESTIMATORS for size in sizes]

@@ -23,25 +23,15 @@ WEIGHT_SCALE = 0.02
 
 @dataclass(frozen=True)
 class Size:
-    """A random Qwen2 with tied embeddings.
+    """A random Qwen2 with tied embeddings."""
 
-    Attributes:
-        name: Its parameters in words.
-        vocabulary: Tokens V.
-        hidden: Width of the residual stream.
-        inner: Width inside the MLP.
-        layers: Decoder layers.
-        heads: Query heads.
-        keys: Heads of keys; None for half as many.
-    """
-
-    name: str
-    vocabulary: int
-    hidden: int
-    inner: int
-    layers: int
-    heads: int
-    keys: int | None = None
+    name: str  # Its parameters in words.
+    vocabulary: int  # Tokens V.
+    hidden: int  # Width of the residual stream.
+    inner: int  # Width inside the MLP.
+    layers: int  # Decoder layers.
+    heads: int  # Query heads.
+    keys: int | None = None  # Heads of keys; None for half as many.
 
     def build(self) -> transformers.Qwen2ForCausalLM:
         """Draw the weights: matrices about 0, norms 1, biases 0."""
@@ -69,17 +59,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Case:
-    """One model and one shape of prompt and completion.
+    """One model and one shape of prompt and completion."""
 
-    Attributes:
-        size: The random model; None is the tiny checkpoint on its own prompts.
-        prompt: Tokens of a prompt.
-        completion: Tokens of a completion.
-    """
-
-    size: Size | None
-    prompt: int = 0
-    completion: int = 8
+    size: Size | None  # The random model; None is the tiny checkpoint on its own prompts.
+    prompt: int = 0  # Tokens of a prompt.
+    completion: int = 8  # Tokens of a completion.
 
     @property
     def model(self) -> str:
@@ -130,16 +114,10 @@ def write_probe(
     group_sizes: Sequence[int] = GROUP_SIZES,
     parameters: list[str] | None = None,
 ) -> Path:
-    """Write the probe of a case.
+    """Write the probe of a case with P prompts into a folder.
 
-    Args:
-        case: The model and the shape.
-        folder: For checkpoints, prompts and probes.
-        prompts: Number of prompts P.
-        reference: Completions a prompt for the reference.
-        replicate: Completions a prompt for the replicates.
-        group_sizes: Group sizes G.
-        parameters: Patterns of the parameters that count; None is all.
+    `reference` and `replicate` are completions a prompt, `parameters` the patterns of the
+    parameters that count, None for all.
     """
     values: dict[str, Any] = {
         "pool": {"reference": reference, "replicate": replicate},

@@ -7,17 +7,11 @@ import numpy as np
 
 
 class Fit(NamedTuple):
-    """y = factor x^exponent.
+    """y = factor x^exponent."""
 
-    Attributes:
-        factor: At x = 1.
-        exponent: The power.
-        error: Its standard error; NaN with fewer than three points.
-    """
-
-    factor: float
-    exponent: float
-    error: float
+    factor: float  # At x = 1.
+    exponent: float  # The power.
+    error: float  # Its standard error; NaN with fewer than three points.
 
     def __str__(self) -> str:
         if np.isnan(self.error):

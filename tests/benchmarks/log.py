@@ -20,11 +20,7 @@ def heading(root: Path) -> tuple[str, str]:
 
 
 def replace_marked(page: Path, content: str) -> bool:
-    """Write content between the markers of a page, if it has them.
-
-    Returns:
-        Whether it has.
-    """
+    """Write content between the markers of a page; return whether it has them."""
     text = page.read_text(encoding="utf-8")
     found = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
     if not found.search(text):

@@ -32,23 +32,14 @@ GPUS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run does for each prompt.
+    """What a run does for each prompt."""
 
-    Attributes:
-        name: In words.
-        prompts: Prompts of the run.
-        prompt: Tokens of a prompt.
-        completion: Tokens of a completion.
-        reference: Completions of the reference.
-        replicate: Completions of the replicates.
-    """
-
-    name: str
-    prompts: int
-    prompt: int
-    completion: int
-    reference: int
-    replicate: int
+    name: str  # In words.
+    prompts: int  # Prompts of the run.
+    prompt: int  # Tokens of a prompt.
+    completion: int  # Tokens of a completion.
+    reference: int  # Completions of the reference.
+    replicate: int  # Completions of the replicates.
 
 
 # The precision in which they are measured.
@@ -62,19 +53,12 @@ WORKLOADS = (
 
 
 class Operations(NamedTuple):
-    """Operations of one prompt, a multiply-add counted as two.
+    """Operations of one prompt, a multiply-add counted as two."""
 
-    Attributes:
-        drawing: Sampling of both pools, the prompt read once for each.
-        reference: The reference gradient, the prompt run through once for each half.
-        passes: Forward and backward passes of scoring.
-        products: Gram matrices.
-    """
-
-    drawing: float
-    reference: float
-    passes: float
-    products: float
+    drawing: float  # Sampling of both pools, the prompt read once for each.
+    reference: float  # The reference gradient, the prompt run through once for each half.
+    passes: float  # Forward and backward passes of scoring.
+    products: float  # Gram matrices.
 
 
 def count(action: Callable[[], object]) -> int:
@@ -85,13 +69,10 @@ def count(action: Callable[[], object]) -> int:
 
 
 def pass_operations(model: Any, cached: int, tokens: int, *, weights: bool) -> int:
-    """Count a forward and backward pass of one sequence.
+    """Count a forward and backward pass of one sequence of a model on the meta device.
 
-    Args:
-        model: The model, on the meta device.
-        cached: Tokens whose keys and values are there already.
-        tokens: Tokens that are read, all of them with logits.
-        weights: Whether the weights' own gradients are formed.
+    The keys and values of `cached` tokens are there already; all `tokens` that are read
+    have logits. `weights` says whether the weights' own gradients are formed.
     """
     inputs = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     cache = transformers.DynamicCache(config=model.config)

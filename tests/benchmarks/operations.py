@@ -112,23 +112,14 @@ def counting() -> Iterator[Counter]:
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of a factor of some completions; what it holds is not kept.
+    """Shape of a factor of some completions; what it holds is not kept."""
 
-    Attributes:
-        kind: Of which type the factor is.
-        tokens: Tokens of a completion that it sums over.
-        rows: Rows of the gradient; of row sums those that occur in the block.
-        columns: Columns of it, 1 where there are none.
-        shared: Of the tokens, those whose columns are the same for all completions.
-        dtype: Precision.
-    """
-
-    kind: type[Any]
-    tokens: int
-    rows: int
-    columns: int
-    shared: int
-    dtype: torch.dtype
+    kind: type[Any]  # Of which type the factor is.
+    tokens: int  # Tokens of a completion that it sums over.
+    rows: int  # Rows of the gradient; of row sums those that occur in the block.
+    columns: int  # Columns of it, 1 where there are none.
+    shared: int  # Of the tokens, those whose columns are the same for all completions.
+    dtype: torch.dtype  # Precision.
 
     def outer(self, completions: int) -> OuterProducts:
         """Make outer products of this shape without content."""

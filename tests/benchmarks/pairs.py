@@ -14,17 +14,11 @@ Times = dict[str, list[float]]
 
 
 class Ratio(NamedTuple):
-    """A ratio of times.
+    """A ratio of times."""
 
-    Attributes:
-        median: Over the rounds.
-        low: The smallest.
-        high: The largest.
-    """
-
-    median: float
-    low: float
-    high: float
+    median: float  # Over the rounds.
+    low: float  # The smallest.
+    high: float  # The largest.
 
     def __str__(self) -> str:
         digits = 1 if self.median >= 10 else 2

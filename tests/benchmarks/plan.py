@@ -15,48 +15,30 @@ DIMENSIONS = ("completions", "parameters", "prompts", "prompt length", "completi
 
 @dataclass(frozen=True)
 class Block:
-    """One block to score.
+    """One block to score."""
 
-    Attributes:
-        case: The model and the shape.
-        completions: N of the block.
-        libraries: Whether the libraries are timed too.
-    """
-
-    case: Case
-    completions: int = 64
-    libraries: bool = True
+    case: Case  # The model and the shape.
+    completions: int = 64  # N of the block.
+    libraries: bool = True  # Whether the libraries are timed too.
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is measured.
+    """All that is measured."""
 
-    Attributes:
-        rounds: Ratios of which the median is taken.
-        blocks: Blocks to score.
-        one_pass: Blocks of an advice, whose gradient comes with the inner products.
-        runs: Whole runs, each with its number of prompts.
-        precision: Prompts and replicate pools of the runs on precision.
-        scaling: Dimensions against which time and memory are measured.
-        points: Points of each.
-        process_rounds: Rounds of one process against two; 0 leaves them out.
-        tables: Prompts of the run in which the share of the tables is measured.
-        metric: Prompts of the run beside which a metric is measured.
-        needs: Real models whose needs are computed.
-    """
-
-    rounds: int
-    blocks: tuple[Block, ...]
+    rounds: int  # Ratios of which the median is taken.
+    blocks: tuple[Block, ...]  # Blocks to score.
+    # Blocks of an advice, whose gradient comes with the inner products.
     one_pass: tuple[Block, ...]
-    runs: tuple[tuple[Case, int], ...]
+    runs: tuple[tuple[Case, int], ...]  # Whole runs, each with its number of prompts.
+    # Prompts and replicate pools of the runs on precision.
     precision: tuple[int, tuple[int, ...]]
-    scaling: tuple[str, ...]
-    points: int
-    process_rounds: int
-    tables: int
-    metric: int
-    needs: tuple[str, ...]
+    scaling: tuple[str, ...]  # Dimensions against which time and memory are measured.
+    points: int  # Points of each.
+    process_rounds: int  # Rounds of one process against two; 0 leaves them out.
+    tables: int  # Prompts of the run in which the share of the tables is measured.
+    metric: int  # Prompts of the run beside which a metric is measured.
+    needs: tuple[str, ...]  # Real models whose needs are computed.
 
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.

@@ -54,12 +54,8 @@ def fit_widths(prompts: int, pools: tuple[int, ...], folder: Path) -> dict[str, 
 def completions(needed: dict[str, float]) -> list[tuple[str, str, list[float]]]:
     """Count what each way draws and differentiates, the reference included.
 
-    Args:
-        needed: Way -> N for the aim.
-
-    Returns:
-        Way in words, the fit behind it, and four counts: drawn and differentiated for the
-        ratio alone, drawn and differentiated for the whole figure.
+    For each way, by name, and its N for the aim: the way in words, the fit behind it, and
+    four counts: drawn and differentiated for the ratio alone, and for the whole figure.
     """
     sizes, estimators = sum(GROUP_SIZES) / SIZE, len(ESTIMATORS)
     fresh, paired = needed["fresh"], needed["paired"]

@@ -36,21 +36,13 @@ PEAK = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Point:
-    """One run.
+    """One run."""
 
-    Attributes:
-        hidden: Width of the model; the MLP is 8/3 as wide, a head 32.
-        prompt: Tokens of a prompt.
-        completion: Tokens of a completion.
-        prompts: Number of prompts.
-        replicate: Replicate pool; the reference's is twice as large.
-    """
-
-    hidden: int = SMALL.hidden
-    prompt: int = 60
-    completion: int = 8
-    prompts: int = 1
-    replicate: int = 128
+    hidden: int = SMALL.hidden  # Width of the model; the MLP is 8/3 as wide, a head 32.
+    prompt: int = 60  # Tokens of a prompt.
+    completion: int = 8  # Tokens of a completion.
+    prompts: int = 1  # Number of prompts.
+    replicate: int = 128  # Replicate pool; the reference's is twice as large.
 
     @property
     def size(self) -> Size:
@@ -80,15 +72,10 @@ def _parameters(point: Point) -> int:
 
 
 class Cost(NamedTuple):
-    """What a run costs.
+    """What a run costs."""
 
-    Attributes:
-        seconds: Time.
-        memory: Bytes above what was resident before.
-    """
-
-    seconds: float
-    memory: float
+    seconds: float  # Time.
+    memory: float  # Bytes above what was resident before.
 
 
 # Name -> points, and where each stands. The first three are to be at most linear.
@@ -137,11 +124,7 @@ def _in_a_process(point: Point) -> Cost:
 
 
 def run_processes(point: Point, processes: int, folder: Path) -> float:
-    """Carry out a point's run by the command line, on processes of one thread each.
-
-    Returns:
-        Seconds that the busiest process spent on its prompts, as the run records them.
-    """
+    """Run a point on processes of one thread each: seconds of the busiest, as recorded."""
     case, out = Case(point.size, point.prompt, point.completion), folder / "processes"
     probe = write_probe(case, folder, **point.settings())
     launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
@@ -180,13 +163,9 @@ def at_most_linear(fit: Fit) -> bool:
 
 
 def report(dimensions: tuple[str, ...], points: int, processes: int, folder: Path) -> str:
-    """Measure and tabulate.
+    """Measure and tabulate: so many points of each dimension, from the smallest.
 
-    Args:
-        dimensions: Which.
-        points: How many points of each dimension, from the smallest.
-        processes: Rounds of one process against two; 0 leaves them out.
-        folder: For checkpoints and results.
+    `processes` is the rounds of one process against two; 0 leaves them out.
     """
     if not PEAK.exists():
         return "Skipped: memory is read from Linux's /proc."

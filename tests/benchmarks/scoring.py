@@ -56,15 +56,11 @@ def _race(
 
 
 class Measured(NamedTuple):
-    """What is measured of one block.
+    """What is measured of one block."""
 
-    Attributes:
-        distinct: Completions that are not repeated; this tool scores no others.
-        ratios: This tool to the floor, and each library to this tool over the parameters
-            that the library covers.
-    """
-
-    distinct: int
+    distinct: int  # Completions that are not repeated; this tool scores no others.
+    # This tool to the floor, and each library to this tool over the parameters that the
+    # library covers.
     ratios: dict[str, Ratio]
 
 

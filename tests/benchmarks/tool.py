@@ -53,21 +53,13 @@ RESAMPLES = 4000
 
 @dataclass(frozen=True)
 class Loaded:
-    """A case, loaded.
+    """A case, loaded."""
 
-    Attributes:
-        case: The model and the shape.
-        probe: Its probe.
-        policy: The policy.
-        prompts: The prompts.
-        tokens: Their token ids.
-    """
-
-    case: Case
-    probe: Probe
-    policy: Policy
-    prompts: list[Prompt]
-    tokens: list[list[int]]
+    case: Case  # The model and the shape.
+    probe: Probe  # Its probe.
+    policy: Policy  # The policy.
+    prompts: list[Prompt]  # The prompts.
+    tokens: list[list[int]]  # Their token ids.
 
 
 def load(case: Case, folder: Path, **settings: Any) -> Loaded:
@@ -132,19 +124,12 @@ def work(loaded: Loaded, index: int, completions: Completions, against: Gradient
 
 @dataclass(frozen=True)
 class Scored:
-    """A block of one prompt, to be scored by any way.
+    """A block of one prompt, to be scored by any way."""
 
-    Attributes:
-        loaded: The case.
-        completions: The block.
-        against: The reference.
-        index: The prompt's number.
-    """
-
-    loaded: Loaded
-    completions: Completions
-    against: Gradient
-    index: int = 0
+    loaded: Loaded  # The case.
+    completions: Completions  # The block.
+    against: Gradient  # The reference.
+    index: int = 0  # The prompt's number.
 
     def products(self) -> tuple[np.ndarray, np.ndarray]:
         """Score the block by this tool: Gram matrix and products with the reference."""
@@ -186,11 +171,7 @@ class Scored:
 
 
 def run(loaded: Loaded, folder: Path) -> None:
-    """Carry out a whole run, its tables included.
-
-    Raises:
-        RuntimeError: A built-in check of the run failed.
-    """
+    """Carry out a whole run, its tables included; no built-in check of it may fail."""
     # Its progress bar would stand between the benchmark's own lines.
     with redirect_stderr(io.StringIO()):
         outcome = execute(prepare("bench", loaded.probe, folder, ROOT), fresh=True)
@@ -208,9 +189,8 @@ def felt_by(loaded: Loaded, kind: str) -> Subject:
 def ratios(folder: Path, size: int) -> dict[str, Statistic]:
     """Estimate GRPO-type / oracle of a finished run at one group size.
 
-    Returns:
-        `paired`, both on the same groups; `fresh`, as if the oracle had completions of its
-        own; `law`, both by their exact laws.
+    `paired` has both on the same groups; `fresh` is as if the oracle had completions of its
+    own; `law` has both by their exact laws.
     """
     result = read_result(folder)
     found = analyse(vars(result.pools), group_sizes=[size], resamples=RESAMPLES).points

@@ -34,18 +34,13 @@ OF_TINY, OTHERS = 12, 8
 
 
 class Ratios(NamedTuple):
-    """The ratios of one case.
+    """The ratios of one case."""
 
-    Attributes:
-        obvious: The obvious loop to this tool, whole runs.
-        shared: The loop over shared completions to this tool, whole runs.
-        errors: The obvious loop's passes for errors alone to this tool's scoring alone.
-        floor: This tool to the floor: its sampling, and a plain pass over all completions.
-    """
-
-    obvious: Ratio
-    shared: Ratio
+    obvious: Ratio  # The obvious loop to this tool, whole runs.
+    shared: Ratio  # The loop over shared completions to this tool, whole runs.
+    # The obvious loop's passes for errors alone to this tool's scoring alone.
     errors: Ratio
+    # This tool to the floor: its sampling, and a plain pass over all completions.
     floor: Ratio
 
 
@@ -133,14 +128,7 @@ def _add(*columns: list[float]) -> list[float]:
 
 
 def measure(case: Case, prompts: int, folder: Path, rounds: int) -> Ratios:
-    """Take the ratios of one case.
-
-    Args:
-        case: The model and the shape.
-        prompts: Number of prompts P.
-        folder: For checkpoints and results.
-        rounds: Ratios of which the median is taken.
-    """
+    """Take the ratios of one case with P prompts, medians of `rounds`."""
     pools = POOLS if case.size else TINY_POOLS
     pieces = Pieces(tool.load(case, folder, prompts=prompts, **pools))
     compare_errors(pieces.blocks[0].work, pieces.blocks[0].products())

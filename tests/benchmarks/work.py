@@ -19,29 +19,17 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Work:
-    """One block of completions of one prompt, and what their groups are compared with.
+    """One block of completions of one prompt, and what their groups are compared with."""
 
-    Attributes:
-        model: The language model.
-        parameters: Name -> parameter, those that count.
-        prompt: The prompt's token ids.
-        tokens_NT: Token ids of the completions.
-        lengths_N: Tokens that count.
-        rewards_N: Rewards.
-        value: V, for the oracle.
-        reference: Name -> rbar.
-        temperature: Divides the logits.
-    """
-
-    model: Any
-    parameters: dict[str, nn.Parameter]
-    prompt: list[int]
-    tokens_NT: Tensor
-    lengths_N: Tensor
-    rewards_N: np.ndarray
-    value: float
-    reference: dict[str, Tensor]
-    temperature: float = 1.0
+    model: Any  # The language model.
+    parameters: dict[str, nn.Parameter]  # Name -> parameter, those that count.
+    prompt: list[int]  # The prompt's token ids.
+    tokens_NT: Tensor  # Token ids of the completions.
+    lengths_N: Tensor  # Tokens that count.
+    rewards_N: np.ndarray  # Rewards.
+    value: float  # V, for the oracle.
+    reference: dict[str, Tensor]  # Name -> rbar.
+    temperature: float = 1.0  # Divides the logits.
 
     def __len__(self) -> int:
         return len(self.lengths_N)

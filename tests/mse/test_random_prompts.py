@@ -34,12 +34,7 @@ def test_the_best_baseline_is_not_learnt_from_the_completions_it_serves():
 def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL, bootstrap=None):
     """Count runs whose interval holds G* and ||g||^2.
 
-    Args:
-        trials: Runs.
-        prompts: P of each.
-        scale: Prompts' scores differ by factors e^(scale N).
-        level: Nominal coverage of the intervals.
-        bootstrap: What they are drawn by.
+    Each has P prompts, whose scores differ by factors e^(scale N).
     """
     rng = np.random.default_rng(1)
     design = scaled(population(rng), np.exp(scale * rng.standard_normal(POPULATION)))

@@ -59,18 +59,12 @@ def graded():
 
 
 class Case(NamedTuple):
-    """What is drawn, and what is read of it.
+    """What is drawn, and what is read of it."""
 
-    Attributes:
-        design: The prompts.
-        names: Estimators.
-        sizes: Group sizes.
-        pools: Completions of the reference, blocks, and completions of a block.
-    """
-
-    design: Design
-    names: list[str]
-    sizes: list[int]
+    design: Design  # The prompts.
+    names: list[str]  # Estimators.
+    sizes: list[int]  # Group sizes.
+    # Completions of the reference, blocks, and completions of a block.
     pools: tuple[int, int, int]
 
 

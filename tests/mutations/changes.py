@@ -52,21 +52,13 @@ WORDS = (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom, ast.Assert)
 
 
 class Mutation(NamedTuple):
-    """One change: the file, the line's function, the text before and after, and which.
+    """One change: the file, the line's function, the text before and after, and which."""
 
-    Attributes:
-        file: From the root of the project.
-        function: The function or class in which it is, dotted; empty outside.
-        before: The node's text.
-        after: What takes its place.
-        count: Of those alike in the function, which.
-    """
-
-    file: str
-    function: str
-    before: str
-    after: str
-    count: int
+    file: str  # From the root of the project.
+    function: str  # The function or class in which it is, dotted; empty outside.
+    before: str  # The node's text.
+    after: str  # What takes its place.
+    count: int  # Of those alike in the function, which.
 
     def __str__(self) -> str:
         place = f"{self.file} {self.function}".strip()
