@@ -9,17 +9,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mse_lab.policy.policy import Policy
 
-SIZES = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2,
+         "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": None,
+         "eos_token_id": 1}  # fmt: skip
 
 
 def randomise(model, seed=0, scale=0.4):

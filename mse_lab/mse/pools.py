@@ -20,13 +20,8 @@ CHUNK = 2**13
 
 # Number of rewards and squared score norms that an array's numbers are products of; three
 # if it is not here.
-_FACTORS = {
-    "rewards_PN": 1,
-    "reference_rewards_PN": 1,
-    "gram_PKGG": 1,
-    "kind_norms2_PNM": 1,
-    "products_PN": 2,
-}
+_FACTORS = {"rewards_PN": 1, "reference_rewards_PN": 1, "gram_PKGG": 1,
+            "kind_norms2_PNM": 1, "products_PN": 2}  # fmt: skip
 
 # Arrays of squared norms, `gram_PKGG` on its diagonal; and the largest difference of
 # <W_i, W_j> and <W_j, W_i> by rounding, in ||W_i|| ||W_j||.

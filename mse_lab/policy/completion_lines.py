@@ -1,20 +1,7 @@
 """A line of a file of completions: a JSON object, and what is read from it.
 
-| key       | meaning                                                                  |
-|-----------|--------------------------------------------------------------------------|
-| prompt    | id of its prompt                                                         |
-| tokens    | token ids, the end token included unless the completion was truncated    |
-| text      | instead of tokens; it is tokenised, and the end token is appended        |
-| truncated | optional, with text: true if the completion has no end token             |
-| mask      | optional, with tokens: of each 1 if the policy drew it, 0 if a tool or   |
-|           | an environment wrote it; an end token may end each turn of the policy    |
-| log_probs | optional: log-probability of each token, or (also `log_prob`) their sum; |
-|           | those of masked tokens do not count                                      |
-| engine_log_probs | optional, with tokens: log-probability of each under the engine   |
-|           | that drew it, where that is not the policy; log_probs are the policy's   |
-| pool      | optional: reference or replicate                                         |
-| reward    | read if the probe says `reward: supplied`                                |
-
+`probes/README.md` says what each key means. An end token may end each turn of the policy,
+and the log-probabilities of masked tokens do not count.
 All lines have the same of these keys; others are ignored.
 """
 

@@ -17,15 +17,9 @@ from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
 # How the first word of a statement's name is written on the screen.
-ABBREVIATIONS = {
-    "Appendix": "App.",
-    "Assumption": "Ass.",
-    "Corollary": "Cor.",
-    "Lemma": "Lem.",
-    "Proposition": "Prop.",
-    "Section": "Sec.",
-    "Theorem": "Thm.",
-}
+ABBREVIATIONS = {"Appendix": "App.", "Assumption": "Ass.", "Corollary": "Cor.",
+                 "Lemma": "Lem.", "Proposition": "Prop.", "Section": "Sec.",
+                 "Theorem": "Thm."}  # fmt: skip
 VERDICT_WORDS: dict[Verdict | None, str] = {
     "holds": "holds",
     "fails": "FAILS",

@@ -13,14 +13,8 @@ from mse_lab.report.layout import Table, estimate_cell
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
 
-_FIGURES = {
-    "scale_free_mse": "Scale-free MSE",
-    "slope": "Slope",
-    "cosine": "Cosine",
-    "bias2": "Bias²",
-    "variance": "Variance",
-    "mse": "Raw MSE",
-}
+_FIGURES = {"scale_free_mse": "Scale-free MSE", "slope": "Slope", "cosine": "Cosine",
+            "bias2": "Bias²", "variance": "Variance", "mse": "Raw MSE"}  # fmt: skip
 
 # What an unbiased estimator has exactly.
 _EXACT = {"slope": "1", "cosine": "1", "bias2": "0"}

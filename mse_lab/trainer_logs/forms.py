@@ -42,10 +42,7 @@ def _trl(record: Record) -> Completions:
 
     Columns: `step`, `prompt` and `completion` (texts or messages), one for each reward
     function, one for each `log_extra` of a reward function, `advantage`. A text has no end
-    token and no token ids. Two lines in a reward function add them, with `logging_steps=1`:
-
-        log_extra("completion_ids", completion_ids)
-        log_extra("prompt_id", ids)  # a column of your data set
+    token and no token ids; `log_extra` in a reward function adds them (README.md).
 
     A file holds the last generation batch, so that with `num_iterations` or
     `steps_per_generation` above the default a batch is written several times: `read_logs`
@@ -129,16 +126,10 @@ def _open_instruct(record: Record) -> Completions:
     `open_instruct/rl_utils.py`, `RolloutRecord`.
     """
     reason = record.get("finish_reason")
-    keys = {
-        "prompt": "prompt_tokens",
-        "rewards": "reward",
-        "step": "step",
-        "group": "prompt_idx",
-        "prompt_tokens": "prompt_tokens",
-        "tokens": "response_tokens",
-        "log_probs": "logprobs",
-        "advantage": "advantage",
-    }
+    keys = {"prompt": "prompt_tokens", "rewards": "reward", "step": "step",
+            "group": "prompt_idx", "prompt_tokens": "prompt_tokens",
+            "tokens": "response_tokens", "log_probs": "logprobs",
+            "advantage": "advantage"}  # fmt: skip
     cut = reason != "stop" if isinstance(reason, str) else None
     yield read_completion(record, keys, truncated=cut)
 
@@ -192,15 +183,9 @@ def _slime(record: Record) -> Completions:
         rewards = {"score": numbers["score"]} if "score" in numbers else numbers
     tokens = token_ids(record, "tokens")
     count = whole_number(record, "response_length")
-    keys = {
-        "prompt": "prompt",
-        "step": "rollout_id",
-        "group": "group_index",
-        "shown": "prompt",
-        "text": "response",
-        "mask": "loss_mask",
-        "log_probs": "rollout_log_probs",
-    }
+    keys = {"prompt": "prompt", "step": "rollout_id", "group": "group_index",
+            "shown": "prompt", "text": "response", "mask": "loss_mask",
+            "log_probs": "rollout_log_probs"}  # fmt: skip
     yield read_completion(
         record,
         keys,

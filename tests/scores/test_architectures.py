@@ -26,38 +26,14 @@ from plain_scores import PROMPT, autograd_scores, joined, random_reference, rela
 # other orders than in a block.
 EXACT = 1e-12
 FLOAT32 = 1e-6
-TOLERANCE = {
-    "qwen2": EXACT,
-    "qwen3": EXACT,
-    "llama": EXACT,
-    "mistral": EXACT,
-    "gemma": FLOAT32,
-    "gemma2": FLOAT32,
-    "gemma3_text": FLOAT32,
-    "gpt2": EXACT,
-    "phi3": EXACT,
-    "olmo2": EXACT,
-    "smollm3": EXACT,
-    "qwen3_moe": EXACT,
-    "mixtral": EXACT,
-    "gpt_oss": EXACT,
-    "deepseek_v3": FLOAT32,
-    "jetmoe": EXACT,
-    "qwen3_next": FLOAT32,
-    "lfm2": EXACT,
-    "falcon": EXACT,
-    "opt": EXACT,
-    "gpt_neox": EXACT,
-    "stablelm": EXACT,
-    "cohere2": FLOAT32,
-    "granite": EXACT,
-    "openai-gpt": EXACT,
-    "mamba": FLOAT32,
-    "mamba2": FLOAT32,
-    "bamba": EXACT,
-    "jamba": EXACT,
-    "recurrent_gemma": FLOAT32,
-}
+TOLERANCE = {"qwen2": EXACT, "qwen3": EXACT, "llama": EXACT, "mistral": EXACT,
+             "gemma": FLOAT32, "gemma2": FLOAT32, "gemma3_text": FLOAT32, "gpt2": EXACT,
+             "phi3": EXACT, "olmo2": EXACT, "smollm3": EXACT, "qwen3_moe": EXACT,
+             "mixtral": EXACT, "gpt_oss": EXACT, "deepseek_v3": FLOAT32,
+             "jetmoe": EXACT, "qwen3_next": FLOAT32, "lfm2": EXACT, "falcon": EXACT,
+             "opt": EXACT, "gpt_neox": EXACT, "stablelm": EXACT, "cohere2": FLOAT32,
+             "granite": EXACT, "openai-gpt": EXACT, "mamba": FLOAT32, "mamba2": FLOAT32,
+             "bamba": EXACT, "jamba": EXACT, "recurrent_gemma": FLOAT32}  # fmt: skip
 TIED = {"gemma", "gemma2", "gemma3_text", "gpt2", "smollm3", "cohere2", "granite", "opt",
         "openai-gpt"}  # fmt: skip
 
