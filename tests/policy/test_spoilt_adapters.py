@@ -101,10 +101,6 @@ SPOILT = {
         lambda f: (f / "adapter_config.json").write_text("{"),
         "adapter_config.json cannot be loaded: Expecting",
     ),
-    "kind of value": (
-        lambda f: change_settings(f, r="2"),
-        "the adapter cannot be loaded: ",
-    ),
     "cut weights": (
         lambda f: (f / "adapter_model.safetensors").write_bytes(b"x" * 20),
         "the adapter cannot be loaded: .*header too large",
