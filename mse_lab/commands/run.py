@@ -41,18 +41,16 @@ def execute(arguments: Namespace) -> int:
     return in_processes(measure, arguments)
 
 
-def in_processes(
-    measure: Callable[[Namespace, Processes], int], arguments: Namespace
-) -> int:
+def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespace) -> int:
     """Measure in this process alone, or in those that torchrun has started."""
     if not started_by_torchrun():
         from mse_lab.run.processes import SINGLE_PROCESS
 
-        return measure(arguments, SINGLE_PROCESS)
+        return work(arguments, SINGLE_PROCESS)
     from mse_lab.run.torchrun import join
 
     with join(complain) as processes:
-        return measure(arguments, processes)
+        return work(arguments, processes)
 
 
 def measure(arguments: Namespace, processes: Processes) -> int:

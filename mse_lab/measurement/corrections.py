@@ -74,15 +74,13 @@ def _read_block(subject: Subject, index: int, pools: Sequence[CompletionPool]) -
     )
     policy_NT = attempt(
         subject.memory.reference,
-        lambda most: _policy_log_probs(subject, index, drawn, most),
+        lambda most: _log_probs_of(subject, index, drawn, most),
     )
     ratios_NT = np.where(drawn.own_NT(positions), policy_NT - engine_NT, 0.0)
     return Block(drawn, np.concatenate([pool.rewards_N for pool in pools]), ratios_NT)
 
 
-def _policy_log_probs(
-    subject: Subject, index: int, drawn: Completions, most: int
-) -> Floats:
+def _log_probs_of(subject: Subject, index: int, drawn: Completions, most: int) -> Floats:
     log_probs_NT = np.zeros(drawn.tokens_NT.shape)
     for part in (slice(at, at + most) for at in range(0, len(drawn), most)):
         each = token_log_probs(subject.policy, subject.tokens[index], drawn[part])

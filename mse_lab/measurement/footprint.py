@@ -77,10 +77,8 @@ def _nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _measure_layers(
-    policy: Policy, prompt: list[int], trial: Completions
-) -> dict[str, int]:
-    """Score the trial; count what is kept in all, and the most that one layer keeps."""
+def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dict[str, int]:
+    """Score completions; count what is kept in all, and the most that one layer keeps."""
     meter, inputs, kept, factors = _Meter(policy.model), 0, [0], [0]
 
     def enter(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
@@ -104,7 +102,7 @@ def _measure_layers(
                     hooks.enter_context(module.register_forward_hook(pass_on))
             hooks.enter_context(layer.register_forward_hook(leave))
         with meter.measuring(), policy.differentiable():
-            sequence_log_probs(policy, prompt, trial)
+            sequence_log_probs(policy, prompt, some)
     return {
         "kept": meter.total,
         "inputs": inputs,

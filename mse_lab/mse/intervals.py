@@ -109,12 +109,10 @@ def _add_groups(groups: Floats, other: Floats) -> Floats:
 Parts = Mapping[str, Floats]
 
 
-def _sum_by_run(
-    parts: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]
-) -> Parts:
+def _sum_by_run(one: Parts, other: Parts, add: Callable[[Floats, Floats], Floats]) -> Parts:
     """Add the parts of the same run; keep the others."""
-    both = {run: add(parts[run], other[run]) for run in parts if run in other}
-    return {**parts, **other, **both}
+    both = {run: add(one[run], other[run]) for run in one if run in other}
+    return {**one, **other, **both}
 
 
 @dataclass(frozen=True)

@@ -54,15 +54,13 @@ class Reference:
 
 
 @contextmanager
-def meeting_gradients(
-    policy: Policy, meet: Callable[[str, Tensor], None]
-) -> Iterator[None]:
+def meeting_gradients(policy: Policy, see: Callable[[str, Tensor], None]) -> Iterator[None]:
     """Hand each parameter's name and gradient over as soon as a backward pass has it."""
 
     def hand_over(name: str, parameter: Tensor) -> None:
         gradient, parameter.grad = parameter.grad, None
         if gradient is not None:
-            meet(name, gradient)
+            see(name, gradient)
 
     with policy.differentiable(), ExitStack() as stack:
         for name, parameter in used_parameters(policy.model, policy.parameters):
