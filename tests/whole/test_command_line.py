@@ -113,7 +113,7 @@ def test_answers_need_more_than_tables(refused):
     if (folder / "pools.npz").exists():
         pytest.skip("the raw results are there: make figure4 was run in this checkout")
     for word in ("claims", "report"):
-        assert "tables only; measure it again" in refused(word, folder)
+        assert "tables only; measure it: " in refused(word, folder)
     with_at = refused("advise", folder, "--at", "5")
     assert "has no pools.npz, only the answers for --at 2,4,8" in with_at
 
