@@ -46,6 +46,11 @@ def call_together(
     return rewards
 
 
+def as_turns(texts: Sequence[str]) -> list[list[dict[str, str]]]:
+    """Make an answer of a chat of each text."""
+    return [[{"role": "assistant", "content": text}] for text in texts]
+
+
 def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
     def call(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
         rows, problem = [protect(row) for _ in texts], row.get("problem", "")
@@ -55,9 +60,7 @@ def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
             user = [{"role": "user", "content": str(problem)}]
             turns = problem if isinstance(problem, list) else user
             columns["prompts"] = [protect(turns) for _ in texts]
-            columns["completions"] = [
-                [{"role": "assistant", "content": text}] for text in texts
-            ]
+            columns["completions"] = as_turns(texts)
         return call_together(function, columns)
 
     def rewards_of(texts: Sequence[str], row: Mapping[str, Any]) -> list[Any]:

@@ -164,7 +164,7 @@ REWARDS: dict[str, Reward] = {
 def load_reward(name: str, *, chat: bool = False) -> Reward:
     """Look up a reward by name, or import `module:function`; `chat` as in `as_reward`."""
     if ":" in name:
-        return guard_reward(*load_function(name, "reward"), chat=chat)
+        return UserReward(*load_function(name, "reward"), chat=chat)
     if name not in REWARDS:
         raise InputError(f"reward = {name}: no such reward; {nearest(name, list(REWARDS))}")
     if name == "math":
@@ -179,9 +179,14 @@ def identify_reward(reward: Reward, name: str) -> str:
 
 
 class UserReward:
-    """A user's function of either signature; a line for each error and unusable value."""
+    """A user's function of either signature; a line for each error and unusable value.
 
-    def __init__(self, function: Callable[..., Any], what: str, *, chat: bool) -> None:
+    `what` names it; in a `chat` a function of TRL's signature gets messages.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], what: str, *, chat: bool = False
+    ) -> None:
         update_wrapper(self, function)
         self._rewards_of = as_rewards_of(function, what, chat)
         if chat and has_trl_signature(function):
@@ -210,16 +215,6 @@ def _as_number(value: Any) -> float:
     if isinstance(value, str | bytes):
         raise TypeError(f"it gave the text {value!r}, not a number")
     return float(value)
-
-
-def guard_reward(
-    function: Callable[..., Any], what: str, *, chat: bool = False
-) -> UserReward:
-    """Turn errors and unusable values of a user's function into one line each.
-
-    `what` names it; in a `chat` a function of TRL's signature gets messages.
-    """
-    return UserReward(function, what, chat=chat)
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mse_lab.errors import InputError, shown
-from mse_lab.probe.reward_signatures import call_together, has_trl_signature
+from mse_lab.probe.reward_signatures import as_turns, call_together, has_trl_signature
 from mse_lab.probe.streams import stream
 
 PROMPT, PROBLEM, COLUMNS = "prompt", "problem", "columns"
@@ -94,11 +94,8 @@ def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
         names = [name for name in columns[0] if name not in OF_THE_TRAINER]
         given = {name: [row[name] for row in columns] for name in names}
         given["prompts"] = given.pop(PROMPT)
-        given["completions"] = list(completions)
-        if not isinstance(given["prompts"][0], str):
-            given["completions"] = [
-                [{"role": "assistant", "content": text}] for text in completions
-            ]
+        chat = not isinstance(given["prompts"][0], str)
+        given["completions"] = as_turns(completions) if chat else list(completions)
         return call_together(reward, given, **more)
 
     made = of_trl if has_trl_signature(reward) else of_row

@@ -18,7 +18,7 @@ from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
 from mse_lab.probe.rewards import (
     Reward,
-    guard_reward,
+    UserReward,
     identify_reward,
     load_reward,
     try_reward,
@@ -93,7 +93,7 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
     if isinstance(reward, str):
         return load_reward(reward)
     if callable(reward):
-        return guard_reward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
+        return UserReward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
     raise InputError(f"reward = {shown(reward)}: give a name or a function")
 
 

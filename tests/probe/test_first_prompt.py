@@ -4,7 +4,7 @@ import pytest
 
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import exact, guard_reward, supplied
+from mse_lab.probe.rewards import UserReward, exact, supplied
 
 
 def prompts(*answers):
@@ -23,7 +23,7 @@ def test_a_reward_that_wants_more_than_the_answer_is_told():
     def boxed(text, row):
         return float(text == f"[{row['answer']}]")
 
-    _, rewards = describe_first(prompts(2, 2, 3), guard_reward(boxed, "mine"), "?")
+    _, rewards = describe_first(prompts(2, 2, 3), UserReward(boxed, "mine"), "?")
     assert rewards == (
         "rewards: 0 for its reference answer '2', 0 for '3'; it does not tell bare answers "
         "apart"
@@ -34,7 +34,7 @@ def fails(text, row):
     raise RuntimeError("no network")
 
 
-@pytest.mark.parametrize("reward", [supplied, guard_reward(fails, "mine")])
+@pytest.mark.parametrize("reward", [supplied, UserReward(fails, "mine")])
 def test_without_a_reward_there_is_the_prompt(reward):
     assert len(describe_first(prompts(2, 3), reward, "?")) == 1
 

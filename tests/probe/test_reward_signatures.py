@@ -5,14 +5,14 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import guard_reward, reward_completions
+from mse_lab.probe.rewards import UserReward, reward_completions
 
 ROW = {"id": "q7", "problem": "1 + 1", "answer": "2", "level": 3}
 PROMPT = Prompt(id="q7", text="1 + 1 =", category="", record=ROW)
 
 
 def rewards(function, *texts, chat=False):
-    reward = guard_reward(function, "reward = mine:reward", chat=chat)
+    reward = UserReward(function, "reward = mine:reward", chat=chat)
     return reward_completions(reward, texts, PROMPT).values_N.tolist()
 
 
@@ -56,7 +56,7 @@ def test_a_reward_for_trl_is_called_once_for_a_prompts_completions():
         return range(len(completions))
 
     row = {**ROW, "level": [3]}
-    guarded = guard_reward(reward, "reward")
+    guarded = UserReward(reward, "reward")
     texts = ["a", "b", "a"] * 30
     found = reward_completions(guarded, texts, Prompt("q7", "", "", row)).values_N
     assert calls == [texts[:64], texts[64:]]
@@ -79,7 +79,7 @@ def test_a_reward_for_trl_gets_the_turns_of_a_chat():
         return [1.0] * len(prompts)
 
     row = {"id": "q7", "problem": chat}
-    guarded = guard_reward(reward, "reward", chat=True)
+    guarded = UserReward(reward, "reward", chat=True)
     reward_completions(guarded, ["a"], Prompt("q7", "1 + 1", "", row))
     assert seen == [chat]
 

@@ -5,7 +5,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import guard_reward, reward_completions
+from mse_lab.probe.rewards import UserReward, reward_completions
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 
 ROWS = [{"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)]
@@ -73,7 +73,7 @@ def test_a_chat_has_the_tokens_of_the_trainer(adds):
 
 
 def rewards(reward, row, *texts, state=None):
-    guarded = guard_reward(as_row_reward(reward, state), "reward")
+    guarded = UserReward(as_row_reward(reward, state), "reward")
     return reward_completions(guarded, texts, Prompt("0", "", "", row)).values_N.tolist()
 
 
@@ -126,4 +126,4 @@ def test_a_reward_of_text_and_row_gets_its_own_row():
 def test_a_reward_that_fails_is_one_line(reward, words):
     (row,) = as_prompt_set({0: ROWS[0]}, None)
     with pytest.raises(InputError, match=words):
-        guard_reward(as_row_reward(reward, None), "reward")("2", row)
+        UserReward(as_row_reward(reward, None), "reward")("2", row)
