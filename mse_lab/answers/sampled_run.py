@@ -24,11 +24,7 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratio
 from mse_lab.mse.regret import SIZES, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import (
-    LEAST_CARRIERS,
-    Stopped,
-    sequence_bounds,
-)
+from mse_lab.mse.stopping import LEAST_CARRIERS, Stopped, sequence_bounds
 from mse_lab.probe.schema import EstimatorEntry
 
 

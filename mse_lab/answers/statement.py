@@ -118,9 +118,7 @@ def compare(run: MeasuredRun, first: str, second: str, size: int, label: str = "
 
 def describe_ratios(judged: Sequence[JudgedPair]) -> str:
     """Write the ratio of each pair."""
-    return ", ".join(
-        f"{result.pair.label} {with_interval(result.ratio)}" for result in judged
-    )
+    return ", ".join(f"{each.pair.label} {with_interval(each.ratio)}" for each in judged)
 
 
 def _least_supported(judged: Sequence[JudgedPair]) -> JudgedPair:

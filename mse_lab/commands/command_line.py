@@ -104,9 +104,7 @@ def number(
             readable = kind is not int or text.isdecimal()
             if readable and low <= (value := kind(text)) <= high:
                 return value
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no {what}; give one such as {example}"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no {what}, such as {example}")
 
     return read
 

@@ -73,8 +73,7 @@ def _read_block(subject: Subject, index: int, pools: Sequence[CompletionPool]) -
         [supplied.engine_log_probs(name, pool.name, positions) for pool in pools]
     )
     policy_NT = attempt(
-        subject.memory.reference,
-        lambda most: _log_probs_of(subject, index, drawn, most),
+        subject.memory.reference, lambda most: _log_probs_of(subject, index, drawn, most)
     )
     ratios_NT = np.where(drawn.own_NT(positions), policy_NT - engine_NT, 0.0)
     return Block(drawn, np.concatenate([pool.rewards_N for pool in pools]), ratios_NT)

@@ -32,12 +32,7 @@ from mse_lab.arrays import Floats
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.regret import (
-    COMPARED,
-    TOLERANCE,
-    Choice,
-    recommend,
-)
+from mse_lab.mse.regret import COMPARED, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Blocks, Samples
 
 Stopped = Literal["regret", "width", "budget", "exhausted"]

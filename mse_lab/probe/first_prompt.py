@@ -12,10 +12,7 @@ LONGEST_PROMPT = 400
 
 
 def describe_first(
-    prompts: Sequence[Prompt],
-    reward: Reward,
-    text: str,
-    what: str = "as the model gets it",
+    prompts: Sequence[Prompt], reward: Reward, text: str, what: str = "as the model gets it"
 ) -> list[str]:
     r"""Show the first prompt's `text`, and the rewards of its answer and of another's.
 

@@ -36,9 +36,7 @@ class Samples:
 
     def _keys(self, look: Look) -> list[Key]:
         prompts = self.order[: look.prompts]
-        return [
-            (index, block.start, block.stop) for block in look.blocks for index in prompts
-        ]
+        return [(index, each.start, each.stop) for each in look.blocks for index in prompts]
 
     def _is_checked(self, key: Key) -> bool:
         """Whether the gradient of a block is compared with autograd: the first one's."""

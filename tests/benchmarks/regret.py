@@ -18,12 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from designs import scaled, with_values
 from mse_lab.arrays import divide
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
-from mse_lab.mse.regret import (
-    LARGE,
-    percent_up,
-    recommend,
-    regret_bounds,
-)
+from mse_lab.mse.regret import LARGE, percent_up, recommend, regret_bounds
 from populations import POPULATION, choose, population, tilt, with_gradient
 
 RUNS, PROMPTS, LEVEL = 200, (12, 30, 60, 120), 0.95

@@ -9,11 +9,7 @@ import pytest
 from mse_lab.errors import InputError
 from mse_lab.mse.stopping import decide
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.report.sampled_advice import (
-    advise_sampled_run,
-    as_run,
-    write_sampled_advice,
-)
+from mse_lab.report.sampled_advice import advise_sampled_run, as_run, write_sampled_advice
 from populations import choose, population
 
 PROBE = parse_probe(

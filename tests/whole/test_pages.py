@@ -204,6 +204,11 @@ def test_the_screen_of_a_training_run_is_the_committed_one():
     assert "\n".join(f"    {line}".rstrip() for line in written) in TRAINING
 
 
+def test_the_first_page_is_short_and_says_what_a_reward_gains_at_its_beginning():
+    assert len(README.splitlines()) <= 150
+    assert "What G does to a reward" in "\n".join(README.splitlines()[:60])
+
+
 def test_the_commands_are_found():
     found = {words[0] for words in COMMANDS}
     assert found >= {"init", "plan", "run", "advise", "report", "claims", "analyse"}

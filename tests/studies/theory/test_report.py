@@ -113,7 +113,7 @@ def test_the_command_writes_tables_and_figure(short, capsys):
     ("words", "message"),
     [
         (["--seed", "-1"], "'-1' is no seed"),
-        (["--seed", "9" * 30], "is no seed; give one such as 0"),
+        (["--seed", "9" * 30], "is no seed, such as 0"),
         (["--out", __file__], "is a file; name a folder"),
     ],
 )

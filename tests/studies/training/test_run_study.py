@@ -133,7 +133,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
             ["--save", "main-G4-seed99"],
             "no run main-G4-seed99; did you mean main-G4-seed9?",
         ),
-        (["--processes", "0"], "'0' is no number of processes; give one such as 2"),
+        (["--processes", "0"], "'0' is no number of processes, such as 2"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(refused, tmp_path, words, said):
