@@ -1,6 +1,6 @@
 """The summary of a trainer's log in words: its parts, as a screen and as Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -261,21 +261,18 @@ def parts_of(summary: Summary) -> list[Part]:
     return [part for part in parts if part is not None]
 
 
-def _screen_lines(summary: Summary, width: int) -> Iterator[str]:
+def rollouts_text(summary: Summary) -> str:
+    """Say the summary on a screen."""
+    lines: list[str] = []
     for part in parts_of(summary):
-        yield wrap(part.title, width)
-        for sentence in part.sentences:
-            yield wrap(f"  {sentence}", width, indent=2)
+        lines += [wrap(part.title, WIDTH)]
+        lines += [wrap(f"  {sentence}", WIDTH, indent=2) for sentence in part.sentences]
         if part.rows:
             rows = [[f"  {row[0]}", *row[1:]] for row in part.rows]
             heads = [f"  {part.heads[0]}", *part.heads[1:]] if part.heads else ()
-            yield table(rows, heads, "<" * len(rows[0]))
-        yield ""
-
-
-def rollouts_text(summary: Summary, width: int = WIDTH) -> str:
-    """Say the summary on a screen."""
-    return "\n".join(_screen_lines(summary, width)).rstrip()
+            lines += [table(rows, heads, "<" * len(rows[0]))]
+        lines += [""]
+    return "\n".join(lines).rstrip()
 
 
 def rollouts_markdown(summary: Summary) -> str:

@@ -9,8 +9,8 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
-from mse_lab.results.files import write_arrays, write_json, write_table
-from mse_lab.results.integrity import exists, read, read_arrays
+from mse_lab.results.files import write_json, write_table
+from mse_lab.results.integrity import exists, read
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What a run in the plain metric has.
@@ -138,19 +138,6 @@ def test_parts_of_two_runs_are_told_apart(copy, capsys):
     write_table(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
     assert run_mse.main(["report", str(copy.path)]) == 2
     assert "are not of one run; restore" in capsys.readouterr().err
-
-
-def test_wide_rewards_are_refused_in_a_sentence(copy, capsys):
-    copy.file(MANIFEST).unlink()
-    arrays = read_arrays(copy.file("pools.npz"))
-    write_arrays(
-        copy.file("pools.npz"), {**arrays, "rewards_PN": arrays["rewards_PN"] + 1e300}
-    )
-    for command in ("claims", "advise", "report"):
-        assert run_mse.main([command, str(copy.path)]) == 2
-        said = capsys.readouterr().err
-        assert "rewards_PN: holds 1e+300" in said
-        assert said.count("\n") == 1
 
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):

@@ -9,8 +9,6 @@ from safetensors.torch import load_file, save_file
 
 BAD = {
     "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
-    "unknown nested key": ({"pool": {"referense": 8}}, "unknown key pool.referense"),
-    "wrong type": ({"seed": "zero"}, "seed = 'zero'"),
     "group of one": ({"group_sizes": [1, 8]}, "grpo needs groups of 2 or more"),
     "not dividing": ({"group_sizes": [3, 8]}, "3 does not divide the largest, 8"),
     "one block": ({"pool": {"reference": 64, "replicate": 8}}, "pool.replicate = 8"),
@@ -24,8 +22,6 @@ BAD = {
     "long value": ({"seed": "x" * 5000}, "xxx ... xxx"),
     "device": ({"model": {"path": "x", "device": "cuda:٣"}}, "model.device = 'cuda:٣'"),
     "memory": ({"model": {"memory": "9" * 99 + "GB"}}, "model.memory = '999"),
-    "repetition": ({"parameters": ["a{99999999999}"]}, "repetition number is too large"),
-    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
     "unknown reward": (
         {"reward": "intger"},
         "reward = intger: no such reward; did you mean",
@@ -33,7 +29,6 @@ BAD = {
     "bad reward module": ({"reward": "nowhere:f"}, "cannot import nowhere"),
     "unknown device": ({"model": {"path": "x", "device": "tpu"}}, "model.device = 'tpu'"),
     "no parameter": ({"parameters": ["no_such"]}, "'no_such' matches no parameter"),
-    "broken pattern": ({"parameters": ["("]}, "is not a regular expression"),
     "temperature": ({"sampling": {"temperature": 0}}, "sampling.temperature = 0"),
     "missing prompts": ({"prompts": {"source": "none.jsonl"}}, "none.jsonl: no such file"),
     "long prompt": (
@@ -64,15 +59,10 @@ BAD_PROMPTS = {
         '{"id": 1, "problem": "1", "answer": 1}\n{"id": 2,\n',
         "line 2: not valid",
     ),
-    "duplicate id": (
-        '{"id": 1, "problem": "1", "answer": 1}\n' * 2,
-        "line 2: id 1 occurs twice",
-    ),
     "empty answer": (
         '{"id": 1, "problem": "1", "answer": " "}\n',
         "line 1: answer is missing",
     ),
-    "no problem": ('{"id": 1, "answer": "1"}\n', "line 1: problem is missing or empty"),
     "nothing": ("\n", "has no prompts"),
     "not a number": (
         '{"id": "q", "problem": "1", "answer": "one"}\n',
@@ -97,7 +87,7 @@ def test_template_without_problem(write_probe, tmp_path, refused):
 
 def test_unwritable_folder(write_probe, tmp_path, refused):
     (tmp_path / "file").write_text("in the way")
-    assert "cannot be written" in refused("run", write_probe(), "--out", tmp_path / "file")
+    assert "is a file; name a folder" in refused("run", write_probe(), "--out", tmp_path / "file")
 
 
 def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
