@@ -87,7 +87,8 @@ def test_template_without_problem(write_probe, tmp_path, refused):
 
 def test_unwritable_folder(write_probe, tmp_path, refused):
     (tmp_path / "file").write_text("in the way")
-    assert "is a file; name a folder" in refused("run", write_probe(), "--out", tmp_path / "file")
+    said = refused("run", write_probe(), "--out", tmp_path / "file")
+    assert "is a file; name a folder" in said
 
 
 def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
