@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from mse_lab.errors import InputError
 from mse_lab.policy.location import Location
@@ -73,6 +74,9 @@ def used_parameters(
     if not is_sharded(model):
         yield from parameters.items()
         return
+    for name, parameter in parameters.items():
+        if not isinstance(parameter, DTensor):  # an adapter's
+            yield name, parameter
     names = {id(parameter): name for name, parameter in parameters.items()}
     for part in _parameters(model):
         if id(part.sharded_param) in names:
@@ -212,9 +216,8 @@ def placement(location: Location, config: Model) -> dict[str, Any]:
             f"{what}: processes: {count}; start a multiple of {ranks} of them: torchrun "
             f"--nproc-per-node {ranks} run_mse.py advise PROBE"
         )
-    for key in ("adapter", "device_map"):
-        if getattr(config, key) is not None:
-            raise InputError(f"{what}: not beside model.{key}; leave one of them out")
+    if config.device_map is not None:
+        raise InputError(f"{what}: not beside model.device_map; leave one of them out")
     if location.gguf is not None:
         raise InputError(f"{what}: not of a GGUF file; give .safetensors")
     try:

@@ -236,10 +236,6 @@ def sample_probe(
             "completions: an advice draws its own; measure these with mse-lab run, or "
             "leave them out with --set completions=null"
         )
-    if spec.probe.model.shard is not None and spec.probe.metric.kind != "plain":
-        raise InputError(
-            f"model.shard = {spec.probe.model.shard}: no metric beside it; leave metric out"
-        )
     refuse_few(len(spec.prompts), budget)
     context = load(spec, LARGEST_BLOCK)
     # An old advice is removed only now, when all input is known to be usable.

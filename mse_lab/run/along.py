@@ -7,6 +7,7 @@ run like any other, in its own folder, which is resumed where it stopped.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,13 +91,17 @@ def _refuse_unlike(runs: Sequence[RunSpec]) -> None:
                 )
 
 
-def _refuse_each(runs: Sequence[RunSpec], *, fresh: bool) -> None:
+def _todo(runs: Sequence[RunSpec], *, fresh: bool) -> list[int]:
+    return [at for at, run in enumerate(runs) if not find_finished(run, fresh=fresh)]
+
+
+def _refuse_each(unfinished: Sequence[int], runs: Sequence[RunSpec]) -> None:
     """Refuse checkpoints that cannot be measured, before any of them is measured.
 
     The small files of all are read first. Then each one without a finished run is loaded,
     which takes little time compared with measuring it.
     """
-    todo = [run for run in runs if not find_finished(run, fresh=fresh)]
+    todo = [runs[at] for at in unfinished]
     if todo:
         _refuse_unlike(runs)
     before: list[list[int]] = []
@@ -152,7 +157,9 @@ def measure_along(
     """
     runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]
     _refuse_together(runs)
-    spec.processes.agree(lambda: _refuse_each(runs, fresh=fresh))
+    refuse = partial(_refuse_each, spec.processes.agree(lambda: _todo(runs, fresh=fresh)))
+    # A sharded model is loaded by all processes, another one by the first.
+    refuse(runs) if spec.probe.model.shard else spec.processes.agree(lambda: refuse(runs))
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         stages.append(Stage(checkpoint.step, run.results.path, execute(run, fresh=fresh)))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
 from mse_lab.run.environment import device_model, peak_memory_bytes
 from mse_lab.run.finish import finish
@@ -42,11 +41,6 @@ def execute(
     def attach() -> RunContext:
         return attach_model(spec, policy) if policy else load(spec)
 
-    if spec.probe.model.shard is not None:
-        raise InputError(
-            f"model.shard = {spec.probe.model.shard}: a run's reference gradient would be "
-            "whole in every process; use mse-lab advise, or leave it out"
-        )
     identity = policy.identity if policy else None
     processes, folder = spec.processes, spec.results.path
     # After a lost process, a restart keeps what this command has measured.

@@ -13,6 +13,7 @@ from torch import Tensor
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import is_sharded
 from mse_lab.scores.reference import inner_product, meeting_gradients
 from mse_lab.scores.score_block import Scores, Scoring, score_block
 
@@ -27,8 +28,11 @@ def _alone(
 ) -> dict[str, tuple[float, float]]:
     """Squared norm and product with the reference in every parameter, by autograd."""
     found: dict[str, tuple[float, float]] = {}
+    sums: dict[str, Tensor] = {}
 
     def meet(name: str, gradient: Tensor) -> None:
+        if is_sharded(policy.model):  # a tied matrix comes once for each use
+            gradient = sums[name] = sums.get(name, 0) + gradient
         found[name] = (
             inner_product(gradient, gradient),
             inner_product(gradient, reference[name]),

@@ -148,7 +148,8 @@ class Recorder(ModuleHooks):
         reference = None
         if self._reference is not None:
             # Zero where no completion of the reference used it.
-            reference = self._reference.get(name, torch.zeros_like(parameter))
+            none = torch.zeros(parameter.shape, dtype=parameter.dtype)
+            reference = self._reference.get(name, none.to(parameter.device))
         reduced = reduce_factors(factors, reference, parameter.shape)
         for weights, keeper in self._weighted:
             weights_N = torch.from_numpy(weights).to(parameter.device)

@@ -101,7 +101,6 @@ def test_a_whole_model_is_held_whole():
     [
         (1, {}, "processes: 1; start a multiple of 2"),
         (3, {}, "processes: 3; start a multiple of 2"),
-        (2, {"adapter": "saved"}, r"not beside model\.adapter"),
         (2, {"device_map": "auto"}, r"not beside model\.device_map"),
     ],
 )

@@ -7,6 +7,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.run import model_peers
 from mse_lab.run.model_peers import ModelPeers
+from mse_lab.scores import reference
 from torchrun_starts import ours, torchrun
 
 # Rank 1 is killed at its second prompt; or goes on where others still need it.
@@ -39,16 +40,18 @@ def start(write_probe, checkpoint, tmp_path, monkeypatch):
     (tmp_path / "plugin.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run(reward, shard=None, **options):
+    def run(command, reward, shard=None, adapter=None, **options):
         model = {"path": str(checkpoint), "device": "cpu", "dtype": "float64"}
         model |= {"shard": shard} if shard else {}
+        model |= {"adapter": adapter} if adapter else {}
         path = write_probe(
             "sharded" if shard else "whole",
             model=model,
             sampling={"max_new_tokens": 6},
             reward=f"plugin:{reward}",
         )
-        words = ["advise", path, "--budget", 80, "--out", tmp_path / "out"]
+        budget = ["--budget", 80] if command == "advise" else []
+        words = [command, path, *budget, "--out", tmp_path / "out"]
         if shard:
             return torchrun(*words, folder=tmp_path, **options)
         return run_mse.main([*map(str, words)])
@@ -57,36 +60,51 @@ def start(write_probe, checkpoint, tmp_path, monkeypatch):
 
 
 def numbers_of(folder):
-    """All numbers of a folder's samples but times, by file and name."""
-    for path in sorted(folder.glob("shards/*.npz")):
+    """All numbers in a folder's arrays but times, by file and name."""
+    for path in sorted(folder.rglob("*.npz")):
         with np.load(path) as arrays:
             for name in arrays.files:
                 if arrays[name].dtype.kind == "f" and "seconds" not in name:
                     yield f"{path.name} {name}", arrays[name]
 
 
+def assert_same(whole, sharded):
+    expected, found = dict(numbers_of(whole)), dict(numbers_of(sharded))
+    assert expected.keys() == found.keys()
+    assert len(expected) > 10
+    for name, numbers in found.items():
+        if "gradient_gap" in name:  # rounding errors of either
+            assert np.isnan(numbers) or numbers < 1e-6
+        else:
+            np.testing.assert_allclose(
+                numbers, expected[name], rtol=1e-10, atol=1e-12, err_msg=name
+            )
+
+
 @pytest.mark.slow
 def test_two_processes_hold_a_model_one_lost_and_started_again(start, tmp_path):
     """Five prompts of unlike length: one process is through before the other."""
-    done = start("killed", shard=2, max_restarts=1)
+    done = start("advise", "killed", shard=2, max_restarts=1)
     assert done.returncode == 0, done.stderr
-    assert start("killed") == 0
+    assert start("advise", "killed") == 0
     whole, sharded = (tmp_path / "out" / name / "advice" for name in ("whole", "sharded"))
-    expected = dict(numbers_of(whole))
-    assert len(expected) > 20
-    for name, found in numbers_of(sharded):
-        if "gradient_gap" in name:  # rounding errors of either
-            assert np.isnan(found) or found < 1e-6
-        else:
-            np.testing.assert_allclose(
-                found, expected[name], rtol=1e-10, atol=1e-12, err_msg=name
-            )
-    assert len(dict(numbers_of(sharded))) == len(expected)
+    assert_same(whole, sharded)
+
+
+@pytest.mark.slow
+def test_a_run_of_an_adapter_on_a_model_held_by_two(start, tmp_path, monkeypatch):
+    """The reference runs prompts with their completions: in one process here, too."""
+    pytest.importorskip("peft", reason="adapters need the extra lora")
+    monkeypatch.setattr(reference, "is_sharded", lambda model: True)
+    assert start("run", "integer", adapter={"rank": 2}) == 0
+    done = start("run", "integer", shard=2, adapter={"rank": 2})
+    assert done.returncode == 0, done.stderr
+    assert_same(tmp_path / "out/whole", tmp_path / "out/sharded")
 
 
 @pytest.mark.slow
 def test_a_process_that_does_not_come_is_seen(start):
-    done = start("short", shard=2)
+    done = start("advise", "short", shard=2)
     assert done.returncode != 0
     (line,) = ours(done)
     assert "kept the others waiting for 3 s" in line
