@@ -59,7 +59,7 @@ BAD = {
     "budget": ({"budget": 10}, {}, "the first look takes 96 completions"),
     "fsdp": ({}, {"args": settings(fsdp=["full_shard"])}, "in parts (FSDP)"),
     "zero": ({}, {"model": InParts()}, "in parts (DeepSpeed ZeRO-3)"),
-    "compiled": ({}, {"model": Compiled()}, "the model is compiled"),
+    "compiled": ({}, {"model": Compiled()}, "a compiled model cannot be measured"),
     "top-p": ({}, {"args": settings(top_p=0.9)}, "top_p = 0.9"),
     "top-k": ({}, {"args": settings(generation_kwargs={"top_k": 5})}, "top_k = 5"),
     "warm": ({}, {"args": settings(generation_kwargs={"temperature": 0.5})}, "= 0.5"),

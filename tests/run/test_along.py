@@ -189,7 +189,7 @@ def test_the_command_says_and_keeps_the_answers(measured, trained, project, caps
     ("words", "complaint"),
     [
         (["--group-size", "16"], "--group-size 16: more completions than pool.replicate"),
-        (["--group-size", "4,8"], "'4,8' is no group size from 2 to 4096; give one"),
+        (["--group-size", "4,8"], "'4,8' is no group size from 2 to 4096, such as 8"),
         (["--checkpoints", "nowhere-*"], "--checkpoints nowhere-*: no such folder"),
         (["--set", "prompts.limit=2"], "2 prompts: differences between checkpoints need"),
     ],
