@@ -17,9 +17,9 @@ from mse_lab.mse.reference_noise import aggregate_norm2_error
 
 @dataclass(frozen=True)
 class EndToken:
-    """A token that ends completions, and the share of the completions that it ended."""
+    """What ends completions: an end token, or a stop string, and the share it ended."""
 
-    id: int
+    id: int  # -1 for any stop string: many tokens contain it.
     text: str
     share: float
 
@@ -61,10 +61,12 @@ def _count_ends(
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
     for summary in summaries:
-        pairs = zip(summary.end_ids.tolist(), summary.end_counts.tolist(), strict=True)
-        counts.update(dict(pairs))
+        for token, count in zip(
+            summary.end_ids.tolist(), summary.end_counts.tolist(), strict=True
+        ):
+            counts[token if token in names else -1] += count
     return tuple(
-        EndToken(token, names.get(token, str(token)), count / completions)
+        EndToken(token, names.get(token, "a stop string"), count / completions)
         for token, count in counts.most_common()
     )
 

@@ -74,6 +74,16 @@ def test_diagnosis():
     assert shares == [(2, "<end>", 0.625), (5, "<stop>", 0.125), (7, "<pad>", 0.0)]
 
 
+def test_tokens_of_stop_strings_count_together():
+    """Completions ended by tokens 5 and 7, which are no end tokens: 60 and 12 of 96."""
+    ends = {"end_ids": np.array([5, 7]), "end_counts": np.array([60, 12])}
+    rewards = [np.array([0.0, 1.0])] * 10
+    summaries = make_summaries(10, **ends)
+    found = describe(rewards, summaries, {2: "<end>"}, [96] * 10, binary=True)
+    shares = [(one.id, one.text, one.share) for one in found.end_tokens]
+    assert shares == [(-1, "a stop string", 0.75), (2, "<end>", 0.0)]
+
+
 def test_blocks_of_a_sample_count_by_their_completions():
     """8 of one block and 24 of another, of two prompts; shares are of all 64."""
     few, many = (
