@@ -19,11 +19,6 @@ from mse_lab.results.files import write_table
 KINDS, DIMENSIONS = 12, 6
 
 
-def of_kinds(numbers):
-    """Part the axes of scores, the last of an array, between two kinds of modules."""
-    return numbers[..., : DIMENSIONS // 3], numbers[..., DIMENSIONS // 3 :]
-
-
 @dataclass(frozen=True)
 class Design:
     """P prompts with known laws."""
@@ -80,10 +75,8 @@ class Design:
             reference_distance2_P=((r_a - r_b) ** 2).sum(-1),
             between_PP=mean @ mean.T,
             halves_PP=(r_a - r_b) @ mean.T,
-            kind_norms2_PNM=np.stack([(one**2).sum(-1) for one in of_kinds(scores)], -1),
-            kind_products_PM=np.stack(
-                [one.sum(-1) for one in of_kinds(r_a * r_b)], axis=-1
-            ),
+            kind_norms2_PNM=np.zeros((*rewards.shape, 0)),
+            kind_products_PM=np.zeros((self.prompts, 0)),
         )
 
     def sample(self, rng, completions, most=None):

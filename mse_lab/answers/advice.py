@@ -21,7 +21,6 @@ from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_al
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
-from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.plain_data import as_data
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
@@ -97,7 +96,6 @@ class Advice:
     # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
     relative_error: Estimate
     noise_scale: Estimate  # The budget at which that is one.
-    kinds: tuple[ModuleKind, ...]  # In which kinds of modules the noise sits.
     # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
     # How many were drawn until the answer was known; None for a finished run, like the
@@ -261,7 +259,6 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         regime=run.regime,
         relative_error=Estimate(*(end / budget for end in scale)),
         noise_scale=scale,
-        kinds=run.kinds,
         curves={
             name: tuple(_mse(run, name, size, budget) for size in CURVE_SIZES)
             for name in CURVES

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mse_lab.answers.noise_by_module import ModuleKind, share_by_kind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -157,11 +156,6 @@ class MeasuredRun(Analysis):
     def choice(self) -> Choice:
         """The recommended group size, and what is known of its regret."""
         return recommend(self.population, regret_bounds(self.population, self.level))
-
-    @property
-    def kinds(self) -> tuple[ModuleKind, ...]:
-        """In which kinds of modules the noise sits."""
-        return share_by_kind(self.pools, self.level)
 
     # A finished run has all the completions that its probe asks for.
     completions: ClassVar[None] = None

@@ -1,7 +1,7 @@
 """A sampled run: few completions of each prompt, and why there are no more.
 
 What needs replicates or a reference is not known: estimators whose weights depend on norms
-or lengths, the MSE of single groups, and in which kinds of modules the noise sits.
+or lengths, and the MSE of single groups.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from mse_lab.answers.noise_by_module import ModuleKind
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
@@ -48,7 +47,6 @@ class SampledRun:
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
-    kinds: ClassVar[tuple[ModuleKind, ...]] = ()
     corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
 

@@ -1,4 +1,4 @@
-"""Kinds of modules, to show which part of a model contributes the gradient noise."""
+"""Kinds of modules: the parts of a model that `pools.npz` has score norms of."""
 
 from collections.abc import Mapping
 

@@ -65,9 +65,6 @@ def _basis(advice: Advice) -> dict[str, str]:
     return {name: with_interval(value) for name, value in constants.items()}
 
 
-_NOISE_HEADS = ("Module", "c₂, completions", "‖W‖², scores", "c₃, baseline")
-
-
 def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
     if isinstance(advice, str):
         return {"source": source, "warnings": source.warnings, "why_none": advice}
@@ -75,7 +72,6 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         f"MSE against group size at {advice.budget} completions, {source.name}; "
         f"G* {best_size(advice)}"
     )
-    kinds = [[kind.name, *map(share_cell, kind[1:])] for kind in advice.kinds]
     return {
         "source": source,
         "warnings": warnings_of(advice),
@@ -90,7 +86,6 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
             say_level(advice),
         ],
         "basis": _basis(advice),
-        "noise": Table(_NOISE_HEADS, kinds),
         "trainers": TRAINER_SETTINGS,
         "holds": HOLDS,
     }

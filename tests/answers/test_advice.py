@@ -15,9 +15,7 @@ from mse_lab.answers.advice import BUDGET, CURVE_SIZES, advise, beats_vanilla_fr
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regret import SIZES
-from mse_lab.probe.module_kinds import KINDS
 from mse_lab.report.advice_files import restore_advice
 from mse_lab.results.files import write_json
 from populations import (
@@ -214,38 +212,6 @@ def test_shares_of_zero_variance_groups(known):
     shares = {row.group_size: row.zero_variance for row in short.rows}
     assert shares[64] is not None
     assert shares[128] is None
-
-
-def test_kinds_share_out_the_noise(known):
-    """Norms cut into known parts come back as these parts, absent kinds left out."""
-    pools = known[1]
-    parts = np.array([0.1, 0.4, 0.3, 0.2, 0.0, 0.0])
-    cut = replace(
-        pools,
-        kind_norms2_PNM=pools.norms2_PN[..., None] * parts,
-        kind_products_PM=pools.kind_products_PM.sum(-1, keepdims=True) * parts,
-    )
-    found = advise_on(cut)
-    assert [kind.name for kind in found.kinds] == list(KINDS)[:4]
-    for kind, part in zip(found.kinds, parts, strict=False):
-        for share in kind[1:]:
-            assert tuple(share) == pytest.approx((part, part, part), abs=1e-12)
-
-
-def test_kinds_of_uneven_prompts(known):
-    """T's share is that of the sums over prompts: a part by prompt, weighted with T."""
-    pools = known[1]
-    part = np.linspace(0.1, 0.6, pools.prompts)
-    weights = np.stack([part, 1 - part], axis=-1)
-    cut = replace(
-        pools,
-        kind_norms2_PNM=pools.norms2_PN[..., None] * weights[:, None],
-        kind_products_PM=pools.kind_products_PM.sum(-1, keepdims=True) * weights,
-    )
-    found = advise_on(cut).kinds[0].trace_oracle
-    traces = pool_moments(pools).trace_oracle
-    assert found.value == pytest.approx((part * traces).sum() / traces.sum(), rel=1e-9)
-    assert found.low < found.value < found.high
 
 
 def test_an_unmeasurable_gradient_has_bounds_only():

@@ -7,7 +7,7 @@ random prompts (advice, regime) against the population's.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
-from simulated import Design, of_kinds
+from simulated import Design
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
 HOLDS = Estimate(1.0, 1.0, 1.0)
@@ -149,19 +149,6 @@ class Truth:
         """Rho of each prompt, (P,)."""
         return norm_ratio(self.moments.best_baseline, self.moments.value)
 
-    @cached_property
-    def of_kinds(self) -> tuple[Moments, ...]:
-        """Moments of the scores of each kind of module alone."""
-        kinds = of_kinds(self.design.score_PCD)
-        return tuple(replace(self.design, score_PCD=one).moments() for one in kinds)
-
-    def share(self, number: str, kind: int) -> float:
-        """A kind of module's share of T, S or zeta over this population."""
-        own, whole = (
-            getattr(one, number).sum() for one in (self.of_kinds[kind], self.moments)
-        )
-        return float(own / whole)
-
     @property
     def weighted_distance(self) -> float:
         """E[S (b* - V)] / E[S] over this population."""
@@ -243,10 +230,6 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
     for one in advice.alternatives:
         true = truth.alternative_cost(one.estimator, one.group_size, advice)
         yield Told("cost of an alternative", one.estimator, one.cost, true)
-    for index, kind in enumerate(advice.kinds):
-        for number in ("trace_oracle", "norm2", "zeta"):
-            true = truth.share(number, index)
-            yield Told("kinds of modules", number, getattr(kind, number), true)
     yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
     yield Told("rho of the run", "", advice.regime.rho, truth.rho)
 

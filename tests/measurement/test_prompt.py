@@ -9,6 +9,7 @@ import torch
 
 from enumerated import as_completions
 from mse_lab.measurement import prompt as stages
+from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.run.prepare import prepare
@@ -55,6 +56,12 @@ def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, chec
     assert failed == {"score_block", "draw", "measure_reference"}
     np.testing.assert_allclose(plain.mse, retreated.mse, rtol=1e-4)
     assert memory_of_retreat["retreated"]
+    pools = Pools.from_arrays(np.load(tmp_path / "out" / "pools.npz"))
+    for kinds, whole in (
+        (pools.kind_norms2_PNM, pools.norms2_PN),
+        (pools.kind_products_PM, pools.reference_product_P),
+    ):
+        np.testing.assert_allclose(kinds.sum(-1), whole, rtol=1e-4, atol=1e-6)
     assert not memory_of_plain["retreated"]
 
 
