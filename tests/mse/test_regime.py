@@ -5,7 +5,7 @@ from math import ceil, floor, isinf, isnan
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import stats
 
 from enumerated import random_enumerated
 from mse_lab.estimators import ESTIMATORS
@@ -120,37 +120,6 @@ def test_an_aggregate_lies_on_the_side_of_its_sum():
     )
     nothing = Moments(*np.zeros((6, 3)))
     assert all(map(isnan, regime.aggregate_place(nothing)))
-
-
-def log_linear(parameters, features_PCD, rewards_PC):
-    """Value and moments of a softmax over fixed features: W = features - their mean."""
-    logits = features_PCD @ parameters
-    chance_PC = np.exp(logits - logits.max(1, keepdims=True))
-    chance_PC /= chance_PC.sum(1, keepdims=True)
-    scores = features_PCD - np.einsum("pc,pcd->pd", chance_PC, features_PCD)[:, None]
-    norms2 = (scores**2).sum(-1)
-    value, norm2, reward_norm2 = (
-        (chance_PC * one).sum(1) for one in (rewards_PC, norms2, rewards_PC * norms2)
-    )
-    return value, norm2, reward_norm2
-
-
-def test_at_a_maximum_the_best_baselines_lie_below_the_values_on_average():
-    """E[S (b* - V)] = tr Hess J, which is negative there: right answers' scores shrink."""
-    rng = np.random.default_rng(4)
-    features, rewards = rng.standard_normal((6, 4, 2)), np.eye(4)[rng.integers(0, 4, 6)]
-
-    def value(parameters):
-        return log_linear(parameters, features, rewards)[0].mean()
-
-    found = optimize.minimize(lambda one: -value(one), np.zeros(2), tol=1e-12)
-    assert abs(found.jac).max() < 1e-6
-    assert abs(found.x).max() < 10
-    around = [value(found.x + step) for step in 1e-3 * np.vstack([np.eye(2), -np.eye(2)])]
-    trace = (sum(around) - 4 * value(found.x)) / 1e-6
-    values, norm2, reward_norm2 = log_linear(found.x, features, rewards)
-    assert trace < -0.01
-    np.testing.assert_allclose((reward_norm2 - values * norm2).mean(), trace, rtol=1e-4)
 
 
 def test_the_interval_of_rho_covers_at_its_level():
