@@ -199,15 +199,6 @@ def test_the_squared_gradient_varies_as_its_noise_says():
     assert 0.75 < predicted / products.var(ddof=1) < 4 / 3
 
 
-def test_covariance_square_trace_in_blocks_of_one():
-    """No two completions of a block: the bound, E^2 eps^2 ||W||^2."""
-    rng = np.random.default_rng(3)
-    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    bound = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
-    np.testing.assert_allclose(covariance_square_trace(pools), bound, rtol=1e-12)
-
-
 def test_degrees_of_means_over_pairs_by_hand():
     """2 T^2 / U, U four times the variance of the mean of T's terms; in blocks of one."""
     rng = np.random.default_rng(3)
@@ -252,17 +243,6 @@ def test_standard_error_of_the_aggregates_gradient(prompts):
     norm2, error = np.array(found).T
     # A standard deviation of 150 draws has a relative error of 6% or, skewed, a bit more.
     assert 0.75 * norm2.std() < np.sqrt((error**2).mean()) < 2 * norm2.std()
-
-
-def test_standard_error_without_products_between_completions():
-    """Norms only: larger than with them, and a number."""
-    rng = np.random.default_rng(0)
-    pools = independent_design(rng, 5).draw(rng, 64, 4, 8)
-    gram = pools.gram_PKGG.copy()
-    rows, columns = np.triu_indices(8, 1)
-    gram[..., rows, columns] = gram[..., columns, rows] = np.nan
-    norms_only = aggregate_norm2_error(replace(pools, gram_PKGG=gram))
-    assert aggregate_norm2_error(pools) < norms_only < np.inf
 
 
 def test_the_error_of_the_aggregates_norm_by_hand():
