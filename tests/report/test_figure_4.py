@@ -106,12 +106,3 @@ def test_the_committed_figure_is_that_of_the_committed_tables(tmp_path):
     both = (tmp_path / "f.png", ROOT / "figures/figure4.png")
     drawn, committed = (imread(path) for path in both)
     np.testing.assert_allclose(drawn, committed, atol=0.01)
-
-
-def test_figures_of_one_s_own_lie_beside_the_first_run(tmp_path, capsys, draw):
-    draw(make_tables())
-    assert run_mse.main(["figure", str(tmp_path / "run0")]) == 0
-    told = capsys.readouterr().out.splitlines()
-    names = ["figure4.png", "figure4.pdf"]
-    assert told == [f"{tmp_path / 'run0' / name} written" for name in names]
-    assert all((tmp_path / "run0" / name).stat().st_size > 5000 for name in names)

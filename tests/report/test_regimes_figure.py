@@ -106,12 +106,3 @@ def test_the_command_draws_the_runs_that_are_named(tmp_path, capsys):
 def test_two_kinds_at_once_are_refused(refused):
     told = refused("figure", "--phase", "--regimes")
     assert "not allowed with argument" in told
-
-
-def test_the_dots_keep_their_share_of_the_area(figure):
-    """Smaller than in the diagram alone, but in the same proportion."""
-    diagram = figure.axes[-1]
-    [dots] = read_dots(committed(FIGURE_4[:1]))
-    areas = diagram.collections[1].get_sizes()
-    shares = abs(dots.gain_shares)
-    np.testing.assert_allclose(np.diff(areas) / np.diff(shares), 0.35 * 7000, rtol=1e-6)
