@@ -133,13 +133,6 @@ def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
     assert found.recommended in SIZES
 
 
-def test_an_evident_spread_bounds_the_size(known):
-    """Negative control."""
-    found = known[2]
-    assert not found.unbounded
-    assert found.c1.low > 0
-
-
 def test_beats_vanilla_from(known):
     """The interval holds the smallest size at which the exact error is smaller."""
     design, pools, found = known

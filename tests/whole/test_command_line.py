@@ -81,31 +81,12 @@ def test_a_finished_run_is_left_as_it_is(smoke, carry_out):
     assert (out / "tiny/base/mse.csv").stat().st_mtime_ns == before
 
 
-def test_figure_from_finished_runs(smoke, carry_out, tmp_path):
-    out, _ = smoke
-    for suffix in ("png", "pdf", "svg"):
-        carry_out("figure", out / "tiny/base", "--out", tmp_path / f"f.{suffix}")
-        assert (tmp_path / f"f.{suffix}").stat().st_size > 5000
-
-
 def test_list_says_what_stands(smoke, carry_out):
     out, _ = smoke
     listed = carry_out("list", "--out", out)
     lines = {line.split()[0]: line for line in listed.splitlines()}
     assert "another configuration" in lines["tiny/base"]
     assert "not run" in lines["tiny/icl"]
-
-
-def test_answers_from_a_finished_run(smoke, carry_out, tmp_path):
-    folder = tmp_path / "base"
-    shutil.copytree(smoke[0] / "tiny/base", folder)
-    for word, written in (
-        ("claims", ["claims.csv"]),
-        ("advise", ["advice.csv", "advice.png", "advice.pdf"]),
-        ("report", ["report.html"]),
-    ):
-        assert carry_out(word, folder)
-        assert all((folder / name).stat().st_size for name in written)
 
 
 def test_answers_need_more_than_tables(refused):
