@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.truths import Truth
 from mse_lab.answers.theorem_2_mse import LAW, judge_expansion
-from mse_lab.estimators import find_estimator, find_estimators
+from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
-from mse_lab.mse.decomposition import Between, aggregate
-from mse_lab.mse.laws import find_law
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.results.warnings import warn_of_few_degrees
@@ -37,20 +36,6 @@ class Made:
 
     def draw(self, rng):
         return self.design.draw(rng, REFERENCE, self.blocks, self.largest)
-
-    @property
-    def binary(self):
-        return bool(np.isin(self.design.reward_PC, (0, 1)).all())
-
-    def exact(self, key):
-        """The aggregate's exact figures."""
-        moments, gradient_PD = self.design.moments(), self.design.gradient_PD
-        estimator = find_estimator(key.estimator)
-        law = find_law(estimator, key.group_size, binary=self.binary)(moments)
-        mse_P = law.second - (2 * law.slope - 1) * moments.gradient2
-        products = gradient_PD @ gradient_PD.T
-        between = Between(products, np.zeros_like(products))
-        return aggregate(mse_P, law.slope, moments.gradient2, between)
 
 
 def scaled(design, scale_P):
@@ -134,8 +119,9 @@ def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
     """
     rng = np.random.default_rng(seed)
     estimators = find_estimators(list(made.estimators), list(sizes))
+    truth = Truth(made.design)
     exact = {
-        Key(one.name, size): made.exact(Key(one.name, size))
+        Key(one.name, size): truth.decomposed(one, size)
         for one in estimators
         for size in sizes
     }
