@@ -23,11 +23,6 @@ NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]
 SIZES = [2, 4, 8]
 PROBLEMS = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
 BLOCKS = 4
-LAWS = ["vanilla", "grpo", "oracle"]
-LEAST = {"model": {"path": "none"}, "prompts": {"source": "none"},
-         "interval": {"resamples": 100}}  # fmt: skip
-
-
 UNTESTED = {
     "Theorem 2 (exact law)",
     "Theorem 2 (intercept)",

@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
 from mse_lab.answers.claims import judge_run
@@ -21,20 +20,12 @@ from mse_lab.mse.replicates import measure_errors
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.warnings import warn_of_norms_only
 from simulated import analysed, make_design
+from whole.test_norms_only import UNTESTED
 
 SIZES = [2, 4, 8]
 
 
 LAWS = ["vanilla", "grpo", "oracle"]
-
-
-UNTESTED = {
-    "Theorem 2 (exact law)",
-    "Theorem 2 (intercept)",
-    "Theorem 2 (slope)",
-    "Proposition 3",
-    "Theorem 7 (best group size)",
-}
 
 
 def norms_only(pools, prompts=slice(None)):
@@ -92,22 +83,11 @@ def law_intervals(pools, seed):
 
 
 @pytest.mark.parametrize("prompts", [4, 60])
-def test_coverage_of_laws_with_norms_only(prompts):
-    """Of 200 runs; a false alarm of 1e-3 each where coverage is 0.95, below about 0.90."""
-    rng, trials = np.random.default_rng(1), 200
-    design, inside = make_design(rng, prompts=prompts), dict.fromkeys(LAWS, 0)
-    for trial in range(trials):
-        pools = norms_only(design.draw(rng, 256, 8, 4))
-        for name, (_, low, high) in law_intervals(pools, trial).items():
-            inside[name] += low <= design.mse(name, 4) <= high
-    for name in LAWS:
-        covered = stats.binomtest(inside[name], trials, 0.95, alternative="less").pvalue
-        assert covered > 1e-3, (name, inside[name] / trials)
-
-
-@pytest.mark.parametrize("prompts", [4, 60])
 def test_intervals_of_laws_are_not_absurd(prompts):
-    """On average over 20 runs at most a tenth wider than with the products."""
+    """On average over 20 runs no narrower than with the products, about the same value.
+
+    So they cover as often; and they are at most a tenth wider.
+    """
     rng = np.random.default_rng(1)
     design, widths = make_design(rng, prompts=prompts), []
     for trial in range(20):
@@ -118,6 +98,7 @@ def test_intervals_of_laws_are_not_absurd(prompts):
             [one[name].high - one[name].low for name in LAWS] for one in (found, whole)
         ]
     ratio = np.mean(widths[::2], axis=0) / np.mean(widths[1::2], axis=0)
+    assert (ratio > 0.99).all()
     assert (ratio < 1.1).all()
 
 
