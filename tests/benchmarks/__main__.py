@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from benchmarks import (
-    commands,
     metric,
     needs,
     one_pass,
@@ -45,10 +44,6 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "metric": (
             f"What training feels, {RATIOS}",
             lambda: metric.report(plan.metric, folder, plan.rounds),
-        ),
-        "commands": (
-            "What needs no model",
-            lambda: commands.report(plan.tables, folder, plan.rounds),
         ),
         "precision": (
             "Completions at equal precision",

@@ -36,7 +36,6 @@ class Plan:
     scaling: tuple[str, ...]  # Dimensions against which time and memory are measured.
     points: int  # Points of each.
     process_rounds: int  # Rounds of one process against two; 0 leaves them out.
-    tables: int  # Prompts of the run in which the share of the tables is measured.
     metric: int  # Prompts of the run beside which a metric is measured.
     needs: tuple[str, ...]  # Real models whose needs are computed.
 
@@ -81,7 +80,6 @@ FULL = Plan(
     scaling=DIMENSIONS,
     points=4,
     process_rounds=5,
-    tables=60,
     metric=4,
     needs=("0.5B", "1.5B", "7B"),
 )
@@ -100,7 +98,6 @@ QUICK = Plan(
     scaling=DIMENSIONS[:2],
     points=3,
     process_rounds=0,
-    tables=60,
     metric=4,
     needs=("0.5B",),
 )

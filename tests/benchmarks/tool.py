@@ -4,19 +4,16 @@ A change of a signature of `mse_lab` is one edit here.
 """
 
 import io
-import time
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import mse_lab.run.resume
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
 from mse_lab.api.measure import analyse
@@ -207,28 +204,3 @@ def ratios(folder: Path, size: int) -> dict[str, Statistic]:
 def environment(root: Path) -> dict[str, Any]:
     """Describe versions, device and commit."""
     return describe_environment(root, torch.device("cpu"), 0.0)
-
-
-def time_tables(loaded: Loaded, folder: Path) -> tuple[float, float]:
-    """Carry out a run and time it.
-
-    Returns:
-        Seconds from the last prompt's measurement to the end: errors, bootstrap, laws,
-        tables, files; and seconds of the whole run.
-    """
-    measured = 0.0
-    original = mse_lab.run.resume.measure_prompt
-
-    def noting_its_end(*args: Any, **kwargs: Any) -> Any:
-        nonlocal measured
-        found = original(*args, **kwargs)
-        measured = time.perf_counter()
-        return found
-
-    start = time.perf_counter()
-    with patch.object(mse_lab.run.resume, "measure_prompt", noting_its_end):
-        run(loaded, folder)
-    end = time.perf_counter()
-    if not measured:
-        raise RuntimeError("the run does not call measure_prompt any more; see time_tables")
-    return end - measured, end - start
