@@ -4,15 +4,9 @@ from pathlib import Path
 
 from mse_lab.report.layout import Table, draw_image, lay_out
 from mse_lab.report.rollouts_figure import compose_rollouts
-from mse_lab.report.rollouts_report import Part, headline, parts_of
+from mse_lab.report.rollouts_report import headline, parts_of
 from mse_lab.results.files import write_text
 from mse_lab.trainer_logs.summary import Summary
-
-
-def _table(part: Part) -> Table | None:
-    if not part.rows:
-        return None
-    return Table(part.heads or [""] * len(part.rows[0]), part.rows)
 
 
 def compose_rollouts_page(summary: Summary) -> str:
@@ -23,6 +17,10 @@ def compose_rollouts_page(summary: Summary) -> str:
         "reward, and the mean reward along the steps",
     )
     first, *parts = parts_of(summary)
+    tables = [
+        Table(part.heads or [""] * len(part.rows[0]), part.rows) if part.rows else None
+        for part in parts
+    ]
     return lay_out(
         "rollouts.html",
         name=summary.log.source.name,
@@ -30,7 +28,7 @@ def compose_rollouts_page(summary: Summary) -> str:
         headline=headline(summary),
         sentences=[said for said in first.sentences if said != headline(summary)],
         image=image,
-        parts=[(part, _table(part)) for part in parts],
+        parts=list(zip(parts, tables, strict=True)),
     )
 
 

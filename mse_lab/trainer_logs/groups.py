@@ -70,7 +70,7 @@ class Groups:
     @cached_property
     def mean_K(self) -> Floats:
         """Mean reward of each group."""
-        return self.mean_by_group(self.reward_N)
+        return np.bincount(self.group_N, weights=self.reward_N) / self.size_K
 
     @cached_property
     def variance_K(self) -> Floats:
@@ -145,10 +145,6 @@ class Groups:
         shares = equal_share(counts[in_large], size_K[group[in_large]], group_size)
         sums_K = np.bincount(group[in_large], weights=shares, minlength=len(size_K))
         return np.where(large_K, sums_K, np.nan)
-
-    def mean_by_group(self, values_N: Floats) -> Floats:
-        """Average a number of the completions over each group, (K,)."""
-        return np.bincount(self.group_N, weights=values_N) / self.size_K
 
 
 def _commonest(sizes: Ints) -> int:

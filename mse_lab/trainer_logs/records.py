@@ -75,12 +75,6 @@ def _plain_value(value: Any) -> Any:
     return None if value is pd.NA or value is pd.NaT else value
 
 
-def _rows_of(frame: pd.DataFrame) -> Rows:
-    names = [str(name) for name in frame.columns]
-    for row in frame.itertuples(index=False, name=None):
-        yield dict(zip(names, map(_plain_value, row), strict=True))
-
-
 def has_samples(path: Path) -> bool:
     """Whether a .pt file begins as slime's do; checkpoints do not. No code in it runs."""
     try:
@@ -143,4 +137,7 @@ def records_of(path: Path, damaged: list[RecordPosition]) -> Records:
 
 def records_of_frame(frame: pd.DataFrame) -> Records:
     """Read the rows of a data frame."""
-    return _numbered("the data frame", _rows_of(frame))
+    names = [str(name) for name in frame.columns]
+    rows = frame.itertuples(index=False, name=None)
+    values = (dict(zip(names, map(_plain_value, row), strict=True)) for row in rows)
+    return _numbered("the data frame", values)

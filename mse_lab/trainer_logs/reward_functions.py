@@ -11,7 +11,7 @@ import numpy as np
 
 from mse_lab.errors import one_line
 from mse_lab.trainer_logs.groups import Groups
-from mse_lab.trainer_logs.reward_columns import advantages_follow, centre
+from mse_lab.trainer_logs.reward_columns import centre
 
 
 class RewardFunction(NamedTuple):
@@ -38,8 +38,3 @@ def reward_functions(groups: Groups) -> list[RewardFunction]:
             RewardFunction(one_line(name), mean, float(varies_K.mean()), share)
         )
     return functions
-
-
-def advantage_fits(groups: Groups) -> bool | None:
-    """Check that the trainer's advantages follow the rewards in every group."""
-    return advantages_follow(groups.reward_N, groups.columns.advantage_N, groups.group_N)

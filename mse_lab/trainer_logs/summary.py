@@ -18,6 +18,7 @@ from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.left_out import left_out
 from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
+from mse_lab.trainer_logs.reward_columns import advantages_follow
 
 # The seed of the draws of intervals: a log has the same summary every time.
 SEED = 0
@@ -162,7 +163,8 @@ class Summary:
     @cached_property
     def advantage_fits(self) -> bool | None:
         """Whether the trainer's advantages follow the rewards."""
-        return reward_functions.advantage_fits(self.groups)
+        one = self.groups
+        return advantages_follow(one.reward_N, one.columns.advantage_N, one.group_N)
 
     @cached_property
     def log_ratios(self) -> LogRatios | None:

@@ -5,7 +5,6 @@ import pytest
 
 from log_makers import summarise
 from mse_lab.trainer_logs.reward_columns import total_rewards
-from mse_lab.trainer_logs.reward_functions import advantage_fits
 
 
 def lines(pairs, advantages=None, prompt="a"):
@@ -27,7 +26,7 @@ def lines(pairs, advantages=None, prompt="a"):
 )
 def test_advantages_follow_the_sum(tmp_path, advantages, fits):
     found = summarise(tmp_path, lines([(0, 0), (1, 1), (1, 0), (0, 1)], advantages))
-    assert advantage_fits(found.groups) is fits
+    assert found.advantage_fits is fits
     assert any("do not follow the sum" in note for note in found.notes) is not fits
 
 
