@@ -63,15 +63,6 @@ def test_spread_by_hand():
     assert spread.uncertainty == pytest.approx((2 * 4 / 3 + 2 * 64 / 3) / 4)
 
 
-def test_the_variance_is_the_bootstraps():
-    """R - 1 of R groups of each prompt, resampled 20,000 times: within 4%, four errors."""
-    rng = np.random.default_rng(0)
-    groups = rng.lognormal(size=(12, 4)) * rng.lognormal(size=(12, 1))
-    counts = rng.multinomial(3, np.full(4, 1 / 4), size=(20_000, 12)) / 3
-    resampled = np.einsum("bpr,pr->b", counts, groups)
-    assert resampled.var() == pytest.approx(spread_of_means(groups).variance, rel=0.04)
-
-
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_degrees_of_one_prompt_of_normal_groups(count):
     """R - 1 where the fourth moment is a normal's or less."""
