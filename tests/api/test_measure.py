@@ -5,34 +5,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import mse_lab
 import run_mse
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_arrays
-from simulated import make_design
 
 SIZES = [4, 8, 16]
 FIRST = ["probe", "estimator", "group_size", "replicates", "mse", "mse_low", "mse_high",
          "mse_plain", "law", "law_low", "law_high", "relative_mse"]  # fmt: skip
 CLAIMS = {"statement", "group_size", "value", "low", "high", "verdict"}
-
-
-@pytest.fixture(scope="module")
-def arrays():
-    rng = np.random.default_rng(0)
-    found = vars(make_design(rng, prompts=12).draw(rng, 256, 4, 16))
-    return {name: array for name, array in found.items() if not name.startswith("kind_")}
-
-
-@pytest.fixture(scope="module")
-def pools_file(arrays, tmp_path_factory):
-    path = tmp_path_factory.mktemp("pools") / "mine.npz"
-    write_arrays(path, arrays)
-    return path
 
 
 def test_everything_comes_from_the_arrays(arrays):

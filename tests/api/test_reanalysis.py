@@ -5,18 +5,6 @@ import pandas as pd
 import pytest
 
 import run_mse
-from mse_lab.results.files import write_arrays
-from simulated import make_design
-
-
-@pytest.fixture(scope="module")
-def pools_file(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    drawn = vars(make_design(rng, prompts=12).draw(rng, 256, 4, 16))
-    arrays = {name: array for name, array in drawn.items() if name[:5] != "kind_"}
-    path = tmp_path_factory.mktemp("pools") / "mine.npz"
-    write_arrays(path, arrays)
-    return path
 
 
 def test_a_run_analysed_again_is_the_run(project, tmp_path):

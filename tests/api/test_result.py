@@ -10,14 +10,6 @@ import pytest
 
 import mse_lab
 from mse_lab.errors import InputError
-from simulated import make_design
-
-
-@pytest.fixture(scope="module")
-def arrays():
-    rng = np.random.default_rng(0)
-    found = vars(make_design(rng, prompts=12).draw(rng, 256, 4, 16))
-    return {name: array for name, array in found.items() if not name.startswith("kind_")}
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import numpy as np
 from scipy import stats
 
+from benchmarks.truths import Truth
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.mse.curves import Curves, law_curves, law_sizes, measure_curves, paired_ratio
-from mse_lab.mse.decomposition import PARTS, Between, aggregate
-from mse_lab.mse.laws import find_law
+from mse_lab.mse.decomposition import PARTS
 from mse_lab.mse.reference_noise import ReferenceNoise, RewardNoise, draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import make_design
@@ -16,12 +16,8 @@ SIZES = [4, 16]
 
 
 def truth(design, name, size):
-    """Exact MSE of the aggregate, its bias added up as a vector."""
-    moments, gradient = design.moments(), design.gradient_PD
-    law = find_law(ESTIMATORS[name], size, binary=True)(moments)
-    mse = law.second - (2 * law.slope - 1) * moments.gradient2
-    between = Between(gradient @ gradient.T, np.zeros((len(mse), len(mse))))
-    return aggregate(mse, law.slope, moments.gradient2, between)
+    """Exact figures of the aggregate."""
+    return Truth(design).decomposed(ESTIMATORS[name], size)
 
 
 def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
