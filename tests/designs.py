@@ -119,9 +119,9 @@ def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
     """
     rng = np.random.default_rng(seed)
     estimators = find_estimators(list(made.estimators), list(sizes))
-    truth = Truth(made.design)
+    known = Truth(made.design)
     exact = {
-        Key(one.name, size): truth.decomposed(one, size)
+        Key(one.name, size): known.decomposed(one, size)
         for one in estimators
         for size in sizes
     }

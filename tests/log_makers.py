@@ -35,9 +35,9 @@ def draw_groups(values, size, seed=0, groups=1):
     ]
 
 
-def summarise(tmp_path, records, name="log.jsonl", columns=None, **settings):
+def summarise(tmp_path, records, name="log.jsonl", **settings):
     """Write records and summarise them."""
-    log = read_log([write_lines(tmp_path / name, records)], columns)
+    log = read(tmp_path, records, name)
     return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
 
 

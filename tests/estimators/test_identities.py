@@ -26,13 +26,9 @@ FEW = settings(max_examples=40, deadline=None)
 
 
 @st.composite
-def batches(draw, binary=False, size=None):
+def batches(draw, binary=False):
     """One to three replicates of two to four prompts, groups of two to six."""
-    shape = (
-        draw(st.integers(2, 4)),
-        draw(st.integers(1, 3)),
-        size or draw(st.integers(2, 6)),
-    )
+    shape = tuple(draw(st.integers(*ends)) for ends in ((2, 4), (1, 3), (2, 6)))
     # Tenths are no binary fractions, so rounding has its chance.
     tenths = st.sampled_from([0.0, 1.0] if binary else [k / 10 for k in range(-20, 21)])
     rewards = draw(hnp.arrays(float, shape, elements=tenths))

@@ -31,7 +31,7 @@ def test_the_best_baseline_is_not_learnt_from_the_completions_it_serves():
     assert found.mean() < 1.3 * truth
 
 
-def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL, bootstrap=None):
+def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL):
     """Count runs whose interval holds G* and ||g||^2.
 
     Each has P prompts, whose scores differ by factors e^(scale N).
@@ -42,7 +42,7 @@ def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL, bootstrap=None):
     counts = dict.fromkeys(truths, 0)
     for _ in range(trials):
         index = rng.integers(0, design.prompts, prompts)
-        run = Population(choose(design, index).draw(rng, 256, 2, 16), bootstrap)
+        run = Population(choose(design, index).draw(rng, 256, 2, 16))
         found = {
             "best": run.best_group_size(level),
             "gradient2": run.estimate(lambda one: one.gradient2, level),
