@@ -61,15 +61,6 @@ def test_a_long_completion_loses_most_of_the_gradient_to_a_mask():
     assert found.masked < 0.15
 
 
-def test_a_tokens_divergence_is_estimated_without_bias():
-    """E over draws of r - 1 - log r is the divergence, for two laws of three tokens."""
-    drawn, given = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.4, 0.2])
-    ratio = given / drawn
-    assert drawn @ (ratio - 1 - np.log(ratio)) == pytest.approx(
-        drawn @ np.log(drawn / given)
-    )
-
-
 def test_tools_tokens_are_left_out(tmp_path):
     columns = read(tmp_path, [line([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1])]).columns
     assert columns.tokens_N.tolist() == [2]
