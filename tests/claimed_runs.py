@@ -115,7 +115,6 @@ def by_size(claims, statement):
 
 
 def take(design, prompts):
-    """Give the first prompts of a design."""
     parts = (design.probability_PC, design.score_PCD, design.reward_PC)
     return Design(*(part[:prompts] for part in parts))
 

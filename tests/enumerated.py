@@ -58,7 +58,6 @@ class Enumerated:
         return {}
 
     def groups(self, size):
-        """Enumerate the groups of a size, once."""
         if size not in self._known_groups:
             self._known_groups[size] = self._enumerate_groups(size)
         return self._known_groups[size]

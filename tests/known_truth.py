@@ -57,7 +57,6 @@ def measure(checkpoint, folder, times=1):
 
 
 def enumerate_prompts(probe, root):
-    """Enumerate the completions of every prompt of the probe."""
     policy = load_policy(probe, root)
 
     def enumerate_one(prompt):

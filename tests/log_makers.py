@@ -10,7 +10,6 @@ from mse_lab.trainer_logs.summary import Summary
 
 
 def write_lines(path, records):
-    """Write records as lines of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
@@ -36,7 +35,6 @@ def draw_groups(values, size, seed=0, groups=1):
 
 
 def summarise(tmp_path, records, name="log.jsonl", **settings):
-    """Write records and summarise them."""
     log = read(tmp_path, records, name)
     return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
 

@@ -69,7 +69,6 @@ def make(name):
 
 
 def enumerate_prompts(design):
-    """Each prompt of a design as what can be enumerated."""
     kinds = design.reward_PC.shape[1]
     return [
         Enumerated([(kind,) for kind in range(kinds)], *parts)

@@ -108,7 +108,6 @@ def make_sample(rewards_N, score_ND, scored_K):
 
 
 def analysed(pools, sizes, name="pools", **settings):
-    """Analyse pools by the public door."""
     return analyse(vars(pools), group_sizes=sizes, name=name, **settings)
 
 

@@ -29,7 +29,6 @@ ROWS = list(rows())
 
 
 def right(completions, answer, **columns):
-    """Reward a right answer."""
     return [float(one.strip() == it) for one, it in zip(completions, answer, strict=True)]
 
 

@@ -115,7 +115,6 @@ def false_verdicts(ratio: float, *, of_best: bool) -> set[str]:
 
 
 def measure(moving: bool, runs: int) -> Counter:
-    """Count over runs."""
     designs, counts = checkpoints(moving), Counter()
     wholes = [Truth(one) for one in designs]
     for seed in range(runs):

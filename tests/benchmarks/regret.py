@@ -163,7 +163,6 @@ def show(name, prompts, runs):
 
 
 def print_row(label, design, prompts, runs):
-    """Print the row of a design."""
     known, rng = constants_of(design), np.random.default_rng(prompts)
     told = [tell(design, known, prompts, rng) for _ in range(runs)]
     regrets = np.array([one.regret for one in told])

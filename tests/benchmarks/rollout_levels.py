@@ -56,13 +56,11 @@ DESIGNS = {
 
 
 def _at(values: Floats, design: Design, step: int) -> Floats:
-    """Values at a step."""
     share = step / max(design.groups - 1, 1)
     return np.clip(values + design.drift * (share - 0.5), 0, 1)
 
 
 def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary:
-    """Draw a log and summarise it."""
     shape = (design.groups, len(values_P), SIZE)
     reward = np.empty(shape)
     for step in range(design.groups):

@@ -146,7 +146,6 @@ class Truth:
 
     @property
     def prompts_rho(self) -> Floats:
-        """Rho of each prompt, (P,)."""
         return norm_ratio(self.moments.best_baseline, self.moments.value)
 
     @property

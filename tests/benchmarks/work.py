@@ -49,7 +49,6 @@ class Work:
 
     @cached_property
     def reference_D(self) -> Tensor:
-        """The reference, flattened."""
         return torch.cat([self.reference[name].flatten() for name in self.parameters])
 
     @contextmanager

@@ -98,7 +98,6 @@ def spoil(path, kind, *how):
 
 
 def put(command, project, folder):
-    """Put a run to a command."""
     if command == "list":
         list_probes(project, folder.parent)
         return 0

@@ -76,7 +76,6 @@ COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
 
 
 def put(command, project, copy):
-    """Put a run to a command."""
     if command in ("run", "plan"):
         probe = project / "probes/small.yaml"
         return run_mse.main([command, str(probe), "--out", str(copy.path.parent)])
