@@ -13,8 +13,8 @@ import torch
 from scipy.special import gammaln
 
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.moments import Moments
 from mse_lab.policy.completions import Completions
+from simulated import Design
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,8 @@ class Enumerated:
         return float(self.probabilities @ values)
 
     def moments(self):
-        norms2, rewards = np.diag(self.gram), self.rewards
-        return Moments(
-            norm2=np.array([self.mean(norms2)]),
-            reward_norm2=np.array([self.mean(rewards * norms2)]),
-            reward2_norm2=np.array([self.mean(rewards**2 * norms2)]),
-            value=np.array([self.value]),
-            variance=np.array([self.mean((rewards - self.value) ** 2)]),
-            gradient2=np.array([self.gradient @ self.gradient]),
-        )
+        parts = (self.probabilities, self.scores, self.rewards)
+        return Design(*(part[None] for part in parts)).moments()
 
     @cached_property
     def _known_groups(self):
