@@ -9,8 +9,8 @@ from mse_lab.results.files import write_text
 from mse_lab.trainer_logs.summary import Summary
 
 
-def compose_rollouts_page(summary: Summary) -> str:
-    """Compose the page."""
+def write_rollouts_page(summary: Summary, output: Path) -> None:
+    """Write the page."""
     image = draw_image(
         lambda: compose_rollouts(summary),
         "Values of prompts, zero-variance groups against the group size, lengths by "
@@ -21,7 +21,7 @@ def compose_rollouts_page(summary: Summary) -> str:
         Table(part.heads or [""] * len(part.rows[0]), part.rows) if part.rows else None
         for part in parts
     ]
-    return lay_out(
+    page = lay_out(
         "rollouts.html",
         name=summary.log.source.name,
         form=summary.log.source.form.name,
@@ -30,8 +30,4 @@ def compose_rollouts_page(summary: Summary) -> str:
         image=image,
         parts=list(zip(parts, tables, strict=True)),
     )
-
-
-def write_rollouts_page(summary: Summary, output: Path) -> None:
-    """Write the page."""
-    write_text(output, compose_rollouts_page(summary))
+    write_text(output, page)
