@@ -125,7 +125,6 @@ class SharedModel:
     """The part that this process has in a model, whose units are gathered by votes."""
 
     def __init__(self, model: nn.Module, peers: Peers) -> None:
-        """Let the model's units be gathered by votes."""
         self._units, self._peers, self._turn = _units(model), peers, 0
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -204,11 +203,7 @@ class _NoReduce(_Allocated):
 
 
 def placement(location: Location, config: Model) -> dict[str, Any]:
-    """Give the arguments by which `from_pretrained` reads this process's parts alone.
-
-    Raises:
-        InputError: This start, or this model, cannot be sharded so.
-    """
+    """Give the arguments by which `from_pretrained` reads this process's parts alone."""
     what, ranks = f"model.shard = {config.shard}", config.shard or 1
     count = distributed.get_world_size() if distributed.is_initialized() else 1
     if count % ranks or count == 1:

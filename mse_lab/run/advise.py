@@ -220,16 +220,8 @@ def sample_probe(
 ) -> Sampling:
     """Measure a probe until its answer is known, or resume where an earlier start stopped.
 
-    The samples are written to the folder of the results.
-
-    Args:
-        spec: What is measured, and where its results go.
-        decide: Says after each look what is known, and whether to stop.
-        budget: The most completions that are drawn in all; None for no limit.
-        fresh: Whether the samples of an earlier start are removed.
-
-    Raises:
-        InputError: There are too few prompts, or the budget is below the first look.
+    The samples are written to the folder of the results; those of an earlier start are
+    removed first if `fresh`. A `budget` is the most completions that are drawn in all.
     """
     if spec.supplied is not None:
         raise InputError(

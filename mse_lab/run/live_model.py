@@ -127,14 +127,9 @@ def unpatched_forward(model: Any) -> Iterator[None]:
 
 
 def refuse(args: Any, given: Mapping[str, Any]) -> None:
-    """Refuse what cannot be measured.
+    """Refuse a version of TRL, a model or settings that cannot be measured.
 
-    Args:
-        args: The trainer's settings.
-        given: The arguments of a callback.
-
-    Raises:
-        InputError: The version of TRL, or the model, cannot be measured.
+    `args` are the trainer's settings, `given` the arguments of a callback.
     """
     _refuse_version(args, given)
     _refuse_model(args, given["model"])
@@ -142,11 +137,7 @@ def refuse(args: Any, given: Mapping[str, Any]) -> None:
 
 
 def refuse_failed(checks: Sequence[Check]) -> None:
-    """Refuse a measurement that fails a built-in check.
-
-    Raises:
-        InputError: A check failed; the message names it.
-    """
+    """Refuse a measurement that fails a built-in check."""
     if not none_failed(checks):
         failed = ", ".join(check.name for check in checks if check.ok is False)
         raise InputError(f"a built-in check failed ({failed}); mse-lab run says more")
@@ -161,16 +152,8 @@ def live_inputs(
 ) -> InMemoryInputs:
     """Describe the trainer's model and the settings of its policy.
 
-    Args:
-        given: The arguments of a callback.
-        args: The trainer's settings.
-        rows: A prompt set, with the texts that the model reads.
-        reward: `(text, row) -> float`, or one of TRL's signature.
-        processes: Those that share the measurement.
-
-    Raises:
-        InputError: The settings change the law of completions, or the processes have
-            different prompts.
+    The rows are a prompt set, with the texts that the model reads. Refuse settings that
+    change the law of completions, and processes with different prompts.
     """
     texts = [(row["id"], row["problem"]) for row in rows]
     if processes.agree(lambda: texts) != texts:
@@ -202,11 +185,7 @@ def read_metric(metric: Any, prompts: Any) -> Metric:
 def sample_live(
     inputs: InMemoryInputs, decide: Decide, budget: int
 ) -> tuple[RunSpec, Sampling]:
-    """Sample the trainer's model until its answer is known; see `sample_model`.
-
-    Raises:
-        InputError: The user's input is wrong, or a built-in check failed.
-    """
+    """Sample the trainer's model until its answer is known; refuse a failed check."""
     with unpatched_forward(inputs.model):
         spec, ended = sample_model(inputs, decide, budget, shown=False)
     refuse_failed(ended.checks)
@@ -216,13 +195,7 @@ def sample_live(
 def measure_live_metric(inputs: InMemoryInputs, metric: Any, optimizer: Any) -> MetricPools:
     """Measure a metric of the trainer's model, with D from the optimiser that trains it.
 
-    Args:
-        inputs: As `live_inputs` gives them.
-        metric: The key `metric` of a probe, of the kind `adam`.
-        optimizer: The trainer's optimiser, after a step.
-
-    Raises:
-        InputError: It cannot be measured, or the optimiser keeps no second moments.
+    The `metric` is a probe's key of the kind `adam`; the optimiser has made a step.
     """
     inputs = inputs._replace(settings={**inputs.settings, "metric": metric})
     with unpatched_forward(inputs.model), borrow_model(inputs) as (spec, policy):

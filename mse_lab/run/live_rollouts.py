@@ -159,11 +159,7 @@ class WatchedRollouts:
         self._fingerprint = ""  # That of the policy that draws them.
 
     def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Make a reward function that gives the same rewards, and is watched.
-
-        Raises:
-            InputError: It is no function, or another one is watched already.
-        """
+        """Make a reward function that gives the same rewards, and is watched."""
         if not callable(reward) or inspect.iscoroutinefunction(reward):
             raise InputError(f"reward = {shown(reward)}: give a function that is not async")
         if self.watched:
@@ -206,11 +202,7 @@ class WatchedRollouts:
         return min(sizes), max(sizes)
 
     def expect(self, args: Any, model: Any, budget: int, decide: Decide) -> None:
-        """Keep the rollouts of the step that begins, for a new measurement or the last one.
-
-        Raises:
-            InputError: The settings give no rollouts that can be measured.
-        """
+        """Keep the rollouts of the step that begins, for a new or the last measurement."""
         if self._measurement is None:
             refuse_settings(args, model, budget)
             self._measurement = _Measurement(args.num_generations, budget, decide)
@@ -219,11 +211,7 @@ class WatchedRollouts:
     def measure(
         self, given: Mapping[str, Any], args: Any, step: int
     ) -> tuple[RunSpec, Sampling] | None:
-        """Differentiate the rollouts of a step; give the answer once there is one.
-
-        Raises:
-            InputError: They cannot be measured.
-        """
+        """Differentiate the rollouts of a step; give the answer once there is one."""
         batches, self._batches = self._batches, None
         if self._measurement is None or not batches:
             return None

@@ -31,7 +31,6 @@ class Reporters:
     """The places that a trainer reports to, the screen apart."""
 
     def __init__(self, args: Any) -> None:
-        """Read them from the trainer's settings."""
         self._active = [name for name in args.report_to if name in WITH_ACTIVE_RUN]
         others = [name for name in args.report_to if name not in WITH_ACTIVE_RUN]
         self._second = [kind() for kind in get_reporting_integration_callbacks(others)]

@@ -26,11 +26,7 @@ class Group(NamedTuple):
     rewards_N: Floats
 
     def pool(self, index: int, policy: Policy, positions: int) -> CompletionPool:
-        """Read them as completions of at most `positions` tokens, of log-probability NaN.
-
-        Raises:
-            InputError: The policy cannot have drawn them.
-        """
+        """Read completions of at most `positions` tokens, of log-probability NaN."""
         unpadded = [
             read_tokens(
                 Line.model_validate({"prompt": str(index), "tokens": list(tokens)}),
@@ -52,11 +48,7 @@ class Batch(NamedTuple):
     rewards: Sequence[Any]
 
     def groups(self, size: int) -> Iterator[Group]:
-        """List the groups; one that is cut between two processes may be left out.
-
-        Raises:
-            InputError: They are not groups of this size, or not of a single turn.
-        """
+        """List the groups; one that is cut between two processes may be left out."""
         prompts, tokens = self.given["prompts"], self.given["completion_ids"]
         rewards_N = _as_numbers(self.rewards)
         _refuse_others(self.given)
@@ -99,12 +91,7 @@ def _refuse_turns(given: Mapping[str, Any]) -> None:
 
 
 def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
-    """Refuse settings whose rollouts cannot be measured.
-
-    Raises:
-        InputError: The groups are too small, are not drawn by the policy that is
-            differentiated, or have several rewards; or the budget is too low.
-    """
+    """Refuse settings whose rollouts cannot be measured."""
     size = args.num_generations
     if size < LEAST_COMPLETIONS:
         raise InputError(

@@ -33,11 +33,7 @@ class TrainerProcesses(Processes):
         self.rank, self.count = distributed.get_rank(), distributed.get_world_size()
 
     def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, by rank.
-
-        Raises:
-            FailedTogetherError: A process has failed, or is gone.
-        """
+        """Return the values of all processes, by rank; fail where one has, or is gone."""
         values: list[Any] = [None] * self.count
         try:
             distributed.all_gather_object(values, value)
