@@ -8,7 +8,6 @@ differentiated (`autograd_rule.py`). The first of `RULES` that fits a module is 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -93,21 +92,21 @@ def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
     return found
 
 
-def _affine(at: float, call: Call, gradients: list[Tensor]) -> dict[str, Dense]:
-    """Result = weight x slope + bias in each entry: the gradient is d x slope, summed.
+def _affine(call: Call, gradients: list[Tensor]) -> dict[str, Dense]:
+    """Result = weight x slope + rest in each entry: the gradient is d x slope, summed.
 
-    The slope is the result where all entries of the weight are `at`, without a bias.
+    The slope is what the result gains where all entries of the weight go from 0 to 1.
     """
-    values = {
-        local: torch.full_like(parameter, at if local == "weight" else 0.0)
-        for local, parameter in call.module.named_parameters(recurse=False)
-    }
-    (d,), (slope,) = gradients, call.run(values)
+    own = dict(call.module.named_parameters(recurse=False))
+    zeros = {local: torch.zeros_like(parameter) for local, parameter in own.items()}
+    (d,), (at_zero,) = gradients, call.run(zeros)
+    (at_one,) = call.run(zeros | {"weight": torch.ones_like(own["weight"])})
+    slope = at_one - at_zero
     if not call.common:
         d, slope = call.split(d), call.split(slope)
 
     def summed(each: Tensor) -> Dense:
-        middle = tuple(range(1, each.dim() - values["weight"].dim()))
+        middle = tuple(range(1, each.dim() - own["weight"].dim()))
         return Dense(each.sum(middle) if middle else each)
 
     return {"weight": summed(d * slope), "bias": summed(d)}
@@ -128,11 +127,8 @@ def _may_be_affine(call: Call) -> bool:
     )
 
 
-def _is_affine(at: float, call: Call) -> bool:
-    """Check by autograd that the result at this weight is the slope.
-
-    It is so at 1 for a norm that multiplies by its weight, at 0 for one that adds 1 first.
-    """
+def _is_affine(call: Call) -> bool:
+    """Check by autograd that the result is affine in each entry of the weight."""
     if not _may_be_affine(call):
         return False
     values = {local: value.requires_grad_() for local, value in call.values().items()}
@@ -140,7 +136,7 @@ def _is_affine(at: float, call: Call) -> bool:
     # Any gradient would do whose entries differ.
     d = call.inputs[0].to(result)
     expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
-    found = _affine(at, call, [d])
+    found = _affine(call, [d])
     return all(
         gradient is not None and agree(found[local].values.sum(0), gradient)
         for local, gradient in zip(values, expected, strict=True)
@@ -149,10 +145,7 @@ def _is_affine(at: float, call: Call) -> bool:
 
 RULES = (
     Rule("closed form", _closed_form, _is_as_written),
-    *(
-        Rule(f"slope at weight {at:g}", partial(_affine, at), partial(_is_affine, at))
-        for at in (1.0, 0.0)
-    ),
+    Rule("affine in each entry", _affine, _is_affine),
     Rule("fused experts", experts_factors, are_fused_experts),
     Rule("run again together", together, keeps_results=True),
     Rule("run again one by one", alone, keeps_results=True),

@@ -67,7 +67,7 @@ class Recorder(ModuleHooks):
         """Meet every module of the plan, but for one met elsewhere, inside the block."""
         owned = {
             owner: answer.own
-            for owner, answer in self._plan.answers.items()
+            for owner, answer in self._plan.items()
             if self._policy.model.get_submodule(owner) is not without
         }
         with self.hooked(owned):
@@ -77,10 +77,13 @@ class Recorder(ModuleHooks):
         expected = self._policy.parameters if self._reference is None else self._reference
         for name in expected.keys() - self.norms2.keys():
             # Without a reference nothing says which of the others the policy depends on.
-            if self._reference is not None and not self._plan.covers(name):
+            if self._reference is not None and not self._covers(name):
                 raise refuse(self._policy, [name], "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
+
+    def _covers(self, name: str) -> bool:
+        return any(name in answer.own.values() for answer in self._plan.values())
 
     @contextmanager
     def passing(self, rows: int, *, counted: bool) -> Iterator[None]:
@@ -123,7 +126,7 @@ class Recorder(ModuleHooks):
         """Await the factors of a call's parameters."""
         if not call.attributed:
             raise self._refuse(call, "its batch is not the completions'")
-        if not self._plan.answers[call.owner].rule.keeps_results:
+        if not self._plan[call.owner].rule.keeps_results:
             call.results = []
         for name in call.own.values():
             self.expect(name)
@@ -134,7 +137,7 @@ class Recorder(ModuleHooks):
         if call.changed:
             raise self._refuse(call, "its input is changed after the call")
         try:
-            found = self._plan.answers[call.owner].rule.factors(call, gradients)
+            found = self._plan[call.owner].rule.factors(call, gradients)
         except NoExactScore as no:
             raise self._refuse(call, no.reason, no.too_large) from None
         for local, name in call.own.items():

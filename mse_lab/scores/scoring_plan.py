@@ -1,16 +1,16 @@
-"""The scoring plan: which module answers for which parameters, by which rule, and why.
+"""The scoring plan: which module answers for which parameters, and by which rule.
 
 It is made once for a policy, in a calibration pass: a few tokens run forward and backward
 like a block of completions. Each module that owns parameters takes the first of `RULES`
 that fits; where none does (its rows are not the completions', or it is not called) the
 module around it answers, in all layers alike. What no module can answer for is refused by
-name. `print(find_plan(policy))` shows the plan.
+name.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from mse_lab.errors import InputError
-from mse_lab.formatting import table
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_calls import Call, NoExactScore
@@ -30,45 +29,22 @@ from mse_lab.scores.reference import meeting_gradients
 # get log-probabilities.
 ROWS, TOKENS, OWN_TOKENS = 3, 13, 3
 
-# If more kinds of parameters than this are left out already, the patterns are a choice of
-# what to keep, and adding to them is shorter than listing what is not kept.
-_SHORT = 8
-
 _UNCALLED = "it is not called"
 
 # Module -> the parameters it answers for: name inside it -> name.
 Owned = dict[str, dict[str, str]]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A line of a plan: a module, its parameters (name inside it -> name), rule, why."""
+class Answer(NamedTuple):
+    """What a module answers for (name inside it -> name), and by which rule."""
 
-    module: str
     own: dict[str, str]
     rule: Rule
-    why: str
 
 
-@dataclass(frozen=True)
-class ScoringPlan:
-    """Module -> its line, in the model's order.
-
-    Parameters that the calibration pass does not depend on are in no line.
-    """
-
-    answers: dict[str, Answer]
-
-    def covers(self, name: str) -> bool:
-        """Whether a module answers for a parameter."""
-        return any(name in answer.own.values() for answer in self.answers.values())
-
-    def __str__(self) -> str:
-        rows = [
-            (answer.module, ", ".join(answer.own), answer.rule.name, answer.why)
-            for answer in self.answers.values()
-        ]
-        return table(rows, ("module", "parameters", "rule", "why"), "<<<<")
+# Module -> its answer, in the model's order. Parameters that the calibration pass does not
+# depend on are in none.
+ScoringPlan = dict[str, Answer]
 
 
 def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
@@ -166,10 +142,8 @@ class _Trial(ModuleHooks):
         return len(RULES)
 
 
-def _hand_up(
-    policy: Policy, owned: Owned, doubts: dict[str, str], whys: dict[str, str]
-) -> Owned:
-    """Let surrounding modules answer for those in doubt, and for their like; note why."""
+def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
+    """Let surrounding modules answer for those in doubt, and for their like."""
     patterns = {kind(owner): reason for owner, reason in doubts.items()}
     found: Owned = {}
     for owner, own in owned.items():
@@ -182,7 +156,6 @@ def _hand_up(
         else:
             inside = {f"{last}.{local}": name for local, name in own.items()}
             found.setdefault(parent, {}).update(inside)
-            whys[parent] = whys.get(owner, f"{last}: {reason}")
     return found
 
 
@@ -191,7 +164,7 @@ def _make_plan(policy: Policy) -> ScoringPlan:
     owned = {
         name: own for name in modules if (own := own_parameters(policy, modules[name]))
     }
-    survey, whys = _Survey(policy, modules), dict[str, str]()
+    survey = _Survey(policy, modules)
     while True:
         used = {
             name: own for name, own in owned.items() if survey.reached & {*own.values()}
@@ -201,13 +174,12 @@ def _make_plan(policy: Policy) -> ScoringPlan:
             trial = _Trial(policy, used)
             if not (doubts := trial.doubts):
                 break
-        owned = _hand_up(policy, owned, doubts, whys)
-    answers = [
-        Answer(name, owned[name], RULES[rule], whys.get(name, type(modules[name]).__name__))
+        owned = _hand_up(policy, owned, doubts)
+    return {
+        name: Answer(owned[name], RULES[rule])
         for name in modules
         if (rule := trial.rules.get(name)) is not None
-    ]
-    return ScoringPlan({answer.module: answer for answer in answers})
+    }
 
 
 def kind(name: str) -> str:
@@ -219,27 +191,17 @@ def kind(name: str) -> str:
     return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))
 
 
-def _kinds(names: Iterable[str]) -> set[str]:
-    return {kind(name) for name in names}
-
-
 def refuse(policy: Policy, names: Sequence[str], reason: str) -> InputError:
-    """Say that parameters have no exact score, and which patterns leave them out.
+    """Say that parameters have no exact score, and which pattern leaves them out.
 
-    Their like in other layers is left out by the patterns, too.
+    Their like in other layers is left out by the pattern, too.
     """
     module_name = names[0].rpartition(".")[0]
     module = policy.model.get_submodule(module_name)
-    refused, kept = _kinds(names), _kinds(policy.parameters)
-    absent = _kinds(
-        name for name, _ in policy.model.named_parameters() if name not in policy.parameters
+    out = "|".join(sorted({kind(name) for name in names}))
+    remedy = (
+        f"leave it out with parameters: ['^(?!(?:{out})$).*'], or begin your patterns so"
     )
-    out = "|".join(sorted(refused))
-    if absent & kept or len(absent) > _SHORT:
-        remedy = f"begin each pattern of parameters with '^(?!(?:{out})$).*'"
-    else:
-        out = "|".join(sorted(absent | refused))
-        remedy = f"leave it out with parameters: ['^(?!(?:{out})$)']"
     return InputError(
         f"no exact score for {module_name} ({type(module).__name__}): {reason}; {remedy}"
     )

@@ -17,8 +17,8 @@ COMPLETIONS = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
 def rule_of_experts(policy):
     [rule] = {
         answer.rule.name
-        for answer in find_plan(policy).answers.values()
-        if answer.module.endswith("0.mlp.experts")
+        for module, answer in find_plan(policy).items()
+        if module.endswith("0.mlp.experts")
     }
     return rule
 
