@@ -26,10 +26,9 @@ from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.streams import stream
 from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.reference import meet_weighted, weighted_gradient
+from mse_lab.scores.reference import meet_weighted
 from mse_lab.scores.score_block import Scores, Scoring, score_block
 
 POOL = "advice"
@@ -64,11 +63,6 @@ def _gradient_gap(
     policy, tokens = subject.policy, subject.tokens[index]
 
     def differentiate(most: int) -> NDArray[np.float32]:
-        if not is_sharded(policy.model):
-            return subject.keep(
-                weighted_gradient(policy, tokens, scored, weights_K, most)[0]
-            )
-        # No process has room for a whole gradient.
         keeper = subject.keeper()
 
         def add(name: str, gradient: Tensor) -> None:
