@@ -25,12 +25,6 @@ from mse_lab.policy.location import Location
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
 
-# A tokenizer usually has at least one of these files.
-VOCABULARIES = (
-    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json"),
-    *("vocab.json", "vocab.txt", "tekken.json"),
-)
-
 
 @contextmanager
 def _loading_quietly(location: Location, what: str) -> Iterator[None]:
@@ -72,14 +66,9 @@ def load_settings(location: Location) -> tuple[Location, Any]:
 
 def load_tokenizer(location: Location) -> Any:
     """Load a checkpoint's tokenizer."""
-    try:
-        tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
-        with loading(location, "the tokenizer"):
-            empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
-    except InputError:
-        if any(location.file(name) for name in VOCABULARIES):
-            raise
-        empty = True
+    tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
+    with loading(location, "the tokenizer"):
+        empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     # Without any file transformers makes an empty tokenizer for some architectures.
     if empty:
         raise location.incomplete("no tokenizer in it")
