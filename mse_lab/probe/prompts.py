@@ -101,15 +101,8 @@ def _make_records(
     rows: Iterable[Row], fields: Fields, name: str, *, answered: bool = True
 ) -> Iterator[Record]:
     seen: set[str] = set()
-    numbered = False
     for row in rows:
-        if row.number == 0:
-            numbered = fields.id == "id" and "id" not in row.values
-        if numbered and "id" in row.values:
-            raise InputError(
-                f"{row.where}: has an id, and the first row has none; give all rows an id "
-                "or none"
-            )
+        numbered = fields.id == "id" and "id" not in row.values
         identity = (
             f"{name}-{row.number:04d}" if numbered else str(_required(row, "id", fields))
         )
