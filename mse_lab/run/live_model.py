@@ -6,8 +6,9 @@ before any completion is drawn.
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.scores.module_calls import replaced_forward
 from mse_lab.scores.preconditioner import of_optimizer
 
 # The version of TRL whose callbacks are known.
@@ -115,15 +117,9 @@ def kept_streams() -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002
 
 
-@contextmanager
-def unpatched_forward(model: Any) -> Iterator[None]:
+def unpatched_forward(model: Any) -> AbstractContextManager[None]:
     """Use the model's own `forward`, which mixed precision replaces by a wrapper."""
-    forward = vars(model).pop("forward", None)
-    try:
-        yield
-    finally:
-        if forward is not None:
-            model.forward = forward
+    return replaced_forward(model, MethodType(type(model).forward, model))
 
 
 def refuse(args: Any, given: Mapping[str, Any]) -> None:
