@@ -155,7 +155,7 @@ class MSECallback(TrainerCallback):
         """Measure the policy that will draw the step's completions, if that is due."""
         if not state.is_world_process_zero and self._processes.count == 1:
             return
-        if not self._rollouts.is_measuring:
+        if self._rollouts.measurement is None:
             if state.global_step < self._next_step:
                 return
             if self._processes.agree(self._exceeds_share):
@@ -168,7 +168,7 @@ class MSECallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, **given: Any
     ) -> None:
         """Measure the step's own rollouts, before the policy that drew them changes."""
-        if self._rollouts.is_measuring:
+        if self._rollouts.measurement:
             self._attempt(state, partial(self._measure_rollouts, args, state, given))
 
     def on_log(
@@ -187,9 +187,9 @@ class MSECallback(TrainerCallback):
             self._reporters.close()
         if not state.is_world_process_zero:
             return
-        if self._rollouts.is_measuring:
+        if self._rollouts.measurement:
             self.skipped += 1
-            count = self._rollouts.count
+            count = sum(self._rollouts.measurement.sizes)
             self._print(f"{count} rollouts were differentiated, too few for an answer")
             self._rollouts.drop()
         share = self._seconds / (time.monotonic() - self._began)
@@ -277,20 +277,21 @@ class MSECallback(TrainerCallback):
             spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
             held=True, metric=ended.metric, warnings=ended.warnings,
         )  # fmt: skip
-        size, steps = args.num_generations, self._rollouts.steps
+        size, of_rollouts = args.num_generations, self._rollouts.measurement
         advice = advise_sampled_run(run, ended.decision, (size,))
         numbers = log_numbers(advice, run, size, live_model.step_size(args))
-        if steps:
-            numbers["mse/steps"] = len(steps)
+        if of_rollouts:
+            numbers["mse/steps"] = len(of_rollouts.steps)
         self.measured += 1
         self._unlogged = {**numbers, "mse/step": state.global_step}
         if advice.num_generations != self._recommended:
             self._recommended = advice.num_generations
             words, count = log_words(advice, numbers), run.completions
             line = f"step {state.global_step}: {words} {count} were drawn."
-            if steps:
-                each = self._rollouts.sizes
-                line = log_of_rollouts(words, steps, count, each, engine=args.use_vllm)
+            if of_rollouts:
+                each = min(of_rollouts.sizes), max(of_rollouts.sizes)
+                steps, engine = of_rollouts.steps, args.use_vllm
+                line = log_of_rollouts(words, steps, count, each, engine=engine)
             self._print(line)
         self._reporters = self._reporters or Reporters(args)
         self._reporters.report(numbers, args, state, given["model"])

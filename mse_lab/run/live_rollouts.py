@@ -66,14 +66,15 @@ class _SubjectOfSteps(Subject):
         return sketches.vectors_fit(vectors * self.most, self.policy.size)
 
 
-class _Measurement:
+class Measurement:
     """Groups of one step or more, differentiated until an answer is known."""
 
     def __init__(self, size: int, budget: int, decide: Decide) -> None:
-        self.steps: list[int] = []
+        self.steps: list[int] = []  # Those whose rollouts are in it.
         self._size, self._budget, self._decide = size, budget, decide
         self._sampled: dict[str, list[SampledPrompt]] = {}  # The blocks of each prompt.
-        self.sizes: list[int] = []  # Rollouts of each group.
+        # Rollouts of each group: of one that processes share, those of this process.
+        self.sizes: list[int] = []
         self._next_look = FIRST_PROMPTS
         self._ratios: list[Floats] = []
         self._decision: Decision | None = None
@@ -153,8 +154,8 @@ class WatchedRollouts:
 
     def __init__(self) -> None:
         self.watched = False  # Whether a reward function is watched.
-        self._measurement: _Measurement | None = None
-        # Those of the step; None if none are kept.
+        self.measurement: Measurement | None = None  # The one under way.
+        # The rollouts of the step; None if none are kept.
         self._batches: list[Batch] | None = None
         self._fingerprint = ""  # That of the policy that draws them.
 
@@ -177,35 +178,11 @@ class WatchedRollouts:
         watched.__name__ = getattr(reward, "__name__", type(reward).__name__)
         return watched
 
-    @property
-    def is_measuring(self) -> bool:
-        """Whether a measurement has begun and has not ended."""
-        return self._measurement is not None
-
-    @property
-    def steps(self) -> list[int]:
-        """The steps whose rollouts are in the measurement."""
-        return self._measurement.steps if self._measurement else []
-
-    @property
-    def count(self) -> int:
-        """How many rollouts are in the measurement."""
-        return sum(self._measurement.sizes) if self._measurement else 0
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """How many rollouts a group of the measurement has, at least and at most.
-
-        A group that processes share has fewer here than the trainer's groups.
-        """
-        sizes = self._measurement.sizes if self._measurement else [0]
-        return min(sizes), max(sizes)
-
     def expect(self, args: Any, model: Any, budget: int, decide: Decide) -> None:
         """Keep the rollouts of the step that begins, for a new or the last measurement."""
-        if self._measurement is None:
+        if self.measurement is None:
             refuse_settings(args, model, budget)
-            self._measurement = _Measurement(args.num_generations, budget, decide)
+            self.measurement = Measurement(args.num_generations, budget, decide)
         self._batches, self._fingerprint = [], fingerprint_in_memory(model)
 
     def measure(
@@ -213,7 +190,7 @@ class WatchedRollouts:
     ) -> tuple[RunSpec, Sampling] | None:
         """Differentiate the rollouts of a step; give the answer once there is one."""
         batches, self._batches = self._batches, None
-        if self._measurement is None or not batches:
+        if self.measurement is None or not batches:
             return None
         if fingerprint_in_memory(given["model"]) != self._fingerprint:
             raise InputError(
@@ -228,8 +205,8 @@ class WatchedRollouts:
                 f"this process has fewer than {LEAST_COMPLETIONS} rollouts of a prompt; "
                 "raise per_device_train_batch_size"
             )
-        return self._measurement.add(given, args, groups, step)
+        return self.measurement.add(given, args, groups, step)
 
     def drop(self) -> None:
         """Forget the measurement, at its end or before it."""
-        self._measurement = self._batches = None
+        self.measurement = self._batches = None

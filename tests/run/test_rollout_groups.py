@@ -108,7 +108,7 @@ def test_bad_rollouts_are_a_line_and_counted(given, changes, words, capsys):
 
     callback = measure(given, seen=[rollouts(**changes)], reward=blind)
     assert (callback.measured, callback.skipped) == (0, 1)
-    assert not callback._rollouts.is_measuring
+    assert callback._rollouts.measurement is None
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith("mse_lab: step 0 is not measured: ")
     assert words in said
@@ -162,7 +162,7 @@ def test_a_part_of_a_group_is_left_out(given, capsys):
     six = {name: column[:6] for name, column in rollouts().items()}
     callback = measure(given, seen=[six])
     assert (callback.measured, callback.skipped) == (0, 0)
-    assert callback._rollouts.is_measuring
+    assert callback._rollouts.measurement
     three = {name: column[:3] for name, column in rollouts().items()}
     assert measure(given, seen=[three]).skipped == 1
     assert "fewer than 4 rollouts of a prompt" in capsys.readouterr().out
