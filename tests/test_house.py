@@ -149,7 +149,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("trainer_logs", "from mse_lab.report.rollouts_figure import compose_rollouts"),
         ("answers", "def late():\n    from transformers import AutoTokenizer"),
         ("answers", "import matplotlib.pyplot as plt"),
-        ("policy", "from mse_lab.scores.factors import Rows"),
+        ("policy", "from mse_lab.scores.factors import Factor"),
         ("report", "from mse_lab.studies.training.trainer import train"),
         ("run", "from mse_lab.studies.theory.study import study"),
         ("studies.theory", "from mse_lab.mse.budget import Population"),
@@ -171,7 +171,7 @@ def test_a_breach_is_seen(folder, source):
 @pytest.mark.parametrize(
     ("folder", "source"),
     [
-        ("run", "import torch\nfrom mse_lab.scores.factors import Rows"),
+        ("run", "import torch\nfrom mse_lab.scores.factors import Factor"),
         ("report", "import seaborn\nfrom mse_lab.answers.advice import advise"),
         ("mse", "from mse_lab.mse.pools import Pools"),
         ("studies.training", "import mse_lab\nfrom mse_lab import measure"),

@@ -7,7 +7,7 @@ gradient as it is. A factor holds those of all N completions.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -30,24 +30,13 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in LOW_PRECISION else tensor
 
 
-class Rows(Protocol):
-    """Rows (N, T, R) of outer products, stored or computed for the part asked for."""
-
-    @property
-    def shape(self) -> torch.Size:
-        """(N, T, R)."""
-
-    def __getitem__(self, index: Any) -> Tensor:
-        """Give `[..., part]`, a slice or list of the R."""
-
-
 class OuterProducts(NamedTuple):
     """Gradient sum_t rows_t columns_t' of every completion, a matrix (R, C) each.
 
     The columns of the first `shared` tokens, those of the prompt, are the same for all.
     """
 
-    rows_NTR: Rows
+    rows_NTR: Any  # A tensor, or what computes `[..., part]` when it is asked for.
     columns_NTC: Tensor
     shared: int = 0
 
@@ -87,10 +76,8 @@ class RowSums(NamedTuple):
         return self.form(slice(0, shape[0])).flatten(1)
 
     @classmethod
-    def join(cls, uses: Sequence[Self]) -> "RowSums":
+    def join(cls, uses: Sequence[Self]) -> Self:
         """Join uses of a table, along the tokens."""
-        if len(uses) == 1:
-            return uses[0]
         return cls(*(torch.cat(each, 1) for each in zip(*uses, strict=True)))
 
 

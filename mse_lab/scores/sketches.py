@@ -20,7 +20,6 @@ have nothing in common it is sqrt((1 + cos^2)/k) by the cosine between the two.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -42,17 +41,6 @@ def vectors_fit(prompts: int, parameters: int) -> bool:
     return 4 * prompts * parameters <= EXACT_BYTES
 
 
-class Keeper(Protocol):
-    """Keeps a gradient, or a sketch of it, which comes a parameter at a time."""
-
-    def add(self, name: str, parts: Iterable[Tensor]) -> None:
-        """Add a parameter's gradient, flat parts in order, to what it has of it."""
-
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """What is kept."""
-
-
 class Whole:
     """A gradient kept as it is, in the order of the parameters."""
 
@@ -62,7 +50,7 @@ class Whole:
         self.vector = np.zeros(sum(sizes), np.float32)
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
-        """Add a parameter's gradient at its place."""
+        """Add a parameter's gradient, which comes in parts in order, at its place."""
         at = self._starts[name]
         for part in parts:
             numbers = part.detach().flatten().float().cpu().numpy()
@@ -118,6 +106,10 @@ class Sketch:
     def vector(self) -> NDArray[np.float32]:
         """The sketch."""
         return self._sums.astype(np.float32)
+
+
+# Keeps a gradient, or a sketch of it, which comes a parameter at a time.
+Keeper = Whole | Sketch
 
 
 def describe(exact: bool) -> str:
