@@ -77,16 +77,24 @@ def parse_line(raw: bytes, where: str) -> Line:
     return line
 
 
+def _of_each_token(line: Line, key: str, where: str, length: int) -> list[float]:
+    """Give a key's values; refuse them where there is not one for each token."""
+    values: list[float] = getattr(line, key) or []
+    if line.tokens is None:
+        raise InputError(f"{where}: {key}: given with a text; give tokens, too")
+    if len(values) != length:
+        raise InputError(
+            f"{where}: {key}: {len(values)} entries for {length} tokens; give one for each "
+            "token, the end token included"
+        )
+    return values
+
+
 def read_mask(line: Line, where: str, length: int) -> Flags | None:
     """Read which of a completion's `length` tokens the policy drew; None for all."""
-    mask = line.mask
-    if mask is None:
+    if line.mask is None:
         return None
-    if line.tokens is None:
-        raise InputError(f"{where}: mask: given with a text; give tokens, too")
-    if len(mask) != length:
-        fault = f"{len(mask)} entries for {length} tokens; give one for each token"
-        raise InputError(f"{where}: mask: {fault}")
+    mask = _of_each_token(line, "mask", where, length)
     if not any(mask):
         raise InputError(
             f"{where}: mask: 0 for every token; leave out what the policy did not draw"
@@ -104,24 +112,14 @@ def read_log_prob(line: Line, where: str, length: int, mask: Flags | None = None
         return float("nan")
     if isinstance(given, float):
         return given
-    if line.tokens is not None and len(given) != length:
-        raise InputError(
-            f"{where}: {len(given)} log_probs for {length} tokens; give one for each "
-            "token, the end token included"
-        )
+    if line.tokens is not None:
+        _of_each_token(line, "log_probs", where, length)
     return float(np.sum(given, where=True if mask is None else mask))
 
 
 def read_engine_log_probs(line: Line, where: str, positions: int) -> Floats:
     """Read the engine's log-probability of each token, zeros after the last, (T,)."""
-    given, tokens = line.engine_log_probs or [], line.tokens
-    if tokens is None:
-        raise InputError(f"{where}: engine_log_probs: given with a text; give tokens, too")
-    if len(given) != len(tokens):
-        raise InputError(
-            f"{where}: {len(given)} engine_log_probs for {len(tokens)} tokens; give one "
-            "for each token, the end token included"
-        )
+    given = _of_each_token(line, "engine_log_probs", where, len(line.tokens or ()))
     return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
 
 

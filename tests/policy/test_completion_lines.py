@@ -145,7 +145,7 @@ def test_log_probabilities_of_masked_tokens_do_not_count():
     mask = np.array([True, False, True])
     line = line_of(tokens=[3, 4, 1], log_probs=[-0.5, 7.0, -1.0])
     assert read_log_prob(line, "here", 3, mask) == -1.5
-    with pytest.raises(InputError, match="2 log_probs for 3 tokens"):
+    with pytest.raises(InputError, match="log_probs: 2 entries for 3 tokens"):
         read_log_prob(line_of(tokens=[3, 4, 1], log_probs=[-0.5, -1.0]), "here", 3, mask)
 
 
@@ -182,7 +182,10 @@ def test_an_engines_log_probabilities_are_of_each_token():
 
 
 ENGINE = {
-    "too few": ({"tokens": [3, 1], "engine_log_probs": [-1]}, "1 engine_log_probs for 2"),
+    "too few": (
+        {"tokens": [3, 1], "engine_log_probs": [-1]},
+        "engine_log_probs: 1 entries for 2",
+    ),
     "of a text": (
         {"text": "1", "engine_log_probs": [-1]},
         "given with a text; give tokens",
