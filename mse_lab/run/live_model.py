@@ -38,7 +38,7 @@ SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
     *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
     *("gradient_accumulation_steps", "world_size", "report_to", "seed"),
-    *("generation_kwargs", "reward_weights", "use_vllm", "mask_truncated_completions"),
+    *("generation_kwargs", "use_vllm", "mask_truncated_completions"),
 )
 GIVEN = ("model", "processing_class")
 

@@ -98,11 +98,6 @@ def refuse_settings(args: Any, model: nn.Module, budget: int) -> None:
             f"num_generations = {size}: the constants take {LEAST_COMPLETIONS} rollouts of "
             f"a prompt; {REMEDY}"
         )
-    if args.reward_weights is not None and len(args.reward_weights) > 1:
-        raise InputError(
-            "reward_weights: several reward functions, of which one is watched; give one "
-            "with their sum"
-        )
     if not args.use_vllm and _has_dropout(model):
         raise InputError(
             "the trainer draws with dropout, which no measurement has; set "

@@ -165,7 +165,6 @@ def test_it_agrees_with_completions_of_its_own(trained):
 
 
 def test_one_of_two_reward_functions_is_refused(tmp_path):
-    """Without `reward_weights` nothing else tells it before the first line of the log."""
     callback = MSECallback(every=1, budget=SIZE * 48, share=1.0)
     rewards = [callback.watch(right), lambda completions, **_: [1.0] * len(completions)]
     _, screen = train(tmp_path, [callback], rewards, **CHANGES | {"max_steps": 1})

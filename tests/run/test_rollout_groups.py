@@ -116,7 +116,6 @@ def test_bad_rollouts_are_a_line_and_counted(given, changes, words, capsys):
 
 SETTINGS = {
     "few": ({"num_generations": 2}, "num_generations = 2: the constants take 4"),
-    "several rewards": ({"reward_weights": [1.0, 2.0]}, "reward_weights: several"),
     "generation": ({"generation_kwargs": {"top_p": 0.5}}, "top_p = 0.5"),
     "budget": ({"num_generations": 8}, "budget = 12: the first look takes 24 rollouts"),
     "top-p": ({"top_p": 0.9}, "top_p = 0.9"),
