@@ -37,10 +37,13 @@ class Subject(Inputs):
     policy: Policy
     tokens: list[list[int]]  # The token ids of each prompt.
     memory: Memory  # How many completions each pass takes at once.
+    # Prompts whose vectors are kept together, where they are more than these.
+    kept_prompts: int = 0
 
     def keeps_whole(self, vectors: int = 1) -> bool:
         """Whether this many vectors of each prompt are kept whole, not as sketches."""
-        return sketches.vectors_fit(vectors * len(self.prompts), self.policy.size)
+        prompts = max(len(self.prompts), self.kept_prompts)
+        return sketches.vectors_fit(vectors * prompts, self.policy.size)
 
     def keeper(self, vectors: int = 1) -> sketches.Keeper:
         """Make what keeps one gradient, where each prompt keeps this many."""

@@ -15,7 +15,7 @@ block of completions.
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,18 +52,6 @@ from mse_lab.run.in_memory import borrow_model
 from mse_lab.run.live_model import live_inputs, refuse_failed, unpatched_forward
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.rollout_groups import REMEDY, Batch, Group, refuse_settings
-from mse_lab.scores import sketches
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SubjectOfSteps(Subject):
-    """Prompts of one step, whose gradients are kept like those of other steps."""
-
-    most: int  # Prompts of all steps, at most.
-
-    def keeps_whole(self, vectors: int = 1) -> bool:
-        """Whether this many vectors of each prompt of all steps are kept whole."""
-        return sketches.vectors_fit(vectors * self.most, self.policy.size)
 
 
 class Measurement:
@@ -94,8 +82,9 @@ class Measurement:
         order = stream(args.seed, "rollouts", str(step)).permutation(len(groups))
         self.steps.append(step)
         with unpatched_forward(inputs.model), borrow_model(inputs) as (spec, policy):
-            of_step = make_subject(spec, policy, LARGEST_BLOCK)
-            subject = _SubjectOfSteps(**vars(of_step), most=self._budget // self._size)
+            subject = make_subject(spec, policy, LARGEST_BLOCK)
+            # The gradients of all steps are kept alike.
+            subject = replace(subject, kept_prompts=self._budget // self._size)
             for index in map(int, order):
                 if stopped := self._add_group(subject, index, groups[index]):
                     return spec, self._end(stopped, spec, policy)
