@@ -119,16 +119,9 @@ class MSECallback(TrainerCallback):
         self._reset()
 
     def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Make the trainer's reward function, whose rollouts are measured.
+        """Make the trainer's only reward function, whose rollouts are measured.
 
-        Args:
-            reward: `(completions, **columns) -> list`.
-
-        Returns:
-            A function that gives the same rewards. The trainer takes it as its only one.
-
-        Raises:
-            InputError: It is no such function, or this callback was given prompts.
+        It gives the rewards of `reward`, `(completions, **columns) -> list`.
         """
         if self._prompts is not None:
             raise InputError("prompts are given: leave them out to measure by rollouts")

@@ -77,13 +77,12 @@ class Recorder(ModuleHooks):
         expected = self._policy.parameters if self._reference is None else self._reference
         for name in expected.keys() - self.norms2.keys():
             # Without a reference nothing says which of the others the policy depends on.
-            if self._reference is not None and not self._covers(name):
+            if self._reference is not None and not any(
+                name in answer.own.values() for answer in self._plan.values()
+            ):
                 raise refuse(self._policy, [name], "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
-
-    def _covers(self, name: str) -> bool:
-        return any(name in answer.own.values() for answer in self._plan.values())
 
     @contextmanager
     def passing(self, rows: int, *, counted: bool) -> Iterator[None]:
