@@ -7,17 +7,12 @@ from mse_lab.scores import outer_products as products
 from mse_lab.scores.factors import OuterProducts
 from mse_lab.scores.tied_parameters import reduce_factors
 from plain_scores import normal
-
-N, T, R, C = 4, 5, 7, 3
+from scores.test_tied_parameters import C, N, R, outer
 
 
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
-
-
-def outer(generator, tokens=T):
-    return OuterProducts(normal(generator, N, tokens, R), normal(generator, N, tokens, C))
 
 
 def with_shared_columns(generator, tokens, shared, rows, columns):
