@@ -7,6 +7,7 @@ import torch
 
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.scores.score_block import score_block
 
 PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
 
@@ -35,14 +36,15 @@ def some_completions(policy, count=9):
 
 
 def autograd_scores(policy, completions, prompt=PROMPT):
-    """Score each completion alone, by plain autograd, (N, D)."""
+    """Score each completion alone, by autograd; zero where it does not lead, (N, D)."""
     rows = []
     for index in range(len(completions)):
         with torch.enable_grad(), policy.differentiable():
-            sequence_log_probs(
-                policy, prompt, completions[index : index + 1]
-            ).sum().backward()
-            rows.append(torch.cat([p.grad.flatten() for p in policy.parameters.values()]))
+            one = completions[index : index + 1]
+            sequence_log_probs(policy, prompt, one).sum().backward()
+            parts = policy.parameters.values()
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parts]
+            rows.append(torch.cat([grad.flatten() for grad in grads]))
     return torch.stack(rows).double().numpy()
 
 
@@ -60,3 +62,15 @@ def joined(reference):
 
 def relative_gap(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+def assert_scores(policy, completions, bound, how=None, scores_ND=None):
+    """Hold a block's inner products to those of scores by autograd; give both."""
+    expected = autograd_scores(policy, completions) if scores_ND is None else scores_ND
+    reference = random_reference(policy)
+    found = score_block(policy, PROMPT, completions, reference, how=how)
+    assert set(found.norms2) == set(policy.parameters)
+    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
+    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
+    assert relative_gap(sum(found.norms2.values()), (expected**2).sum(1)) < bound
+    return found, expected

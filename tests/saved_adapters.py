@@ -11,15 +11,7 @@ import transformers
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.score_block import score_block
-from plain_scores import (
-    PROMPT,
-    autograd_scores,
-    joined,
-    random_reference,
-    relative_gap,
-    some_completions,
-)
+from plain_scores import PROMPT, assert_scores, joined, relative_gap, some_completions
 
 peft = pytest.importorskip("peft", reason="adapters need the extra lora")
 
@@ -71,14 +63,9 @@ def load(base, adapter, parameters="all", seed=0, **model):
 
 
 def check_scores(policy, bound):
-    completions, reference = some_completions(policy), random_reference(policy)
-    expected = autograd_scores(policy, completions)
-    found = score_block(policy, PROMPT, completions, reference)
-    assert set(found.norms2) == set(policy.parameters)
-    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
-    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
+    completions = some_completions(policy)
+    found, expected = assert_scores(policy, completions, bound)
     for name, norms2_N in found.norms2.items():
         assert (norms2_N > 0).any(), name
     gradient, _ = weighted_gradient(policy, PROMPT, completions, np.ones(len(completions)))
-    summed = torch.cat([gradient[name].flatten() for name in policy.parameters])
-    assert relative_gap(summed.double().numpy(), expected.sum(0)) < max(bound, 1e-6)
+    assert relative_gap(joined(gradient), expected.sum(0)) < max(bound, 1e-6)

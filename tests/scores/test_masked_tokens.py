@@ -7,12 +7,12 @@ import torch
 from models import random_policy
 from mse_lab.policy.completions import Completions
 from mse_lab.scores.reference import weighted_gradient
-from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.score_block import Scoring
 from plain_scores import (
     PROMPT,
     TOLERANCE,
+    assert_scores,
     joined,
-    random_reference,
     relative_gap,
     some_completions,
 )
@@ -61,12 +61,8 @@ def plain(policy, completions):
 def test_scores_are_those_of_own_tokens_given_all(how, policy, completions, plain):
     """Equal tokens with unequal masks are unequal completions."""
     scores, log_probs = plain
-    reference = random_reference(policy)
     bound = TOLERANCE[policy.model.config.model_type]
-    found = score_block(policy, PROMPT, completions, reference, how=how)
-    assert relative_gap(found.gram_NN, scores @ scores.T) < bound
-    assert relative_gap(found.products_N, scores @ joined(reference)) < bound
-    assert relative_gap(sum(found.norms2.values()), (scores**2).sum(1)) < bound
+    found, _ = assert_scores(policy, completions, bound, how, scores)
     assert relative_gap(found.log_probs_N, log_probs) < bound
 
 
@@ -75,10 +71,9 @@ def test_the_reference_sums_these_scores(policy, completions, plain):
     weights = np.linspace(-1, 2, 12)
     twice = completions[np.arange(12) % 6]
     found, log_probs = weighted_gradient(policy, PROMPT, twice, weights)
-    joined_D = torch.cat([found[name].flatten() for name in policy.parameters]).double()
     expected = weights @ np.concatenate([plain[0]] * 2)
     bound = TOLERANCE[policy.model.config.model_type]
-    assert relative_gap(joined_D.numpy(), expected) < bound
+    assert relative_gap(joined(found), expected) < bound
     assert relative_gap(log_probs, np.tile(plain[1], 2)) < bound
     assert len(twice.distinct()[0]) == 6
 

@@ -11,8 +11,14 @@ from enumerated import plain_score
 from models import random_policy
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import score_block
-from plain_scores import PROMPT, TOLERANCE, random_reference, relative_gap, some_completions
-from scores.test_reference import join
+from plain_scores import (
+    PROMPT,
+    TOLERANCE,
+    joined,
+    random_reference,
+    relative_gap,
+    some_completions,
+)
 
 
 def plain(policy, completions):
@@ -40,5 +46,5 @@ def test_the_reference_is_a_sum_of_plain_scores():
     completions, weights = some_completions(policy), np.linspace(-1, 2, 9)
     log_probs, scores = plain(policy, completions)
     gradient, found = weighted_gradient(policy, PROMPT, completions, weights)
-    assert relative_gap(join(gradient, policy), weights @ scores) < 1e-6
+    assert relative_gap(joined(gradient), weights @ scores) < 1e-6
     assert relative_gap(found, log_probs) < 1e-9

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from mse_lab.policy.policy import encode_prompts, load_policy
 from mse_lab.policy.sampling import draw
@@ -13,6 +12,7 @@ from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
 from mse_lab.scores.score_block import score_block
+from plain_scores import joined
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,8 +38,7 @@ def measured(dtype, completions=None):
     weights = leave_one_out(np.arange(64.0) % 3 == 0)
     gradient, _ = weighted_gradient(policy, tokens, completions, weights)
     scores = score_block(policy, tokens, completions, gradient)
-    flat = torch.cat([gradient[name].flatten() for name in policy.parameters])
-    return scores, flat.double().numpy(), completions
+    return scores, joined(gradient), completions
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +14,7 @@ from mse_lab.scores.reference import (
     weighted_gradient,
 )
 from mse_lab.scores.sketches import Whole
-from plain_scores import PROMPT, autograd_scores, some_completions
-
-
-def join(gradient, policy):
-    return (
-        torch.cat([gradient[name].flatten() for name in policy.parameters]).double().numpy()
-    )
+from plain_scores import PROMPT, autograd_scores, joined, some_completions
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "llama", "gemma2"])
@@ -34,9 +27,7 @@ def test_weighted_gradient_is_the_weighted_sum_of_scores(architecture, prompt_le
     prompt = PROMPT[:prompt_length]
     found, log_probs = weighted_gradient(policy, prompt, completions, weights)
     expected = weights @ autograd_scores(policy, completions, prompt)
-    np.testing.assert_allclose(
-        join(found, policy), expected, atol=1e-5 * abs(expected).max()
-    )
+    np.testing.assert_allclose(joined(found), expected, atol=1e-5 * abs(expected).max())
     assert log_probs.shape == (7,)
 
 
@@ -57,9 +48,7 @@ def test_repeated_completions_of_all_lengths(monkeypatch):
     assert sum(sizes) == 7
     assert len(sizes) > 4
     expected = weights @ autograd_scores(policy, completions)
-    np.testing.assert_allclose(
-        join(found, policy), expected, atol=1e-5 * abs(expected).max()
-    )
+    np.testing.assert_allclose(joined(found), expected, atol=1e-5 * abs(expected).max())
     np.testing.assert_allclose(log_probs, completions.log_probs_N, rtol=1e-6)
 
 
@@ -105,7 +94,7 @@ def test_halves():
 
     found = measure_reference(policy, PROMPT, completions, rewards, keep)
     mean = (half_a + half_b) / 2
-    np.testing.assert_allclose(join(found.mean, policy), mean, atol=1e-5 * abs(mean).max())
+    np.testing.assert_allclose(joined(found.mean), mean, atol=1e-5 * abs(mean).max())
     np.testing.assert_allclose(found.kept_mean, mean, atol=1e-5 * abs(mean).max())
     np.testing.assert_allclose(sum(found.products.values()), half_a @ half_b, rtol=1e-4)
     np.testing.assert_allclose(found.distance2, ((half_a - half_b) ** 2).sum(), rtol=1e-4)

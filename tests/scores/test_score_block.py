@@ -16,8 +16,8 @@ from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import (
     PROMPT,
     TOLERANCE,
+    assert_scores,
     autograd_scores,
-    joined,
     random_reference,
     relative_gap,
     some_completions,
@@ -28,32 +28,21 @@ from plain_scores import (
 @pytest.mark.parametrize("architecture", list(TOLERANCE))
 def test_scores_equal_autograd(architecture, tied):
     policy = random_policy(architecture, tied=tied)
-    completions, reference = some_completions(policy), random_reference(policy)
-    expected = autograd_scores(policy, completions)
-    found = score_block(policy, PROMPT, completions, reference)
-    bound = TOLERANCE[architecture]
-    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
-    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
-    norms2 = sum(found.norms2.values())
-    assert relative_gap(norms2, (expected**2).sum(1)) < bound
+    assert_scores(policy, some_completions(policy), TOLERANCE[architecture])
 
 
 def test_repeated_completions_are_scored_once():
     policy = random_policy()
-    distinct, reference = some_completions(policy), random_reference(policy)
-    repeated = distinct[np.array([3, 3, 0, 8, 3, 0])]
+    repeated = some_completions(policy)[np.array([3, 3, 0, 8, 3, 0])]
+    expected = autograd_scores(policy, repeated)
     find_plan(policy)
     read = []
     handle = policy.model.register_forward_pre_hook(
         lambda _, inputs, __: read.append(len(inputs[0])), with_kwargs=True
     )
-    found = score_block(policy, PROMPT, repeated, reference)
+    found, _ = assert_scores(policy, repeated, TOLERANCE["qwen2"], scores_ND=expected)
     handle.remove()
     assert read == [3]
-    expected = autograd_scores(policy, repeated)
-    assert relative_gap(found.gram_NN, expected @ expected.T) < TOLERANCE["qwen2"]
-    assert relative_gap(found.products_N, expected @ joined(reference)) < TOLERANCE["qwen2"]
-    assert relative_gap(sum(found.norms2.values()), (expected**2).sum(1)) < 1e-5
     assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
 
 
@@ -152,10 +141,7 @@ def test_tokens_after_the_end_do_not_count():
 def test_the_padding_row_is_constant_when_looked_up():
     """As autograd has it: padding_idx gets no gradient through the lookup."""
     policy = random_policy("qwen2", tied=False)
-    completions = as_completions([[0, 0, 1], [4, 0, 1]])
-    expected = autograd_scores(policy, completions)
-    found = score_block(policy, PROMPT, completions, random_reference(policy))
-    assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-5
+    assert_scores(policy, as_completions([[0, 0, 1], [4, 0, 1]]), 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +151,4 @@ def test_chosen_parameters_only(patterns):
     policy = random_policy()
     chosen = select_parameters(policy.model, patterns)
     policy = dataclasses.replace(policy, parameters=chosen)
-    completions = some_completions(policy)
-    reference = random_reference(policy)
-    expected = autograd_scores(policy, completions)
-    found = score_block(policy, PROMPT, completions, reference)
-    assert set(found.norms2) == set(chosen)
-    assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-5
+    assert_scores(policy, some_completions(policy), 1e-5)
