@@ -12,7 +12,7 @@ Votes are numbered. Processes whose numbers differ are out of step, which is see
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -27,16 +27,6 @@ Watch = Callable[[], object]
 
 # Is given a sharded model before its first pass, to make it a `SharedModel`.
 Share = Callable[[Any], object]
-
-
-class Peers(Protocol):
-    """The processes that hold a model together, as one of them sees them."""
-
-    def exchange(self, ballot: list[int], watch: Watch) -> list[list[int]]:
-        """Give a ballot and get all; `watch` is called now and then while they wait."""
-
-    def wait(self, work: Any) -> None:
-        """Wait until all have contributed to a gather."""
 
 
 # torch 2.13 has renamed it.
@@ -124,7 +114,8 @@ def held_bytes(model: nn.Module) -> int:
 class SharedModel:
     """The part that this process has in a model, whose units are gathered by votes."""
 
-    def __init__(self, model: nn.Module, peers: Peers) -> None:
+    def __init__(self, model: nn.Module, peers: Any) -> None:
+        # The peers exchange ballots and wait for gathers, as `run/model_peers.py` does.
         self._units, self._peers, self._turn = _units(model), peers, 0
         for module in model.modules():
             if isinstance(module, FSDPModule):
