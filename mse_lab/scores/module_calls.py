@@ -7,16 +7,12 @@ mixtures of experts; and as (1, ...), one for all completions, such as position 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
-
-
-def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Change every tensor in nested tuples, lists and dictionaries."""
-    return tree_map_only(Tensor, change, value)
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -93,8 +89,8 @@ class Call:
     batch: Batch
 
     def __post_init__(self) -> None:
-        detached = map_tensors(Tensor.detach, (self.args, self.kwargs, self.results))
-        self.args, self.kwargs, self.results = detached
+        given = self.args, self.kwargs, self.results
+        self.args, self.kwargs, self.results = tree_map_only(Tensor, Tensor.detach, given)
         self.inputs = tensors_in((self.args, self.kwargs))
         self._versions = [tensor._version for tensor in self.inputs]
 
@@ -139,9 +135,8 @@ class Call:
         """
         args, kwargs = self.args, self.kwargs
         if index is not None and not self.common:
-            args, kwargs = map_tensors(
-                lambda tensor: self.batch.part(tensor, index), (args, kwargs)
-            )
+            cut = partial(self.batch.part, index=index)
+            args, kwargs = tree_map_only(Tensor, cut, (args, kwargs))
         with torch.enable_grad():
             output = torch.func.functional_call(
                 self.module, values, args, kwargs, tie_weights=False

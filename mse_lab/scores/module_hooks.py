@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
+from torch.utils._pytree import tree_map_only
 from transformers.pytorch_utils import Conv1D
 
 from mse_lab.policy.sharding import gather_around, is_sharded
-from mse_lab.scores.module_calls import Batch, Call, map_tensors, results_in, tensors_in
+from mse_lab.scores.module_calls import Batch, Call, results_in, tensors_in
 
 
 def is_product(module: nn.Module) -> bool:
@@ -21,7 +22,7 @@ def is_product(module: nn.Module) -> bool:
 
 def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Make factors contiguous: a strided one would be multiplied row by row."""
-    return tuple(map_tensors(Tensor.contiguous, args))
+    return tuple(tree_map_only(Tensor, Tensor.contiguous, args))
 
 
 def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) -> Tensor:
@@ -106,7 +107,8 @@ class ModuleHooks:
         if not self.meet_call(call):
             return None
         exposed: list[Tensor] = []
-        output = map_tensors(partial(_expose, call, len(call.results) > 1, exposed), output)
+        expose = partial(_expose, call, len(call.results) > 1, exposed)
+        output = tree_map_only(Tensor, expose, output)
         back = partial(self._backward, call)
         if len(exposed) == 1:
             exposed[0].register_hook(lambda d: back([d]))
