@@ -85,7 +85,8 @@ def _describe(value: Any) -> Any:
     """Write code, with its constants, or a plain value for JSON, alike in every process."""
     if isinstance(value, CodeType):
         parts = [value.co_qualname, value.co_firstlineno, value.co_code.hex()]
-        return [*parts, *value.co_names, *map(_describe, value.co_consts)]
+        names = [*value.co_names, *value.co_varnames]  # Arguments are columns, too.
+        return [*parts, *names, *map(_describe, value.co_consts)]
     if isinstance(value, frozenset | set):  # Their order is not.
         return sorted(map(repr, value))
     if isinstance(value, tuple | list):

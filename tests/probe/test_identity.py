@@ -85,11 +85,12 @@ def with_named(limit):
 NUMBERS = [lambda text, row: 1.5, lambda text, row: 2.5]
 NAMES = [lambda text, row: len(text), lambda text, row: ord(text)]
 INNER = [lambda text, row: [1 for _ in text], lambda text, row: [2 for _ in text]]
+COLUMNS = [lambda completions, answer: answer, lambda completions, gold: gold]
 DEFAULTS = [with_default(limit) for limit in ((1, "a"), (1, "b"))]
 NAMED = [with_named(limit) for limit in ({"k": 1}, {"k": 2})]
 
 
-@pytest.mark.parametrize("pair", [NUMBERS, NAMES, INNER, DEFAULTS, NAMED])
+@pytest.mark.parametrize("pair", [NUMBERS, NAMES, INNER, COLUMNS, DEFAULTS, NAMED])
 def test_two_functions_of_one_place_are_told_apart(pair):
     one, other = map(identify, pair)
     assert one != other
