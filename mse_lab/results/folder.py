@@ -5,6 +5,7 @@ start resumes. At the end they are joined into `pools.npz`, from which every tab
 made again without the model.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 
 # Files that mark a folder as a run's: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
+
+# How a run writes these, so that a file of somebody's own is not taken for it.
+_WRITTEN = {
+    "prompts.sha256": rb"[0-9a-f]{64}\n",
+    "checkpoint.json": rb'\{\s*"model": "',
+    MANIFEST: rb'\{\s*"mse.csv": "[0-9a-f]{64}"',
+    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
+}
 
 START_OVER = "start over with --fresh, or name another folder with --out"
 START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
@@ -100,18 +109,27 @@ class ResultsFolder:
         self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that no run has marked if a run would overwrite a file in it.
+        """Refuse a folder without tables if a run would overwrite somebody's file in it.
 
         Files that other commands write may be there without a run: they make them of the
         project's run of this name. A page may be anybody's.
         """
-        if self.has_tables() or any(map(self.has, MARKS)):
+        if self.has_tables():
             return
-        for name in filter(self.has, (*FROM_POOLS, *FROM_MODEL, "report.html")):
+        foreign = [name for name in _WRITTEN if self.has(name) and not self._is_ours(name)]
+        if not any(map(self.has, MARKS)):
+            foreign += filter(self.has, (*FROM_POOLS, *FROM_MODEL, "report.html"))
+        for name in foreign:
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
             )
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a file begins as a run writes it; damaged ones pass as far as that."""
+        with suppress(OSError):
+            return bool(re.match(_WRITTEN[name], self.file(name).read_bytes()))
+        return False
 
     def refuse_other(
         self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]

@@ -40,10 +40,9 @@ _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 # What other commands make of a finished run.
 MADE = (
     *("advice.json", "advice.csv", "claims.csv", "report.html"),
-    *("advice.md", "claims.md", "allocation.csv"),  # of earlier versions
     *(
         f"{name}{suffix}"
-        for name in ("advice", "figure4", "phase", "allocation", "regimes")
+        for name in ("advice", "figure4", "phase", "regimes")
         for suffix in (".png", ".pdf")
     ),
 )
