@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import replace
+from math import comb
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,6 +122,22 @@ def test_groups_of_equal_rewards_by_hand_and_by_law(falling):
     # The law's error at 256 rewards a prompt is a fifth of the measured one's.
     assert row.equal_rewards_law == pytest.approx(exact, abs=0.01)
     assert row.equal_rewards == pytest.approx(exact, abs=0.05)
+    reference_PN = pools.reference_rewards_PN
+    of_equal = [
+        (comb(right, 4) + comb(reference_PN.shape[1] - right, 4)) / comb(256, 4)
+        for right in reference_PN.sum(1).astype(int).tolist()
+    ]
+    assert row.equal_rewards_law == pytest.approx(np.mean(of_equal))
+
+
+def test_a_change_is_known_as_the_checkpoint_of_fewer_carriers_is(falling):
+    logs = falling.log_bests
+    for carriers in ((3.0, 20.0), (20.0, 3.0)):
+        runs = [SimpleNamespace(population=SimpleNamespace(effective_prompts=one))
+                for one in carriers]  # fmt: skip
+        found = Along.factor(SimpleNamespace(level=0.95, runs=runs), logs, 1, 0)
+        ends = (logs[1] - logs[0]).interval(0.95, most_degrees=3)
+        assert tuple(found) == pytest.approx(tuple(np.exp(ends)))
 
 
 def test_pairing_is_by_prompts(falling):

@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from mse_lab.answers.mismatch import judge_mismatch
+from mse_lab.answers.mismatch import SMALL, judge_mismatch
 from mse_lab.mse.corrections import (
     CORRECTIONS,
     EXACT,
@@ -95,6 +95,14 @@ def test_without_a_bias_no_correction_is_needed():
     assert tuple(found.rows[NONE].difference) == (0, 0, 0)
     assert (found.sd, found.effective) == (0, 1)
     assert found.kl_per_token == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("share", [0.98, 1.02])
+def test_a_correction_is_needed_from_a_share_of_bias_in_the_error(share):
+    """By hand: the variance is 2 x 0.1 / 12 / 64 where prompts do not differ."""
+    bias2 = share * SMALL / (1 - SMALL) * 0.1 / 6 / 64
+    found = judged({NONE: [1.0, 1.0 - bias2**0.5]}, spread=0.0)
+    assert found.needed == (share > 1)
 
 
 def test_the_uncut_ratio_is_never_named():

@@ -17,6 +17,7 @@ from mse_lab.answers.advice import advise
 from mse_lab.answers.claims import judge_run
 from mse_lab.answers.run_regime import _side, find_regime
 from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import aggregate_place, crossing_size, norm_ratio, oracle_gain
@@ -67,6 +68,20 @@ def test_advice_knows_the_side_and_the_crossing(name):
     assert regime.prompts == len(each)
     assert (regime.rho.low > regime.line) == (regime.side == "above")
     assert (regime.rho.high < regime.line) == (regime.side == "below")
+
+
+def test_few_prompts_that_decide_widen_the_interval():
+    """No degrees of freedom beyond the prompts that carry it, nor beyond those given."""
+    moments = make_design(np.random.default_rng(0)).moments()
+    carriers = count_carriers(oracle_gain(moments))
+    assert carriers < moments.value.size - 1
+
+    def regime(most):
+        return find_regime(moments, np.ones(1), True, 0.95, most)
+
+    assert regime(math.inf).rho == regime(carriers).rho
+    few, many = (regime(most).rho for most in (carriers / 2, carriers))
+    assert few.low < many.low < many.high < few.high
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -26,6 +26,10 @@ def test_groups_of_a_prompt_count_once():
     once = cluster_mean(values, np.arange(4), 0.9)
     thrice = cluster_mean(np.repeat(values, 3), np.repeat(np.arange(4), 3), 0.9)
     assert thrice == pytest.approx(once)
+    shares, rng = values / 4, np.random.default_rng
+    once = cluster_share(shares, np.arange(4), 0.9, rng(0))
+    codes = np.repeat(np.arange(4), 3)
+    assert cluster_share(np.repeat(shares, 3), codes, 0.9, rng(0)) == pytest.approx(once)
 
 
 def test_a_single_prompt_bounds_nothing():

@@ -114,6 +114,10 @@ def test_a_population_is_told_within_four_errors(population, name):
     for key, value in truth.items():
         estimate = found.estimate(getattr(judged, key), 0.9999)
         assert estimate.low < value < estimate.high, key
+    # By the jackknife over the 60 prompts, all of them first.
+    plain = judged.inner**2 / (judged.mean_norm2 * judged.gradient2)
+    unbiased = 60 * plain[0] - 59 * plain[1:61].mean()
+    assert judged.cosine2[0] == pytest.approx(unbiased) != pytest.approx(plain[0])
 
 
 def truth_of(listed, place, size, groups):

@@ -34,6 +34,9 @@ def test_hand_arithmetic(constants, size, near_best):
     regret = dict(zip(COMPARED, cost / cost.min() - 1, strict=True))
     assert regret_bounds(known, LEVEL) == pytest.approx(regret)
     assert choice.regret == pytest.approx(regret[size])
+    # Where half as much again is tolerated it is the smallest of more sizes.
+    more = recommend(known, regret_bounds(known, LEVEL), 0.5)
+    assert more.size == min(one for one in SIZES if regret[one] <= 0.5) < size
 
 
 def test_every_size_up_to_eight_and_every_power_of_two_is_compared():

@@ -146,14 +146,17 @@ def test_no_bound_is_known_where_a_cost_is_not_told_from_zero():
 
 
 def test_it_stops_for_the_regret_of_the_smallest_size_that_is_shown():
-    found = decide(drawn(200))
-    bounds = sequence_bounds(Population(Samples.of(drawn(200))), LEVEL)
-    assert found.stop == "regret"
+    """At any regret that is asked for, and not where no size's bound is as small."""
+    prompts = drawn(200)
+    bounds = sequence_bounds(Population(Samples.of(prompts)), LEVEL)
+    for regret, least in ((0.05, 4), (0.5, 2)):
+        shown = [size for size, bound in bounds.items() if bound <= regret]
+        found = decide(prompts, regret=regret, width=0.0)
+        assert found.stop == "regret"
+        assert found.choice.size == min({*shown} & {*SIZES}) == least
+    assert decide(prompts, regret=0.75 * min(bounds.values()), width=0.0).stop is None
     shown = [size for size, bound in bounds.items() if bound <= 0.05]
-    powers = [size for size in shown if size & (size - 1) == 0]
-    assert found.choice.size == min(powers)
-    low, high = found.choice.near_best
-    assert (low, high) == (min(shown), max(shown))
+    assert decide(prompts).choice.near_best == (min(shown), max(shown))
 
 
 def test_it_stops_for_the_width():

@@ -131,6 +131,21 @@ def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, ca
     assert len(shown) == 3
 
 
+@pytest.mark.parametrize(("differ", "decided"), [(1, False), (2, True)])
+def test_an_answer_takes_two_prompts_whose_rewards_differ(
+    measure, monkeypatch, differ, decided
+):
+    seen = {}
+
+    def reward(function, texts, prompt):
+        place = seen.setdefault(prompt.id, len(seen))
+        return np.arange(len(texts)) % 2.0 * (place < differ), 0
+
+    monkeypatch.setattr("mse_lab.measurement.prompt.reward_completions", reward)
+    found = measure(deciding("width")[0], budget=40)
+    assert (found.decision is not None) == decided
+
+
 def test_the_first_prompt_is_shown_as_the_model_gets_it(measure, capsys):
     measure(deciding("precise")[0])
     said = capsys.readouterr().err

@@ -74,10 +74,13 @@ def test_a_round_that_was_begun_goes_on(probe, until, tmp_path, monkeypatch):
     assert probe.pool.replicate not in measured
 
 
-def test_what_replicates_do_not_narrow_is_said(until, monkeypatch):
+@pytest.mark.parametrize(("width", "more"), [(0.1, 128), (0.5 / 2**0.5, 64)])
+def test_what_twice_the_replicates_do_not_narrow_is_said(until, monkeypatch, width, more):
+    none = Outcome([], [], False, None)
+    monkeypatch.setattr("mse_lab.run.until.execute", lambda run, fresh: none)
     monkeypatch.setattr("mse_lab.run.until.widest", lambda folder: 0.5)
-    first, last = until(0.1)
-    assert "next 128" in first
+    first, last = until(width)
+    assert f"next {more}" in first
     assert "raise pool.reference" in last
 
 

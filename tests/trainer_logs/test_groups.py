@@ -39,6 +39,7 @@ def test_moments(tmp_path):
     assert found.mean_K == pytest.approx([2 / 3, 3, 2])
     assert found.variance_K == pytest.approx([1 / 3, 0, np.nan], nan_ok=True)
     assert found.zero_variance_K.tolist() == [False, True, True]
+    assert found.commonest_size == 3  # Of sizes that are as common the largest.
 
 
 def test_a_prompt_that_came_twice_in_a_step_is_two_groups(tmp_path):
