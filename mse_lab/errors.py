@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
+from numbers import Integral, Real
 
 # The most characters of a line, of another library's message in it, and of a value: enough
 # to recognise what is meant.
@@ -27,6 +28,24 @@ def shown(value: object) -> str:
     "'a\\n'"
     """
     return shorten(repr(value))
+
+
+def is_share(value: object) -> bool:
+    """Whether an argument in Python is a number above 0, at most 1.
+
+    >>> is_share(0.05), is_share(True), is_share("0.05"), is_share(float("nan"))
+    (True, False, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value <= 1
+
+
+def is_count(value: object) -> bool:
+    """Whether an argument in Python is a whole number from 1.
+
+    >>> is_count(1), is_count(0), is_count(True), is_count(1.5), is_count("1")
+    (True, False, False, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
 def one_line(text: str) -> str:

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from mse_lab.console import ending
-from mse_lab.errors import InputError, one_line, shown
+from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
@@ -106,11 +106,11 @@ class MSECallback(TrainerCallback):
         if not (callable(reward) or prompts is reward is None):
             raise InputError(f"reward = {shown(reward)}: give a function")
         for name, value in {"regret": regret, "share": share}.items():
-            if not 0 < value <= 1:
+            if not is_share(value):
                 raise InputError(f"{name} = {shown(value)}: give a share such as 0.05")
         for name, count in {"every": every, "budget": budget}.items():
-            if count is not None and count < 1:
-                raise InputError(f"{name} = {shown(count)}: give a number above zero")
+            if not (is_count(count) or (count is None and name == "budget")):
+                raise InputError(f"{name} = {shown(count)}: give a whole number from 1")
         self._metric = live_model.read_metric(metric, prompts)
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share

@@ -98,6 +98,8 @@ def test_what_cannot_be_measured_is_one_line_and_counted(
         ({"regret": 2}, "regret = 2"),
         ({"every": 0}, "every = 0"),
         ({"budget": 0}, "budget = 0"),
+        ({"budget": "x", "every": 5}, "budget = 'x': give a whole number from 1"),
+        ({"share": "x"}, "share = 'x'"),
         ({"metric": "curvature"}, "metric = 'curvature'"),
         ({"metric": {"kind": "adam", "prompts": 1}}, "metric = "),
         ({"metric": "adam", "prompts": None, "reward": None}, "completions of its own"),

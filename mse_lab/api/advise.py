@@ -14,7 +14,7 @@ from typing import Any
 
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
@@ -67,8 +67,10 @@ def advise(
     Raises:
         InputError: An argument is not usable, or no reward varied; the message says which.
     """
-    if not 0 < regret <= 1:
+    if not is_share(regret):
         raise InputError(f"regret = {shown(regret)}: give a share such as 0.05")
+    if not (budget is None or is_count(budget)):
+        raise InputError(f"budget = {shown(budget)}: give a whole number, or None")
     inputs = in_memory_inputs(
         "advise", model, tokenizer, prompts, reward, name, out,
         sampling=sampling, metric=metric, interval=interval, parameters=parameters,

@@ -15,6 +15,7 @@ be tested on arrays whose truth is known.
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -130,6 +131,8 @@ def in_memory_inputs(
             if value is not None or key in ("seed", "parameters")}  # fmt: skip
     keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
     rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
+    if not (out is None or isinstance(out, str | PathLike)):
+        raise InputError(f"out = {shown(out)}: give a folder, or None")
     folder = None if out is None else Path(out)
     return InMemoryInputs(model, tokenizer, rows, reward, keys, name, folder)
 

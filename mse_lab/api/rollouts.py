@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.trainer_logs.column_names import ColumnNames, check_columns
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
@@ -98,11 +98,11 @@ def rollouts(
     Raises:
         InputError: There are no rollouts, or they cannot be read; the message says why.
     """
-    if not 0 < level < 1:
-        raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
+    if not is_share(level) or level == 1:
+        raise InputError(f"level = {shown(level)}: give a share such as 0.95")
     for name, value in (("group_size", group_size), ("max_tokens", max_tokens)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}: {value} is less than 1")
+        if not (value is None or is_count(value)):
+            raise InputError(f"{name} = {shown(value)}: give a whole number from 1")
     named: ColumnNames | None = check_columns(columns) if columns else None
     log = read_log(source if isinstance(source, pd.DataFrame) else _paths(source), named)
     groups = make_groups(log, group_size)

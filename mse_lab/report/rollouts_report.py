@@ -1,6 +1,7 @@
 """The summary of a trainer's log in words: its parts, as a screen and as Markdown."""
 
 from collections.abc import Sequence
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -276,12 +277,11 @@ def rollouts_text(summary: Summary) -> str:
 
 
 def rollouts_markdown(summary: Summary) -> str:
-    """Write the summary as Markdown."""
+    """Write the summary as Markdown; paths and names of columns are no HTML in it."""
     lines: list[str] = []
     for part in parts_of(summary):
         lines += [f"## {part.title}", ""]
-        for sentence in part.sentences:
-            lines += [sentence, ""]
+        lines += [line for sentence in part.sentences for line in (sentence, "")]
         if part.rows:
             heads = part.heads or [""] * len(part.rows[0])
             rows = [heads, ["---"] * len(heads), *part.rows]
@@ -290,4 +290,4 @@ def rollouts_markdown(summary: Summary) -> str:
                 for row in rows
             ]
             lines.append("")
-    return "\n".join(lines)
+    return escape("\n".join(lines), quote=False)

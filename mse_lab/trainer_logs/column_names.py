@@ -26,7 +26,8 @@ def check_columns(given: Mapping[str, str | Sequence[str]]) -> ColumnNames:
         raise InputError(f"columns {shown(given)}: {remedy}")
     columns: dict[str, list[str]] = {}
     for ours, names in given.items():
-        theirs = [names] if isinstance(names, str) else [*names]
+        listed = names if isinstance(names, Sequence) else []
+        theirs = [names] if isinstance(names, str) else [*listed]
         if ours not in KEYS:
             remedy = nearest(OTHER_NAMES.get(ours, ours), KEYS)
             raise InputError(f"columns {shown(ours)}: {remedy}")

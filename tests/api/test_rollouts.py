@@ -77,11 +77,13 @@ def test_one_page(log, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("## ")
 
 
-def test_names_of_prompts_are_escaped_on_the_page(tmp_path):
+def test_names_are_no_html(tmp_path, capsys):
     folder = tmp_path / "<b>run"
     write_lines(folder / "log.jsonl", groups_of([0, 1]))
-    assert command(folder, "--html", tmp_path / "page.html") == 0
+    assert command(folder, "--html", tmp_path / "page.html", "--markdown") == 0
     assert "<b>run" not in (tmp_path / "page.html").read_text()
+    assert "## " in (said := capsys.readouterr().out)
+    assert "<b>" not in said
 
 
 def test_a_figure(log, tmp_path):
@@ -127,7 +129,9 @@ def test_arguments_that_are_refused(log, refused, words):
 
 
 def test_python_refuses_alike(log):
-    for settings in ({"level": 1.0}, {"group_size": 0}, {"columns": {"q": "a"}}):
+    refused = {"level": (1.0, "x", None), "group_size": (0, "x", [4], True),
+               "max_tokens": ("x",), "columns": ({"q": "a"}, {"prompt": 5})}  # fmt: skip
+    for settings in ({key: value} for key in refused for value in refused[key]):
         with pytest.raises(InputError):
             mse_lab.rollouts(log, **settings)
 
