@@ -55,6 +55,8 @@ def refuse_metric(subject: Subject) -> None:
             f"metric.prompts = {count}: their vectors take {takes / 1e9:.2g} GB, more than "
             f"the {room / 1e9:.2g} GB of model.memory; lower it, or name fewer parameters"
         )
+    if subject.probe.metric.optimizer is not None:
+        read_optimizer(subject.policy, subject.probe.metric.optimizer)
 
 
 class Directions(NamedTuple):

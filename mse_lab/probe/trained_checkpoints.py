@@ -22,14 +22,16 @@ class Checkpoint(NamedTuple):
 
 START = Checkpoint(0, None)
 
+LARGEST_STEP = 10**15  # Tables take no integer of more than 64 bits.
+
 
 def _read_step(path: Path) -> Checkpoint:
     numbers = re.findall(r"\d+", path.name)
-    if not numbers:
+    if not numbers or (step := int(numbers[-1])) > LARGEST_STEP:
         raise InputError(
             f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"
         )
-    return Checkpoint(int(numbers[-1]), path)
+    return Checkpoint(step, path)
 
 
 def find_checkpoints(

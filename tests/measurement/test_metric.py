@@ -1,5 +1,6 @@
 """The metric's measurement: forms without bias, and a whole one of a tiny checkpoint."""
 
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from enumerated import as_completions, enumerate_policy, random_enumerated
 from exact_forms import Prompt, exact_forms
 from mse_lab.errors import InputError
+from mse_lab.measurement import metric
 from mse_lab.measurement.metric import (
     Directions,
     _curved,
@@ -125,6 +127,16 @@ def test_the_metric_is_minus_the_hessian_of_the_value(subject_of):
     assert found / (expected * gradient).sum() == pytest.approx(-1, abs=0.3)
 
 
+def test_a_curvature_is_not_that_of_the_directions_own_completions(subject_of, monkeypatch):
+    """Products of the two would have a bias."""
+    drawn = []
+    monkeypatch.setattr(metric, "draw_pool", lambda *given: drawn.append(given[1:3]))
+    for draw in (metric._draw_directions, minus_hessian):
+        with suppress(AttributeError):  # The directions' gradients, of no pool.
+            draw(subject_of(kind="curvature"), 1)
+    assert len({*drawn}) == 2
+
+
 def test_a_whole_measurement_is_repeatable_and_of_the_right_shape(subject_of):
     shown = []
     subject = subject_of(kind="curvature", prompts=4)
@@ -153,7 +165,7 @@ def test_behind_adam_every_moving_parameter_counts_alike(subject_of):
 
 def test_a_state_that_scales_nothing_changes_nothing(subject_of, tmp_path):
     """After one step along gradients of ones D is one everywhere, and Adam is SGD."""
-    subject = subject_of(kind="adam", prompts=4, optimizer=str(tmp_path))
+    subject = subject_of(kind="curvature", prompts=4)
     parameters = [one.detach().clone() for one in subject.policy.parameters.values()]
     groups = [[one for one in parameters if (one.dim() > 1) == many] for many in (1, 0)]
     optimizer = torch.optim.AdamW([{"params": group} for group in groups])
@@ -161,8 +173,8 @@ def test_a_state_that_scales_nothing_changes_nothing(subject_of, tmp_path):
         one.grad = torch.ones_like(one)
     optimizer.step()
     torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
-    found = measure_metric(subject)
-    plain = measure_metric(subject_of(kind="curvature", prompts=4))
+    plain = measure_metric(subject)
+    found = measure_metric(subject_of(kind="adam", prompts=4, optimizer=str(tmp_path)))
     for name in ("curved", "first"):
         for one, other in zip(
             vars(getattr(found, name)).values(),
@@ -179,4 +191,4 @@ def test_what_cannot_be_measured_is_refused(subject_of, tmp_path):
     with pytest.raises(InputError, match=r"metric\.prompts = 5: their vectors take"):
         refuse_metric(large)
     with pytest.raises(InputError, match=r"optimizer\.pt is missing"):
-        measure_metric(subject_of(kind="adam", prompts=4, optimizer=str(tmp_path)))
+        subject_of(kind="adam", prompts=4, optimizer=str(tmp_path))  # When it is loaded.

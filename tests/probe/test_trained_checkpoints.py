@@ -30,6 +30,7 @@ def test_the_step_is_the_last_number_of_the_folders_own_name(tmp_path):
     [
         ([], "no such folder"),
         (["last"], "no step in its name"),
+        (["checkpoint-" + "9" * 23], "no step in its name"),
         (["a-2", "b-2"], "are both of step 2"),
     ],
 )

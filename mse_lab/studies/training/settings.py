@@ -51,7 +51,8 @@ class Training(Section):
     budget: Positive = 128  # N, completions a step.
     group_sizes: Sizes = Field(default=[2, 4, 8, 16, 32, 64])  # Divisors of the budget.
     steps: Positive = 100
-    seeds: Positive = 16  # Runs of each group size, with the seeds 0, 1, ...
+    # Runs of each group size, with the seeds 0, 1, ...
+    seeds: Annotated[int, Field(ge=1, le=10**4)] = 16
     # In Algorithm 1's scale; for `adamw` its learning rate.
     eta: Annotated[Scale, Field(le=10**6)] = 0.03
     optimiser: Literal["sgd", "adamw"] = "sgd"

@@ -108,6 +108,7 @@ def test_quick_is_the_main_grid_alone():
         ({"micro_batch": 5}, "micro_batch = 5: must divide the budget, 128"),
         ({"evaluation": {"steps": [2, 3]}}, "must rise to the last step; end with 4"),
         ({"eta": -1}, "eta = -1: "),
+        ({"seeds": 2 * 10**9}, "should be less than or equal to 10000"),
         ({"optimiser": "lion"}, "optimiser = 'lion': "),
         ({"probe": None}, "probe = None: "),
     ],
