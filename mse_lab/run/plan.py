@@ -42,8 +42,8 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int
     [1, 3]
     """
     # Equal lengths in random order: neighbours in a file are often alike.
-    shuffled = stream(seed, "plan").permutation(len(lengths_P)).tolist()
-    left = [index for index in shuffled if index in set(todo)]
+    shuffled, wanted = stream(seed, "plan").permutation(len(lengths_P)), set(todo)
+    left = [index for index in shuffled.tolist() if index in wanted]
     longest = max(left, key=lambda index: lengths_P[index], default=None)
     median = np.median(lengths_P)
     distances_P = [abs(length - median) for length in lengths_P]

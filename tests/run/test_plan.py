@@ -96,6 +96,19 @@ def test_the_longest_then_the_middle():
     assert choose(lengths, [], seed=0) == []
 
 
+def test_the_work_of_choosing_does_not_grow_with_the_square():
+    """The prompts that are left are gone through once, not once for each prompt."""
+    passes = []
+
+    class Todo(list):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    assert len(choose([7] * 100, Todo(range(100)), seed=0)) == 100
+    assert len(passes) == 1
+
+
 def test_equal_lengths_are_taken_from_anywhere():
     firsts = {choose([7] * 100, range(100), seed)[0] for seed in range(10)}
     assert len(firsts) > 5
