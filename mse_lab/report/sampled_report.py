@@ -23,7 +23,7 @@ NOT_ESTIMATED = (
 LEVEL = 0.95
 OF_SAMPLES = (
     'In simulations such an "at most" was true in 98% of runs or more, and an interval '
-    "in 93% or more on average, in 69% at worst, if no kind of prompts rarer than 1 in "
+    "in 92% or more on average, in 69% at worst, if no kind of prompts rarer than 1 in "
     "{rarest} made most of the difference between prompts' gradients: of {prompts} "
     "prompts drawn at random none may be of it."
 )

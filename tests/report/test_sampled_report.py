@@ -1,10 +1,13 @@
 """Words of few completions: nothing of a finished run."""
 
+import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from mse_lab.mse.stopping import Stopped
+from mse_lab.project import PROJECT
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.sampled_report import (
     NOT_ESTIMATED,
@@ -42,3 +45,21 @@ def test_which_kinds_of_prompts_it_speaks_of():
     assert say_level(replace(finished, level=0.9)) == ""
     for advice in (sampled, finished):
         assert say_level(advice) in advice_text(advice, (), 999)
+
+
+def test_the_sentence_says_no_more_than_the_tables():
+    """Of the kinds of prompts that a run knows; of cells that 80 runs or more have."""
+    at_most, mean, worst = (int(percent) / 100 for percent in
+                            re.findall(r"(\d+)%", OF_SAMPLES))  # fmt: skip
+    table, coverage = (
+        pd.read_csv(PROJECT / "results/stopping" / name)
+        for name in ("table.csv", "coverage.csv")
+    )
+    seen = table.runs * table.kind_seen * table.bound_said_seen / 1e4
+    assert (table.bound_false_seen[seen >= 80] <= 100 * (1 - at_most)).all()
+    told = coverage[coverage.number != "best_constant"]
+    told = told[~told.design.str.match("1 in |one of ")]
+    kinds = told.groupby("kind")[["ended", "ended_held"]].sum()
+    assert (kinds.ended_held / kinds.ended).min() >= mean
+    cells = told[told.ended >= 80]
+    assert worst <= (cells.ended_held / cells.ended).min() < worst + 0.01
