@@ -36,7 +36,7 @@ def is_share(value: object) -> bool:
     >>> is_share(0.05), is_share(True), is_share("0.05"), is_share(float("nan"))
     (True, False, False, False)
     """
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value <= 1
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) <= 1
 
 
 def is_count(value: object) -> bool:
@@ -45,7 +45,7 @@ def is_count(value: object) -> bool:
     >>> is_count(1), is_count(0), is_count(True), is_count(1.5), is_count("1")
     (True, False, False, False, False)
     """
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def one_line(text: str) -> str:

@@ -28,11 +28,21 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+def _refuse_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # Python counts true as 1.
+        raise ValueError("should be a number")
+    return value
+
+
 # Positive numbers may be texts such as 1e-3: YAML reads them as texts.
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Names = Annotated[list[Text], Field(min_length=1)]
-Scale = Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+Scale = Annotated[
+    float,
+    Field(gt=0, strict=False, allow_inf_nan=False),
+    BeforeValidator(_refuse_truth),
+]
 
 MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory at once.
 

@@ -38,12 +38,23 @@ def test_a_bad_configuration(prompts, message):
         ({"adapter": {"rnk": 4}}, "unknown key model.adapter.rnk; did you mean rank?"),
         ({"adapter": {"target": "q_proj"}}, "target = 'q_proj': should be 'all-linear'"),
         ({"adapter": {"alpha": -1}}, "model.adapter.alpha = -1: should be greater"),
+        ({"adapter": {"alpha": True}}, "model.adapter.alpha = True: should be a number"),
         ({"adapter": 3}, "model.adapter = 3: should be a valid dictionary"),
         ({"device_map": "auto"}, "takes all devices; set model.device = auto, not cpu"),
         ({"device_map": "balanced"}, "model.device_map = 'balanced': should be 'auto'"),
         ({"adaptor": "x"}, "unknown key model.adaptor; did you mean adapter?"),
     ],
-    ids=["rank", "misspelt", "target", "alpha", "kind", "device", "map", "adapter"],
+    ids=[
+        "rank",
+        "misspelt",
+        "target",
+        "alpha",
+        "truth",
+        "kind",
+        "device",
+        "map",
+        "adapter",
+    ],
 )
 def test_a_model_section_that_cannot_be_used_is_refused(model, expected):
     with pytest.raises(InputError) as refused:
