@@ -62,12 +62,13 @@ def draw_prompts(source: FinishedRun) -> tuple[str, Image]:
 
 def compose_page(sources: Sequence[FinishedRun]) -> str:
     """Compose the page of finished runs, in the order of a reader's questions."""
+    # It refuses runs of single completions.
+    claims = show_claims(judge_runs(sources), sources)
     advices = [advise_source(source) for source in sources]
     sizes = [
         nearest_size(source, MIDDLE if isinstance(advice, str) else advice.recommended)
         for source, advice in zip(sources, advices, strict=True)
     ]
-    claims = show_claims(judge_runs(sources), sources)
     sections = [
         Section("advice", "Which group size", show_advice(sources, advices)),
         Section("overview", "Signal and checks", show_overview(sources, advices)),

@@ -11,7 +11,8 @@ import pytest
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.mse.replicates import Key
-from mse_lab.report.page import draw_prompts, write_report
+from mse_lab.report.page import compose_page, draw_prompts, write_report
+from simulated import analysed, make_design
 from written_runs import EVIL, simulate, write_run
 
 SECTIONS = [
@@ -219,6 +220,13 @@ def test_one_group_size(tmp_path):
     folder = write_run(tmp_path / "run", simulate(sizes=[4]), sizes=[4])
     write_report([folder], tmp_path / "report.html")
     assert read((tmp_path / "report.html").read_text(encoding="utf-8")).ids
+
+
+def test_a_run_of_single_completions_is_refused():
+    rng = np.random.default_rng(0)
+    pools, entries = make_design(rng).draw(rng, 64, 8, 16), ["vanilla", "oracle"]
+    with pytest.raises(InputError, match=r"group_sizes = \[1\]: claims need one of 2"):
+        compose_page([analysed(pools, [1], estimators=entries)])
 
 
 def test_an_estimator_that_is_gone_is_named(small, tmp_path):
