@@ -20,6 +20,7 @@ from mse_lab.results import integrity
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import write_arrays, write_json, write_table, write_text
 from mse_lab.results.inventory import (
+    BEGINNINGS,
     FILES,
     FROM_MODEL,
     FROM_POOLS,
@@ -37,14 +38,6 @@ if TYPE_CHECKING:
 
 # Files that mark a folder as a run's: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
-
-# How a run writes these, so that a file of somebody's own is not taken for it.
-_WRITTEN = {
-    "prompts.sha256": rb"[0-9a-f]{64}\n",
-    "checkpoint.json": rb'\{\s*"model": "',
-    MANIFEST: rb'\{\s*"mse.csv": "[0-9a-f]{64}"',
-    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
-}
 
 START_OVER = "start over with --fresh, or name another folder with --out"
 START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
@@ -116,7 +109,8 @@ class ResultsFolder:
         """
         if self.has_tables():
             return
-        foreign = [name for name in _WRITTEN if self.has(name) and not self._is_ours(name)]
+        there = filter(self.has, BEGINNINGS)
+        foreign = [name for name in there if not self._is_ours(name)]
         if not any(map(self.has, MARKS)):
             foreign += filter(self.has, (*FROM_POOLS, *FROM_MODEL, "report.html"))
         for name in foreign:
@@ -126,10 +120,10 @@ class ResultsFolder:
             )
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a file begins as a run writes it; damaged ones pass as far as that."""
+        """Whether a file begins as a run writes it; one that cannot be read passes."""
         with suppress(OSError):
-            return bool(re.match(_WRITTEN[name], self.file(name).read_bytes()))
-        return False
+            return bool(re.match(BEGINNINGS[name], self.file(name).read_bytes()))
+        return True
 
     def refuse_other(
         self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]

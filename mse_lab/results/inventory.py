@@ -68,6 +68,14 @@ FILES = {
     MANIFEST: File("result", _NAMES),
 }
 
+# How a run begins these files, by which somebody's own are told apart.
+BEGINNINGS = {
+    "prompts.sha256": rb"[0-9a-f]{64}\n",
+    "checkpoint.json": rb'\{\s*"model": "',
+    MANIFEST: rb'\{\s*"mse.csv": "[0-9a-f]{64}"',
+    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
+}
+
 FROM_POOLS, FROM_MODEL, FROM_RESULT = (
     tuple(name for name, file in FILES.items() if file.made_from == source)
     for source in ("pools", "model", "result")
