@@ -176,7 +176,8 @@ def select_parameters(
     }
 
 
-def _end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
+def find_end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int, ...]:
+    """List the end tokens of generation_config and tokenizer."""
     ends = model.generation_config.eos_token_id if model.generation_config else None
     listed = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
     end_tokens = [end for end in listed if end is not None]
@@ -218,7 +219,7 @@ def make_policy(
     policy = Policy(
         model=model,
         tokenizer=tokenizer,
-        end_tokens=_end_tokens(model, tokenizer, location),
+        end_tokens=find_end_tokens(model, tokenizer, location),
         temperature=config.sampling.temperature,
         parameters=select_parameters(model, config.parameters, trained),
         identity=identity,

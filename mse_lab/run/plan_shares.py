@@ -1,15 +1,10 @@
 """What each process will hold of a model that is sharded; no weight is read."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-import transformers
+from typing import NamedTuple
 
 from mse_lab.formatting import byte_size
-from mse_lab.policy.checkpoint import load_settings
-from mse_lab.policy.loading import loading
-from mse_lab.policy.location import locate_model
+from mse_lab.policy.outline import load_empty
 from mse_lab.probe.schema import Model
 from mse_lab.scores.recomputed_layers import decoder_layers
 
@@ -41,11 +36,7 @@ class Shares(NamedTuple):
 
 def plan_shares(config: Model, root: Path) -> Shares:
     """Count the bytes of a model that is to be sharded, by its configuration."""
-    location, settings = load_settings(locate_model(config, root))
-    with torch.device("meta"), loading(location, "config.json"):
-        model: Any = transformers.AutoModelForCausalLM.from_config(
-            settings, dtype=getattr(torch, config.dtype)
-        )
+    _, model = load_empty(config, root)
     units = [model.get_input_embeddings(), *decoder_layers(model)]
     sizes = [sum(each.nbytes for each in unit.parameters()) for unit in units]
     weights = sum(each.nbytes for each in model.parameters())
