@@ -96,7 +96,8 @@ class Supplied:
     def warnings(self) -> list[str]:
         """List what a reader of the results should know about the file."""
         name, warnings = self.path.name, []
-        if not self.form.log_probs:
+        # An engine's own are compared by the report of its mismatch.
+        if not (self.form.log_probs or self.form.engine_log_probs):
             warnings.append(
                 f"{name} gives no log-probabilities: the check «drawn law equals "
                 "differentiated law» was skipped; give log_probs"

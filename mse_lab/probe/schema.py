@@ -154,6 +154,11 @@ class Sampling(Section):
         BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
         Field(exclude_if=lambda stop: not stop),
     ] = []
+    # The server of vLLM or SGLang that draws, such as http://localhost:8000.
+    server: Annotated[
+        str | None,
+        Field(pattern=r"^https?://[^\s@]+$", exclude_if=lambda server: server is None),
+    ] = None
 
 
 class Pool(Section):
@@ -273,6 +278,11 @@ class Probe(Section):
             raise ValueError(
                 "reward = supplied: there is no file to read it from; set completions, or "
                 "name another reward"
+            )
+        if self.completions and self.sampling.server:
+            raise ValueError(
+                f"sampling.server = {self.sampling.server}: completions are read from a "
+                "file; leave out one of the two"
             )
         largest, size = self.largest_group, self.pool.replicate
         if size % largest or size < 2 * largest:

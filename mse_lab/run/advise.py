@@ -140,10 +140,12 @@ class _Looks:
     def at(self, look: Look) -> Stopped | None:
         """Look; return why to stop, or None to go on."""
         sampled = self._samples.read(look)
-        dtype = self._samples.subject.probe.model.dtype
+        subject = self._samples.subject
+        dtype = subject.probe.model.dtype
         self.checks = [
             check_drawn_law(
-                [block.law_gap for blocks in sampled for block in blocks], dtype
+                [block.law_gap for blocks in sampled for block in blocks],
+                subject.drawing_dtype,
             ),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
