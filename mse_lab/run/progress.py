@@ -20,7 +20,7 @@ from mse_lab.mse.measurement import PromptMeasurement
 # Without a terminal a line is printed at every quarter and each minute.
 QUARTERS, MINUTE = 4, 60.0
 
-COUNTS = "{n_fmt}/{total_fmt} prompts [{elapsed}<{remaining}{postfix}]"
+COUNTS = "{n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}{postfix}]"
 BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
 LINE = "{desc}: {percentage:.0f}%, " + COUNTS
 ADVICE_LINE = "{desc}: {n_fmt} completions [{elapsed}{postfix}]"
@@ -70,7 +70,7 @@ class Lines(std.tqdm):  # type: ignore[misc]
         return True
 
 
-def _refresh(bar: std.tqdm, count: int) -> None:
+def refresh(bar: std.tqdm, count: int) -> None:
     """Show a bar at this count, as wide as the terminal is now."""
     bar.n = count
     if width := columns():
@@ -79,8 +79,9 @@ def _refresh(bar: std.tqdm, count: int) -> None:
     bar.refresh()
 
 
-def _make_bar(**options: Any) -> std.tqdm:
+def make_bar(**options: Any) -> std.tqdm:
     """Make the bar for a notebook, for a terminal, or for neither."""
+    options["smoothing"] = 0  # The time left by the mean speed.
     if auto.notebook_tqdm is not std.tqdm:
         return auto.tqdm(**options)
     # A terminal may say that it has no rows, and tqdm then shows nothing.
@@ -101,12 +102,12 @@ def progress(
         return
     show_status()
     options = {"total": prompts, "initial": done, "desc": name, "file": sys.stderr}
-    with _make_bar(**options, smoothing=0) as bar:
+    with make_bar(**options, unit="prompts") as bar:
 
         def show(tally: Tally) -> None:
             if tally.prompts:
                 bar.set_postfix_str(str(tally), refresh=False)
-            _refresh(bar, done + tally.prompts)
+            refresh(bar, done + tally.prompts)
 
         show(Tally())
         yield show
@@ -121,7 +122,7 @@ class AdviceProgress:
     def show(self, drawn: int) -> None:
         """Show how many completions there are."""
         if self._bar is not None:
-            _refresh(self._bar, drawn)
+            refresh(self._bar, drawn)
 
     def tell(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["list", "--out="], "'--out=': empty; give a value"),
         (["list", "--out", __file__], "is a file; name a folder"),
         (["advise", "x" * 5000], "x: File name too long; shorten it"),
-        (["draw"], "invalid choice: 'draw'"),
+        (["drew"], "invalid choice: 'drew'"),
         ([], "required: COMMAND; see run_mse.py --help"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
@@ -41,7 +41,7 @@ def test_bad_words(words, message, refused):
 
 def test_every_command_is_carried_out(refused):
     """The words that are understood are those that have a function."""
-    *_, choices = refused("draw").partition("choose from ")
+    *_, choices = refused("drew").partition("choose from ")
     assert re.findall(r"\w+", choices.partition(")")[0]) == list(COMMANDS)
 
 
