@@ -61,7 +61,7 @@ class Subject(Inputs):
         """Make what keeps one gradient, where each prompt keeps this many."""
         if self.keeps_whole(vectors):
             return sketches.Whole(self.policy.parameters)
-        return sketches.Sketch(self.probe.seed)
+        return sketches.Sketch(self.policy.parameters, self.probe.seed)
 
     def keep(self, gradient: Gradient) -> NDArray[float32]:
         """Reduce a reference vector to what is kept of it when its prompt is done."""

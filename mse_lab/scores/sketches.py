@@ -5,10 +5,10 @@ the diagonal. Where P D numbers fit, every rbar is kept as it is. Else each is k
 count-sketch (Charikar, Chen and Farach-Colton 2002): every number is added, with a sign, to
 one of k buckets, the same hash for all prompts.
 
-A parameter is cut into rows of k numbers. Row c has a random sign u_c and a random shift
-o_c, place a of every row a random sign v_a: number a of row c goes to bucket a + o_c with
-the sign u_c v_a, so that a row takes one pass over its numbers. With rows x_c and y_c of
-two vectors a product of sketches is their product and, places counted modulo k,
+The vector of all parameters is cut into rows of k numbers. Row c has a random sign u_c and
+a random shift o_c, place a of every row a random sign v_a: number a of row c goes to bucket
+a + o_c with the sign u_c v_a, so that a row takes one pass over its numbers. With rows x_c
+and y_c of two vectors a product of sketches is their product and, places counted modulo k,
 
     sum_{c != c'} u_c u_c' B_cc',  B_cc' = sum_a v_a v_{a+d} x_{c,a} y_{c',a+d},
 
@@ -19,18 +19,21 @@ the standard error is at most sqrt(4/k) of the product of the norms; of vectors 
 have nothing in common it is sqrt((1 + cos^2)/k) by the cosine between the two.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Ints
 from mse_lab.probe.streams import stream
 
 # Odd: else two places half of them apart would meet in two ways.
 BUCKETS = 2**15 - 1
+
+# Of sketches of single scores, a block of which is in memory at a time.
+SCORE_BUCKETS = 2**20 - 1
 
 # All prompts' vectors together, on disk and, at the end, in memory.
 EXACT_BYTES = 2**28
@@ -41,13 +44,19 @@ def vectors_fit(prompts: int, parameters: int) -> bool:
     return 4 * prompts * parameters <= EXACT_BYTES
 
 
+def _starts(parameters: Mapping[str, Tensor]) -> tuple[dict[str, int], int]:
+    """Give the place of each parameter in the vector of all, and the vector's size."""
+    sizes = [parameter.numel() for parameter in parameters.values()]
+    *starts, size = np.cumsum([0, *sizes]).tolist()
+    return dict(zip(parameters, starts, strict=True)), size
+
+
 class Whole:
     """A gradient kept as it is, in the order of the parameters."""
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        sizes = [parameter.numel() for parameter in parameters.values()]
-        self._starts = dict(zip(parameters, np.cumsum([0, *sizes]).tolist(), strict=False))
-        self.vector = np.zeros(sum(sizes), np.float32)
+        self._starts, size = _starts(parameters)
+        self.vector = np.zeros(size, np.float32)
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
         """Add a parameter's gradient, which comes in parts in order, at its place."""
@@ -58,66 +67,63 @@ class Whole:
             at += len(numbers)
 
 
-def _rows(parts: Iterable[Tensor], size: int) -> Iterator[Tensor]:
-    """Cut numbers that come in parts into rows of one size, the last padded with zeros."""
-    rest = torch.zeros(0)
-    for part in parts:
-        flat = part.detach().flatten()
-        if len(rest):
-            missing = size - len(rest)
-            rest, flat = torch.cat([rest, flat[:missing]]), flat[missing:]
-            if len(rest) < size:
-                continue
-            yield rest
-        whole = len(flat) // size * size
-        yield from flat[:whole].view(-1, size).unbind()
-        rest = flat[whole:]
-    if len(rest):
-        yield torch.nn.functional.pad(rest, (0, size - len(rest)))
-
-
 def _signs(rng: np.random.Generator, count: int) -> Ints:
     return 1 - 2 * rng.integers(2, size=count)
 
 
-def _fold(parts: Iterable[Tensor], rng: np.random.Generator, buckets: int) -> Floats:
-    """Add the rows of a parameter up, each with its signs and shifted around, (k,)."""
-    signs, folded = torch.from_numpy(_signs(rng, buckets)), torch.zeros(2 * buckets)
-    for count, row in enumerate(_rows(parts, buckets)):
-        if not count:
-            signs, folded = signs.to(row), folded.to(row)
-        shift, negative = divmod(int(rng.integers(2 * buckets)), 2)
-        # What goes beyond the last bucket is put around in the end.
-        folded[shift : shift + buckets].addcmul_(row, signs, value=1 - 2 * negative)
-    return np.asarray(folded.view(2, buckets).double().sum(0).cpu())
-
-
 class Sketch:
-    """A count-sketch of a gradient, (k,); the hash is of seed and parameter names alone."""
+    """A count-sketch of a gradient, (k,); the hash is of the seed and the sizes alone."""
 
-    def __init__(self, seed: int, buckets: int = BUCKETS) -> None:
-        self._seed, self._sums = seed, np.zeros(buckets)
+    def __init__(
+        self, parameters: Mapping[str, Tensor], seed: int, buckets: int = BUCKETS
+    ) -> None:
+        self._starts, size = _starts(parameters)
+        rng = stream(seed, "sketch")
+        self._signs = torch.from_numpy(_signs(rng, buckets))
+        # The shift of each row, and its sign.
+        self._turns = rng.integers(2 * buckets, size=-(-size // buckets)).tolist()
+        self._sums = torch.zeros(2 * buckets)
+
+    def _fold(self, at: int, flat: Tensor) -> None:
+        """Add numbers from place `at` of the vector on, by row."""
+        buckets = len(self._signs)
+        if self._sums.device != flat.device or self._sums.dtype != torch.float64:
+            wide = torch.float32 if flat.device.type == "mps" else torch.float64
+            self._sums = self._sums.to(flat.device, wide)
+            self._signs = self._signs.to(self._sums)
+        while len(flat):
+            row, place = divmod(at, buckets)
+            part, flat = flat[: buckets - place], flat[buckets - place :]
+            shift, negative = divmod(self._turns[row], 2)
+            signs = self._signs[place : place + len(part)]
+            # What goes beyond the last bucket is put around in the end.
+            to = self._sums[place + shift : place + shift + len(part)]
+            to.addcmul_(part.to(signs), signs, value=1 - 2 * negative)
+            at += len(part)
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
         """Fold a parameter's gradient in."""
-        self._sums += _fold(parts, stream(self._seed, "sketch", name), len(self._sums))
+        at = self._starts[name]
+        for part in parts:
+            self._fold(at, part.detach().flatten())
+            at += part.numel()
 
     @property
     def vector(self) -> NDArray[np.float32]:
         """The sketch."""
-        return self._sums.astype(np.float32)
+        return self._sums.view(2, -1).sum(0).float().cpu().numpy()
 
 
 # Keeps a gradient, or a sketch of it, which comes a parameter at a time.
 Keeper = Whole | Sketch
 
 
-def describe(exact: bool) -> str:
-    """Say how the products between prompts were computed, and how exact they are."""
+def describe(exact: bool, buckets: int = BUCKETS) -> str:
+    """Say how products were computed, and how exact they are."""
     if exact:
         return "exact"
-    low, high = BUCKETS**-0.5, (4 / BUCKETS) ** 0.5
+    low, high = buckets**-0.5, (4 / buckets) ** 0.5
     return (
-        f"count-sketch of {BUCKETS} buckets: standard error of a product "
+        f"count-sketch of {buckets} buckets: standard error of a product "
         f"{low:.4f} to {high:.4f} of the product of the norms"
     )

@@ -25,7 +25,7 @@ VECTORS = {
 
 
 def sketch(name, vector, seed):
-    kept = Sketch(seed, K)
+    kept = Sketch({"a": vector, "b": vector}, seed, K)
     kept.add(name, [vector])
     return kept.vector
 

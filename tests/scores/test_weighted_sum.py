@@ -101,10 +101,12 @@ def test_the_sketch_is_that_of_the_whole_gradient():
     policy = random_policy("gpt2")
     completions = some_completions(policy)
     gradient, _ = weighted_gradient(policy, PROMPT, completions, WEIGHTS)
-    expected = Sketch(3, 64)
+    expected = Sketch(policy.parameters, 3, 64)
     for name, part in gradient.items():
         expected.add(name, [part])
-    _, found = in_one_pass(policy, completions, WEIGHTS, keeper=Sketch(3, 64))
+    _, found = in_one_pass(
+        policy, completions, WEIGHTS, keeper=Sketch(policy.parameters, 3, 64)
+    )
     atol = 1e-5 * abs(expected.vector).max()
     np.testing.assert_allclose(found, expected.vector, atol=atol)
 
@@ -169,7 +171,8 @@ def test_every_kind_of_factor(monkeypatch, kind, slice_bytes):
 
 
 def test_parts_of_any_size_have_one_sketch():
-    numbers, kept, whole = normal(1000), Sketch(0, 16), Sketch(0, 16)
+    numbers = normal(1000)
+    kept, whole = (Sketch({"b": numbers[:9], "a": numbers}, 0, 16) for _ in range(2))
     kept.add("a", numbers.split([1, 0, 46, 48, 205, 700]))
     whole.add("a", [numbers])
     np.testing.assert_array_equal(kept.vector, whole.vector)
