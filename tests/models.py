@@ -72,6 +72,7 @@ ARCHITECTURES = {
     "cohere2": WINDOWS,
     "granite": {"logits_scaling": 2.0, "embedding_multiplier": 3.0},
     "openai-gpt": GPT2,
+    "ctrl": {"n_embd": 16, "n_layer": 2, "n_head": 4, "dff": 24},
     "mamba": MAMBA,
     "mamba2": {**MAMBA, "num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4},
     "bamba": {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4,
@@ -83,7 +84,7 @@ ARCHITECTURES = {
                         "attention_window_size": 5,
                         "block_types": ["recurrent", "recurrent", "attention"]},
 }  # fmt: skip
-OWN_SIZES = ("gpt2", "opt", "openai-gpt", "mamba", "mamba2")
+OWN_SIZES = ("gpt2", "opt", "openai-gpt", "ctrl", "mamba", "mamba2")
 
 
 def random_model(architecture, vocabulary=11, tied=True, **sizes):

@@ -39,6 +39,7 @@ class Footprint:
     factors: int  # Inputs and output gradients of a layer's modules, of the largest layer.
     reference: int  # What a reference pass keeps; all completions share the prompt's part.
     drawing: int  # Keys and values, and the logits of one step, while drawing.
+    largest: int  # The gradient of the largest parameter.
     sliceable: bool  # Whether the head can be run in slices of the vocabulary.
 
 
@@ -165,6 +166,7 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         head=new_tokens * logits,
         reference=reference + new_tokens * logits,
         drawing=read + 2 * logits,
+        largest=4 * max(each.numel() for each in policy.parameters.values()),
         sliceable=_can_slice(policy, prompt),
         **layers,
     )

@@ -21,6 +21,8 @@ from mse_lab.probe.schema import Probe
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_calls import is_out_of_memory
 from mse_lab.scores.score_block import Scoring
+from mse_lab.scores.scoring_plan import NoRule, missing_rule
+from mse_lab.scores.sketches import SCORE_BUCKETS, describe
 
 T = TypeVar("T")
 Size = TypeVar("Size")
@@ -28,6 +30,9 @@ Size = TypeVar("Size")
 # The default budget, as a share of a device's memory. The host's memory also serves other
 # programs and the run's arrays.
 SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
+
+# What scores by a pass for each completion take: results/COST.md.
+ALONE_TIME = "1.0 to 1.4 times the time of a plain pass each"
 
 # Bytes of the slices of gradients and logits, several of which exist at a time.
 WORKSPACE = 8 * SLICE_BYTES
@@ -73,6 +78,12 @@ def halves(size: int) -> list[int]:
 def scoring_bytes(footprint: Footprint, how: Scoring) -> int:
     """Estimate what scoring takes, apart from the weights and one reference vector."""
     head = 0 if how.sliced else footprint.head
+    if how.alone:
+        kept = footprint.kept if how.layer is None else footprint.inputs + footprint.layer
+        vector = 4 * SCORE_BUCKETS if how.sketched else footprint.gradient
+        # The check has two completions in one pass.
+        passes = 2 * (kept + head + footprint.largest)
+        return passes + how.block * vector + WORKSPACE
     if how.layer is None:
         return how.block * (footprint.kept + footprint.layer + head) + WORKSPACE
     held = footprint.inputs + footprint.factors + head
@@ -97,18 +108,46 @@ def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
     return ways
 
 
+def ways_alone(footprint: Footprint, group: int) -> list[Scoring]:
+    """List the ways to score a block of `group` by a pass for each completion.
+
+    Its products are exact, or of sketches; layers and logits are computed once, or twice.
+    """
+    whole = Scoring(group, alone=True)
+    layer = 1 if footprint.inputs else None
+    ways = [whole, whole._replace(layer=layer, sliced=footprint.sliceable)]
+    return ways + [way._replace(sketched=True) for way in ways]
+
+
 class Fallbacks(Generic[Size]):
     """Ways to do a stage, each of which takes less memory than the one before."""
 
     def __init__(
-        self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
+        self,
+        ways: Sequence[Size],
+        takes: Callable[[Size], int],
+        room: int,
+        without_rules: Sequence[Size] = (),
+        missing: str | None = None,
     ) -> None:
-        fitting = [index for index, way in enumerate(ways) if takes(way) <= room]
+        self._takes, self._room, self._without_rules = takes, room, without_rules
+        self.missing = missing  # What has no rule, once it is known.
+        self._begin(ways if missing is None else without_rules)
+        self.planned = self.current
+
+    def _begin(self, ways: Sequence[Size]) -> None:
+        fitting = [at for at, way in enumerate(ways) if self._takes(way) <= self._room]
         self.ways = ways
         # The way in use: the first that fits, or else the smallest.
         self.index = fitting[0] if fitting else len(ways) - 1
-        self.planned = ways[self.index]
         self.fits = bool(fitting)
+
+    def leave_rules(self, missing: str) -> bool:
+        """Go on in ways that need no rule; False if there are none, or they are in use."""
+        if left := bool(self._without_rules) and self.missing is None:
+            self.missing = missing
+            self._begin(self._without_rules)
+        return left
 
     @property
     def current(self) -> Size:
@@ -127,10 +166,13 @@ class Memory:
         batch: int,
         *,
         products: bool = False,
+        missing: str | None = None,
     ) -> None:
         """Plan for blocks of `group` completions, and at most `batch` drawn at once.
 
-        With `products` all pairs of a block need their product, so a block is not divided.
+        With `products` all pairs of a block need their product, so a block is not divided,
+        and completions have a pass each where a block does not fit.
+        Where a rule is `missing`, each completion has a pass of its own.
         """
         left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
@@ -140,14 +182,15 @@ class Memory:
             lambda size: size * footprint.reference,
             left - 3 * footprint.gradient,
         )
+        by_rules, alone = ways_of_scoring(footprint, group), ways_alone(footprint, group)
+        if products:
+            by_rules = [way for way in by_rules if way.block == group] + alone
         self.scoring = Fallbacks(
-            [
-                way
-                for way in ways_of_scoring(footprint, group)
-                if way.block == group or not products
-            ],
+            by_rules,
             lambda how: scoring_bytes(footprint, how),
             left - footprint.gradient,
+            alone,
+            missing,
         )
         self._stages = (self.drawing, self.reference, self.scoring)
 
@@ -161,6 +204,22 @@ class Memory:
         """Whether a pass has run out of memory."""
         return any(stage.current != stage.planned for stage in self._stages)
 
+    @property
+    def between(self) -> str:
+        """How products between completions of a block are computed, and how exact."""
+        return describe(not self.scoring.current.sketched, SCORE_BUCKETS)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Say why each completion has a pass of its own, and what that costs."""
+        if not self.scoring.current.alone:
+            return []
+        why = self.scoring.missing or "a block does not fit in model.memory"
+        return [
+            f"{why}; so each completion is differentiated by itself, in {ALONE_TIME}; "
+            f"products between completions: {self.between}"
+        ]
+
     def describe(self) -> dict[str, Any]:
         """Describe the budget and the passes, for `environment.json`."""
         how = self.scoring.current
@@ -169,6 +228,7 @@ class Memory:
             "drawn_at_once": self.drawing.current,
             "reference_at_once": self.reference.current,
             "scoring": how._asdict(),
+            "between_completions": self.between,
             "retreated": self.retreated,
         }
 
@@ -186,7 +246,8 @@ def plan_memory(
     budget = budget_bytes(wanted, policy.devices)
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
     group, products = scored or probe.largest_group, scored is not None
-    memory = Memory(budget, footprint, group, most, products=products)
+    missing = missing_rule(policy, group)
+    memory = Memory(budget, footprint, group, most, products=products, missing=missing)
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(
@@ -198,10 +259,17 @@ def plan_memory(
 
 
 def attempt(stage: Fallbacks[Size], action: Callable[[Size], T]) -> T:
-    """Do a stage in the way in use; whenever memory runs out, in the next smaller way."""
+    """Do a stage in the way in use; whenever memory runs out, in the next smaller way.
+
+    Where a module turns out to have no rule, in a way that needs none.
+    """
     while True:
         try:
             return action(stage.current)
+        except NoRule as no:
+            if not stage.leave_rules(str(no)):
+                raise
+            continue
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -45,6 +45,7 @@ def _memory(plan: Plan) -> Iterator[str]:
         f"memory: {byte_size(plan.peak_memory_bytes)} so far, of "
         f"{byte_size(plan.budget_bytes)}; on the disk: at most {byte_size(plan.disk_bytes)}"
     )
+    yield from (f"warning: {text}" for text in plan.warnings)
     block, group = plan.block
     if block < group:
         yield (

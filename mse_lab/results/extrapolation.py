@@ -121,6 +121,7 @@ class Plan:
     advising: Advising | None = None
     # The first prompt as the model gets it, and rewards; a line each.
     first_prompt: Sequence[str] = ()
+    warnings: Sequence[str] = ()  # What has no rule for its scores, and what that costs.
 
     @property
     def range(self) -> tuple[float, float]:

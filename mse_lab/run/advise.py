@@ -19,7 +19,6 @@ from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Decision, Stopped
-from mse_lab.policy.policy import Policy
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
@@ -109,7 +108,7 @@ def _first_completions(
 
 
 def warn_of_samples(
-    policy: Policy, prompts: Sequence[Sequence[SampledPrompt]]
+    subject: Subject, prompts: Sequence[Sequence[SampledPrompt]]
 ) -> tuple[str, ...]:
     """Warn of completions as a run does, by the blocks of each prompt."""
     blocks = [block for each in prompts for block in each]
@@ -119,11 +118,11 @@ def warn_of_samples(
     found = describe(
         rewards,
         [block.completions for block in blocks],
-        policy.end_texts,
+        subject.policy.end_texts,
         [block.sample.completions for block in blocks],
         binary=all(map(is_binary, rewards)),
     )
-    return tuple(warn_of_completions(found, sampled=True))
+    return (*warn_of_completions(found, sampled=True), *subject.memory.warnings)
 
 
 class _Looks:
@@ -149,7 +148,7 @@ class _Looks:
             ),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
-        self.warnings = warn_of_samples(self._samples.subject.policy, sampled)
+        self.warnings = warn_of_samples(self._samples.subject, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
         if not differ and not self._told:

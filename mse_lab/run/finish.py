@@ -72,6 +72,7 @@ def conclude(
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=retokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
+        *subject.memory.warnings,
         *_warn_of_supplied(subject, prompts, checks),
     ]
     return result, checks, warnings, diagnostics

@@ -33,7 +33,6 @@ from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.fingerprint import fingerprint_in_memory
 from mse_lab.policy.log_probabilities import sum_over_tokens, token_log_probs
-from mse_lab.policy.policy import Policy
 from mse_lab.probe.rewards import supplied
 from mse_lab.probe.streams import stream
 from mse_lab.probe.trainer_prompts import PROMPT, as_prompt_set
@@ -87,7 +86,7 @@ class Measurement:
             subject = replace(subject, kept_prompts=self._budget // self._size)
             for index in map(int, order):
                 if stopped := self._add_group(subject, index, groups[index]):
-                    return spec, self._end(stopped, spec, policy)
+                    return spec, self._end(stopped, subject)
         return None
 
     def _add_group(self, subject: Subject, index: int, group: Group) -> Stopped | None:
@@ -113,18 +112,18 @@ class Measurement:
             return None
         return self._decide(prompts)
 
-    def _end(self, stopped: Stopped, spec: RunSpec, policy: Policy) -> Sampling:
+    def _end(self, stopped: Stopped, subject: Subject) -> Sampling:
         first, *_ = (block for blocks in self._sampled.values() for block in blocks)
         checks = [
             check_alternative_samplers(np.stack(self._ratios)),
-            check_scores(ONE_PASS, first.gradient_gap, spec.probe.model.dtype),
+            check_scores(ONE_PASS, first.gradient_gap, subject.probe.model.dtype),
         ]
         refuse_failed(checks)
         look = Look(len(self._sampled), self._size)
         blocks = list(self._sampled.values())
         return Sampling(
             self._prompts, look, stopped, self._decision, checks,
-            warnings=warn_of_samples(policy, blocks),
+            warnings=warn_of_samples(subject, blocks),
         )  # fmt: skip
 
 

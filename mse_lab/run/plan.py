@@ -130,6 +130,7 @@ def _extrapolate(
         wanted_width=probe.interval.width,
         advising=_advising(context, middle),
         first_prompt=first_prompt(subject),
+        warnings=memory.warnings,
     )
 
 

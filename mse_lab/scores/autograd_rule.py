@@ -173,15 +173,12 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     return found
 
 
-def _check_size(call: Call, values: dict[str, Tensor]) -> None:
-    needed = {name: call.batch.rows * value.nbytes for name, value in values.items()}
-    total = sum(needed.values())
-    if total > HELD_BYTES:
-        large = [name for name, size in needed.items() if size > HELD_BYTES / len(needed)]
-        raise NoExactScore(
-            f"{total / 2**30:.1f} GiB of completions' gradients, unfactored",
-            [call.own[name] for name in large],
-        )
+def too_large_for(rows: int, parameters: Iterable[Tensor]) -> str:
+    """Say that so many completions' gradients are too large; nothing if they are not."""
+    total = rows * sum(parameter.nbytes for parameter in parameters)
+    if total <= HELD_BYTES:
+        return ""
+    return f"{total / 2**30:.1f} GiB of completions' gradients, unfactored"
 
 
 def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
@@ -191,7 +188,8 @@ def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     """
     _check_parts(call, gradients)
     values = {local: value.requires_grad_() for local, value in call.values().items()}
-    _check_size(call, values)
+    if reason := too_large_for(call.batch.rows, values.values()):
+        raise NoExactScore(reason)
     rows = []
     for index in range(call.batch.rows):
         try:

@@ -1,32 +1,33 @@
 """A completion alone, padded and in its block: is it the same score?
 
 Alone it is differentiated by plain autograd, without hooks or factors, so that the
-comparison also finds a use of a parameter that the hooks do not see.
+comparison also finds a use of a parameter that the hooks do not see. Where completions are
+differentiated alone anyway, it is done so beside another one, and longer, in one batch.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import is_sharded
+from mse_lab.scores.plain_backward import plain_passes
 from mse_lab.scores.reference import inner_product, meeting_gradients
-from mse_lab.scores.score_block import Scores, Scoring, score_block
+from mse_lab.scores.score_block import Scores, Scoring, is_alone, score_block
 
 EXTRA_PADDING = 3
 
 
-def _alone(
+def _by_autograd(
     policy: Policy,
     prompt: list[int],
-    completion: Completions,
+    batch: Completions,
+    how: Scoring,
     reference: Mapping[str, Tensor],
 ) -> dict[str, tuple[float, float]]:
-    """Squared norm and product with the reference in every parameter, by autograd."""
+    """Give ||W||^2 and <W, rbar> of a batch's first completion, in every parameter."""
     found: dict[str, tuple[float, float]] = {}
     sums: dict[str, Tensor] = {}
 
@@ -38,8 +39,9 @@ def _alone(
             inner_product(gradient, reference[name]),
         )
 
-    with torch.enable_grad(), meeting_gradients(policy, meet):
-        sequence_log_probs(policy, prompt, completion).sum().backward()
+    passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
+    with passes as log_probs, meeting_gradients(policy, meet):
+        log_probs(prompt, batch, 0)[0].backward()
     return found
 
 
@@ -56,9 +58,13 @@ def score_difference(
     Give the largest difference of ||W||^2 in any parameter, relative to the whole ||W||^2,
     and of <W, rbar>, relative to ||W|| ||rbar||.
     """
-    index = int(np.argmin(completions.lengths_N))
-    one = completions[index : index + 1]
-    alone = _alone(policy, prompt, one, reference)
+    order = np.argsort(completions.lengths_N, kind="stable")
+    index, one = int(order[0]), completions[order[:1]]
+    how = how or Scoring(len(completions))
+    # What a rule's pass keeps is no matter to the pass of one completion.
+    beside, plain = completions[order[[0, -1]]], Scoring(1)
+    compared = (beside, how) if is_alone(policy, how) else (one, plain)
+    alone = _by_autograd(policy, prompt, *compared, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING
     padded = score_block(policy, prompt, one, reference, padding, how)
     norm2 = sum(norm for norm, _ in alone.values())

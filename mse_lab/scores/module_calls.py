@@ -4,7 +4,7 @@ Tensors come as (N, ...), completions first; as (N T, ...), their tokens flatten
 mixtures of experts; and as (1, ...), one for all completions, such as position embeddings.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -58,11 +58,11 @@ class Batch(NamedTuple):
 
 
 class NoExactScore(Exception):
-    """A rule cannot compute a call's scores; for parameters `too_large` no rule can."""
+    """A rule cannot compute a call's scores."""
 
-    def __init__(self, reason: str, too_large: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason, self.too_large = reason, too_large
+        self.reason = reason
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
@@ -91,14 +92,42 @@ class SlicedHead:
 
         The recorder meets the head's factors in the backward pass.
         """
+        hidden, tokens = self._run(prompt, completions, padding)
+        for name in self.own.values():
+            recorder.expect(name)
+        found = _token_log_probs(self, recorder, hidden, tokens)
+        return sum_over_tokens(found, completions)
+
+    def _run(
+        self, prompt: list[int], completions: Completions, padding: int
+    ) -> tuple[Tensor, Tensor]:
+        """Run the model up to the head: hidden states (N, T, H), and tokens (N, T)."""
         tokens = padded_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)
         with self.capturing() as hidden:
             self._policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
-        for name in self.own.values():
-            recorder.expect(name)
-        found = _token_log_probs(self, recorder, hidden[0], tokens.to(hidden[0].device))
-        return sum_over_tokens(found, completions)
+        return hidden[0], tokens.to(hidden[0].device)
+
+    def by_tokens(
+        self, prompt: list[int], completions: Completions, padding: int
+    ) -> Tensor:
+        """Compute log pi(Y_i | x), (N,), with the logits of some tokens at a time.
+
+        They are computed again in the backward pass, which is autograd's own.
+        """
+        hidden, tokens = self._run(prompt, completions, padding)
+
+        def part(states_NTH: Tensor, tokens_NT: Tensor) -> Tensor:
+            raw = nn.functional.linear(states_NTH, self.module.weight, self.module.bias)
+            table = self._policy.log_probabilities(self._after(raw))
+            return table.gather(-1, tokens_NT[..., None])[..., 0]
+
+        bytes_a_token = 4 * len(tokens) * len(self.module.weight)
+        parts = [
+            checkpoint(part, hidden[:, at], tokens[:, at], use_reentrant=False)
+            for at in slices(tokens.shape[1], bytes_a_token)
+        ]
+        return sum_over_tokens(torch.cat(parts, 1), completions)
 
 
 class _LogitGradients:

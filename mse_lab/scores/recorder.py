@@ -80,7 +80,7 @@ class Recorder(ModuleHooks):
             if self._reference is not None and not any(
                 name in answer.own.values() for answer in self._plan.values()
             ):
-                raise refuse(self._policy, [name], "the calibration pass did not use it")
+                raise refuse(self._policy, name, "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
 
@@ -138,12 +138,12 @@ class Recorder(ModuleHooks):
         try:
             found = self._plan[call.owner].rule.factors(call, gradients)
         except NoExactScore as no:
-            raise self._refuse(call, no.reason, no.too_large) from None
+            raise self._refuse(call, no.reason) from None
         for local, name in call.own.items():
             self.meet(name, found[local])
 
-    def _refuse(self, call: Call, reason: str, names: Sequence[str] = ()) -> InputError:
-        return refuse(self._policy, names or list(call.own.values()), reason)
+    def _refuse(self, call: Call, reason: str) -> InputError:
+        return refuse(self._policy, next(iter(call.own.values())), reason)
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]

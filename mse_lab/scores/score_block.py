@@ -5,7 +5,9 @@ log-probability summed over its own tokens, end token included. One forward and 
 pass over a block of completions yields every W_i in factored form (`factors.py`), layer
 by layer; each parameter's factors are reduced to inner products and dropped as soon as
 the backward pass has met all uses of the parameter. No score is ever stored, and the
-parameters' own gradients are never accumulated. Torch ends here: what leaves is NumPy.
+parameters' own gradients are never accumulated. Where a module has no rule for that, each
+completion has a plain pass of its own (`plain_backward.py`). Torch ends here: what leaves
+is NumPy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +21,16 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from mse_lab.arrays import Floats
+from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import is_sharded
 from mse_lab.scores.output_head import SlicedHead
+from mse_lab.scores.plain_backward import PlainBackward, plain_passes
 from mse_lab.scores.recomputed_layers import recomputed_layers
 from mse_lab.scores.recorder import Recorder, Weighted
+from mse_lab.scores.scoring_plan import missing_rule
 
 
 class Scoring(NamedTuple):
@@ -36,7 +42,9 @@ class Scoring(NamedTuple):
     # Completions in one decoder layer at a time, which is recomputed from its input; None
     # keeps all activations.
     layer: int | None = None
-    sliced: bool = False  # Whether the logits are formed in slices of the vocabulary only.
+    sliced: bool = False  # Whether the logits are formed in slices only.
+    alone: bool = False  # Whether each completion has a pass of its own, without rules,
+    sketched: bool = False  # and products between completions are those of sketches.
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,11 @@ class Scores:
     log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
 
 
+def is_alone(policy: Policy, how: Scoring) -> bool:
+    """Whether each completion has a pass of its own."""
+    return how.alone or missing_rule(policy, how.block) is not None
+
+
 def _score_together(
     policy: Policy,
     prompt: list[int],
@@ -58,6 +71,17 @@ def _score_together(
     how: Scoring,
     weighted: Sequence[Weighted],
 ) -> Scores:
+    if is_alone(policy, how):
+        if is_sharded(policy.model):  # no process has a whole gradient
+            if missing := missing_rule(policy, how.block):
+                raise InputError(f"model.shard: {missing}; leave model.shard out")
+            raise InputError("model.shard: out of memory; raise it, with more processes")
+        count = len(completions)
+        alone = PlainBackward(policy, count, reference, weighted, how.sketched)
+        passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
+        with passes as log_probs_of:
+            log_probs_N = alone.run(log_probs_of, prompt, completions, padding)
+        return Scores(alone.gram, alone.products, alone.norms2, log_probs_N)
     recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
     head = SlicedHead(policy) if how.sliced else None
     with (

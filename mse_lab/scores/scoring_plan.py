@@ -3,13 +3,13 @@
 It is made once for a policy, in a calibration pass: a few tokens run forward and backward
 like a block of completions. Each module that owns parameters takes the first of `RULES`
 that fits; where none does (its rows are not the completions', or it is not called) the
-module around it answers, in all layers alike. What no module can answer for is refused by
-name.
+module around it answers, in all layers alike. What no module can answer for has no rule,
+and then completions are differentiated one by one (`plain_backward.py`).
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import is_sharded
+from mse_lab.scores.autograd_rule import too_large_for
 from mse_lab.scores.layer_rules import RULES, Rule
-from mse_lab.scores.module_calls import Call, NoExactScore
+from mse_lab.scores.module_calls import Call, NoExactScore, is_out_of_memory
 from mse_lab.scores.module_hooks import ModuleHooks
 from mse_lab.scores.reference import meeting_gradients
 
@@ -57,14 +59,21 @@ def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
     }
 
 
-_PLANS: WeakKeyDictionary[Policy, ScoringPlan] = WeakKeyDictionary()
+# The plans that were made; or what has no rule.
+_PLANS: WeakKeyDictionary[Policy, ScoringPlan | str] = WeakKeyDictionary()
 
 
 def find_plan(policy: Policy) -> ScoringPlan:
-    """Return the plan of a policy, which is made once."""
+    """Return the plan of a policy, which is made once; NoRule: there is none."""
     if policy not in _PLANS:
-        _PLANS[policy] = _make_plan(policy)
-    return _PLANS[policy]
+        try:
+            _PLANS[policy] = _make_plan(policy)
+        except NoRule as no:
+            _PLANS[policy] = str(no)
+    plan = _PLANS[policy]
+    if isinstance(plan, str):
+        raise NoRule(plan)
+    return plan
 
 
 def _calibrate(policy: Policy) -> None:
@@ -106,10 +115,16 @@ class _Trial(ModuleHooks):
         super().__init__(policy.model, ROWS, shared=0)
         self.rules: dict[str, int] = {}
         self.doubts: dict[str, str] = {}
-        self._policy = policy
         self._unanswered: Counter[str] = Counter()
-        with self.hooked(owned):
-            _calibrate(policy)
+        try:
+            with self.hooked(owned):
+                _calibrate(policy)
+        except RuntimeError as error:
+            if is_out_of_memory(error) or is_sharded(policy.model):
+                raise
+            # The survey's pass did not fail: the model bears no hooks on its results.
+            name = next(iter(next(iter(owned.values())).values()))
+            raise refuse(policy, name, f"watched it fails: {in_short(error)}") from None
         for owner in +self._unanswered:
             self.doubts.setdefault(owner, "no gradient reaches its result")
 
@@ -135,8 +150,6 @@ class _Trial(ModuleHooks):
                 rule.factors(call, gradients)
                 return index
             except NoExactScore as no:
-                if no.too_large:
-                    raise refuse(self._policy, no.too_large, no.reason) from None
                 reason = no.reason
         self.doubts[call.owner] = reason
         return len(RULES)
@@ -152,7 +165,7 @@ def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
         if reason is None:
             found.setdefault(owner, {}).update(own)
         elif not parent:
-            raise refuse(policy, list(own.values()), reason)
+            raise refuse(policy, next(iter(own.values())), reason)
         else:
             inside = {f"{last}.{local}": name for local, name in own.items()}
             found.setdefault(parent, {}).update(inside)
@@ -191,17 +204,25 @@ def kind(name: str) -> str:
     return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))
 
 
-def refuse(policy: Policy, names: Sequence[str], reason: str) -> InputError:
-    """Say that parameters have no exact score, and which pattern leaves them out.
+class NoRule(InputError):
+    """Parameters have no rule, or theirs does not hold; says which, and why."""
 
-    Their like in other layers is left out by the pattern, too.
-    """
-    module_name = names[0].rpartition(".")[0]
+
+def refuse(policy: Policy, name: str, reason: str) -> NoRule:
+    """Say that a parameter has no rule."""
+    module_name = name.rpartition(".")[0]
     module = policy.model.get_submodule(module_name)
-    out = "|".join(sorted({kind(name) for name in names}))
-    remedy = (
-        f"leave it out with parameters: ['^(?!(?:{out})$).*'], or begin your patterns so"
-    )
-    return InputError(
-        f"no exact score for {module_name} ({type(module).__name__}): {reason}; {remedy}"
-    )
+    return NoRule(f"{module_name} ({type(module).__name__}) has no rule: {reason}")
+
+
+def missing_rule(policy: Policy, block: int) -> str | None:
+    """Say what has no rule for a block of so many completions; None if all has."""
+    try:
+        for answer in find_plan(policy).values():
+            own = [*answer.own.values()]
+            values = [policy.parameters[name] for name in own]
+            if answer.rule is RULES[-1] and (reason := too_large_for(block, values)):
+                raise refuse(policy, own[0], reason)
+    except NoRule as no:
+        return str(no)
+    return None

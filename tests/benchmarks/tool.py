@@ -4,9 +4,10 @@ A change of a signature of `mse_lab` is one edit here.
 """
 
 import io
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.mse.replicates import Key
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy, encode_prompts, load_policy
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
@@ -37,7 +39,7 @@ from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import measure_reference, weighted_gradient
-from mse_lab.scores.score_block import Scores, score_block
+from mse_lab.scores.score_block import Scores, Scoring, score_block
 from mse_lab.scores.sketches import Sketch, Whole
 
 Gradient = dict[str, Tensor]
@@ -146,7 +148,8 @@ class Scored:
     def one_pass(self, *, sketched: bool) -> np.ndarray:
         """Give the block's gradient, or its sketch, of the pass that gives the products."""
         loaded, tokens = self.loaded, self.loaded.tokens[self.index]
-        keeper = Sketch(0) if sketched else Whole(loaded.policy.parameters)
+        kind = partial(Sketch, seed=0) if sketched else Whole
+        keeper = kind(loaded.policy.parameters)
         weighted = Weighted(self._weights, keeper)
         score_block(loaded.policy, tokens, self.completions, None, weighted=[weighted])
         return keeper.vector
@@ -174,6 +177,26 @@ def run(loaded: Loaded, folder: Path) -> None:
         outcome = execute(prepare("bench", loaded.probe, folder, ROOT), fresh=True)
     if not all(check.ok for check in outcome.checks):
         raise RuntimeError(f"{loaded.case.model}, {loaded.case.shape}: a check failed")
+
+
+def ways_of_one(loaded: Loaded, length: int) -> dict[str, Callable[[], object]]:
+    """List ways to differentiate one completion of random tokens; a plain pass first."""
+    policy, prompt = loaded.policy, loaded.tokens[0]
+    tokens_NT = np.random.default_rng(0).integers(policy.vocabulary, size=(1, length))
+    one = Completions(tokens_NT, np.array([length]), np.zeros(1), np.zeros(1, np.bool_))
+
+    def plain() -> None:
+        with torch.enable_grad(), policy.differentiable():
+            sequence_log_probs(policy, prompt, one).sum().backward()
+
+    def scored(**way: Any) -> Callable[[], object]:
+        return partial(score_block, policy, prompt, one, None, how=Scoring(1, **way))
+
+    return {
+        "plain": plain,
+        "rules": scored(),
+        "alone": scored(alone=True, sketched=True),
+    }
 
 
 def felt_by(loaded: Loaded, kind: str) -> Subject:

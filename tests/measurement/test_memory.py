@@ -22,9 +22,10 @@ from mse_lab.measurement.memory import (
     scoring_bytes,
 )
 from mse_lab.probe.schema import Model
-from mse_lab.scores import factors
+from mse_lab.scores import factors, plain_backward
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.scoring_plan import NoRule
 from plain_scores import random_reference
 
 PROMPT = list(range(3, 43))
@@ -38,6 +39,13 @@ WAYS = {
     "layers": Scoring(16, layer=16, sliced=True),
     "parts of layers": Scoring(16, layer=2, sliced=True),
     "norms": Scoring(2, sliced=True),
+}
+
+
+ALONE = {
+    "alone": Scoring(16, alone=True),
+    "alone, in parts": Scoring(16, layer=1, sliced=True, alone=True),
+    "alone, sketched": Scoring(16, layer=1, sliced=True, alone=True, sketched=True),
 }
 
 
@@ -65,11 +73,14 @@ def peak_of_scoring(policy, how, count=16):
     return live.peak
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_scoring_keeps_to_its_estimate(policy, way):
+@pytest.mark.parametrize("way", [*WAYS, *ALONE])
+def test_scoring_keeps_to_its_estimate(policy, way, monkeypatch):
     """Below the estimate, and not so far below that memory is left idle."""
-    footprint = measure_footprint(policy, PROMPT, NEW)
-    estimate, peak = scoring_bytes(footprint, WAYS[way]), peak_of_scoring(policy, WAYS[way])
+    # As small beside a gradient as they are beside a real model's.
+    monkeypatch.setattr(memory, "SCORE_BUCKETS", 2**12 - 1)
+    monkeypatch.setattr(plain_backward, "SCORE_BUCKETS", 2**12 - 1)
+    footprint, how = measure_footprint(policy, PROMPT, NEW), (WAYS | ALONE)[way]
+    estimate, peak = scoring_bytes(footprint, how), peak_of_scoring(policy, how)
     assert 0.3 * estimate < peak < estimate
 
 
@@ -152,6 +163,27 @@ def test_out_of_memory_with_one_is_the_users_to_mend():
     action, _ = out_of_memory(9)
     with pytest.raises(InputError, match="one completion at a time; leave out"):
         attempt(stage, action)
+
+
+def test_without_a_rule_it_goes_on_in_a_way_that_needs_none(policy):
+    """A module may turn out so in the middle of a run; then memory may run out, too."""
+    plan = planned(policy, 2**40)
+    assert plan.warnings == []
+    assert not plan.scoring.current.alone
+
+    def action(how):
+        if not how.alone:
+            raise NoRule("m (M) has no rule: as it seems")
+        if not how.sketched:
+            raise MemoryError
+        return how
+
+    assert attempt(plan.scoring, action) == Scoring(16, alone=True, sketched=True)
+    assert plan.retreated
+    assert plan.between.startswith("count-sketch of 1048575 buckets")
+    assert plan.warnings[0].startswith("m (M) has no rule: as it seems; so each completion")
+    with pytest.raises(NoRule):
+        attempt(plan.drawing, lambda size: action(Scoring(size)))
 
 
 def test_other_errors_are_not_caught():

@@ -1,7 +1,6 @@
 """Every architecture: exact scores, the law that is drawn from, the reference."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -9,12 +8,9 @@ import torch
 
 from enumerated import as_completions
 from models import random_policy
-from mse_lab.errors import InputError
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.policy import select_parameters
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores import autograd_rule as replays
 from mse_lab.scores import module_hooks
 from mse_lab.scores.module_calls import Batch
 from mse_lab.scores.reference import weighted_gradient
@@ -119,14 +115,3 @@ def test_a_result_computed_from_another_would_be_seen(monkeypatch):
     )
     policy = policy_of("qwen3_moe")
     assert gaps(policy, autograd_scores(policy, COMPLETIONS)) > 0.01
-
-
-def test_what_does_not_fit_is_refused_by_name(monkeypatch):
-    """Experts that no rule covers would need their size for each completion."""
-    monkeypatch.setattr(replays, "HELD_BYTES", 20_000)
-    policy = policy_of("jetmoe")
-    with pytest.raises(InputError, match=r"no exact score for .*mlp\..* GiB") as refused:
-        gaps(policy, autograd_scores(policy, COMPLETIONS))
-    pattern = re.search(r"parameters: \['(.*)'\]", str(refused.value))[1]
-    chosen = select_parameters(policy.model, [pattern])
-    assert 0 < len(chosen) < len(policy.parameters)

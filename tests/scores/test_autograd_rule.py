@@ -1,4 +1,4 @@
-"""Modules that are run again: as small as they can be, or refused."""
+"""Modules that are run again: as small as they can be, or without a rule."""
 
 import pytest
 import torch
@@ -7,11 +7,10 @@ from torch import nn
 from enumerated import as_completions
 from foreign_modules import Experts, H, ScaledTable, weight
 from foreign_policies import assert_exact, policy_with
-from mse_lab.errors import InputError
 from mse_lab.scores import recorder
 from mse_lab.scores.autograd_rule import agree
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
-from mse_lab.scores.scoring_plan import find_plan
+from mse_lab.scores.scoring_plan import NoRule, find_plan
 
 
 def test_a_subclass_of_an_embedding_has_factors():
@@ -76,6 +75,6 @@ def test_too_little_memory_is_no_refusal(error):
         find_plan(policy_with(lambda: FailsAlone(error)))
 
 
-def test_what_cannot_be_run_alone_is_refused():
-    with pytest.raises(InputError, match="run for one it fails: odd batch; leave it out"):
+def test_what_cannot_be_run_alone_has_no_rule():
+    with pytest.raises(NoRule, match="has no rule: run for one it fails: odd batch"):
         find_plan(policy_with(lambda: FailsAlone(ValueError("odd batch"))))

@@ -55,8 +55,8 @@ def plain(policy, completions):
 
 @pytest.mark.parametrize(
     "how",
-    [None, Scoring(6, layer=2), Scoring(6, sliced=True)],
-    ids=["kept", "layer", "sliced"],
+    [None, Scoring(6, layer=2), Scoring(6, sliced=True), Scoring(6, alone=True)],
+    ids=["kept", "layer", "sliced", "alone"],
 )
 def test_scores_are_those_of_own_tokens_given_all(how, policy, completions, plain):
     """Equal tokens with unequal masks are unequal completions."""

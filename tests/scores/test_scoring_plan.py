@@ -1,16 +1,13 @@
 """The scoring plan: which module answers by which rule, row by row, and once a policy."""
 
 import dataclasses
-import re
 
 import pytest
-from torch import nn
 
-from foreign_modules import Bypass, Experts, H, linear, weight
-from foreign_policies import COMPLETIONS, policy_with
+from foreign_modules import Bypass, Experts, linear
+from foreign_policies import policy_with
 from models import random_policy, write_adapter, write_checkpoint
-from mse_lab.errors import InputError
-from mse_lab.policy.policy import load_policy, select_parameters
+from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan
@@ -157,60 +154,3 @@ def test_a_policy_with_other_parameters_has_another_plan():
     named = {name for answer in other.values() for name in answer.own.values()}
     assert named == set(chosen)
     assert find_plan(policy) is plan
-
-
-def refusal(policy):
-    with pytest.raises(InputError, match="no exact score for") as refused:
-        score_block(policy, PROMPT, COMPLETIONS, random_reference(policy))
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
-
-
-class Noisy(nn.Module):
-    """Gives something else each time."""
-
-    def __init__(self):
-        super().__init__()
-        self.gain = weight(H)
-        self.calls = 0
-
-    def forward(self, x, again=None):
-        self.calls += 1
-        return x * self.gain * self.calls
-
-
-def test_a_refusal_names_patterns_that_work():
-    """A module that cannot be run again, nor any around it; then a second one."""
-    policy = policy_with(Noisy)
-    message = refusal(policy)
-    assert "model.layers.0.mlp (Noisy)" in message
-    pattern = re.search(r"parameters: \['(.*)'\]", message)[1]
-    chosen = select_parameters(policy.model, [pattern])
-    assert set(policy.parameters) - set(chosen) == {"model.layers.0.mlp.gain"}
-    policy = dataclasses.replace(policy, parameters=chosen)
-    score_block(policy, PROMPT, COMPLETIONS, random_reference(policy))
-
-
-def test_a_second_refusal_keeps_the_first_one_out():
-    policy = policy_with(Noisy)
-    policy.model.model.norm = Noisy().requires_grad_(False)
-    parameters = dict(policy.model.named_parameters())
-    policy = dataclasses.replace(policy, parameters=parameters)
-    pattern = ""
-    for _ in range(2):
-        pattern = re.search(r"parameters: \['(.*)'\]", refusal(policy))[1] + pattern
-        chosen = select_parameters(policy.model, [pattern])
-        policy = dataclasses.replace(policy, parameters=chosen)
-    left_out = set(parameters) - set(chosen)
-    assert left_out == {"model.layers.0.mlp.gain", "model.norm.gain"}
-
-
-def test_a_refusal_of_chosen_parameters_adds_to_their_patterns():
-    policy = policy_with(Noisy)
-    patterns = ["mlp", "norm"]
-    policy = dataclasses.replace(
-        policy, parameters=select_parameters(policy.model, patterns)
-    )
-    before = re.search(r"parameters: \['(.*)'\], or begin", refusal(policy))[1]
-    chosen = select_parameters(policy.model, [before + pattern for pattern in patterns])
-    assert set(policy.parameters) - set(chosen) == {"model.layers.0.mlp.gain"}

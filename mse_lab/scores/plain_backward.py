@@ -1,0 +1,117 @@
+"""Scores as autograd forms them: one completion at a time, by plain backward passes.
+
+They need no rule (`scoring_plan.py`): whatever a model computes, and by whatever kernel,
+the gradient of one completion's log-probability is its score W. Norms and products with the
+reference are exact, summed in float64. So are the products between completions if all
+gradients of a block are kept; else they are those of count-sketches (`sketches.py`), which
+are unbiased, and so is all that is linear in the Gram matrix, as the laws and errors are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from mse_lab.arrays import Floats
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.policy import Policy
+from mse_lab.scores.factors import at_least_float32, slices
+from mse_lab.scores.module_calls import replaced_forward
+from mse_lab.scores.output_head import SlicedHead
+from mse_lab.scores.recomputed_layers import decoder_layers
+from mse_lab.scores.recorder import Weighted
+from mse_lab.scores.reference import inner_product, meeting_gradients
+from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch
+
+# Prompt, completions, padding -> log pi(Y_i | x), (N,).
+LogProbs = Callable[[list[int], Completions, int], Tensor]
+
+
+@contextmanager
+def plain_passes(policy: Policy, *, in_parts: bool, sliced: bool) -> Iterator[LogProbs]:
+    """Give what runs plain passes inside the block.
+
+    With `in_parts` a pass keeps the inputs of decoder layers only, and with `sliced`
+    no logits but those of some tokens; the rest is computed again on the way back.
+    """
+    with torch.enable_grad(), ExitStack() as stack:
+        for layer in decoder_layers(policy.model) if in_parts else []:
+            again = partial(checkpoint, layer.forward, use_reentrant=False)
+            stack.enter_context(replaced_forward(layer, again))
+        plain = partial(sequence_log_probs, policy)
+        yield SlicedHead(policy).by_tokens if sliced else plain
+
+
+class PlainBackward:
+    """Inner products of a block's scores, which come whole, one after another."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        count: int,
+        reference: Mapping[str, Tensor] | None,
+        weighted: Sequence[Weighted],
+        sketched: bool,
+    ) -> None:
+        """Take `count` scores; keep them, or sketches, for the products between them."""
+        self.products = np.zeros(count)
+        self.norms2 = {name: np.zeros(count) for name in policy.parameters}
+        self._policy, self._reference = policy, reference or {}
+        self._weighted, self._sketched = weighted, sketched
+        # Parameter -> completion -> its flat gradient; or a sketch of all parameters.
+        self._kept: dict[str, dict[int, Tensor]] = defaultdict(dict)
+
+    @property
+    def gram(self) -> Floats:
+        """<W_i, W_j>, (N, N): the diagonal exact, the rest as exact as what is kept."""
+        norms2_N = np.sum([*self.norms2.values()], axis=0)
+        gram_NN = np.zeros((len(norms2_N), len(norms2_N)))
+        for kept in self._kept.values():
+            place, flat = np.ix_([*kept], [*kept]), [*kept.values()]
+            for part in slices(len(flat[0]), 8 * len(flat)):
+                rows_ND = torch.stack([one[part] for one in flat]).double()
+                gram_NN[place] += (rows_ND @ rows_ND.T).cpu().numpy()
+        np.fill_diagonal(gram_NN, norms2_N)
+        return gram_NN
+
+    def _meet(self, index: int, one: Sketch | None, name: str, gradient: Tensor) -> None:
+        """Take a completion's gradient in one parameter."""
+        flat = at_least_float32(gradient.flatten())
+        self.norms2[name][index] = inner_product(flat, flat)
+        if name in self._reference:
+            self.products[index] += inner_product(flat, self._reference[name])
+        for weights_N, keeper in self._weighted:
+            if weights_N[index]:
+                keeper.add(name, [flat * weights_N[index]])
+        if one is None:
+            self._kept[name][index] = flat
+        else:
+            one.add(name, [flat])
+
+    def run(
+        self, log_probs: LogProbs, prompt: list[int], some: Completions, padding: int
+    ) -> Floats:
+        """Differentiate the completions, one pass each; give log pi(Y_i | x), (N,)."""
+        found_N = np.zeros(len(some))
+        # Another hash for each block, so that their errors are independent.
+        seed = crc32(np.concatenate([prompt, *some.unpadded]).tobytes())
+        for index in range(len(some)):
+            one = None
+            if self._sketched:
+                one = Sketch(self._policy.parameters, seed, SCORE_BUCKETS)
+            with meeting_gradients(self._policy, partial(self._meet, index, one)):
+                log_prob = log_probs(prompt, some[index : index + 1], padding).sum()
+                # An expert that counts may have no part in a completion.
+                if log_prob.requires_grad:
+                    log_prob.backward()
+            if one is not None:
+                self._kept[""][index] = torch.from_numpy(one.vector)
+            found_N[index] = float(log_prob.detach())
+        return found_N
