@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import (
+    long_completions,
     metric,
     needs,
     one_pass,
@@ -36,6 +37,10 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "one pass": (
             f"Inner products and gradient of a block, {RATIOS}",
             lambda: one_pass.report(plan.one_pass, folder, plan.rounds),
+        ),
+        "long": (
+            f"One long completion, {RATIOS}",
+            lambda: long_completions.report(plan.long, folder),
         ),
         "runs": (
             f"Whole runs, {RATIOS}",

@@ -30,6 +30,7 @@ class Plan:
     blocks: tuple[Block, ...]  # Blocks to score.
     # Blocks of an advice, whose gradient comes with the inner products.
     one_pass: tuple[Block, ...]
+    long: tuple[tuple[int, int], ...]  # Tokens of long completions, and rounds of each.
     runs: tuple[tuple[Case, int], ...]  # Whole runs, each with its number of prompts.
     # Prompts and replicate pools of the runs on precision.
     precision: tuple[int, tuple[int, ...]]
@@ -71,6 +72,7 @@ FULL = Plan(
         Block(Case(MEDIUM_WIDE, *SHORT), FEW),
         Block(Case(LARGE_WIDE, *SHORT), FEW),
     ),
+    long=((100, 3), (500, 3), (2000, 3), (8000, 1)),
     runs=(
         (TINY, 5),
         *((Case(SMALL, *shape), 1) for shape in ENDS),
@@ -93,6 +95,7 @@ QUICK = Plan(
         Block(Case(MEDIUM, *SHORT), libraries=False),
     ),
     one_pass=ONE_PASS,
+    long=((500, 3), (2000, 1)),
     runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
     precision=(8, (16, 64, 256)),
     scaling=DIMENSIONS[:2],
