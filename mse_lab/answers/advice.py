@@ -25,8 +25,8 @@ from mse_lab.answers.plain_data import as_data
 from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
-from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.stopping import Stopped
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
@@ -105,6 +105,8 @@ class Advice:
     stopped: Stopped | None = None  # Why no more were drawn.
     felt: Felt | None = None  # What training feels, where a metric was measured.
     optimizer: Optimizer = "adamw"  # What the training takes its steps with.
+    # How many prompts there are in all, if they are a set; None for a random sample.
+    population: int | None = None
     # What corrections of an engine's mismatch do, where one drew.
     mismatch: Mismatch | None = None
 
@@ -268,5 +270,6 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         stopped=run.stopped,
         felt=feel(run.metric, recommended, run.level) if run.metric else None,
         optimizer="adamw",
+        population=int(size) if (size := run.population.size) < math.inf else None,
         mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

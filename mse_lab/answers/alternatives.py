@@ -25,9 +25,9 @@ from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.ranking import nearest_size
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
-from mse_lab.mse.budget import Constants, falling, mse_times_budget
+from mse_lab.mse.budget import Constants, mse_times_budget
 from mse_lab.mse.directions import Direction, efficiency, find_direction
-from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.intervals import UNKNOWN, Estimate, falling
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
 

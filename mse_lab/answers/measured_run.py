@@ -139,7 +139,12 @@ class MeasuredRun(Analysis):
 
     @cached_property
     def population(self) -> Population:
-        """The distribution that the prompts are drawn from; of three prompts or more."""
+        """What the prompts are drawn from, or all of; of three prompts or more.
+
+        A bootstrap draws prompts, of which there are no others where these are all.
+        """
+        if self.drawn_from == "these":
+            return Population(self.pools, size=self.pools.prompts)
         return Population(self.pools, self.bootstrap)
 
     @cached_property

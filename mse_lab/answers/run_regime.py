@@ -17,10 +17,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.prompt_samples import mean_over_prompts
+from mse_lab.mse.prompt_samples import count_carriers, mean_over_prompts
 from mse_lab.mse.regime import aggregate_place, equal_baseline, norm_ratio, oracle_gain
 
 # A side of the line on which vanilla and the oracle have one MSE; above it vanilla's is

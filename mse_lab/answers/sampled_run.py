@@ -44,6 +44,7 @@ class SampledRun:
     # What was measured in another metric than the plain one, if anything.
     metric: MetricPools | None = None
     told: tuple[str, ...] = ()  # Warnings of its completions.
+    size: float = math.inf  # How many prompts there are in all.
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
@@ -89,8 +90,8 @@ class SampledRun:
 
     @cached_property
     def population(self) -> Population:
-        """The distribution that the prompts are drawn from."""
-        return Population(self.samples)
+        """The distribution, or the set, that the prompts are drawn from."""
+        return Population(self.samples, size=self.size)
 
     @cached_property
     def constants(self) -> dict[str, Estimate]:

@@ -17,6 +17,7 @@ from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.stopping import decide
+from mse_lab.probe.schema import PromptPopulation
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.results.checks import none_failed
 
@@ -35,6 +36,7 @@ def advise(
     parameters: str | Sequence[str] = "all",
     template: str = "none",
     chat: bool = False,
+    population: PromptPopulation = "like-these",
     seed: int = 0,
     name: str | None = None,
     out: str | Path | None = None,
@@ -58,6 +60,7 @@ def advise(
         parameters: As in `measure`.
         template: As in `measure`.
         chat: As in `measure`.
+        population: As in `measure`.
         seed: The seed of all draws.
         name: The name of what is advised on; by default the model's.
         out: A folder for the samples, from which a later call resumes; by default nothing
@@ -74,7 +77,7 @@ def advise(
     inputs = in_memory_inputs(
         "advise", model, tokenizer, prompts, reward, name, out,
         sampling=sampling, metric=metric, interval=interval, parameters=parameters,
-        template=template, chat=chat, seed=seed,
+        template=template, chat=chat, population=population, seed=seed,
     )  # fmt: skip
     from mse_lab.run.in_memory import sample_model
 
@@ -85,5 +88,6 @@ def advise(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,
         held=none_failed(ended.checks), metric=ended.metric,
         warnings=ended.warnings,
+        size=spec.probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     return Advice(**vars(advise_sampled_run(run, ended.decision)))

@@ -26,7 +26,7 @@ from mse_lab.api.result import Result
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.schema import EstimatorEntry, IntervalMethod
+from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, PromptPopulation
 from mse_lab.results.analysis import Analysis
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def measure(
     parameters: str | Sequence[str] = "all",
     template: str = "none",
     chat: bool = False,
+    population: PromptPopulation = "like-these",
     seed: int = 0,
     name: str | None = None,
     out: str | Path | None = None,
@@ -83,6 +84,8 @@ def measure(
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.
         chat: Whether prompts go through the tokenizer's chat template.
+        population: `like-these` if the prompts are a random sample of those that count,
+            `these` if there are no others, as where they are the training set.
         seed: The seed of all draws.
         name: The name in the rows of the tables; by default the model's.
         out: A folder for all files of a run, from which an interrupted call resumes; by
@@ -97,7 +100,8 @@ def measure(
         group_sizes=None if group_sizes is None else read_sizes(group_sizes),
         estimators=None if estimators is None else _entries(estimators),
         sampling=sampling, pool=pool, metric=metric, interval=interval,
-        parameters=parameters, template=template, chat=chat, seed=seed,
+        parameters=parameters, template=template, chat=chat, population=population,
+        seed=seed,
     )  # fmt: skip
     from mse_lab.run.in_memory import measure_model
 
@@ -117,6 +121,7 @@ def in_memory_inputs(
     *,
     template: str,
     chat: bool,
+    population: PromptPopulation,
     **settings: Any,
 ) -> "InMemoryInputs":
     """Collect what a function of this interface is given about a model in memory.
@@ -130,6 +135,7 @@ def in_memory_inputs(
     keys = {key: _plain(value) for key, value in settings.items()
             if value is not None or key in ("seed", "parameters")}  # fmt: skip
     keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
+    keys["prompts"]["population"] = population
     rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
     if not (out is None or isinstance(out, str | PathLike)):
         raise InputError(f"out = {shown(out)}: give a folder, or None")
@@ -148,6 +154,7 @@ def analyse(
     seed: int = 0,
     name: str = "pools",
     described: pd.DataFrame | None = None,
+    population: PromptPopulation = "like-these",
 ) -> Result:
     """Analyse pools: errors, exact laws, intervals, the paper's statements, advice.
 
@@ -163,6 +170,7 @@ def analyse(
         name: The name in the rows of the tables.
         described: A row for each prompt with `prompt` (its id), `category`, `mean_length`
             and `truncated`; by default its number and what the pools know.
+        population: As in `measure`.
 
     Raises:
         InputError: An argument is not usable; the message names it.
@@ -178,10 +186,14 @@ def analyse(
         raise InputError(f"resamples: {resamples} is too few; take 2000")
     if method not in get_args(IntervalMethod):
         raise InputError(f"method: {shown(method)}; give closed-form or bootstrap")
+    if population not in get_args(PromptPopulation):
+        raise InputError(f"population: {shown(population)}; give like-these or these")
     if described is None:
         described = _describe(pools)
     entries = tuple(_entries(estimators))
-    result = Result(name, pools, entries, sizes, level, resamples, seed, described, method)
+    result = Result(
+        name, pools, entries, sizes, level, resamples, seed, described, method, population
+    )
     if not result.estimators:  # this refuses those that do not exist, by name
         raise InputError("estimators: none given; give one or more")
     return result

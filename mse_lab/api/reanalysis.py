@@ -19,7 +19,7 @@ from mse_lab.results.integrity import read_arrays
 
 SETTINGS = (
     *("group_sizes", "estimators", "seed"),
-    *("interval.method", "interval.level", "interval.resamples"),
+    *("interval.method", "interval.level", "interval.resamples", "prompts.population"),
 )
 
 # For pools without a configuration: those of these that divide the largest group.
@@ -54,6 +54,7 @@ def reanalyse(source: Path, assignments: Sequence[str]) -> Result:
         seed=probe.seed,
         name=name,
         described=described,
+        population=probe.prompts.population,
     )
 
 

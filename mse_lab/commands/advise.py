@@ -113,8 +113,9 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 
     folder, level = arguments.out / name / ADVICE, probe.interval.level
     regret = arguments.regret or TOLERANCE
+    spec = prepare(name, probe, folder, ROOT, processes)
     ended = sample_probe(
-        prepare(name, probe, folder, ROOT, processes),
+        spec,
         partial(decide, level=level, regret=regret),
         budget=arguments.budget,
         fresh=arguments.fresh,
@@ -126,6 +127,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     run = as_run(
         name, probe, ended.prompts, ended.stopped, regret,
         held=held, metric=ended.metric, warnings=ended.warnings,
+        size=probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     text = write_sampled_advice(
         run,

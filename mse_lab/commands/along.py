@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mse_lab.commands.command_line import (
@@ -64,7 +65,10 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
         finished=announce if processes.first else lambda stage: None,
     )
     if processes.first:
-        runs = tuple(read_run(stage.folder) for stage in stages)
+        # Differences between checkpoints are of prompts drawn from a distribution.
+        runs = tuple(
+            replace(read_run(stage.folder), drawn_from="like-these") for stage in stages
+        )
         steps = tuple(stage.step for stage in stages)
         show_status()
         print(write_along(Along(steps, runs, arguments.group_size), folder / ALONG))

@@ -16,12 +16,17 @@ is unbiased: different prompts are independent, so halves are needed on the diag
 
 Prompts are drawn at random, so every figure here is a statistic of P independent prompts,
 and its interval comes from leaving prompts out one at a time (the jackknife).
+
+Where the prompts are all there are, `size` of them, or some of these, drawn without
+replacement, c1 is the spread of training's draws among them: with S^2 the unbiased c1 above
+c1 = (1 - 1/size) S^2, and ||E g(X)||^2 is that of their mean. Intervals are those of
+`two_stage.py`.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,12 +35,25 @@ import numpy as np
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
 from mse_lab.mse.decomposition import without_diagonal
-from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic, half_width
+from mse_lab.mse.intervals import (
+    LARGEST_LOG,
+    UNKNOWN,
+    Estimate,
+    Statistic,
+    falling,
+    half_width,
+)
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
+from mse_lab.mse.prompt_samples import (
+    PromptSamples,
+    count_carriers,
+    jackknife,
+    raise_to_zero,
+)
 from mse_lab.mse.reference_noise import gradient_noise
 from mse_lab.mse.samples import Samples
+from mse_lab.mse.two_stage import half_by_half, in_two_stages, noises_of
 
 
 class Constants(NamedTuple):
@@ -71,42 +89,37 @@ POSITIVE = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
 
 
 def _constants(
-    moments: Moments, own_P: Floats, apart_PP: Floats, samples: PromptSamples
+    mean: Callable[[Callable[[Moments], Floats]], Floats], pairs: Floats, size: float
 ) -> Constants:
-    """Evaluate the constants of every sample of prompts, (S,)."""
-    ones, means = np.ones_like(own_P), samples.means
-    gradient2 = samples.mean_products(apart_PP, ones, ones)
-    value, vanilla = means(moments.value), means(moments.constant_baseline(0.0))
-    weighted, norm2 = means(moments.reward_norm2), means(moments.norm2)
+    """Evaluate the constants of every sample of prompts, (S,).
+
+    Args:
+        mean: Averages a moment over the prompts of every sample.
+        pairs: The average of <g(x), g(x')> over pairs of different prompts.
+        size: How many prompts there are in all.
+    """
+    own = mean(attrgetter("gradient2"))
+    gradient2 = pairs + (own - pairs) / size
+    value, vanilla = mean(attrgetter("value")), mean(lambda one: one.constant_baseline(0.0))
+    weighted, norm2 = mean(attrgetter("reward_norm2")), mean(attrgetter("norm2"))
     return Constants(
-        c1=means(own_P) - gradient2,
-        c2=means(moments.trace_oracle),
-        c3=means(moments.zeta),
+        c1=own - gradient2,
+        c2=mean(attrgetter("trace_oracle")),
+        c3=mean(attrgetter("zeta")),
         vanilla=vanilla,
         batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
-        best_constant=means(moments.trace_best),
+        best_constant=mean(attrgetter("trace_best")),
         gradient2=gradient2,
     )
 
 
-def count_carriers(parts_P: Floats) -> float:
-    """Estimate how many prompts carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
-
-    >>> count_carriers(np.array([2.0, 1.0, -1.0, 0.0]))  # 16 / 6, of 4
-    2.6666666666666665
-    """
-    if not parts_P.any():
-        return 1.0
-    shares = abs(parts_P) / abs(parts_P).max()
-    return max(1.0, float(shares.sum() ** 2 / (shares**2).sum()))
-
-
 @dataclass(frozen=True)
 class Population:
-    """The distribution of prompts that a run's prompts, three or more, are drawn from."""
+    """What a run's prompts, three or more, are drawn from: a distribution, or a set."""
 
     pools: Pools | Samples  # The measurements: pools and references, or samples.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
+    size: float = math.inf  # How many prompts there are in all.
 
     @cached_property
     def moments(self) -> Moments:
@@ -140,11 +153,36 @@ class Population:
             return PromptSamples.without_draws(prompts)
         return PromptSamples(self.bootstrap.count_prompts(prompts))
 
+    def mean_products(self, left_P: Floats, right_P: Floats) -> Floats:
+        """<E left(X) g(X), E right(X) g(X)> of every sample of prompts, (S,)."""
+        samples = self.prompt_samples
+        pairs = samples.mean_products(self.products_PP, left_P, right_P)
+        if self.size == math.inf:
+            return pairs
+        own = samples.means(left_P * right_P * self.gradient2_P)
+        return pairs + (own - pairs) / self.size
+
     @cached_property
     def samples(self) -> Constants:
         """The constants of every sample of prompts, (S,)."""
-        own_P, apart_PP = self.gradient2_P, self.products_PP
-        return _constants(self.moments, own_P, apart_PP, self.prompt_samples)
+        samples, ones = self.prompt_samples, np.ones(self.pools.prompts)
+        pairs = samples.mean_products(self.products_PP, ones, ones)
+        return _constants(
+            lambda moment: samples.means(moment(self.moments)), pairs, self.size
+        )
+
+    @cached_property
+    def half_samples(self) -> list[tuple[Constants, Floats | float]]:
+        """The constants where a prompt is measured by half: see `half_by_half`."""
+        if self.size == math.inf:
+            return []
+        evaluate = partial(_constants, size=self.size)
+        return half_by_half(self.pools, self.moments, self.products_PP.sum(1), evaluate)
+
+    @property
+    def share(self) -> float:
+        """n/P, the share of all prompts that is measured; 0 where it narrows nothing."""
+        return self.pools.prompts / self.size if self.half_samples else 0.0
 
     @cached_property
     def constants(self) -> Constants:
@@ -167,12 +205,22 @@ class Population:
         """Evaluate on every sample of prompts, (S,)."""
         return figure(self.samples, *others)
 
-    def statistic(self, figure: Figure, *others: Any) -> Statistic:
-        """Evaluate a figure, with what each prompt contributes to it.
+    def contributions(self, figure: Figure, *others: Any) -> Statistic:
+        """Evaluate a figure, with what each prompt, drawn at random, contributes to it.
 
         `others` are further arguments of the figure, (S,).
         """
         return jackknife(self._evaluate(figure, others), self.pools.prompts)
+
+    def statistic(self, figure: Figure, *others: Any) -> Statistic:
+        """Evaluate a figure, with what each prompt contributes to it, by two stages.
+
+        With `others` (see `contributions`) it counts as one of a larger distribution, whose
+        variance is no smaller.
+        """
+        whole = self.contributions(figure, *others)
+        noises = [] if others else noises_of(figure, self.half_samples)
+        return in_two_stages(whole, noises, self.share)
 
     def estimate(self, figure: Figure, level: float, *others: Any) -> Estimate:
         """Estimate a figure, with an interval that is symmetric about it.
@@ -191,7 +239,8 @@ class Population:
 
         Where the figure of all prompts, or of all but one, is not positive: as `estimate`.
         """
-        if self.bootstrap or self._evaluate(figure, others).min() <= 0:
+        halves = [] if others else [figure(one).min() for one, _ in self.half_samples]
+        if self.bootstrap or min(self._evaluate(figure, others).min(), *halves, 1) <= 0:
             return self.estimate(figure, level, *others)
         logs = self.estimate(lambda *each: np.log(figure(*each)), level, *others)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
@@ -227,12 +276,6 @@ class Population:
 
         estimate = self.estimate_positive if self.knows_c1(level) else self.estimate
         return Estimate(*(1 + end for end in falling(estimate(ratio, level), -0.5)))
-
-
-def falling(ratio: Estimate, power: float) -> Estimate:
-    """Raise an estimate to a negative power; infinite where it is not positive."""
-    ends = (ratio.value, ratio.high, ratio.low)
-    return Estimate(*(end**power if end > 0 else math.inf for end in ends))
 
 
 def mse_times_budget(

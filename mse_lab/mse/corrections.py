@@ -35,11 +35,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.pools import name_of_all
-from mse_lab.mse.prompt_samples import PromptSamples, jackknife, raise_to_zero
+from mse_lab.mse.prompt_samples import (
+    PromptSamples,
+    count_carriers,
+    jackknife,
+    raise_to_zero,
+)
 
 # Log ratios are clipped at this size, so that the fourth powers of ratios are finite.
 MOST_NATS = 100.0

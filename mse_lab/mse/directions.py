@@ -40,10 +40,10 @@ class Direction(NamedTuple):
 def find_direction(population: Population, slope_P: Floats, within_P: Floats) -> Direction:
     """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
     samples, ones = population.prompt_samples, np.ones_like(slope_P)
-    products_PP, own_P = population.products_PP, population.gradient2_P
-    mean_norm2 = samples.mean_products(products_PP, slope_P, slope_P)
-    inner = samples.mean_products(products_PP, slope_P, ones)
-    norms2 = mean_norm2 * samples.mean_products(products_PP, ones, ones)
+    own_P = population.gradient2_P
+    mean_norm2 = population.mean_products(slope_P, slope_P)
+    inner = population.mean_products(slope_P, ones)
+    norms2 = mean_norm2 * population.mean_products(ones, ones)
     return Direction(
         mean_norm2=mean_norm2,
         cosine2=samples.without_bias(divide(inner**2, norms2)),

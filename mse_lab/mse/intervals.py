@@ -51,6 +51,12 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
+def falling(ratio: Estimate, power: float) -> Estimate:
+    """Raise an estimate to a negative power; infinite where it is not positive."""
+    ends = (ratio.value, ratio.high, ratio.low)
+    return Estimate(*(end**power if end > 0 else math.inf for end in ends))
+
+
 def half_width(error: float, level: float, degrees: float = math.inf) -> float:
     """Compute half the width of Student's interval for a standard error.
 

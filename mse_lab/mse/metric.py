@@ -16,10 +16,9 @@ import numpy as np
 from scipy import special
 
 from mse_lab.arrays import Floats, Ints
-from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
-from mse_lab.mse.prompt_samples import jackknife, raise_to_zero
+from mse_lab.mse.prompt_samples import count_carriers, jackknife, raise_to_zero
 from mse_lab.mse.regret import SIZES, choose_size
 
 

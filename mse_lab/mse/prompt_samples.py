@@ -67,6 +67,18 @@ def jackknife(samples: Floats, prompts: int) -> Statistic:
     return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
 
+def count_carriers(parts_P: Floats) -> float:
+    """Estimate how many prompts carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
+
+    >>> count_carriers(np.array([2.0, 1.0, -1.0, 0.0]))  # 16 / 6, of 4
+    2.6666666666666665
+    """
+    if not parts_P.any():
+        return 1.0
+    shares = abs(parts_P) / abs(parts_P).max()
+    return max(1.0, float(shares.sum() ** 2 / (shares**2).sum()))
+
+
 def mean_over_prompts(values_P: Floats) -> Statistic:
     """Estimate the mean of a number over random prompts."""
     return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})

@@ -185,6 +185,16 @@ class Samples:
         np.fill_diagonal(products_PP, self.moments.gradient2)
         return products_PP
 
+    def products_with_others(self, half: Self) -> Floats:
+        """Sum <g(x), g(x')> over the other prompts x', g(x) by half its blocks, (P,)."""
+        total_D = np.sum(self._gradients, axis=0, dtype=np.float64)
+        return np.array(
+            [
+                gradient_D.astype(np.float64) @ (total_D - own_D)
+                for gradient_D, own_D in zip(half._gradients, self._gradients, strict=True)
+            ]
+        )
+
     @cached_property
     def gradient_noise_P(self) -> Floats:
         """Standard error of each ||g||^2 where scores are independent of rewards."""

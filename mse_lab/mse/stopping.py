@@ -13,9 +13,15 @@ each keeps its level at the look at which it stops:
   at every t in a share 1 - alpha of runs (Waudby-Smith et al., arXiv 2103.06476). The
   bounds of a ratio of costs E z / E a are the q between which the sequence of z - q a
   contains 0. A bound must also hold if `UNSEEN` more prompts are like the one that carries
-  most of c1, for a rare kind of prompts may be among these too seldom.
+  most of c1, for a rare kind of prompts may be among these too seldom; if prompts are a
+  set, as many as are left.
 - **Precision.** The interval of log(G*-1) is narrow enough. An interval by Student's t
   keeps its level when a run stops for its width (Chow and Robbins 1965).
+
+If the prompts are a set of P, drawn without replacement, V of `two_stage.py` takes the
+place of sd^2 / t. The estimates of two looks have the covariance V of the later one, as
+means of independent prompts have: further prompts of the set and further completions only
+average more. So 1/V is the sequence's time: t = S^2 / V, counted in prompts.
 
 Neither rule stops where too few prompts carry c1 and c3. Of kinds of prompts that are not
 among these nothing is known, and what is told holds for the others (`rarest_seen`).
@@ -24,16 +30,17 @@ among these nothing is known, and what is told holds for the others (`rarest_see
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.regret import COMPARED, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Blocks, Samples
+from mse_lab.mse.two_stage import noises_of
 
 Stopped = Literal["regret", "width", "budget", "exhausted"]
 
@@ -46,29 +53,24 @@ LEAST_CARRIERS = 10
 # Prompts of a kind that P prompts may lack, at 95%: (1 - 3/P)^P = 5%.
 UNSEEN = 3
 
+SEEN = 0.95  # Share of draws that hold a prompt of a kind of which they tell the truth.
+
+LONGEST = 1e12  # The most time, in prompts: where hardly any noise is left.
+
 RATE = 0.18  # r of the sequence, with which it is narrowest near 50 prompts.
 
 
-def sequence_radius(count: int, level: float) -> float:
+def sequence_radius(count: Floats | float, level: float) -> Floats | float:
     """Compute half the width of the confidence sequence of a mean, in standard deviations.
 
-    >>> round(sequence_radius(54, 0.95), 3)
+    `count` is t; it need not be whole.
+
+    >>> round(float(sequence_radius(54, 0.95)), 3)
     0.413
     """
     scaled = count * RATE + 1
-    return math.sqrt(
-        2 * scaled / (count**2 * RATE) * math.log(math.sqrt(scaled) / (1 - level))
-    )
-
-
-def _contributions(population: Population) -> tuple[Floats, Floats]:
-    """Return c1, c2 and c3, (3,), and each prompt's contributions to them, (P, 3)."""
-    names = ("c1", "c2", "c3")
-    statistics = [population.statistic(attrgetter(name)) for name in names]
-    return (
-        np.array([statistic.value for statistic in statistics]),
-        np.stack([statistic.groups["prompts"][0] for statistic in statistics], axis=-1),
-    )
+    square = 2 * scaled / (count**2 * RATE) * np.log(np.sqrt(scaled) / (1 - level))
+    return np.asarray(np.sqrt(square))
 
 
 def rarest_seen(prompts: int, *, looked: bool = True) -> int:
@@ -84,48 +86,100 @@ def rarest_seen(prompts: int, *, looked: bool = True) -> int:
     return max(prompts // (UNSEEN if looked else 2 * UNSEEN), 1)
 
 
-def ratio_bounds(values_K: Floats, apart_PK: Floats, radius: float) -> Floats:
-    """Bound from above the ratio of each of K costs to each other one, (K, K).
+def fewest_seen(measured: int, prompts: int) -> int:
+    """How many prompts of a set, at least, of which n drawn at random hold one in 95%.
 
-    Args:
-        values_K: The costs, means over P prompts.
-        apart_PK: Each prompt's part of a cost, less the mean.
-        radius: Half the width of the sequence of a mean, in standard deviations.
-
-    Returns:
-        The bound of values[i] / values[j] at [i, j]; infinite where there is none.
+    >>> fewest_seen(18, 36), fewest_seen(36, 36)
+    (4, 1)
     """
-    # The q with (E z - q E a)^2 <= reach^2 Var(z - q a) lie between two roots.
-    spread = np.atleast_2d(np.cov(apart_PK.T))
-    cross = np.outer(values_K, values_K) - radius**2 * spread
-    diagonal = np.diag(cross)
-    root = np.sqrt(np.maximum(cross**2 - np.outer(diagonal, diagonal), 0))
-    bounded = (diagonal > 0) & (values_K > 0)
-    return np.asarray(
-        np.where(bounded, (cross + root) / np.where(bounded, diagonal, 1), math.inf)
+    missed, fewest = 1.0, 0
+    while missed > 1 - SEEN:
+        missed *= (prompts - measured - fewest) / (prompts - fewest)
+        fewest += 1
+    return fewest
+
+
+class _Costs(NamedTuple):
+    """c1, c2 and c3 of n prompts, and how they vary; n may include prompts not drawn."""
+
+    values_3: Floats
+    apart_P3: Floats  # Each prompt's contributions, less the mean.
+    share: float  # n/P where V_hat of `two_stage.py` is known, else 0.
+    noise_33: Floats  # (1/n) mean_x sigma_hat_x^2 of that.
+
+    @classmethod
+    def of(cls, population: Population) -> Self:
+        """Take the constants of a population's prompts."""
+        figures = [attrgetter(name) for name in ("c1", "c2", "c3")]
+        found = [population.contributions(figure) for figure in figures]
+        halves = population.half_samples
+        noises = [np.concatenate([*noises_of(one, halves), [0.0]]) for one in figures]
+        return cls(
+            np.array([statistic.value for statistic in found]),
+            np.stack([statistic.groups["prompts"][0] for statistic in found], axis=-1),
+            population.share,
+            np.array(noises) @ np.transpose(noises),
+        )
+
+    def with_more(self, count: int) -> Self:
+        """Add prompts like the one that carries most of c1."""
+        prompts, heaviest = len(self.apart_P3), np.argmax(self.apart_P3[:, 0])
+        more = np.vstack([self.apart_P3, np.tile(self.apart_P3[heaviest], (count, 1))])
+        return self._replace(
+            values_3=self.values_3 + more.mean(0),
+            apart_P3=more - more.mean(0),
+            share=self.share * len(more) / prompts,
+        )
+
+    def ratio_bounds(self, factors_3K: Floats, level: float) -> Floats:
+        """Bound from above the ratio of each of K costs to each other one, (K, K).
+
+        The bound of cost i over cost j is at [i, j]; infinite where there is none.
+        """
+        values_K = np.maximum(self.values_3, [0.0, -math.inf, -math.inf]) @ factors_3K
+        count = len(self.apart_P3)
+        spread_33 = np.cov(self.apart_P3.T)
+        variance_33 = (1 - self.share) * spread_33 / count + self.share * self.noise_33
+        spread, variance = (
+            factors_3K.T @ of @ factors_3K for of in (spread_33, variance_33)
+        )
+        time = _time(spread, variance, values_K) if self.share else count
+        time = np.clip(time, count, LONGEST)
+        # The q with (E z - q E a)^2 <= reach^2 Var(z - q a) lie between two roots.
+        reach2 = time * sequence_radius(time, level) ** 2
+        cross, own = np.outer(values_K, values_K) - reach2 * variance, np.diag(variance)
+        above = values_K[:, None] ** 2 - reach2 * own[:, None]
+        below = values_K**2 - reach2 * own
+        root = np.sqrt(np.maximum(cross**2 - above * below, 0))
+        bounded = (below > 0) & (values_K > 0)
+        return np.where(bounded, (cross + root) / np.where(bounded, below, 1), math.inf)
+
+
+def _time(spread_KK: Floats, variance_KK: Floats, values_K: Floats) -> Floats:
+    """How many prompts of a distribution tell each ratio of costs as well, (K, K).
+
+    That is t = S^2 / V, with S^2 the variance between prompts and V the estimate's.
+    """
+    scale = np.outer(values_K, values_K)
+    between, error = (
+        np.diag(of)[:, None] + np.diag(of) - 2 * of
+        for of in (divide(spread_KK, scale), divide(variance_KK, scale))
     )
-
-
-def _with_unseen(values: Floats, apart_P3: Floats) -> tuple[Floats, Floats]:
-    """Add prompts like the one that carries most of c1."""
-    heaviest = apart_P3[np.argmax(apart_P3[:, 0])]
-    more = np.vstack([apart_P3, np.tile(heaviest, (UNSEEN, 1))])
-    return values + more.mean(0), more - more.mean(0)
+    return divide(between, error)
 
 
 def sequence_bounds(
     population: Population, level: float, sizes: Sequence[int] = COMPARED
 ) -> dict[int, float]:
     """Bound the regret of group sizes; any two bounds hold at all looks together."""
-    contributions = _contributions(population)
     costs = np.array([*dict.fromkeys((*COMPARED, *sizes))], dtype=float)
     factors_3K = np.stack([costs, np.ones_like(costs), 1 / (costs - 1)])
-    ratios = []
-    for values, apart_P3 in (contributions, _with_unseen(*contributions)):
-        values_3 = np.maximum(values, [0.0, -math.inf, -math.inf])
-        radius = sequence_radius(len(apart_P3), level)
-        ratios.append(ratio_bounds(values_3 @ factors_3K, apart_P3 @ factors_3K, radius))
-    worst = np.max(ratios, axis=(0, 2)) - 1
+    seen = _Costs.of(population)
+    left = int(min(UNSEEN, population.size - len(seen.apart_P3)))
+    cases = [seen, seen.with_more(left)] if left else [seen]
+    worst = (
+        np.max([case.ratio_bounds(factors_3K, level) for case in cases], axis=(0, 2)) - 1
+    )
     bounds = dict(zip(costs.astype(int).tolist(), worst.tolist(), strict=True))
     return {size: bounds[size] for size in sizes}
 
@@ -155,13 +209,15 @@ def decide(
     level: float = 0.95,
     regret: float = TOLERANCE,
     width: float = WIDTH,
+    size: float = math.inf,
 ) -> Decision:
     """Decide by the samples of three prompts or more whether to stop.
 
     The measurement stops where the regret of the recommended size is at most `regret`, or
-    where the interval of log(G*-1) has a half-width of at most `width`.
+    where the interval of log(G*-1) has a half-width of at most `width`. `size` is
+    how many prompts there are in all, if they are a set.
     """
-    population = Population(Samples.of(prompts))
+    population = Population(Samples.of(prompts), size=size)
     choice = recommend(population, sequence_bounds(population, level), regret)
     stop: Literal["regret", "width"] | None = None
     if population.effective_prompts >= LEAST_CARRIERS:

@@ -23,8 +23,8 @@ import numpy as np
 from scipy import stats
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.budget import Constants, Population, falling, mse_times_budget
-from mse_lab.mse.intervals import Estimate, Statistic
+from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.intervals import Estimate, Statistic, falling
 
 LEAST, LARGEST = 2, 1024  # The smallest and the largest best group size.
 _RANK = 1e-9  # Singular values of S below this share of the largest count as zero.
@@ -74,7 +74,7 @@ class Trajectory(Population):
     def of(cls, populations: Sequence[Population]) -> "Trajectory":
         """Join the populations of checkpoints, in their order."""
         first, *later = populations
-        return cls(first.pools, first.bootstrap, tuple(later))
+        return cls(first.pools, first.bootstrap, others=tuple(later))
 
     def _evaluate(self, figure: Callable[..., Floats], others: Sequence[Any]) -> Floats:
         later = [population.samples for population in self.others]

@@ -4,6 +4,7 @@ A value that cannot be used is refused before a model is loaded, in one line wit
 the value and the remedy. Sections, keys and defaults are those of the YAML file.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -122,6 +123,9 @@ class Shots(Section):
         return self
 
 
+PromptPopulation = Literal["like-these", "these"]
+
+
 class Prompts(Section):
     """The prompts and the text around them."""
 
@@ -136,6 +140,15 @@ class Prompts(Section):
     template: Text = "plain"
     shots: Shots = Shots()
     chat: bool = False  # Whether the tokenizer's chat template is applied.
+    # What the prompts are: a random sample of a larger population, or all there are, as
+    # where they are the training set.
+    population: Annotated[
+        PromptPopulation, Field(exclude_if=lambda name: name == "like-these")
+    ] = "like-these"
+
+    def population_size(self, count: int) -> float:
+        """How many prompts there are in all where a source has so many."""
+        return count if self.population == "these" else math.inf
 
 
 class Sampling(Section):

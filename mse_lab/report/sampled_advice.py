@@ -1,5 +1,6 @@
 """The advice of a probe that was measured until it was known: written, printed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,9 @@ def as_run(
     held: bool,
     metric: MetricPools | None = None,
     warnings: Sequence[str] = (),
+    size: float = math.inf,
 ) -> SampledRun:
-    """Make a run of samples of a probe's prompts."""
+    """Make a run of samples of a probe's prompts, of which there are `size` in all."""
     return SampledRun(
         name=name,
         samples=Samples.of(prompts),
@@ -41,6 +43,7 @@ def as_run(
         held=held,
         metric=metric,
         told=tuple(warnings),
+        size=size,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from mse_lab.answers.advice import Advice
-from mse_lab.mse.stopping import Stopped, rarest_seen
+from mse_lab.mse.stopping import Stopped, fewest_seen, rarest_seen
 
 # Why no more completions were drawn.
 STOPPED: Mapping[Stopped, str] = {
@@ -27,7 +27,20 @@ OF_SAMPLES = (
     "{rarest} made most of the difference between prompts' gradients: of {prompts} "
     "prompts drawn at random none may be of it."
 )
-OF_RUNS = '"At most" holds where no kind of prompts rarer than 1 in {rarest} decides.'
+OF_RUNS = (
+    '"At most" is about all prompts like these, and holds where no kind of them rarer than '
+    "1 in {rarest} decides."
+)
+
+# Of a set of prompts, by the rows of such sets there.
+OF_A_SET = (
+    "All this is said of these {size} prompts alone (prompts.population = these), "
+    "{measured} measured"
+)
+OF_THE_OTHERS = (
+    ", if no kind of fewer than {fewest} prompts made most of the difference between "
+    "prompts' gradients: none of it may have been measured."
+)
 
 
 def say_stopped(advice: Advice) -> str:
@@ -41,11 +54,20 @@ def say_stopped(advice: Advice) -> str:
     )
 
 
+def _say_of_a_set(measured: int, size: int) -> str:
+    """Say of a set of prompts, some or all of them measured, that it is of these alone."""
+    words = OF_A_SET.format(size=size, measured="all" if measured == size else measured)
+    fewest = fewest_seen(measured, size)
+    return words + (OF_THE_OTHERS.format(fewest=fewest) if fewest > 1 else ".")
+
+
 def say_level(advice: Advice) -> str:
     """Say of which prompts "at most" is true, and of few completions how often."""
     if advice.level < LEVEL:
         return ""
     sampled = advice.stopped is not None
+    if advice.population is not None:
+        return _say_of_a_set(advice.prompts, advice.population)
     rarest = rarest_seen(advice.prompts, looked=sampled)
     return (OF_SAMPLES if sampled else OF_RUNS).format(
         rarest=rarest, prompts=advice.prompts

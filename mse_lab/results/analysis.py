@@ -13,7 +13,7 @@ from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, Probe
+from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
 from mse_lab.probe.streams import stream
 from mse_lab.results import tables
 from mse_lab.results.warnings import (
@@ -40,6 +40,7 @@ class Analysis:
     # `truncated`.
     described: pd.DataFrame
     method: IntervalMethod  # How intervals are computed, `closed-form` or `bootstrap`.
+    drawn_from: PromptPopulation  # Whether there are other prompts than these.
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone; all else is computed from them again."""
@@ -139,4 +140,5 @@ def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) 
         seed=probe.seed,
         described=described,
         method=probe.interval.method,
+        drawn_from=probe.prompts.population,
     )

@@ -176,17 +176,21 @@ class ResultsFolder:
         """Say how the folder's configuration differs from a probe; empty if it does not.
 
         A key that an older configuration lacks counts as its default. The metric may
-        differ: it is measured separately, after everything else.
+        differ: it is measured separately, after everything else. So may the population, on
+        which no draw depends, before tables are made.
         """
         written = self.configuration()
         # A configuration with a key that no longer exists is compared as it is.
         with suppress(InputError):
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
+        free = () if self.has_tables() else ("prompts.population",)
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
-            if old.get(key) != new.get(key) and key.partition(".")[0] != "metric"
+            if old.get(key) != new.get(key)
+            and key.partition(".")[0] != "metric"
+            and key not in free
         )
 
     def is_complete(self) -> bool:

@@ -44,8 +44,9 @@ EXAMPLES = 3
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 
-# Says after each look what is known, and whether to stop.
-Decide = Callable[[Sequence[Blocks]], Decision]
+# Says after each look what is known, and whether to stop. It also takes the `size` of a set
+# that the prompts are all of.
+Decide = Callable[..., Decision]
 
 
 class Sampling(NamedTuple):
@@ -169,7 +170,9 @@ def sample_until(
 
     All processes call this and sample; the first one looks.
     """
-    seen, count = _Looks(samples, decide, line), len(samples.order)
+    count = len(samples.order)
+    size = samples.subject.probe.prompts.population_size(count)
+    seen = _Looks(samples, partial(decide, size=size) if size == count else decide, line)
     line.tell(partial(first_prompt, samples.subject))
     for look in looks(count, budget):
         samples.measure(look, line.show)

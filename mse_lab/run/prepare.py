@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
@@ -24,6 +25,9 @@ from mse_lab.probe.rewards import identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
+
+# Keys of a probe on which no draw and no score depends.
+NOT_DRAWN: Any = {"metric": True, "prompts": {"population"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,7 @@ class RunContext:
 
     @cached_property
     def _digest(self) -> str:
-        probe = self.spec.probe.model_dump(mode="json", exclude={"metric"})
+        probe = self.spec.probe.model_dump(mode="json", exclude=NOT_DRAWN)
         return digest([probe, self.spec.digest, self.identity])
 
     def origin(self, index: int) -> str:

@@ -28,6 +28,17 @@ def advice(parts):
     return advise(parts, pd.DataFrame(ROWS))
 
 
+def test_prompts_that_are_all_there_are(advice, parts):
+    """The same completions, and c1 = 5/6 of the unbiased one; a bound is no larger."""
+    these = advise(parts, population="these")
+    assert (these.population, these.prompts, advice.population) == (6, 6, None)
+    assert these.c1.value == pytest.approx(5 / 6 * advice.c1.value)
+    assert these.regret <= advice.regret
+    assert "of these 6 prompts alone" in str(these)
+    with pytest.raises(InputError, match=r"prompts\.population"):
+        advise(parts, population="those")
+
+
 def test_it_says_what_it_rests_on(advice):
     assert (advice.completions, advice.stopped, advice.prompts) == (144, "budget", 6)
     assert 0 < advice.differentiated <= 144

@@ -16,6 +16,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,9 +46,9 @@ Plan = tuple[tuple[int, tuple[int, ...]], ...]
 Row = dict[str, object]
 
 
-def _plan_in_use() -> Plan:
-    """List the looks of an advice at more prompts than the budget lets it see."""
-    found = looks(BUDGET // 16, BUDGET)
+def _plan_in_use(prompts: int = BUDGET // 16) -> Plan:
+    """List the looks of an advice, by default at more prompts than it has budget for."""
+    found = looks(prompts, BUDGET)
     return tuple((look.prompts, tuple(map(len, look.blocks))) for look in found)
 
 
@@ -95,15 +96,18 @@ def sample_until(
     case: Case, design: Design, rng, plan: Plan = LOOKS
 ) -> tuple[Decision, Samples]:
     """Draw prompts until a look says stop, or there are no more looks."""
-    index = rng.integers(0, design.prompts, plan[-1][0])
+    index, size = rng.integers(0, design.prompts, plan[-1][0]), math.inf
+    if case.size:
+        plan, size = _plan_in_use(case.size), case.size
+        index = rng.permutation(size)
     drawn: list[list[Any]] = []  # By block, the prompts that have it.
     for prompts, sizes in plan:
         drawn += [[] for _ in sizes[len(drawn) :]]
-        for block, size in zip(drawn, sizes, strict=True):
+        for block, each in zip(drawn, sizes, strict=True):
             more = choose(design, index[len(block) : prompts])
-            block += more.sample(rng, size, case.most) if more.prompts else []
+            block += more.sample(rng, each, case.most) if more.prompts else []
         blocks = list(zip(*drawn, strict=True))
-        decision = decide(blocks, level=LEVEL, regret=REGRET)
+        decision = decide(blocks, level=LEVEL, regret=REGRET, size=size)
         if decision.stop:
             break
     return decision, Samples.of(blocks)
@@ -113,6 +117,7 @@ def tell(case: Case, design: Design, regrets, rng, plan: Plan = LOOKS) -> Told:
     """Let one run end, and hold what it says against the truth."""
     decision, samples = sample_until(case, design, rng, plan)
     run = SampledRun("", samples, decision.stop or "budget", LEVEL, REGRET)
+    run = replace(run, size=case.size or math.inf)
     said, truth = advice.advise(run), Truth(design)
     choice = decision.choice
     return Told(

@@ -10,7 +10,7 @@ from benchmarks.regret import bimodal, drawn_together, with_rare
 from benchmarks.truths import Truth
 from designs import scaled
 from mse_lab.mse.budget import mse_times_budget
-from populations import POPULATION, population
+from populations import POPULATION, choose, population
 from simulated import Design
 
 SIZES = np.arange(2, 257)
@@ -52,6 +52,8 @@ class Case(NamedTuple):
     make: Any
     most: tuple[int, int] | None = None
     one_in: int = 0  # How rare the prompts are that carry c1, or c1 to c3; 0 if not.
+    # How many prompts there are, where they are a set; 0 for a distribution.
+    size: int = 0
 
 
 def _rare(one_in: int, size: int) -> dict[str, Case]:
@@ -61,6 +63,26 @@ def _rare(one_in: int, size: int) -> dict[str, Case]:
 
 def _named(name: str):
     return partial(random_prompts.population, name)
+
+
+def _sets() -> dict[str, Case]:
+    """List sets of prompts, the first of some populations, without and with a rare kind."""
+    sizes = (
+        *((36, "V 0.1 to 0.9"), (36, "half easy, half hard"), (36, "heavy lengths")),
+        *((200, "V 0.1 to 0.9"), (200, "half easy, half hard"), (200, "heavy lengths")),
+    )
+    sets = {
+        f"these {size}: {name}": Case(partial(_first, size, _named(name)), size=size)
+        for size, name in sizes
+    }
+    for size in (60, 200):
+        make = partial(_first, size, partial(with_rare, 20, 3))
+        sets[f"these {size}: 1 in 20, scores x3"] = Case(make, size=size)
+    return sets
+
+
+def _first(size: int, make: Any) -> Design:
+    return choose(make(), np.arange(size))
 
 
 CASES = {
@@ -90,6 +112,7 @@ CASES = {
     "nothing does (c1 = 0)": Case(
         lambda: drawn_together(population(np.random.default_rng(1)), 0.0)
     ),
+    **_sets(),
     **_rare(20, 2),
     **_rare(20, 3),
     **_rare(40, 4),

@@ -124,7 +124,7 @@ class Certain(Population):
     def __init__(self):
         self.__dict__["values"] = {"c1": -0.1, "c2": 2.0, "c3": 2.0}
 
-    def statistic(self, figure):
+    def contributions(self, figure):
         names = SimpleNamespace(**self.values)
         parts = 1e-9 * np.random.default_rng(0).standard_normal((1, 50))
         return Statistic(figure(names), {"prompts": parts}, {})
@@ -181,7 +181,7 @@ def test_it_stops_where_as_many_prompts_as_needed_carry_it_and_not_before(monkey
 class Uncertain(KnownPopulation):
     """Known constants, of which nothing is shown."""
 
-    def statistic(self, figure):
+    def contributions(self, figure):
         parts = 1e9 * np.random.default_rng(0).standard_normal((1, 50))
         return Statistic(figure(self.constants).item(), {"prompts": parts}, {})
 

@@ -37,6 +37,17 @@ def test_why_it_ended_and_what_is_not_told(stopped):
     assert said == f"{drawn}{STOPPED[stopped]}. {NOT_ESTIMATED}"
 
 
+def test_of_a_set_of_prompts_it_speaks_of_these_alone():
+    """Where all are measured no kind of prompts may be missed."""
+    for stopped in ("regret", None):
+        advice = few(stopped=stopped, population=60)
+        assert say_level(advice).endswith("(prompts.population = these), all measured.")
+        said = say_level(replace(advice, population=90))
+        assert "these 90 prompts alone" in said
+        assert "60 measured, if no kind of fewer than 3 prompts" in said
+    assert say_level(few(stopped="regret", population=60, level=0.9)) == ""
+
+
 def test_which_kinds_of_prompts_it_speaks_of():
     """A finished run needs twice as many of a kind; at another level nothing is known."""
     sampled, finished = few(stopped="width"), replace(known_run()[2], prompts=60)

@@ -1,0 +1,176 @@
+"""A set of prompts: what two stages of drawing leave unknown, against simulated truths."""
+
+import math
+from math import comb
+from operator import attrgetter
+
+import numpy as np
+import pytest
+
+from mse_lab.mse.budget import Population
+from mse_lab.mse.samples import Samples
+from mse_lab.mse.stopping import fewest_seen, sequence_bounds, sequence_radius
+from mse_lab.mse.two_stage import half_by_half, noises_of
+from populations import choose, exact, exact_best, population
+
+LEVEL, SET = 0.95, 24
+
+
+@pytest.fixture(scope="module")
+def design():
+    """Make a set of prompts."""
+    return choose(population(np.random.default_rng(1)), np.arange(SET))
+
+
+def drawn(design, rng, prompts, blocks=2):
+    """Sample some prompts of the set, so many blocks of 8 completions of each."""
+    some = choose(design, rng.permutation(design.prompts)[:prompts])
+    return Samples.of(zip(*[some.sample(rng, 8) for _ in range(blocks)], strict=True))
+
+
+def test_the_constants_of_a_set_by_hand(design):
+    """||mean g||^2 has the prompts' own squares in it, and c1 divides by P."""
+    samples = drawn(design, np.random.default_rng(0), SET)
+    known, larger = Population(samples, size=SET), Population(samples)
+    products = known.pools.gradient_products_PP
+    assert known.constants.gradient2[0] == pytest.approx(products.mean())
+    assert known.constants.c1[0] == pytest.approx(
+        np.diag(products).mean() - products.mean()
+    )
+    assert known.constants.c1[0] == pytest.approx((1 - 1 / SET) * larger.constants.c1[0])
+    half = Population(drawn(design, np.random.default_rng(0), 12), size=SET)
+    products = half.pools.gradient_products_PP
+    own, all_pairs = np.diag(products).mean(), products.sum() - np.trace(products)
+    expected = own / SET + (1 - 1 / SET) * all_pairs / (12 * 11)
+    assert half.constants.gradient2[0] == pytest.approx(expected)
+
+
+def test_the_noise_of_completions_by_hand(design):
+    """Of a mean of three blocks: two of them are one half, the third is the other."""
+    samples = drawn(design, np.random.default_rng(0), 5, blocks=3)
+    halves = half_by_half(
+        samples, samples.moments, np.zeros(5), lambda mean, _: mean(attrgetter("value"))
+    )
+    rewards_PN = np.array(samples.rewards)
+    alone, both = rewards_PN[:, 8:16].mean(1), rewards_PN[:, [*range(8), *range(16, 24)]]
+    by_hand = math.sqrt(2 / 9) * (both.mean(1) - alone) / 5
+    [noise_P] = noises_of(lambda values: values, halves)
+    np.testing.assert_allclose(noise_P, by_hand)
+    alone = Samples.of(each[0] for each in samples.blocks)
+    assert Population(alone, size=5).share == 0
+
+
+@pytest.mark.parametrize("prompts", [SET, SET // 2])
+def test_the_variance_has_two_stages(design, prompts):
+    """(1 - n/P) s^2 / n and n/P of the noise; with further numbers s^2 / n alone."""
+    known = Population(drawn(design, np.random.default_rng(0), prompts), size=SET)
+    figure, share = attrgetter("c3"), prompts / SET
+    whole, [noise_P] = known.contributions(figure), noises_of(figure, known.half_samples)
+    expected = (1 - share) * whole.error**2 + share * (noise_P**2).sum()
+    assert known.statistic(figure).error ** 2 == pytest.approx(expected)
+    assert 0 < (noise_P**2).sum() < whole.error**2
+    more = known.statistic(lambda constants, one: constants.c3 * one, 1.0)
+    assert more.error == pytest.approx(whole.error)
+
+
+def covered(draw, truths, runs=40):
+    """Count the intervals that hold, by number; last those of c3 for a larger set."""
+    held = dict.fromkeys([*truths, "larger"], 0)
+    for _ in range(runs):
+        known = Population(draw(), size=SET)
+        found = {name: known.constant(name, LEVEL) for name in ("c1", "c2", "c3")}
+        found["G*"] = known.best_group_size(LEVEL)
+        for name, truth in truths.items():
+            held[name] += found[name].low <= truth <= found[name].high
+        narrow = found["c3"].high - found["c3"].low
+        low, high = Population(known.pools).constant("c3", LEVEL)[1:]
+        held["larger"] += narrow < 0.9 * (high - low)
+    return held
+
+
+@pytest.mark.parametrize("how", ["all", "half of them", "by a finished run"])
+def test_intervals_hold_for_the_set(design, how):
+    """Of 40 at least 33 each: at 95% fewer are as rare as 1 in 2,000."""
+    rng, moments = np.random.default_rng(3), design.moments()
+    truths = {"c1": exact(design)[0], "c2": moments.trace_oracle.mean()}
+    truths |= {"c3": moments.zeta.mean(), "G*": exact_best(design)}
+    draw = {
+        "all": lambda: drawn(design, rng, SET, blocks=4),
+        "half of them": lambda: drawn(design, rng, SET // 2),
+        "by a finished run": lambda: design.draw(rng, 128, 2, 16),
+    }[how]
+    held = covered(draw, truths)
+    assert min(held[name] for name in truths) >= 33, held
+    if how != "half of them":
+        assert held["larger"] >= 33
+
+
+def test_the_sequence_holds_at_all_looks_at_a_set():
+    """Of 2,000 runs 5% leave it; by the time of a larger population's prompts more do.
+
+    60 prompts, a variance of 1 between them and of 4 of each draw; looks at more prompts,
+    then at more draws. Beyond 6.5% lies three times a standard error.
+    """
+    rng, runs, size = np.random.default_rng(0), 2000, 60
+    value = rng.standard_normal((runs, size))
+    apart = value - value.mean(1, keepdims=True)
+    spread2, noise = apart.var(1, ddof=1), 2 * rng.standard_normal((runs, size, 36))
+    outside, plain = np.zeros((2, runs), dtype=bool)
+    for prompts, draws in [
+        (24, 1),
+        (24, 2),
+        (36, 2),
+        (54, 2),
+        *((60, 2 + 3 * k) for k in range(12)),
+    ]:
+        error = (apart + noise[..., :draws].mean(-1))[:, :prompts].mean(1)
+        variance = (1 / prompts - 1 / size) * spread2 + 4 / draws / prompts
+        time = (spread2 + 4) / variance
+        reach = np.sqrt(time * variance) * sequence_radius(time, LEVEL)
+        outside |= abs(error) > reach
+        plain |= abs(error) > 2 * np.sqrt(variance)
+    assert outside.mean() < 0.065
+    assert plain.mean() > 0.12
+
+
+def test_bounds_of_a_set_are_true_and_narrow(design):
+    """At n = P and 64 completions, where those of a larger population are wider."""
+    moments, between = design.moments(), exact(design)[0]
+    cost = {
+        size: between * size
+        + moments.trace_oracle.mean()
+        + moments.zeta.mean() / (size - 1)
+        for size in (2, 3, 4, 6, 8, 16)
+    }
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        samples = drawn(design, rng, SET, blocks=8)
+        bounds = sequence_bounds(Population(samples, size=SET), LEVEL, [*cost])
+        larger = sequence_bounds(Population(samples), LEVEL, [*cost])
+        for size, own in cost.items():
+            assert own / min(cost.values()) - 1 <= bounds[size] + 1e-9
+            assert bounds[size] < larger[size]
+        assert bounds[16] < 0.9 * larger[16]
+
+
+def test_no_more_prompts_are_feared_than_are_left(design):
+    """With one prompt left the guard adds one like the heaviest, with none none."""
+
+    def bound(samples, size):
+        return sequence_bounds(Population(samples, size=size), LEVEL, [16])[16]
+
+    first = choose(design, np.arange(20))
+    samples = Samples.of(
+        zip(*[first.sample(np.random.default_rng(0), 8) for _ in range(2)], strict=True)
+    )
+    bounds = [bound(samples, size) for size in (20, 21, 22, 23)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[1] < bounds[3]
+
+
+@pytest.mark.parametrize(("measured", "size"), [(18, 36), (30, 36), (48, 400)])
+def test_the_fewest_prompts_of_a_kind_that_are_seen(measured, size):
+    """Of k of P prompts n drawn ones miss all in C(P-k, n) / C(P, n) of draws."""
+    fewest = fewest_seen(measured, size)
+    missed = [comb(size - k, measured) / comb(size, measured) for k in (fewest - 1, fewest)]
+    assert missed[0] > 0.05 >= missed[1]
