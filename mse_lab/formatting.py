@@ -1,7 +1,15 @@
 """Formatting: numbers, intervals, shares, times, sizes and tables as people read them.
 
 An interval is (value, low, high). Screens, files and the page show it as `1.08 (1.06 to
-1.11)`, with the digits that its width justifies.
+1.11)`, with the digits that its width justifies. A number that is none is not shown:
+
+- An interval of a positive number that spans a factor above 100 leaves the nearer end,
+  `at most 8` or `at least 3`; of a multiple `not known` where both are more than a factor
+  10 away.
+- Of a share that may be nearly all from 0 to 100% nothing is left, and the upper end alone
+  where that is more than 100 times the share.
+- A share below 0.01% is `under 0.01%`. Shares and multiples have no powers of ten.
+- Numbers of one prompt have no interval: their ends are NaN.
 """
 
 import math
@@ -14,6 +22,17 @@ Interval = tuple[float, float, float]
 NONE = "–"
 
 WIDTH = 80  # Columns of a screen.
+
+UNTOLD = "not known"
+
+# Ends of an interval further apart than by the first factor say nothing of the number, but
+# one that is within the second may.
+VAGUE, NEAR = 100, 10
+
+# A share whose interval is wider is not known; a smaller one than the last is not written.
+WIDEST, LEAST_SHARE = 0.95, 1e-4
+
+LEAST_TIMES, MOST_TIMES = 1e-3, 1e6
 
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
@@ -94,11 +113,14 @@ def number(value: float | None, digits: int = 3) -> str:
     return _fixed(value, _decimals(value / 10.0**power, digits), power)
 
 
-def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
+def parts(
+    interval: Interval, digits: int = 2, most_decimals: int | None = None
+) -> tuple[str, str]:
     """Write a number, and its interval if it has one: value, low and high.
 
     `digits` are shown of the width, which is twice the distance to the nearer end. A number
-    has at most three, unless its ends would look the same.
+    has at most three, or five where its ends would look the same. With `most_decimals`
+    there are no more of these, and no powers of ten.
     """
     value, low, high = interval
     if math.isnan(value) or math.isnan(low) or math.isnan(high) or low == math.inf:
@@ -109,7 +131,8 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
         return number(value), f"({number(low)} or more)"
     largest = max(map(abs, interval))
     # An end far above the value does not decide the unit of both.
-    power = power_of_ten(largest) if largest < 1e3 * abs(value) or largest < 1 else 0
+    one_unit = most_decimals is None and (largest < 1e3 * abs(value) or largest < 1)
+    power = power_of_ten(largest) if one_unit else 0
     unit = 10.0**power
     # An end that differs from the value by rounding alone says nothing about the width.
     distances = [abs(end - value) / unit for end in (low, high)]
@@ -120,8 +143,22 @@ def parts(interval: Interval, digits: int = 2) -> tuple[str, str]:
     width = 2 * nearer
     needed = max(_decimals(largest / unit, 3), _decimals(width, 1))
     decimals = min(_decimals(width, digits), needed)
-    shown = [_fixed(end, decimals, power) for end in interval]
+    most = _decimals(largest / unit, 5) if most_decimals is None else most_decimals
+    shown = [_fixed(end, min(decimals, most), power) for end in interval]
+    if len({*shown}) == 1:
+        return shown[0], ""
     return shown[0], f"({shown[1]} to {shown[2]})"
+
+
+def _one_end(interval: Interval) -> str:
+    """Say what a vague interval leaves of a positive number; empty if it says more."""
+    value, low, high = interval
+    if not 0 < value < math.inf or not 0 <= low <= value <= high < math.inf:
+        return ""
+    below, above = (value / low if low else math.inf), high / value
+    if below * above <= VAGUE or (low == 0 and above <= VAGUE):
+        return ""
+    return f"at most {number(high)}" if above <= below else f"at least {number(low)}"
 
 
 def with_interval(interval: Interval) -> str:
@@ -129,15 +166,28 @@ def with_interval(interval: Interval) -> str:
 
     >>> with_interval((1.0812, 1.0634, 1.1101)), with_interval((3.1, 2.0, math.inf))
     ('1.08 (1.06 to 1.11)', '3.10 (2 or more)')
+    >>> with_interval((4.9, 1.2, 9e6)), with_interval((0.6, 0.01, 78.4))
+    ('at least 1.20', 'at least 0.0100')
     """
-    return "unknown" if math.isnan(interval[0]) else " ".join(parts(interval)).rstrip()
+    if math.isnan(interval[0]):
+        return "unknown"
+    return _one_end(interval) or " ".join(parts(interval)).rstrip()
 
 
 def percent_parts(interval: Interval) -> tuple[str, str]:
     """Write a share in percent, and its interval if it has one."""
     value, low, high = interval
-    shown, ends = parts((100 * value, 100 * low, 100 * high), digits=1)
-    return (shown if shown == NONE else f"{shown}%"), ends
+    if low >= 0 and high <= 1 and high - low > WIDEST:
+        return UNTOLD, ""
+    if 0 < value < high / VAGUE and low >= 0:
+        return f"at most {share(high)}", ""
+    ends = [end for end in interval if math.isfinite(end)]
+    if ends and 0 < max(map(abs, ends)) < LEAST_SHARE:
+        return f"under {100 * LEAST_SHARE:g}%", ""
+    if math.isfinite(value) and not all(map(math.isfinite, interval)):
+        return share(value), ""
+    shown, ends_shown = parts((100 * value, 100 * low, 100 * high), 1, most_decimals=2)
+    return (shown if shown == NONE else f"{shown}%"), ends_shown
 
 
 def percent(interval: Interval) -> str:
@@ -157,12 +207,27 @@ def times(interval: Interval) -> str:
     >>> times((1.68, 1.5, 2.04)), times((math.inf, 4.0, math.inf))
     ('1.68 times (1.50 to 2.04)', 'at least 4 times')
     """
-    if math.isnan(interval[0]):
+    value, low, high = interval
+    if math.isnan(value):
         return "unknown"
-    if interval[1] == math.inf:
+    if low == math.inf:
         return "infinitely many times"
-    value, ends = parts(interval)
-    return f"{value} times {ends}".rstrip()
+    if low <= 0 < value and high < math.inf:
+        least = (
+            f"under {LEAST_TIMES:g}" if high < LEAST_TIMES else f"at most {number(high)}"
+        )
+        return UNTOLD if _EXPONENT.search(least) else f"{least} times"
+    if end := _one_end(interval):
+        far = low * NEAR < value < high / NEAR
+        return UNTOLD if far or _EXPONENT.search(end) else f"{end} times"
+    known = [each for each in interval if math.isfinite(each)]
+    if value >= 0 and max(known) < LEAST_TIMES:
+        return f"under {LEAST_TIMES:g} times"
+    if min(known) > MOST_TIMES:
+        return f"over {MOST_TIMES:,.0f} times"
+    shown, ends = parts(interval)
+    text = f"{shown} times {ends}".rstrip()
+    return UNTOLD if _EXPONENT.search(text) else text
 
 
 def share(value: float, digits: int = 2) -> str:
@@ -171,9 +236,11 @@ def share(value: float, digits: int = 2) -> str:
     >>> share(0.1234), share(0.0312), share(0.0312, 3), share(1.0)
     ('12%', '3.1%', '3.12%', '100%')
     """
+    if 0 < abs(value) < LEAST_SHARE:
+        return f"under {100 * LEAST_SHARE:g}%"
     shown = 100 * value
     whole = abs(shown) >= 10**digits - 0.5
-    return f"{shown:.0f}%" if whole else f"{shown:.{digits}g}%"
+    return f"{shown:,.0f}%" if whole else f"{shown:.{digits}g}%"
 
 
 def duration(seconds: float) -> str:
@@ -182,6 +249,8 @@ def duration(seconds: float) -> str:
     >>> [duration(seconds) for seconds in (0.04, 7.24, 42, 200, 12000, 190000)]
     ['0.04 s', '7.2 s', '42 s', '3 min 20 s', '3 h 20 min', '2 d 5 h']
     """
+    if 0 < seconds < 0.01:
+        return "under 0.01 s"
     if seconds < 10:
         return f"{seconds:.2g} s"
     whole = round(seconds)

@@ -1,10 +1,23 @@
 """Formatting: numbers with the digits that their intervals allow, and aligned tables."""
 
+import re
 from math import inf, nan
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mse_lab.formatting import NONE, number, percent, table, times, typeset, with_interval
+from mse_lab.formatting import (
+    NONE,
+    duration,
+    number,
+    percent,
+    share,
+    table,
+    times,
+    typeset,
+    with_interval,
+)
 from mse_lab.mse.intervals import UNKNOWN
 
 
@@ -31,7 +44,12 @@ def test_numbers():
         ((inf, 2.0, inf), "at least 2"),
         ((inf, inf, inf), "infinite"),
         (UNKNOWN, "unknown"),
-        ((4.91, 1.24, 9.84e6), "5 (1 to 9,840,000)"),
+        # A factor above 100: the nearer end alone, or none.
+        ((4.91, 1.24, 9.84e6), "at least 1.24"),
+        ((4.91, 0.001, 9.0), "at most 9"),
+        ((0.6, 0.004, 78.4), "at most 78.4"),
+        ((0.5, 0.0, 1.0), "0.5 (0.0 to 1.0)"),
+        ((-1.0, -200.0, 3.0), "-1 (-200 to 3)"),
     ],
 )
 def test_intervals(interval, written):
@@ -43,6 +61,46 @@ def test_shares_and_multiples():
     assert percent((0.0021, 0.0012, 0.0037)) == "0.2% (0.1 to 0.4)"
     assert percent(UNKNOWN) == times(UNKNOWN) == "unknown"
     assert times((inf, inf, inf)) == "infinitely many times"
+    assert times((0.6, 0.004, 78.4)) == "not known"
+    assert times((0.6, -0.1, 2.0)) == "at most 2 times"
+    assert times((2e-9, 1e-9, 3e-9)) == "under 0.001 times"
+    assert percent((6e-9, 2e-9, 0.110633662)) == "at most 11%"
+    assert percent((1e-7, 1e-7, 1e-7)) == share(1e-7) == "under 0.01%"
+    assert percent((1.0, 0.02, 1.0)) == "not known"
+    assert percent((1.0, nan, nan)) == "100%"
+    assert percent((0.0, 0.0, 0.06)) == "0% (0 to 6)"
+    assert share(0.0) == "0%"
+
+
+SIZES = st.floats(1e-12, 1e12)
+ENDS = st.one_of(SIZES, st.just(nan), st.just(inf), st.just(0.0))
+
+
+@given(SIZES, ENDS, ENDS)
+def test_no_share_or_multiple_is_a_number_that_is_none(value, one, other):
+    """No power of ten, at most five digits, no interval of a factor above 100."""
+    low, high = (
+        (value, value)
+        if one != one or other != other
+        else (min(value, one, other), max(value, one, other))
+    )
+    if one != one or other != other:
+        low = high = nan
+    for write in (percent, times):
+        text = write((value, low, high))
+        assert not re.search(r"\de[+-]?\d|[1-9]\.\d{5}|\.0*[1-9]\d{4}|nan", text), text
+        assert not (low != low and "(" in text), text
+        if " to " in text and low > 0:
+            assert high / low <= 101 or (write is percent and value * 101 >= high), text
+    assert not re.search(r"\de[+-]?\d", share(value) + duration(value)), value
+
+
+@given(st.tuples(*[st.floats(0, 1)] * 3))
+def test_a_share_of_anything_is_not_known(ends):
+    """Whatever its value, where the interval leaves out less than a twentieth."""
+    low, value, high = sorted(ends)
+    unknown = percent((value, low, high)) == "not known"
+    assert unknown == (high - low > 0.95)
 
 
 def test_formulas():

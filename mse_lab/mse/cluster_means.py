@@ -89,8 +89,8 @@ def cluster_share(
     """Average shares in [0, 1] over groups; the interval is over prompts drawn at random.
 
     Prompts with the same sum and number of groups are drawn together, because their weights
-    add up to a Gamma variable. Where each prompt has one group, this is
-    `zero_variance.mean_share` by other draws: ends differ by a few percent.
+    add up to a Gamma variable. One prompt gives no interval. Where each prompt has one
+    group, this is `zero_variance.mean_share` by other draws: ends differ by a few percent.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = cluster_share(np.zeros(60), np.arange(60), 0.95, rng)[1:]
@@ -102,6 +102,8 @@ def cluster_share(
     pairs = np.stack([sums_P, sizes_P], axis=-1)
     kinds, counts = np.unique(pairs.round(12), axis=0, return_counts=True)
     mean, tail = float(shares_K.mean()), (1 - level) / 2
+    if len(sums_P) < 2:
+        return Estimate(mean, math.nan, math.nan)
     if len(kinds) > MOST_KINDS:
         low, high = cluster_mean(shares_K, clusters_K, level)[1:]
         return Estimate(mean, max(low, 0.0), min(high, 1.0))

@@ -88,7 +88,7 @@ def best_size(advice: Advice) -> str:
 def _beats_vanilla(advice: Advice) -> str:
     value, low, high = advice.beats_vanilla_from
     if math.isinf(low):
-        return "GRPO-type never beats vanilla (no baseline)."
+        return "Over all prompts together GRPO-type never beats vanilla (no baseline)."
     beats = "GRPO-type beats vanilla (no baseline)"
     if math.isinf(value):
         return f"{beats} at no G; the interval is from {low:.0f} on, to never."
@@ -125,7 +125,7 @@ def say_prompts(advice: Advice) -> str:
     regime = advice.regime
     pays = f"pays on {regime.vanilla_worse} of {regime.prompts} prompts"
     rho = f"; median rho {number(regime.median_rho)}" if regime.binary else ""
-    return f"GRPO-type's baseline {pays}{rho}."
+    return f"Taken singly, GRPO-type's baseline {pays}{rho}."
 
 
 def display_name(name: str) -> str:

@@ -13,6 +13,9 @@ from mse_lab.report.layout import Table, estimate_cell
 # They know the value V or the baseline b* of each prompt.
 _UNREAL = ("oracle", "best-constant")
 
+# Their aim is another objective, so that distance to g is no verdict on them.
+_OTHER_OBJECTIVES = ("maxrl", "pass-at-k")
+
 _FIGURES = {"scale_free_mse": "Scale-free MSE", "slope": "Slope", "cosine": "Cosine",
             "bias2": "Bias²", "variance": "Variance", "mse": "Raw MSE"}  # fmt: skip
 
@@ -43,12 +46,17 @@ def _cells(row: Ranked, level: float) -> list[str]:
 
 
 def _leader(rows: Sequence[Ranked]) -> str:
-    usable = [row for row in rows if row.estimator.name not in _UNREAL]
+    usable = [
+        row
+        for row in rows
+        if row.estimator.name.partition("(")[0] not in (*_UNREAL, *_OTHER_OBJECTIVES)
+    ]
     if not usable:
         return ""
+    first, *_ = usable
     return (
-        f"Among those that training could use, {usable[0].estimator.name} comes first at "
-        f"{with_interval(usable[0].ratio)} of the oracle's scale-free MSE."
+        f"Of those for the mean reward that training could use, {first.estimator.name} "
+        f"comes first at {with_interval(first.ratio)} of the oracle's scale-free MSE."
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import shorten
 from mse_lab.formatting import (
+    LEAST_TIMES,
     WIDTH,
     duration,
     number,
@@ -133,7 +134,9 @@ def _values(summary: Summary) -> Part:
     ]
     spread = summary.spread
     if np.isfinite(spread.luck):
-        rows.append(["spread of values (sd)", with_interval(spread.between)])
+        between, least = with_interval(spread.between), LEAST_TIMES
+        between = f"under {least:g}" if spread.between.high < least else between
+        rows.append(["spread of values (sd)", between])
         means = f"{number(spread.seen, 2)}, chance alone gives {number(spread.luck, 2)}"
         rows.append(["spread of the groups' means (sd)", means])
     if np.isfinite(summary.drift.value):

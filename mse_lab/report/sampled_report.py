@@ -14,8 +14,8 @@ STOPPED: Mapping[Stopped, str] = {
 }
 
 NOT_ESTIMATED = (
-    "Not estimated here: the MSE itself, and estimators that use norms or lengths; mse-lab "
-    "run measures them."
+    "Errors here follow from exact laws; mse-lab run also measures them, and estimators "
+    "that use norms or lengths."
 )
 
 # At this level of confidence, in every population of `tests/benchmarks/stopping.py` of

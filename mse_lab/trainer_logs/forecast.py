@@ -5,6 +5,7 @@ the share of a group's subsets of G whose rewards are all equal, averaged over g
 n it assumes that the values of prompts follow a Beta law, and is marked as a model's.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,11 @@ def _by_model(
     drawn = np.array([[one.zero_variance(size) for size in sizes] for one in laws])
     tail = (1 - level) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    if prompts < 2:  # One prompt gives no interval.
+        return [
+            Forecast(size, Estimate(value, math.nan, math.nan), True)
+            for size, value in zip(sizes, point, strict=True)
+        ]
     return [
         Forecast(size, Estimate(value, min(low, value), max(high, value)), True)
         for size, value, low, high in zip(sizes, point, low, high, strict=True)

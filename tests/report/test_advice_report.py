@@ -92,7 +92,10 @@ def test_no_upper_bound(known):
         ((5, 4, 9), "beats vanilla (no baseline) from G = 5 on (4 to 9)."),
         ((5, 4, math.inf), "beats vanilla (no baseline) from G = 5 on (4 to never)."),
         ((math.inf, 4, math.inf), "at no G; the interval is from 4 on, to never."),
-        ((math.inf,) * 3, "GRPO-type never beats vanilla (no baseline)."),
+        (
+            (math.inf,) * 3,
+            "Over all prompts together GRPO-type never beats vanilla (no baseline).",
+        ),
     ],
 )
 def test_where_grpo_beats_vanilla(known, sizes, words):
@@ -225,7 +228,7 @@ def test_the_regime(known, side, words):
     text = plain(advice_text(replace(known[2], regime=one)))
     assert words in text
     assert say_prompts(replace(known[2], regime=one)) == (
-        "GRPO-type's baseline pays on 12 of 60 prompts; median rho 0.250."
+        "Taken singly, GRPO-type's baseline pays on 12 of 60 prompts; median rho 0.250."
     )
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
     text = plain(advice_text(replace(known[2], regime=graded)))
