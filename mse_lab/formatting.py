@@ -187,6 +187,8 @@ def percent_parts(interval: Interval) -> tuple[str, str]:
     if math.isfinite(value) and not all(map(math.isfinite, interval)):
         return share(value), ""
     shown, ends_shown = parts((100 * value, 100 * low, 100 * high), 1, most_decimals=2)
+    if _EXPONENT.search(shown):
+        return f"over {MOST_TIMES:,.0f}%", ""
     return (shown if shown == NONE else f"{shown}%"), ends_shown
 
 
