@@ -29,11 +29,11 @@ from transformers import TrainerCallback
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
-from mse_lab.measurement.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
+from mse_lab.measurement.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.mse.regret import TOLERANCE
-from mse_lab.mse.stopping import decide
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.report.callback_log import log_numbers, log_of_rollouts, log_words
+from mse_lab.report.advice_report import headline
+from mse_lab.report.callback_log import log_numbers, log_of_rollouts
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.run import live_model
 from mse_lab.run.advise import Sampling
@@ -43,8 +43,7 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.reporters import Reporters
 from mse_lab.run.trainer_processes import join_trainer
 
-# What was measured, and how that ended.
-Measurement = tuple[RunSpec, Sampling]
+Measurement = tuple[RunSpec, Sampling]  # What was measured, and how that ended.
 
 
 class MSECallback(TrainerCallback):
@@ -114,7 +113,6 @@ class MSECallback(TrainerCallback):
         self._metric = live_model.read_metric(metric, prompts)
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
-        self._decide = partial(decide, regret=regret)
         self._rollouts = WatchedRollouts()
         self._reset()
 
@@ -132,7 +130,7 @@ class MSECallback(TrainerCallback):
         self._rollouts.drop()
         self._began = time.monotonic()
         self._seconds, self._seconds_of_last = 0.0, 0.0
-        self._next_step, self._recommended = 0, 0
+        self._next_step, self._said = 0, ("", 0)  # The last verdict, and its size.
         self._rows: list[dict[str, Any]] = []
         self._unlogged: dict[str, float] = {}
         self._reporters: Reporters | None = None
@@ -225,7 +223,8 @@ class MSECallback(TrainerCallback):
             if self._processes.first:
                 self._log(found, args, state, given)
         else:
-            self._rollouts.expect(args, given["model"], budget, self._decide)
+            look = live_model.decide_on(args, self._regret)
+            self._rollouts.expect(args, given["model"], budget, look)
 
     def _measure_rollouts(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         measurement = self._rollouts.measure(given, args, state.global_step)
@@ -254,7 +253,8 @@ class MSECallback(TrainerCallback):
             self._rows = as_prompt_set(rows, given["processing_class"], options)
         reward, metric = as_row_reward(self._reward, state), self._metric.model_dump()
         inputs = live_model.live_inputs(given, args, self._rows, reward, self._processes)
-        spec, ended = live_model.sample_live(inputs, self._decide, budget)
+        look = live_model.decide_on(args, self._regret, COMPLETIONS)
+        spec, ended = live_model.sample_live(inputs, look, budget)
         # Before its first step an optimiser has no moments.
         if self._metric.kind != "plain" and (optimizer := given["optimizer"]).state:
             pools = live_model.measure_live_metric(inputs, metric, optimizer)
@@ -269,6 +269,7 @@ class MSECallback(TrainerCallback):
         run = as_run(
             spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
             held=True, metric=ended.metric, warnings=ended.warnings,
+            setting=live_model.setting_of(args),
         )  # fmt: skip
         size, of_rollouts = args.num_generations, self._rollouts.measurement
         advice = advise_sampled_run(run, ended.decision, (size,))
@@ -277,9 +278,9 @@ class MSECallback(TrainerCallback):
             numbers["mse/steps"] = len(of_rollouts.steps)
         self.measured += 1
         self._unlogged = {**numbers, "mse/step": state.global_step}
-        if advice.num_generations != self._recommended:
-            self._recommended = advice.num_generations
-            words, count = log_words(advice, numbers), run.completions
+        said, count = (advice.verdict, advice.num_generations), run.completions
+        if said != self._said:
+            self._said, words = said, headline(advice)
             line = f"step {state.global_step}: {words} {count} were drawn."
             if of_rollouts:
                 each = min(of_rollouts.sizes), max(of_rollouts.sizes)

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 
-from mse_lab.answers.advice import BUDGET
 from mse_lab.mse.budget import Constants, Population
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import LAWS
+from mse_lab.mse.verdict import BUDGET
 from simulated import Design, analysed, make_design
 
 POPULATION, PROMPTS = 4000, 60

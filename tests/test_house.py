@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "": {"errors", "version", "api.advise", "api.measure", "api.result", "api.rollouts"},
 }
 MAY_IMPORT["api.result"] = GROUND | {"answers", "mse.metric", "results", "report"}
+MAY_IMPORT["api.result"] |= {"probe.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"trainer_logs", "report"}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {"", "trl"}

@@ -17,9 +17,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from mse_lab.answers.alternatives import Alternative, Single, Yardstick, find_alternatives
+from mse_lab.answers.alternatives import (
+    Alternative,
+    Price,
+    Seconds,
+    Yardstick,
+    find_alternatives,
+    list_prices,
+)
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
+from mse_lab.answers.judged import UserSetting
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
 from mse_lab.answers.plain_data import as_data
 from mse_lab.answers.run_regime import Regime
@@ -29,14 +37,12 @@ from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.verdict import BUDGET, Needed, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
 
 # Where the curves are evaluated; every eighth is one of SIZES.
 CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
-
-# Completions of the budget that errors are stated for; nearly every figure is free of it.
-BUDGET = 1024
 
 # The fewest prompts whose gradients can be compared, and in how many rewards must differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
@@ -89,17 +95,24 @@ class Advice:
     rows: tuple[GroupSize, ...]  # The sizes that were asked for, and the recommended one.
     # Other estimators over random prompts, the cheapest first.
     alternatives: tuple[Alternative, ...]
-    singles: tuple[Single, ...]  # Estimators that only single prompts can judge.
     # Smallest whole G at which GRPO-type has the smaller error; infinite for never.
     beats_vanilla_from: Estimate
     regime: Regime  # On which side of vanilla the run and its prompts are.
     # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
     relative_error: Estimate
     noise_scale: Estimate  # The budget at which that is one.
+    setting: UserSetting  # What the verdict is about.
+    verdict: Verdict  # Whether to keep the group size in use.
+    set_to: int  # The size to type: the one in use unless the verdict is `change`.
+    saves: Estimate | None  # Share of completions that it saves; None where not told.
+    at_most: float  # How much more than the best size the one in use costs, at most,
+    at_least: float  # and at least.
+    own_loss: bool  # Whether these are costs of the user's loss, else of GRPO-type.
+    needed: Needed | None  # What would tell, where the verdict is `cannot tell`.
+    prices: tuple[Price, ...]  # What the user could set, over what is set.
     # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
-    # How many were drawn until the answer was known; None for a finished run, like the
-    # next three fields.
+    # How many were drawn; None for a finished run, like the next three fields.
     completions: int | None = None
     differentiated: int | None = None  # How many of them were differentiated.
     stopped: Stopped | None = None  # Why no more were drawn.
@@ -119,9 +132,9 @@ class Advice:
 
     @property
     def num_generations(self) -> int:
-        """The group size to set: the felt one where that is known, else `recommended`."""
+        """The group size to set: the felt one where that is known, else `set_to`."""
         felt = self.decisive
-        return felt.recommended if felt and felt.recommended else self.recommended
+        return felt.recommended if felt and felt.recommended else self.set_to
 
     @property
     def unbounded(self) -> bool:
@@ -153,7 +166,8 @@ class Advice:
         return {
             name: as_data(value)
             for name, value in values.items()
-            if name not in ("curves", "optimizer") and value is not None
+            if name not in ("curves", "optimizer")
+            and (value is not None or name in ("saves", "needed"))
         }
 
 
@@ -221,16 +235,24 @@ def _refuse(run: Evidence) -> None:
         )
 
 
-def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
+def advise(
+    run: Evidence,
+    sizes: Sequence[int] = SIZES,
+    budget: int = BUDGET,
+    seconds: Seconds | None = None,
+) -> Advice:
     """Work out the advice from three prompts or more, taken as a random sample.
 
     The group sizes, two or more each, are priced; errors are stated for `budget`
-    completions.
+    completions, and prices also in time where the `seconds` of a training are given.
     """
     _refuse(run)
     choice, recommended = run.choice, run.choice.size
     scale = noise_scale(run, recommended)
-    alternatives, singles = find_alternatives(Yardstick(run, recommended, budget))
+    yardstick, ruling = Yardstick(run, budget), run.ruling
+    alternatives = find_alternatives(yardstick)
+    asked = {ruling.best} if sizes == SIZES else {ruling.best, *sizes}
+    prices = list_prices(yardstick, alternatives, sorted(asked), seconds)
     rows = (
         GroupSize(
             size,
@@ -248,7 +270,7 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         held=run.held,
         warnings=tuple(run.warnings),
         law_only=run.law_only,
-        **run.constants,
+        **dict[str, Any](run.constants),
         best=run.best_group_size,
         recommended=recommended,
         regret=choice.regret,
@@ -256,7 +278,10 @@ def advise(run: Evidence, sizes: Sequence[int] = SIZES, budget: int = BUDGET) ->
         near_regret=choice.near_regret,
         rows=tuple(rows),
         alternatives=alternatives,
-        singles=singles,
+        setting=UserSetting.of(run.setting),
+        **{key: value for key, value in ruling._asdict().items() if key != "best"},
+        needed=run.needed,
+        prices=prices,
         beats_vanilla_from=beats_vanilla_from(run.population, run.level),
         regime=run.regime,
         relative_error=Estimate(*(end / budget for end in scale)),

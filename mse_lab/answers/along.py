@@ -19,7 +19,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from mse_lab.answers.advice import BUDGET, noise_scale
+from mse_lab.answers.advice import noise_scale
 from mse_lab.answers.alternatives import price_default
 from mse_lab.answers.judgement import RESOLUTION, decide
 from mse_lab.answers.measured_run import MeasuredRun
@@ -32,6 +32,7 @@ from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.regime import Place, equal_baseline, norm_ratio, places_of
 from mse_lab.mse.trajectory import Movement, Trajectory, best_ratio, measure_movement
+from mse_lab.mse.verdict import BUDGET
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.schema import Pool
 from mse_lab.probe.streams import stream

@@ -1,48 +1,48 @@
-"""Alternatives: what other estimators need for the error of the recommended one.
+"""Alternatives: what other estimators need for the error of the user's own training.
 
 All are judged over random prompts, by the scale-free MSE at the budget, so that a factor,
 which a learning rate would absorb, does not count. The figure is a number of completions
-over the budget; for an unbiased estimator it holds at any budget.
+over the budget (`mse_lab.mse.own_loss`). Where no law gives the error of the user's own
+loss, it is GRPO-type's at the same group size.
 
 - A baseline that is one number a prompt, or one for all, has its best G at 1, by a law.
 - Estimators of the group's rewards alone are judged by their exact laws, rewards being 0
-  and 1, at their own best G. A normalisation by the tokens of a batch is left out: it is
-  one factor a batch, which hardly varies where the batch is large.
-- Other unbiased estimators are judged by the run's replicates, at the best of its sizes.
-- The others, whose mean no law gives, are compared on single prompts: the median ratio.
+  and 1, at the size of least cost that a trainer would be set to.
+- Other unbiased estimators are judged by the run's replicates.
+
+Estimators whose mean no law gives are not judged.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.ranking import nearest_size
-from mse_lab.arrays import Floats, divide
-from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
-from mse_lab.mse.budget import Constants, mse_times_budget
-from mse_lab.mse.directions import Direction, efficiency, find_direction
-from mse_lab.mse.intervals import UNKNOWN, Estimate, falling
+from mse_lab.answers.trainer_settings import (
+    TRAINERS_DEFAULT,
+    base_name,
+    name_own,
+    reachable,
+)
+from mse_lab.arrays import LARGEST, Floats
+from mse_lab.estimators import Estimator, find_estimator
+from mse_lab.mse.directions import find_direction
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.own_loss import CONSTANT, Aim, find_aims, without_batch
+from mse_lab.mse.regret import SIZES, choose_size
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
-
-# What TRL and verl compute by default: the group's spread divides, and the mean is over the
-# tokens of the batch.
-TRAINERS_DEFAULT = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
-
-# Baselines that are one number for each prompt, or one for all prompts.
-CONSTANT = ("vanilla", "batch-mean", "best-constant")
 
 # No training knows the best constant of a prompt; it bounds what a baseline could save.
 BOUND = "best-constant"
 
-# Estimators of a probe that are not judged: the others are compared with them.
-_COMPARED = ("vanilla", "grpo", "oracle", "centred", "best-constant")
+# Estimators of a probe that are not judged: others stand for them.
+_COMPARED = (*CONSTANT, "oracle", "centred")
 
 # Group sizes at which laws are evaluated.
 LAW_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -51,8 +51,8 @@ LAW_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 class Alternative(NamedTuple):
     """Another estimator at its best group size.
 
-    `cost` is the number of completions that gives the scale-free MSE of the recommended
-    estimator at the budget, over the budget. It is infinite where no number will do, and
+    `cost` is the number of completions that gives the scale-free MSE of the user's own
+    training at the budget, over the budget. It is infinite where no number will do, and
     unknown where ||g||^2 is not significantly positive and the estimator not `unbiased`.
     """
 
@@ -62,106 +62,138 @@ class Alternative(NamedTuple):
     unbiased: bool = False
 
 
-class Single(NamedTuple):
-    """An estimator that only single prompts judge.
+class Seconds(NamedTuple):
+    """What training takes."""
 
-    `ratio` is the median over `prompts` of its scale-free MSE over that of `grpo`.
-    """
+    completion: float  # Seconds a completion.
+    prompt: float = 0.0  # Seconds once a prompt.
 
+    def each(self, group_size: int) -> float:
+        """Seconds a completion, its share of the prompt's included."""
+        return self.completion + self.prompt / group_size
+
+
+class Price(NamedTuple):
+    """A row of the price list: what an estimator at a size costs over the user's own."""
+
+    whose: str  # `yours`, `same loss`, `same trainer` or `any`.
     estimator: str
     group_size: int
-    ratio: float
-    prompts: int
+    cost: Estimate  # Completions for the same error.
+    time: Estimate | None = None  # The same in seconds, where these are given.
 
 
 @dataclass(frozen=True)
 class Yardstick:
-    """The recommended estimator: GRPO-type at one group size, at one budget."""
+    """The user's own training, or GRPO-type in groups of its size, at one budget."""
 
     run: Evidence
-    group_size: int
     budget: float
 
-    def cost(self, constants: Constants) -> Floats:
-        """N x MSE of the recommended estimator."""
-        return mse_times_budget("grpo", constants, self.group_size)
+    @cached_property
+    def own_aim(self) -> Aim | None:
+        """Where the user's own loss points; None where that is not known."""
+        setting = self.run.setting
+        size, entry = setting.group_size, setting.estimator
+        if entry is None or not (self._knows_gradient or self._is_unbiased(entry)):
+            return None
+        population, binary = self.run.population, self.run.binary
+        return find_aims(population, entry, [size], binary=binary).get(size)
+
+    @cached_property
+    def _knows_gradient(self) -> bool:
+        return self.run.constants["gradient2"].low > 0
+
+    @staticmethod
+    def _is_unbiased(entry: EstimatorEntry) -> bool:
+        kept = without_batch(entry)
+        # The mean-centred weights are GRPO-type's, up to a factor.
+        return kept in CONSTANT or base_name(kept) in ("grpo", "centred")
+
+    @cached_property
+    def _base(self) -> Aim:
+        size = max(self.run.setting.group_size, 2)
+        constants = self.run.population.samples
+        return self.own_aim or Aim.of_unbiased(constants, "grpo", size)
+
+    def _costs(self, aims: Mapping[int, Aim]) -> dict[int, Floats]:
+        return {size: aim.cost(self._base, self.budget) for size, aim in aims.items()}
+
+    def _estimate(self, cost: Floats) -> Estimate:
+        """Estimate a cost by its reciprocal, which is zero where no number will do."""
+        efficiency = np.where(cost < LARGEST, 1 / cost, 0.0)
+        population, level = self.run.population, self.run.level
+        share = population.estimate_positive(lambda _, one: one, level, efficiency)
+        ends = (share.value, share.high, share.low)
+        return Estimate(*(1 / end if end > 0 else math.inf for end in ends))
 
     def judge_constant(self, name: str) -> Alternative:
         """Judge a baseline that is constant on each prompt, at G = 1."""
+        aim = Aim.of_unbiased(self.run.population.samples, name, 1)
+        return Alternative(name, 1, self._estimate(self._costs({1: aim})[1]), unbiased=True)
 
-        def share(constants: Constants) -> Floats:
-            return divide(mse_times_budget(name, constants, 1), self.cost(constants))
+    def judge(self, name: str, entry: EstimatorEntry) -> Alternative | None:
+        """Judge an estimator at the size of least cost; None where nothing gives it."""
+        estimator = find_estimator(entry)
+        aims = self._aims(entry)
+        if not aims:
+            return None
+        if not (self._knows_gradient or self._is_unbiased(entry) or estimator.unbiased):
+            return Alternative(name, self.run.setting.group_size, UNKNOWN)
+        costs = self._costs(aims)
+        values = {size: float(cost[0]) for size, cost in costs.items()}
+        usual = {*SIZES, self.run.setting.group_size}
+        size = choose_size(values, settable=usual)
+        return Alternative(name, size, self._estimate(costs[size]), estimator.unbiased)
 
-        cost = self.run.population.estimate_positive(share, self.run.level)
-        return Alternative(name, 1, cost, unbiased=True)
+    def _aims(self, entry: EstimatorEntry) -> dict[int, Aim]:
+        population, binary = self.run.population, self.run.binary
+        sizes = sorted({*LAW_SIZES, self.run.setting.group_size} - {1})
+        aims = find_aims(population, entry, sizes, binary=binary)
+        if not aims and isinstance(self.run, MeasuredRun):
+            aims = _measured_aims(find_estimator(entry), self.run)
+        return aims
 
-    def _efficiency(
-        self, estimator: Estimator, size: int, constants: Constants, direction: Direction
-    ) -> Floats:
-        """Efficiency at a group size; ||g||^2 cancels where the estimator is unbiased."""
-        cost = self.cost(constants)
-        if estimator.unbiased:
-            return divide(cost, size * direction.noise)
-        return efficiency(constants, direction, size, cost, self.budget)
-
-    def judge_directions(
-        self, estimator: Estimator, directions: Mapping[int, Direction]
-    ) -> Alternative:
-        """Judge an estimator by where it points at some group sizes."""
-        population, level = self.run.population, self.run.level
-        if not estimator.unbiased and self.run.constants["gradient2"].low <= 0:
-            return Alternative(estimator.name, self.group_size, UNKNOWN)
-        samples = population.samples
-        value = {
-            size: float(self._efficiency(estimator, size, samples, direction)[0])
-            for size, direction in directions.items()
-        }
-        best = max(value, key=value.__getitem__)
-        figure = partial(self._efficiency, estimator, best)
-        share = population.estimate_positive(figure, level, directions[best])
-        return Alternative(estimator.name, best, falling(share, -1), estimator.unbiased)
-
-
-def _law_directions(
-    estimator: Estimator, run: Evidence, sizes: Sequence[int] = LAW_SIZES
-) -> dict[int, Direction]:
-    """Where an estimator of rewards 0 and 1 points, by its laws; empty without one."""
-    directions = {}
-    for size in sizes:
-        law = run.find_law(estimator, size)
-        if law is not None and size >= estimator.smallest_group:
-            mean = law(run.moments)
-            noise_P = mean.second - mean.slope**2 * run.moments.gradient2
-            directions[size] = find_direction(run.population, mean.slope, noise_P)
-    return directions
+    def price_of_own(self, size: int) -> Estimate:
+        """Price the user's own loss, or GRPO-type, in groups of a size."""
+        population, binary = self.run.population, self.run.binary
+        entry = self.run.setting.estimator if self.own_aim else "grpo"
+        assert entry is not None
+        aims = find_aims(population, entry, [size], binary=binary)
+        return self._estimate(self._costs(aims)[size]) if aims else UNKNOWN
 
 
-def _measured_directions(estimator: Estimator, run: MeasuredRun) -> dict[int, Direction]:
+def _measured_aims(estimator: Estimator, run: MeasuredRun) -> dict[int, Aim]:
     """Where an unbiased estimator points, by the run's groups; empty without replicates."""
     sizes = [size for size in run.sizes if size >= estimator.smallest_group]
     if not estimator.unbiased or run.law_only:
         return {}
     errors = measure_errors(run.pools, [estimator], sizes)
-    slope_P = np.ones(run.pools.prompts)
-    noises = {size: errors[Key(estimator.name, size)].mean(-1) for size in sizes}
-    return {
-        size: find_direction(run.population, slope_P, noise_P)
-        for size, noise_P in noises.items()
-    }
-
-
-def _without_batch_tokens(entry: EstimatorEntry) -> EstimatorEntry:
-    """Leave out a normalisation by the tokens of a batch: nearly one factor for all."""
-    if isinstance(entry, str) or entry.get("length") != "token-batch":
-        return entry
-    return {key: value for key, value in entry.items() if key != "length"}
+    slope_P, aims = np.ones(run.pools.prompts), {}
+    for size in sizes:
+        noise_P = errors[Key(estimator.name, size)].mean(-1)
+        direction = find_direction(run.population, slope_P, noise_P)
+        # Its mean is g itself.
+        signal = run.population.samples.gradient2
+        aims[size] = Aim(size * direction.noise, signal, np.ones_like(signal))
+    return aims
 
 
 def _others(run: Evidence) -> dict[str, EstimatorEntry]:
-    """Name the estimators to judge: the trainers' default, one more, and the probe's."""
-    entries: list[EstimatorEntry] = [TRAINERS_DEFAULT, "best-constant-loo", *run.entries]
-    named = {find_estimator(entry).name: entry for entry in entries}
-    return {name: entry for name, entry in named.items() if name not in _COMPARED}
+    """Name the estimators to judge: the user's, the trainers', and the probe's."""
+    own = run.setting.estimator
+    named = own is not None and base_name(own) == base_name(TRAINERS_DEFAULT)
+    entries: list[EstimatorEntry] = ["grpo", "best-constant-loo", *run.entries]
+    entries += [own] if own is not None and _is_listed(own) else []
+    entries += [] if named else [TRAINERS_DEFAULT]
+    found = {find_estimator(entry).name: entry for entry in entries}
+    return {name: entry for name, entry in found.items() if name not in _COMPARED}
+
+
+def _is_listed(entry: EstimatorEntry) -> bool:
+    """Whether an estimator is one of its own, and not GRPO-type or a constant baseline."""
+    kept = without_batch(entry)
+    return kept not in CONSTANT and base_name(kept) not in ("grpo", "centred")
 
 
 def _applies(estimator: Estimator, run: Evidence) -> bool:
@@ -171,66 +203,66 @@ def _applies(estimator: Estimator, run: Evidence) -> bool:
     return enough and fits and not estimator.knows_value
 
 
-def judge_on_prompts(estimator: Estimator, run: MeasuredRun) -> list[Single]:
-    """Compare an estimator with GRPO-type on each prompt; empty where no size will do.
-
-    The median has no interval: the noise of single prompts moves it, and without a law
-    nothing says how far.
-    """
-    sizes = [
-        size for size in (nearest_size(run), *run.sizes) if size >= estimator.smallest_group
-    ]
-    if run.law_only or not sizes:
-        return []
-    size, both = sizes[0], [estimator, ESTIMATORS["grpo"]]
-    errors = measure_errors(run.pools, both, [size])
-    own_P, grpo_P = (
-        run.curves.of_prompts(one, size, errors[Key(one.name, size)]).scale_free_mse
-        for one in both
-    )
-    known_P = np.isfinite(own_P) & np.isfinite(grpo_P) & (grpo_P > 0)
-    ratios = own_P[known_P] / grpo_P[known_P]
-    median = float(np.median(ratios)) if ratios.size else math.nan
-    return [Single(estimator.name, size, median, len(ratios))]
-
-
 def price_default(run: Evidence, size: int, budget: float) -> Estimate:
     """Price the trainers' default estimator, relative to GRPO-type at the same G.
 
     The price is in completions for its scale-free MSE at the budget; unknown without a law.
     """
-    estimator = find_estimator(_without_batch_tokens(TRAINERS_DEFAULT))
-    if not _applies(estimator, run):
+    if run.constants["gradient2"].low <= 0:
         return UNKNOWN
-    directions = _law_directions(estimator, run, [size])
-    if not directions:
+    aims = find_aims(run.population, TRAINERS_DEFAULT, [size], binary=run.binary)
+    if not aims:
         return UNKNOWN
-    return Yardstick(run, size, budget).judge_directions(estimator, directions).cost
+    base = Aim.of_unbiased(run.population.samples, "grpo", size)
+    return Yardstick(run, budget)._estimate(aims[size].cost(base, budget))
 
 
-def find_alternatives(
-    yardstick: Yardstick,
-) -> tuple[tuple[Alternative, ...], tuple[Single, ...]]:
-    """Judge other estimators: over random prompts, the cheapest first; then the rest."""
+def find_alternatives(yardstick: Yardstick) -> tuple[Alternative, ...]:
+    """Judge other estimators over random prompts, the cheapest first."""
     run = yardstick.run
     # Few completions of a prompt do not tell its best constant: intervals held in 50%.
     constant = [name for name in CONSTANT if name != BOUND or run.stopped is None]
     alternatives = [yardstick.judge_constant(name) for name in constant]
-    singles: list[Single] = []
     for name, entry in _others(run).items():
-        estimator = find_estimator(_without_batch_tokens(entry))
-        if not _applies(estimator, run):
-            continue
-        directions = _law_directions(estimator, run)
-        if not directions and isinstance(run, MeasuredRun):
-            directions = _measured_directions(estimator, run)
-        if directions:
-            alternative = yardstick.judge_directions(estimator, directions)
-            unbiased = find_estimator(entry).unbiased
-            alternatives.append(alternative._replace(estimator=name, unbiased=unbiased))
-        elif isinstance(run, MeasuredRun):
-            singles += judge_on_prompts(find_estimator(entry), run)
+        if _applies(find_estimator(entry), run):
+            alternative = yardstick.judge(name, entry)
+            alternatives += [alternative] if alternative else []
     alternatives.sort(
         key=lambda alternative: np.nan_to_num(alternative.cost.value, nan=math.inf)
     )
-    return tuple(alternatives), tuple(singles)
+    return tuple(alternatives)
+
+
+def list_prices(
+    yardstick: Yardstick,
+    alternatives: Sequence[Alternative],
+    sizes: Sequence[int],
+    seconds: Seconds | None = None,
+) -> tuple[Price, ...]:
+    """List what the user could set, over what is set: 1.
+
+    Rows: the user's own; the same loss at the given sizes; the cheapest that the same
+    trainer can be set to; the cheapest that any training can use.
+    """
+    setting = yardstick.run.setting
+    present = setting.group_size
+    own = name_own(setting.estimator) if yardstick.own_aim else "grpo"
+    usable = [one for one in alternatives if one.estimator != BOUND]
+    same = [one for one in usable if reachable(setting.trainer, one.estimator)]
+    rows = [Price("yours", own, present, Estimate(1.0, 1.0, 1.0))]
+    rows += [
+        Price("same loss", own, size, yardstick.price_of_own(size))
+        for size in sizes
+        if size != present
+    ]
+    for whose, found in (("same trainer", same), ("any", usable)):
+        best = found[0] if found else None
+        if best and (best.estimator, best.group_size) not in {row[1:3] for row in rows}:
+            rows.append(Price(whose, best.estimator, best.group_size, best.cost))
+    if seconds is None:
+        return tuple(rows)
+    factors = [seconds.each(row.group_size) / seconds.each(present) for row in rows]
+    return tuple(
+        row._replace(time=Estimate(*(factor * end for end in row.cost)))
+        for factor, row in zip(factors, rows, strict=True)
+    )

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mse_lab.answers.judged import Judged
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -26,7 +27,9 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.regret import Choice, recommend, regret_bounds
 from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.mse.verdict import Bound, bound_by_intervals
 from mse_lab.probe.schema import Probe
+from mse_lab.probe.training import Setting, find_setting
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
 from mse_lab.results.finished_run import read_probe, read_result
@@ -40,7 +43,7 @@ UNTESTED = "Without replicates nothing can tell the law from the truth."
 BY_LAW = "By the law alone, for there are no replicates."
 
 
-class MeasuredRun(Analysis):
+class MeasuredRun(Judged, Analysis):
     """The analysis of one run, or of anybody's pools, with what several answers need."""
 
     @property
@@ -160,7 +163,20 @@ class MeasuredRun(Analysis):
     @cached_property
     def choice(self) -> Choice:
         """The recommended group size, and what is known of its regret."""
-        return recommend(self.population, regret_bounds(self.population, self.level))
+        bounds, present = (
+            regret_bounds(self.population, self.level),
+            self.setting.group_size,
+        )
+        return recommend(self.population, bounds, present=present)
+
+    @property
+    def spent(self) -> tuple[int, float]:
+        """Completions that were drawn; what they took is not kept."""
+        return sum(map(len, self.rewards)), 0.0
+
+    def bound(self, prompts: int | None = None) -> Bound:
+        """Bound ratios of costs by intervals."""
+        return bound_by_intervals(self.population, self.level, prompts)
 
     # A finished run has all the completions that its probe asks for.
     completions: ClassVar[None] = None
@@ -198,6 +214,12 @@ class FinishedRun(MeasuredRun):
     """A run that lies in a folder, with what else is known of it there."""
 
     folder: Path
+    asked: Setting | None = None  # The training that is judged; None for the probe's.
+
+    @cached_property
+    def setting(self) -> Setting:  # type: ignore[override]
+        """The training that is judged."""
+        return self.asked or find_setting(self.probe.training)
 
     @property
     def where(self) -> str:
@@ -244,6 +266,6 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("environment.json")
 
 
-def read_run(folder: Path) -> FinishedRun:
-    """Read a finished run."""
-    return FinishedRun(**vars(read_result(folder)), folder=folder)
+def read_run(folder: Path, asked: Setting | None = None) -> FinishedRun:
+    """Read a finished run, and judge a training by it, by default the probe's."""
+    return FinishedRun(**vars(read_result(folder)), folder=folder, asked=asked)

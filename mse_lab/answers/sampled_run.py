@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mse_lab.answers.judged import Judged
 from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
@@ -23,12 +24,14 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import measure_norm_ratio
 from mse_lab.mse.regret import SIZES, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import LEAST_CARRIERS, Stopped, sequence_bounds
+from mse_lab.mse.stopping import LEAST_CARRIERS, Stopped, bound_by_sequence, sequence_bounds
+from mse_lab.mse.verdict import Bound, Ruling, rule_by_sequence
 from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.training import DEFAULT, Setting
 
 
 @dataclass(frozen=True, eq=False)
-class SampledRun:
+class SampledRun(Judged):
     """Samples of three prompts or more, with what advice needs of them."""
 
     name: str  # The probe's.
@@ -45,6 +48,7 @@ class SampledRun:
     metric: MetricPools | None = None
     told: tuple[str, ...] = ()  # Warnings of its completions.
     size: float = math.inf  # How many prompts there are in all.
+    setting: Setting = DEFAULT  # The training that is judged.
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
@@ -109,7 +113,23 @@ class SampledRun:
     def choice(self) -> Choice:
         """The recommended group size, by bounds that hold at all looks together."""
         bounds = sequence_bounds(self.population, self.level)
-        return recommend(self.population, bounds, self.tolerance)
+        present = self.setting.group_size
+        return recommend(self.population, bounds, self.tolerance, present)
+
+    @property
+    def spent(self) -> tuple[int, float]:
+        """Completions that were drawn, and the seconds that they took; 0 if unknown."""
+        blocks = [block for each in self.samples.blocks for block in each]
+        return self.completions, sum(block.seconds for block in blocks)
+
+    def bound(self, prompts: int | None = None) -> Bound:
+        """Bound ratios of costs by the sequence, which holds at all looks together."""
+        return bound_by_sequence(self.population, self.level, prompts)
+
+    @cached_property
+    def ruling(self) -> Ruling:
+        """The verdict on the group size in use."""
+        return rule_by_sequence(self.population, self.priced, self.question)
 
     @cached_property
     def regime(self) -> Regime:

@@ -10,74 +10,105 @@ OpenRLHF whose options are dotted; in earlier versions they were --n_samples_per
 --advantage_estimator, --init_kl_coef.
 """
 
-from typing import NamedTuple
+from mse_lab.estimators import find_estimator
+from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.training import DEFAULT, TRAINERS
 
+# What TRL and verl compute by default: the group's spread divides, and the mean is over the
+# tokens of the batch.
+TRAINERS_DEFAULT = DEFAULT.estimator or {}
 
-class TrainerSetting(NamedTuple):
-    """A trainer, its settings with `{size}` for the group size, and what differs there."""
+# By trainer and estimator, parameters aside, the settings with `{size}` for the group size.
+TRAINER_SETTINGS: dict[str, dict[str, str]] = {
+    "trl": {
+        "grpo": (
+            'GRPOConfig(num_generations={size}, scale_rewards="none", '
+            'loss_type="dr_grpo", beta=0.0)'
+        ),
+        "grpo-std": (
+            'GRPOConfig(num_generations={size}, scale_rewards="group", loss_type="dapo", '
+            "beta=0.0)"
+        ),
+    },
+    "verl": {
+        "grpo": (
+            "actor_rollout_ref.rollout.n={size} algorithm.adv_estimator=rloo "
+            "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum"
+        ),
+        "grpo-std": (
+            "actor_rollout_ref.rollout.n={size} algorithm.adv_estimator=grpo "
+            "actor_rollout_ref.actor.loss_agg_mode=token-mean"
+        ),
+        "vanilla": (
+            "actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo "
+            "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum"
+        ),
+        "batch-mean": (
+            "actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=reinforce_plus_plus, "
+            "nearly"
+        ),
+    },
+    "openrlhf": {
+        "grpo": (
+            "--rollout.n_samples_per_prompt {size} --algo.advantage.estimator rloo "
+            "--algo.kl.init_coef 0 (its loss is a mean over tokens)"
+        ),
+        "grpo-std": (
+            "--rollout.n_samples_per_prompt {size} --algo.advantage.estimator group_norm "
+            "--algo.kl.init_coef 0"
+        ),
+        "batch-mean": (
+            "--rollout.n_samples_per_prompt 1 --algo.advantage.estimator reinforce "
+            "--algo.kl.init_coef 0, nearly"
+        ),
+    },
+}
 
-    trainer: str
-    setting: str
-    note: str = ""
-
-    def at(self, size: int) -> str:
-        """Write the settings for a group size."""
-        return self.setting.format(size=size)
-
-    def line(self, size: int) -> str:
-        """Write the settings for a group size, and what differs."""
-        return f"{self.at(size)} ({self.note})" if self.note else self.at(size)
-
-
-TRAINER_SETTINGS = (
-    TrainerSetting(
-        "TRL",
-        'GRPOConfig(num_generations={size}, scale_rewards="none", loss_type="dr_grpo", '
-        "beta=0.0)",
-    ),
-    TrainerSetting(
-        "verl",
-        "actor_rollout_ref.rollout.n={size} algorithm.adv_estimator=rloo "
-        "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",
-    ),
-    TrainerSetting(
-        "OpenRLHF",
-        "--rollout.n_samples_per_prompt {size} --algo.advantage.estimator rloo "
-        "--algo.kl.init_coef 0",
-        "its loss is a mean over tokens",
-    ),
-)
-
-# TRL's default group size.
-TRLS_SIZE = 8
-
-# The name of what TRL computes by default.
-_TRLS_DEFAULT = "grpo-std(eps=0.0001, length=token-batch)"
-
-# The names of estimators that readers know.
+# The names of estimators that readers know, parameters aside.
 DISPLAY_NAMES = {
     "grpo": "GRPO-type (RLOO)",
     "vanilla": "vanilla (no baseline)",
     "batch-mean": "batch-mean baseline",
     "best-constant": "bound: best baseline per prompt",
-    _TRLS_DEFAULT: "TRL's default (grpo-std, dapo)",
+    "grpo-std": "GRPO with std",
 }
 
-# The trainers' settings that compute an estimator.
-ESTIMATOR_SETTINGS = {
-    "vanilla": (
-        "verl: actor_rollout_ref.rollout.n=1 algorithm.adv_estimator=rloo; TRL and "
-        "OpenRLHF cannot"
-    ),
-    "batch-mean": (
-        "nearly that: REINFORCE++ with one completion per prompt, verl "
-        "algorithm.adv_estimator=reinforce_plus_plus, OpenRLHF "
-        "--algo.advantage.estimator reinforce"
-    ),
+# What of an estimator no trainer's settings compute.
+UNREACHABLE = {
     "best-constant-loo": (
         "no trainer has every completion's score norm, which it takes; verl's "
         "algorithm.adv_estimator=opo takes lengths in their place"
     ),
-    _TRLS_DEFAULT: 'TRL: GRPOConfig(scale_rewards="group", loss_type="dapo")',
 }
 NO_TRAINER = "no trainer has these weights among its settings"
+
+
+def base_name(estimator: EstimatorEntry) -> str:
+    """Give an estimator's name without its parameters.
+
+    >>> base_name("grpo-std(eps=0.0001)"), base_name({"name": "grpo-std", "eps": 1e-4})
+    ('grpo-std', 'grpo-std')
+    """
+    whole = estimator if isinstance(estimator, str) else str(estimator["name"])
+    return whole.partition("(")[0]
+
+
+def name_own(entry: EstimatorEntry | None) -> str:
+    """Name the estimator that a training computes; `unknown` if it is none of ours."""
+    return "unknown" if entry is None else find_estimator(entry).name
+
+
+def reachable(trainer: str, estimator: str) -> bool:
+    """Whether a trainer's settings compute an estimator."""
+    return base_name(estimator) in TRAINER_SETTINGS[trainer]
+
+
+def settings_for(trainer: str, estimator: str, size: int) -> str:
+    """Write the settings of an estimator: the trainer's, else another's that has it."""
+    name = base_name(estimator)
+    others = {title: TRAINERS[title].title for title in (trainer, *TRAINER_SETTINGS)}
+    for one, title in others.items():
+        if name in TRAINER_SETTINGS[one]:
+            line = TRAINER_SETTINGS[one][name].format(size=size)
+            return line if one == trainer else f"{title}: {line}"
+    return UNREACHABLE.get(name, NO_TRAINER)

@@ -15,9 +15,11 @@ from typing import Any
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
+from mse_lab.measurement.looks import COMPLETIONS
 from mse_lab.mse.regret import TOLERANCE
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.verdict import Question, decide
 from mse_lab.probe.schema import PromptPopulation
+from mse_lab.probe.training import read_training
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.results.checks import none_failed
 
@@ -32,6 +34,7 @@ def advise(
     budget: int | None = None,
     sampling: Mapping[str, Any] | None = None,
     metric: str | Mapping[str, Any] = "plain",
+    training: Mapping[str, Any] | None = None,
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
     template: str = "none",
@@ -56,6 +59,7 @@ def advise(
         budget: The most completions that are drawn in all; None for no limit.
         sampling: `max_new_tokens` and `temperature`.
         metric: As in `measure`; it is measured after the last look.
+        training: As in `measure`: what the verdict is about.
         interval: `level` and `resamples`.
         parameters: As in `measure`.
         template: As in `measure`.
@@ -76,13 +80,16 @@ def advise(
         raise InputError(f"budget = {shown(budget)}: give a whole number, or None")
     inputs = in_memory_inputs(
         "advise", model, tokenizer, prompts, reward, name, out,
-        sampling=sampling, metric=metric, interval=interval, parameters=parameters,
-        template=template, chat=chat, population=population, seed=seed,
+        sampling=sampling, metric=metric, training=training, interval=interval,
+        parameters=parameters, template=template, chat=chat,
+        population=population, seed=seed,
     )  # fmt: skip
     from mse_lab.run.in_memory import sample_model
 
+    setting = read_training(training)
     level = (interval or {}).get("level", 0.95)
-    look = partial(decide, level=level, regret=regret)
+    question = Question(setting.estimator, setting.group_size, regret, level)
+    look = partial(decide, question=question, awaited=COMPLETIONS)
     spec, ended = sample_model(inputs, look, budget, shown=progress)
     run = as_run(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,

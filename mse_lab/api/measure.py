@@ -27,6 +27,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, PromptPopulation
+from mse_lab.probe.training import read_training
 from mse_lab.results.analysis import Analysis
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def measure(
     sampling: Mapping[str, Any] | None = None,
     pool: Mapping[str, int] | None = None,
     metric: str | Mapping[str, Any] = "plain",
+    training: Mapping[str, Any] | None = None,
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
     template: str = "none",
@@ -80,6 +82,8 @@ def measure(
         pool: Completions of each prompt: `reference` and `replicate`.
         metric: `adam` or `curvature`, or a mapping as in a probe: the advice then also has
             the size that training by AdamW or SGD feels to be best, `advice.felt`.
+        training: What the advice judges, as in a probe: `trainer` (trl, verl, openrlhf),
+            `config`, its file, and its own settings; by default TRL's defaults.
         interval: `method`, `level` and `resamples`.
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.
@@ -100,14 +104,19 @@ def measure(
         group_sizes=None if group_sizes is None else read_sizes(group_sizes),
         estimators=None if estimators is None else _entries(estimators),
         sampling=sampling, pool=pool, metric=metric, interval=interval,
+        training=training,
         parameters=parameters, template=template, chat=chat, population=population,
         seed=seed,
     )  # fmt: skip
     from mse_lab.run.in_memory import measure_model
 
+    setting = read_training(training)
+
     analysis, checks, noted, felt = measure_model(inputs, shown=progress)
     given = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
-    return Result(**given, checks=tuple(checks), noted=tuple(noted), metric=felt)
+    return Result(
+        **given, checks=tuple(checks), noted=tuple(noted), metric=felt, setting=setting
+    )
 
 
 def in_memory_inputs(

@@ -13,6 +13,7 @@ from mse_lab.answers.claims import claims_table, judge_run
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, nearest
 from mse_lab.mse.metric import MetricPools
+from mse_lab.probe.training import DEFAULT, Setting
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
 
@@ -26,6 +27,11 @@ class Advice(advice.Advice):
     Estimates have `value`, `low` and `high`, over prompts, at the confidence `level`.
 
     Attributes:
+        verdict: Whether to `keep` the group size in use, to `change` it, or `cannot tell`.
+        setting: What that is about: `trainer`, `group_size`, `estimator`.
+        set_to: The group size to type; the one in use unless the verdict is `change`.
+        saves: The share of completions that it saves; None where that cannot be told.
+        prices: What could be set, over what is set.
         recommended: A power of two that is near the best size, if there is one.
         regret: How much more than the best size it costs at most.
         best: G*, the size of least gradient error; infinite above where c1 is not
@@ -69,11 +75,13 @@ class Result(MeasuredRun):
         checks: The built-in checks of the measurement; empty for arrays.
         noted: The warnings of the measurement; None for arrays.
         metric: The measurement in another metric than the plain one, if there is one.
+        setting: The training that the advice judges.
     """
 
     checks: tuple[Check, ...] = ()
     noted: tuple[str, ...] | None = None
     metric: MetricPools | None = None
+    setting: Setting = DEFAULT
 
     def __repr__(self) -> str:
         pools, sizes = self.pools, ", ".join(map(str, self.group_sizes))

@@ -17,11 +17,13 @@ from mse_lab.commands.command_line import (
     Parser,
     add_options,
     add_probe,
+    any_group_size,
     completions,
     find_run,
     group_sizes,
     load_probes,
     output_folder,
+    seconds,
     share_of,
 )
 from mse_lab.commands.run import in_processes
@@ -29,6 +31,8 @@ from mse_lab.console import show_status
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
+    from mse_lab.answers.alternatives import Seconds
+    from mse_lab.probe.schema import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
@@ -53,7 +57,45 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
     help = "what trains: the size is chosen by what it feels, where that was measured"
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw", help=help)
+    help = "what you train with; by default the probe's, else TRL with its defaults"
+    parser.add_argument("--trainer", choices=("trl", "verl", "openrlhf"), help=help)
+    help = "the group size that you train with"
+    parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
+    help = "the trainer's settings: YAML, JSON or the text of a command line"
+    parser.add_argument("--config", type=Path, metavar="FILE", help=help)
+    help = "what a completion takes, for prices in time"
+    parser.add_argument("--seconds-per-completion", type=seconds, metavar="S", help=help)
+    help = "what a prompt takes once, whatever the group size"
+    parser.add_argument("--seconds-per-prompt", type=seconds, metavar="S", help=help)
     add_options(parser, "--fresh", "--set", "--out", "--json")
+
+
+def _training(arguments: Namespace, of_probe: Training | None) -> Training | None:
+    """Read what the user trains with: the arguments, over the probe's."""
+    from mse_lab.probe.schema import Training
+    from mse_lab.probe.training import TRAINERS
+
+    trainer, size, config = arguments.trainer, arguments.G, arguments.config
+    if config is not None and trainer is None and of_probe is None:
+        raise InputError("--config: whose? give --trainer trl, verl or openrlhf, too")
+    if trainer is None and size is None and config is None:
+        return of_probe
+    same = of_probe is not None and trainer in (None, of_probe.trainer)
+    values = of_probe.model_dump() if same and of_probe else {"trainer": trainer or "trl"}
+    values |= {} if config is None else {"config": str(config)}
+    if size is not None:
+        values[TRAINERS[values["trainer"]].size] = size
+    return Training(**values)
+
+
+def _seconds(arguments: Namespace) -> Seconds | None:
+    """Read what training takes."""
+    from mse_lab.answers.alternatives import Seconds
+
+    each, once = arguments.seconds_per_completion, arguments.seconds_per_prompt
+    if each is None and once is not None:
+        raise InputError("--seconds-per-prompt: give --seconds-per-completion, too")
+    return None if each is None else Seconds(each, once or 0.0)
 
 
 def _find_probe(name: str, run: Path) -> str | None:
@@ -84,39 +126,57 @@ def execute(arguments: Namespace) -> int:
     run = find_standing(arguments)
     if run is None:
         return in_processes(measure, arguments)
-    from mse_lab.answers.advice import BUDGET
+    from mse_lab.mse.verdict import BUDGET
+    from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import advise_run
 
+    training = _training(arguments, _of_probe(arguments, run))
     text = advise_run(
         run,
         arguments.at,
         arguments.budget or BUDGET,
         output_folder(run),
         arguments.optimizer,
+        setting=None if training is None else find_setting(training),
+        seconds=_seconds(arguments),
         as_json=arguments.json,
     )
     print(text)
     return 0
 
 
+def _of_probe(arguments: Namespace, run: Path) -> Training | None:
+    """Read a probe's `training` as it is now, which may have changed since the run."""
+    if _find_probe(arguments.name, run) is None:
+        return None
+    [(_, probe)] = load_probes([arguments.name], [])
+    return probe.training
+
+
 def measure(arguments: Namespace, processes: Processes) -> int:
     """Measure until the answer is known, in one of the processes; 1 if a check failed."""
     [(name, probe)] = load_probes([arguments.name], arguments.set)
+    training = _training(arguments, probe.training)
+    probe = probe.model_copy(update={"training": training})
+    seconds_each = _seconds(arguments)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
+    from mse_lab.measurement.looks import COMPLETIONS
     from mse_lab.mse.regret import TOLERANCE
-    from mse_lab.mse.stopping import decide
+    from mse_lab.mse.verdict import Question, decide
+    from mse_lab.probe.training import find_setting
     from mse_lab.report.sampled_advice import as_run, write_sampled_advice
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import ADVICE, sample_probe
     from mse_lab.run.prepare import prepare
 
     folder, level = arguments.out / name / ADVICE, probe.interval.level
-    regret = arguments.regret or TOLERANCE
+    regret, setting = arguments.regret or TOLERANCE, find_setting(training)
+    question = Question(setting.estimator, setting.group_size, regret, level)
     spec = prepare(name, probe, folder, ROOT, processes)
     ended = sample_probe(
         spec,
-        partial(decide, level=level, regret=regret),
+        partial(decide, question=question, awaited=COMPLETIONS),
         budget=arguments.budget,
         fresh=arguments.fresh,
     )
@@ -135,6 +195,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         arguments.at,
         folder,
         arguments.optimizer,
+        seconds_each,
         as_json=arguments.json,
     )
     print(text)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.budget import Population
 from mse_lab.mse.prompt_samples import raise_to_zero
 
 
@@ -50,18 +50,3 @@ def find_direction(population: Population, slope_P: Floats, within_P: Floats) ->
         between=raise_to_zero(samples.means(slope_P**2 * own_P) - mean_norm2),
         within=samples.means(within_P),
     )
-
-
-def efficiency(
-    constants: Constants, direction: Direction, group_size: int, cost: Floats, budget: float
-) -> Floats:
-    """Completions that an unbiased estimator needs, over those that this one needs.
-
-    Both reach the scale-free MSE that the unbiased one has at the budget N. With r its
-    MSE / ||g||^2 there, c the cosine of hbar with g, and E||g_hat||^2 = ||hbar||^2
-    (1 + q G / N), the ratio is (c^2 (1 + r) - 1) / (q G / N); N cancels where c = 1. It is
-    zero or less where no number of completions suffices, because of c. The `cost` is
-    N x MSE of the unbiased estimator.
-    """
-    needed = direction.cosine2 * (1 + divide(cost, budget * constants.gradient2)) - 1
-    return divide(needed * budget * direction.mean_norm2, group_size * direction.noise)

@@ -173,12 +173,14 @@ class BinaryLaw:
         if not self.knows_mean(moments):
             raise ValueError(f"give {self.size + 3} completions or more of each prompt")
         trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
-        right_P, rows = np.rint(moments.value * trials_P).astype(int), []
-        for trials, right in zip(trials_P.tolist(), right_P.tolist(), strict=True):
+        right_P = np.rint(moments.value * trials_P).astype(int)
+        rows = np.empty((len(_Coefficients._fields), *trials_P.shape))
+        for trials in np.unique(trials_P).tolist():
+            at = trials_P == trials
             counts = range(trials + 1)
             columns = _by_count(self.estimator, self.size, trials, counts, used=1)
-            rows.append([column[right] for column in columns])
-        return _Coefficients(*np.array(rows).T)
+            rows[:, at] = np.array(columns)[:, right_P[at]]
+        return _Coefficients(*rows)
 
     def _coefficients(self, moments: Moments) -> _Coefficients:
         trials = int(moments.value_trials)

@@ -14,7 +14,7 @@ wrong only where it is wrong at one of the range's two ends: in 5% of runs.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 from typing import NamedTuple
@@ -71,17 +71,28 @@ def _log_cost(population: Population, size: int) -> Statistic:
     return population.statistic(figure)
 
 
+def ratios_of_intervals(logs: Sequence[Statistic], level: float, most: float) -> Floats:
+    """Bound from above the ratio of each of K costs to each other one, (K, K).
+
+    Args:
+        logs: The logarithms of the costs.
+        level: Coverage of each ratio's interval.
+        most: The most degrees of freedom, those of the prompts that carry the costs.
+    """
+    upper_KK = np.zeros((len(logs), len(logs)))
+    for one, other in combinations(range(len(logs)), 2):
+        _, low, high = (logs[one] - logs[other]).interval(level, most_degrees=most)
+        upper_KK[one, other], upper_KK[other, one] = high, -low
+    return np.where(
+        upper_KK < LARGEST_LOG, np.exp(np.minimum(upper_KK, LARGEST_LOG)), math.inf
+    )
+
+
 def regret_bounds(population: Population, level: float) -> dict[int, float]:
     """Bound the regret of each size of `COMPARED`; any two bounds hold at the level."""
-    logs = {size: _log_cost(population, size) for size in COMPARED}
-    worst, most = dict.fromkeys(COMPARED, 0.0), population.effective_prompts
-    for size, other in combinations(COMPARED, 2):
-        _, low, high = (logs[size] - logs[other]).interval(level, most_degrees=most)
-        worst[size], worst[other] = max(worst[size], high), max(worst[other], -low)
-    return {
-        size: math.expm1(bound) if bound < LARGEST_LOG else math.inf
-        for size, bound in worst.items()
-    }
+    logs = [_log_cost(population, size) for size in COMPARED]
+    upper_KK = ratios_of_intervals(logs, level, population.effective_prompts)
+    return dict(zip(COMPARED, (upper_KK.max(1) - 1).tolist(), strict=True))
 
 
 def choose_size(
@@ -124,9 +135,13 @@ def describe(size: int, bounds: Mapping[int, float]) -> Choice:
 
 
 def recommend(
-    population: Population, bounds: Mapping[int, float], tolerance: float = TOLERANCE
+    population: Population,
+    bounds: Mapping[int, float],
+    tolerance: float = TOLERANCE,
+    present: int = SIZES[0],
 ) -> Choice:
     """Choose the group size, and describe it by the bounds of regret."""
     costs = mse_times_budget("grpo", population.constants, np.array(COMPARED))
     estimated = dict(zip(COMPARED, costs.tolist(), strict=True))
-    return describe(choose_size(estimated, bounds, tolerance), bounds)
+    settable = {*SIZES, present}
+    return describe(choose_size(estimated, bounds, tolerance, settable), bounds)

@@ -35,11 +35,9 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.formatting import with_interval
 from mse_lab.mse.budget import Population
-from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.regret import COMPARED, TOLERANCE, Choice, recommend
-from mse_lab.mse.samples import Blocks, Samples
+from mse_lab.mse.own_loss import Bound, Costs
+from mse_lab.mse.regret import COMPARED
 from mse_lab.mse.two_stage import noises_of
 
 Stopped = Literal["regret", "width", "budget", "exhausted"]
@@ -106,6 +104,7 @@ class _Costs(NamedTuple):
     apart_P3: Floats  # Each prompt's contributions, less the mean.
     share: float  # n/P where V_hat of `two_stage.py` is known, else 0.
     noise_33: Floats  # (1/n) mean_x sigma_hat_x^2 of that.
+    heaviest: int  # The prompt that carries most of c1.
 
     @classmethod
     def of(cls, population: Population) -> Self:
@@ -119,11 +118,26 @@ class _Costs(NamedTuple):
             np.stack([statistic.groups["prompts"][0] for statistic in found], axis=-1),
             population.share,
             np.array(noises) @ np.transpose(noises),
+            int(np.argmax(found[0].groups["prompts"][0])),
+        )
+
+    @classmethod
+    def of_loss(cls, population: Population, costs: Costs) -> Self:
+        """Take the costs of any loss for c1 to c3; a set counts as drawn from more."""
+        found = [
+            population.contributions(lambda _, one: one, cost) for cost in costs.values()
+        ]
+        count = len(found)
+        return cls.of(population)._replace(
+            values_3=np.array([statistic.value for statistic in found]),
+            apart_P3=np.stack([one.groups["prompts"][0] for one in found], axis=-1),
+            share=0.0,
+            noise_33=np.zeros((count, count)),
         )
 
     def with_more(self, count: int) -> Self:
         """Add prompts like the one that carries most of c1."""
-        prompts, heaviest = len(self.apart_P3), np.argmax(self.apart_P3[:, 0])
+        prompts, heaviest = len(self.apart_P3), self.heaviest
         more = np.vstack([self.apart_P3, np.tile(self.apart_P3[heaviest], (count, 1))])
         return self._replace(
             values_3=self.values_3 + more.mean(0),
@@ -131,15 +145,18 @@ class _Costs(NamedTuple):
             share=self.share * len(more) / prompts,
         )
 
-    def ratio_bounds(self, factors_3K: Floats, level: float) -> Floats:
+    def ratio_bounds(self, factors_3K: Floats, level: float, more: float = 1.0) -> Floats:
         """Bound from above the ratio of each of K costs to each other one, (K, K).
 
-        The bound of cost i over cost j is at [i, j]; infinite where there is none.
+        The bound of cost i over cost j is at [i, j]; infinite where there is none. `more`
+        is how many times as many prompts there would be.
         """
-        values_K = np.maximum(self.values_3, [0.0, -math.inf, -math.inf]) @ factors_3K
+        least = [0.0, *[-math.inf] * (len(self.values_3) - 1)]
+        values_K = np.maximum(self.values_3, least) @ factors_3K
         count = len(self.apart_P3)
         spread_33 = np.cov(self.apart_P3.T)
         variance_33 = (1 - self.share) * spread_33 / count + self.share * self.noise_33
+        variance_33, count = variance_33 / more, round(more * count)
         spread, variance = (
             factors_3K.T @ of @ factors_3K for of in (spread_33, variance_33)
         )
@@ -168,61 +185,55 @@ def _time(spread_KK: Floats, variance_KK: Floats, values_K: Floats) -> Floats:
     return divide(between, error)
 
 
+def _factors(sizes: Sequence[int]) -> Floats:
+    """What c1, c2 and c3 add to the cost of each size of GRPO-type, (3, K)."""
+    costs = np.array(sizes, dtype=float)
+    return np.stack([costs, np.ones_like(costs), 1 / (costs - 1)])
+
+
+def _worst(
+    seen: _Costs, population: Population, factors: Floats, level: float, more: float = 1.0
+) -> Floats:
+    """Bound ratios of costs, (K, K), also if prompts not seen are like the heaviest."""
+    left = int(min(UNSEEN, population.size - len(seen.apart_P3)))
+    cases = [seen, seen.with_more(left)] if left else [seen]
+    return np.max([case.ratio_bounds(factors, level, more) for case in cases], axis=0)
+
+
 def sequence_bounds(
     population: Population, level: float, sizes: Sequence[int] = COMPARED
 ) -> dict[int, float]:
-    """Bound the regret of group sizes; any two bounds hold at all looks together."""
-    costs = np.array([*dict.fromkeys((*COMPARED, *sizes))], dtype=float)
-    factors_3K = np.stack([costs, np.ones_like(costs), 1 / (costs - 1)])
-    seen = _Costs.of(population)
-    left = int(min(UNSEEN, population.size - len(seen.apart_P3)))
-    cases = [seen, seen.with_more(left)] if left else [seen]
-    worst = (
-        np.max([case.ratio_bounds(factors_3K, level) for case in cases], axis=(0, 2)) - 1
-    )
+    """Bound the regret of group sizes of GRPO-type, whose costs are sums of c1 to c3.
+
+    Any two bounds hold at all looks together.
+    """
+    every = [*dict.fromkeys((*COMPARED, *sizes))]
+    upper_KK = _worst(_Costs.of(population), population, _factors(every), level)
+    worst, costs = upper_KK.max(1) - 1, np.array(every)
     bounds = dict(zip(costs.astype(int).tolist(), worst.tolist(), strict=True))
     return {size: bounds[size] for size in sizes}
+
+
+def bound_by_sequence(
+    population: Population, level: float, prompts: int | None = None
+) -> Bound:
+    """Make the bounds that hold at all looks together, of costs of any loss.
+
+    With `prompts` as many prompts as that would narrow them.
+    """
+    more = prompts / population.pools.prompts if prompts else 1.0
+
+    def bound(costs: Costs, own: bool) -> Floats:
+        if own:
+            seen, factors = _Costs.of_loss(population, costs), np.eye(len(costs))
+        else:
+            seen, factors = _Costs.of(population), _factors([*costs])
+        return _worst(seen, population, factors, level, more)
+
+    return bound
 
 
 def log_width(population: Population, level: float) -> float:
     """Half-width of the interval of log(G*-1); infinite where it has no end."""
     _, low, high = population.best_group_size(level)
     return math.log((high - 1) / (low - 1)) / 2 if 1 < low < high < math.inf else math.inf
-
-
-class Decision(NamedTuple):
-    """What a look says."""
-
-    stop: Literal["regret", "width"] | None  # Why to stop; None to go on.
-    choice: Choice  # The recommended size.
-    best: Estimate  # G* with its interval.
-
-    @property
-    def words(self) -> str:
-        """The best size and its interval, for a line: all that early looks can tell."""
-        return f"best group size {with_interval(self.best)}"
-
-
-def decide(
-    prompts: Sequence[Blocks],
-    *,
-    level: float = 0.95,
-    regret: float = TOLERANCE,
-    width: float = WIDTH,
-    size: float = math.inf,
-) -> Decision:
-    """Decide by the samples of three prompts or more whether to stop.
-
-    The measurement stops where the regret of the recommended size is at most `regret`, or
-    where the interval of log(G*-1) has a half-width of at most `width`. `size` is
-    how many prompts there are in all, if they are a set.
-    """
-    population = Population(Samples.of(prompts), size=size)
-    choice = recommend(population, sequence_bounds(population, level), regret)
-    stop: Literal["regret", "width"] | None = None
-    if population.effective_prompts >= LEAST_CARRIERS:
-        if choice.regret <= regret:
-            stop = "regret"
-        elif log_width(population, level) <= width:
-            stop = "width"
-    return Decision(stop, choice, population.best_group_size(level))

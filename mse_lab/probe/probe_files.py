@@ -28,6 +28,7 @@ _PATHS = (
     ("prompts", "shots", "source"),
     ("completions",),
     ("metric", "optimizer"),
+    ("training", "config"),
 )
 
 

@@ -229,6 +229,18 @@ class Metric(Section):
         return self
 
 
+class Training(BaseModel):
+    """What the user trains with: a trainer, and settings under its own names.
+
+    All further keys are settings; `probe/training.py` reads them, and the file's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    trainer: Literal["trl", "verl", "openrlhf"] = "trl"
+    config: Text | None = None  # A file of the trainer's settings: YAML, JSON or text.
+
+
 def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
         raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
@@ -256,6 +268,8 @@ class Probe(Section):
     seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
     # Left out of what is written where it is plain, so that nothing else changes.
     metric: Annotated[Metric, Field(exclude_if=lambda one: one.kind == "plain")] = Metric()
+    # What the verdict on group sizes is about; None for TRL's defaults.
+    training: Annotated[Training | None, Field(exclude_if=lambda one: one is None)] = None
 
     @property
     def largest_group(self) -> int:

@@ -9,13 +9,16 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
-from mse_lab.answers.advice import BUDGET, Advice, advise
+from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.alternatives import Seconds
 from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError
 from mse_lab.formatting import WIDTH
 from mse_lab.mse.regret import SIZES
+from mse_lab.mse.verdict import BUDGET
+from mse_lab.probe.training import Setting
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import advice_text, answer, headline
 from mse_lab.report.drawing import save_figure
@@ -62,24 +65,40 @@ def json_values(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _find_advice(folder: Path, sizes: Sequence[int], budget: int) -> Advice:
+def _find_advice(
+    folder: Path,
+    sizes: Sequence[int],
+    budget: int,
+    setting: Setting | None,
+    seconds: Seconds | None,
+) -> Advice:
     results = ResultsFolder(folder)
     if results.has("pools.npz") or not results.has("advice.json"):
-        return _advise(read_run(folder), sizes or SIZES, budget)
+        run = read_run(folder, setting)
+        return _advise(run, sizes or SIZES, budget, seconds)
     advice = restore_advice(results.file("advice.json"))
     priced = {row.group_size for row in advice.rows}
-    if not priced.issuperset(sizes) or budget != advice.budget:
+    known = priced.issuperset(sizes) and budget == advice.budget and seconds is None
+    about = advice.setting
+    same = setting is None or (setting.trainer, setting.named) == (about[0], about[3])
+    if not (known and same):
         raise InputError(
             f"{folder}: has no pools.npz, only the answers for --at "
-            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget}; measure it "
-            f"again with mse-lab run {advice.name}"
+            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget} and "
+            f"{about.trainer} with {about.named}; measure it again with mse-lab run "
+            f"{advice.name}"
         )
     return advice
 
 
-def _advise(run: FinishedRun, sizes: Sequence[int] = SIZES, budget: int = BUDGET) -> Advice:
+def _advise(
+    run: FinishedRun,
+    sizes: Sequence[int] = SIZES,
+    budget: int = BUDGET,
+    seconds: Seconds | None = None,
+) -> Advice:
     try:
-        return advise(run, sizes, budget)
+        return advise(run, sizes, budget, seconds)
     except InputError as error:
         raise InputError(f"{run.where}{error}") from None
 
@@ -95,20 +114,19 @@ def keep_advice(folder: Path) -> Advice:
 def write_advice(
     folder: Path,
     advice: Advice,
-    sizes: Sequence[int],
     *,
     as_json: bool,
     written: Sequence[str] = (),
 ) -> str:
     """Write the table and the figure of an advice into a folder; return what to print.
 
-    That is JSON, for which nothing is written; or the screen with the costs of these group
-    sizes and the names of the files: those that the caller has `written` and these. Nothing
-    is written if a built-in check failed, no figure without pools.
+    That is JSON, for which nothing is written; or the screen and the names of the files:
+    those that the caller has `written` and these. Nothing is written if a built-in check
+    failed, no figure without pools.
     """
     if as_json:
         return json.dumps(json_values(advice), indent=2)
-    screen = advice_text(advice, sizes, screen_width())
+    screen = advice_text(advice, screen_width())
     if not advice.held:
         return screen.rstrip()
     results = ResultsFolder(folder)
@@ -127,11 +145,14 @@ def advise_run(
     place: Path | None = None,
     optimizer: Optimizer = "adamw",
     *,
+    setting: Setting | None = None,
+    seconds: Seconds | None = None,
     as_json: bool = False,
 ) -> str:
     """Advise from a run; write the advice into a place, by default the run's folder."""
-    advice = replace(_find_advice(folder, sizes, budget), optimizer=optimizer)
-    return write_advice(place or folder, advice, sizes, as_json=as_json)
+    advice = _find_advice(folder, sizes, budget, setting, seconds)
+    advice = replace(advice, optimizer=optimizer)
+    return write_advice(place or folder, advice, as_json=as_json)
 
 
 def screen_width() -> int:

@@ -6,14 +6,12 @@ from typing import Any
 
 from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.answers.trainer_settings import TRAINER_SETTINGS
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import (
     HOLDS,
     best_size,
-    display_name,
     error_name,
     say_prompts,
     say_regime,
@@ -22,6 +20,7 @@ from mse_lab.report.advice_report import (
 )
 from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
 from mse_lab.report.sampled_report import say_level
+from mse_lab.report.verdict_report import display_name, lines_to_type
 
 
 def advise_source(source: FinishedRun) -> Advice | str:
@@ -35,21 +34,27 @@ def advise_source(source: FinishedRun) -> Advice | str:
 
 
 def _cost_table(advice: Advice) -> Table:
-    size, rows = advice.recommended, []
+    rows = []
     for row in advice.rows:
-        mark = " ◂ use" if row.group_size == size else ""
+        mark = " ◂ use" if row.group_size == advice.num_generations else ""
         name = f"{display_name('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
         rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
-    for alternative in advice.alternatives:
-        name = display_name(alternative.estimator)
-        name = f"{name}, G\u00a0=\u00a0{alternative.group_size}"
-        rows.append([name, estimate_cell(alternative.cost), share_cell(None)])
     heads = [
         "Completions for the same error",
-        f"Times those at G\u00a0=\u00a0{size}",
+        f"Times those at G\u00a0=\u00a0{advice.recommended}",
         "Zero-variance groups",
     ]
     return Table(heads, rows)
+
+
+def _price_table(advice: Advice) -> Table:
+    priced = [one[1:4] for one in advice.prices if one.whose in ("yours", "same loss")]
+    priced += [one[:3] for one in advice.alternatives]
+    rows = [
+        [f"{display_name(name)}, G\u00a0=\u00a0{size}", estimate_cell(cost)]
+        for name, size, cost in priced
+    ]
+    return Table(["Completions for the same error", "Times yours (first row)"], rows)
 
 
 def _basis(advice: Advice) -> dict[str, str]:
@@ -79,6 +84,7 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         "advice": advice,
         "image": draw_image(partial(compose_advice, advice), alt),
         "costs": _cost_table(advice),
+        "prices": _price_table(advice),
         "sentences": [
             *sentences(advice),
             say_regime(advice),
@@ -86,7 +92,7 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
             say_level(advice),
         ],
         "basis": _basis(advice),
-        "trainers": TRAINER_SETTINGS,
+        "lines": [line.strip() for line in lines_to_type(advice, 999)],
         "holds": HOLDS,
     }
 

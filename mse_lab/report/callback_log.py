@@ -1,14 +1,13 @@
 """What a trainer logs of its live model, and what its screen says."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from mse_lab.answers.advice import Advice, GroupSize
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.beta_binomial import fit_beta_binomial
-from mse_lab.report.advice_report import headline
 from mse_lab.results.tables import columns_of
 
 # By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.
@@ -52,16 +51,6 @@ def log_numbers(
         for name, value in numbers.items()
         if value is not None and math.isfinite(value)
     }
-
-
-def log_words(advice: Advice, numbers: Mapping[str, float]) -> str:
-    """Say the advice; where it goes by gradient error, what the size in use costs."""
-    words = headline(advice)
-    if advice.decisive:
-        return words
-    if cost := numbers.get("mse/cost_at_G"):
-        words += f" The size in use costs {cost:.2f} times the best one's completions."
-    return words
 
 
 def log_of_rollouts(

@@ -80,7 +80,7 @@ def felt_headline(felt: Felt, size: int, plain: str) -> str:
     return (
         f"Set num_generations to {size}, by what training with {NAMES[felt.optimizer]} "
         f"feels of the noise: G* is {_best(felt.best)} there. By the gradient's error "
-        f"alone it would be {felt.plain}: {plain}"
+        f"alone: {plain}"
     )
 
 

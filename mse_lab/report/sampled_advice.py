@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mse_lab.answers.advice import BUDGET, Advice, advise
+from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.alternatives import Seconds
 from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.samples import Blocks, Samples
-from mse_lab.mse.stopping import Decision, Stopped
+from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.verdict import BUDGET, Decision
 from mse_lab.probe.schema import Probe
+from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_files import write_advice
 from mse_lab.results.files import write_json
 
@@ -29,6 +32,7 @@ def as_run(
     metric: MetricPools | None = None,
     warnings: Sequence[str] = (),
     size: float = math.inf,
+    setting: Setting | None = None,
 ) -> SampledRun:
     """Make a run of samples of a probe's prompts, of which there are `size` in all."""
     return SampledRun(
@@ -44,11 +48,15 @@ def as_run(
         metric=metric,
         told=tuple(warnings),
         size=size,
+        setting=setting or find_setting(probe.training),
     )
 
 
 def advise_sampled_run(
-    run: SampledRun, decision: Decision | None, sizes: Sequence[int] = ()
+    run: SampledRun,
+    decision: Decision | None,
+    sizes: Sequence[int] = (),
+    seconds: Seconds | None = None,
 ) -> Advice:
     """Advise from samples; the decision is None where nothing could be decided."""
     if decision is None:
@@ -62,7 +70,7 @@ def advise_sampled_run(
             "gets right now and then"
         )
     try:
-        return advise(run, sizes or SIZES, BUDGET)
+        return advise(run, sizes or SIZES, BUDGET, seconds)
     except InputError as error:
         raise InputError(f"{run.name}: {error}") from None
 
@@ -73,6 +81,7 @@ def write_sampled_advice(
     sizes: Sequence[int],
     folder: Path,
     optimizer: Optimizer = "adamw",
+    seconds: Seconds | None = None,
     *,
     as_json: bool,
 ) -> str:
@@ -80,12 +89,11 @@ def write_sampled_advice(
 
     The decision is as for `advise_sampled_run`.
     """
-    advice = advise_sampled_run(run, decision, sizes)
+    advice = advise_sampled_run(run, decision, sizes, seconds)
     write_json(folder / "advice.json", advice.as_dict())
     return write_advice(
         folder,
         replace(advice, optimizer=optimizer),
-        sizes,
         as_json=as_json,
         written=["advice.json"],
     )

@@ -7,8 +7,8 @@ from mse_lab.mse.stopping import Stopped, fewest_seen, rarest_seen
 
 # Why no more completions were drawn.
 STOPPED: Mapping[Stopped, str] = {
-    "regret": ": enough to show what the size costs",
-    "width": ": enough to know G*",
+    "regret": ": enough for a verdict",
+    "width": ": G* is known, and there are no more prompts, which could tell",
     "budget": ", and the budget is spent; a larger one narrows the answer",
     "exhausted": ", and there are no more prompts; further ones narrow the answer",
 }
@@ -28,8 +28,8 @@ OF_SAMPLES = (
     "prompts drawn at random none may be of it."
 )
 OF_RUNS = (
-    '"At most" is about all prompts like these, and holds where no kind of them rarer than '
-    "1 in {rarest} decides."
+    "It is about all prompts like these, at 95% confidence, where no kind of them rarer "
+    "than 1 in {rarest} decides."
 )
 
 # Of a set of prompts, by the rows of such sets there.

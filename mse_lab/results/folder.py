@@ -175,22 +175,20 @@ class ResultsFolder:
     def differences(self, probe: Probe) -> str:
         """Say how the folder's configuration differs from a probe; empty if it does not.
 
-        A key that an older configuration lacks counts as its default. The metric may
-        differ: it is measured separately, after everything else. So may the population, on
-        which no draw depends, before tables are made.
+        A key that an older configuration lacks counts as its default. The metric, the
+        training, and before tables are made the population may differ.
         """
         written = self.configuration()
         # A configuration with a key that no longer exists is compared as it is.
         with suppress(InputError):
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
-        free = () if self.has_tables() else ("prompts.population",)
+        population = () if self.has_tables() else ("prompts.population",)
+        free = ("metric", "training", *population)
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
-            if old.get(key) != new.get(key)
-            and key.partition(".")[0] != "metric"
-            and key not in free
+            if old.get(key) != new.get(key) and not key.startswith(free)
         )
 
     def is_complete(self) -> bool:

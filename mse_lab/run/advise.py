@@ -18,7 +18,8 @@ from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
-from mse_lab.mse.stopping import Decision, Stopped
+from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.verdict import Decision
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
@@ -33,6 +34,7 @@ ADVICE = "advice"
 
 BUDGET: Stopped = "budget"
 EXHAUSTED: Stopped = "exhausted"
+WIDTH: Stopped = "width"
 
 # Completions of a block, whose products with one another are all needed.
 LARGEST_BLOCK = sum(MOST_SCORED)
@@ -177,6 +179,8 @@ def sample_until(
     for look in looks(count, budget):
         samples.measure(look, line.show)
         stop = samples.processes.agree(partial(seen.at, look))
+        if stop == WIDTH and look.prompts < count:
+            stop = None  # More prompts may still tell whether to keep the size.
         if stop:
             break
     # Without a stop the looks end where the next one would exceed the budget.

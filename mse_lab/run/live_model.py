@@ -7,6 +7,7 @@ before any completion is drawn.
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.metadata import version
 from types import MethodType
 from typing import Any
@@ -21,7 +22,9 @@ from mse_lab.errors import InputError, shown
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.metric import MetricPools
+from mse_lab.mse.verdict import Question, decide
 from mse_lab.probe.schema import Metric
+from mse_lab.probe.training import TRAINERS, Setting, interpret
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
@@ -92,6 +95,23 @@ def _sampling(args: Any) -> dict[str, Any]:
                 "differentiated, and cannot be measured; leave it out"
             )
     return own
+
+
+def setting_of(args: Any) -> Setting:
+    """Say what the trainer's settings amount to."""
+    values = {
+        name: getattr(args, name)
+        for name in (*TRAINERS["trl"].read, *TRAINERS["trl"].neutral)
+        if hasattr(args, name)
+    }
+    return interpret("trl", values, {})
+
+
+def decide_on(args: Any, regret: float, awaited: int = 0) -> Decide:
+    """Ask whether the trainer's group size is all right; `awaited` as for `decide`."""
+    setting = setting_of(args)
+    question = Question(setting.estimator, setting.group_size, regret)
+    return partial(decide, question=question, awaited=awaited)
 
 
 def step_size(args: Any) -> int:

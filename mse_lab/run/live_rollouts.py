@@ -28,7 +28,8 @@ from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.mse.samples import Blocks
-from mse_lab.mse.stopping import Decision, Stopped
+from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.verdict import Decision
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.fingerprint import fingerprint_in_memory
@@ -42,6 +43,7 @@ from mse_lab.run.advise import (
     LARGEST_BLOCK,
     LEAST_PROMPTS,
     LEAST_SIGNALS,
+    WIDTH,
     Decide,
     Sampling,
     rewards_differ,
@@ -103,6 +105,8 @@ class Measurement:
         self._next_look += self._next_look // 2
         self._decision = self._look()
         stopped = self._decision.stop if self._decision else None
+        # Further steps have further rollouts, which may tell.
+        stopped = None if stopped == WIDTH else stopped
         return stopped or (BUDGET if spent else None)
 
     def _look(self) -> Decision | None:

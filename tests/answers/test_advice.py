@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import BUDGET, CURVE_SIZES, advise, beats_vanilla_from
+from mse_lab.answers.advice import CURVE_SIZES, advise, beats_vanilla_from
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.regret import SIZES
+from mse_lab.mse.verdict import BUDGET
 from mse_lab.report.advice_files import restore_advice
 from mse_lab.results.files import write_json
 from populations import (

@@ -87,16 +87,15 @@ def test_what_is_told_of_the_regret_holds_at_all_looks(run, advice):
 
 def test_what_few_completions_do_not_tell_is_left_out(advice):
     names = {one.estimator for one in advice.alternatives}
-    assert names == {"vanilla", "batch-mean", DEFAULT}
+    assert names == {"grpo", "vanilla", "batch-mean", DEFAULT}
     assert advice.best_constant.value > 0
     assert math.isnan(advice.best_constant.high)
-    assert advice.singles == ()
     assert advice.law_only
     zero = {row.group_size: row.zero_variance for row in advice.rows}
     assert zero[16] is not None
     assert zero[32] is None
     assert "estimators that use norms or lengths; mse-lab run measures them" in advice_text(
-        advice, (), 999
+        advice, 999
     )
 
 
@@ -119,14 +118,14 @@ def test_a_finished_run_has_none_of_them():
     ("stopped", "words"),
     [
         ("regret", "960 completions of 60 prompts were drawn, 960 of them differentiated: "
-         "enough to show what the size costs. Not"),
-        ("width", "differentiated: enough to know G*. Not"),
+         "enough for a verdict. Not"),
+        ("width", "G* is known, and there are no more prompts, which could tell. Not"),
         ("budget", ", and the budget is spent; a larger one narrows the answer. Not"),
         ("exhausted", "no more prompts; further ones narrow the answer. Not"),
     ],
 )  # fmt: skip
 def test_the_screen_says_how_few_there_were_and_why(advice, stopped, words):
-    text = advice_text(replace(advice, stopped=stopped), (), 999)
+    text = advice_text(replace(advice, stopped=stopped), 999)
     assert text.startswith(headline(advice))
     assert words in text
 
@@ -143,7 +142,8 @@ def test_graded_rewards_have_no_laws_of_their_own():
     design = population(np.random.default_rng(1))
     graded = replace(design, reward_PC=2 * design.reward_PC - 1)
     found = advise(SampledRun("graded", draw(design=graded), "budget"))
-    assert len(found.alternatives) == 2
+    assert len(found.alternatives) == 3
+    assert not found.own_loss
     assert math.isnan(found.regime.line)
     binary = advise(SampledRun("binary", draw(), "budget"))
     assert found.best.value == pytest.approx(binary.best.value)

@@ -8,33 +8,64 @@ import ast
 
 import pytest
 
-from mse_lab.answers.alternatives import CONSTANT, TRAINERS_DEFAULT
 from mse_lab.answers.trainer_settings import (
     DISPLAY_NAMES,
-    ESTIMATOR_SETTINGS,
     TRAINER_SETTINGS,
+    TRAINERS_DEFAULT,
+    UNREACHABLE,
+    base_name,
+    name_own,
+    reachable,
+    settings_for,
 )
-from mse_lab.estimators import ESTIMATORS, find_estimator
-
-SETTINGS = {one.trainer: one for one in TRAINER_SETTINGS}
+from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.own_loss import CONSTANT, without_batch
+from mse_lab.probe.training import TRAINERS, read_training
 
 
 def test_trl():
-    call = ast.parse(SETTINGS["TRL"].at(4), mode="eval").body
+    call = ast.parse(settings_for("trl", "grpo", 4), mode="eval").body
     given = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
     expected = {"scale_rewards": "none", "loss_type": "dr_grpo", "beta": 0.0}
     assert given == {"num_generations": 4, **expected}
 
 
-@pytest.mark.parametrize("trainer", SETTINGS)
-def test_every_trainer_is_told_the_size(trainer):
-    one = SETTINGS[trainer]
-    assert "4" in one.at(4)
-    assert one.line(4).startswith(one.at(4))
-    assert one.note in one.line(4)
+LINES = [
+    (trainer, name) for trainer in TRAINER_SETTINGS for name in TRAINER_SETTINGS[trainer]
+]
+
+
+@pytest.mark.parametrize(("trainer", "name"), LINES)
+def test_what_is_told_to_type_computes_the_estimator(trainer, name, tmp_path):
+    """Read back from the line as a training's own settings."""
+    size = 1 if name in CONSTANT else 4
+    line = settings_for(trainer, name, size).partition(" (")[0].removesuffix(", nearly")
+    if trainer == "trl":
+        call = ast.parse(line, mode="eval").body
+        given = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+    else:
+        (tmp_path / "line.sh").write_text(line)
+        given = {"config": str(tmp_path / "line.sh")}
+    found = read_training({"trainer": trainer, **given})
+    assert (found.group_size, found.uncounted) == (size, ())
+    judged = base_name(without_batch(found.estimator))
+    assert judged in ({"grpo", "centred"} if name == "grpo" else {name})
 
 
 def test_estimators_go_by_their_names():
-    known = {"grpo", *CONSTANT, find_estimator(TRAINERS_DEFAULT).name}
+    known = {"grpo", *CONSTANT, base_name(TRAINERS_DEFAULT)}
     assert {*DISPLAY_NAMES} == known
-    assert {*ESTIMATOR_SETTINGS} <= known | {*ESTIMATORS}
+    assert {*UNREACHABLE} <= {*ESTIMATORS}
+    assert {*TRAINER_SETTINGS} == {*TRAINERS}
+    assert all({*lines} <= known for lines in TRAINER_SETTINGS.values())
+    assert name_own(TRAINERS_DEFAULT) == "grpo-std(eps=0.0001, length=token-batch)"
+    assert name_own(None) == "unknown"
+
+
+def test_where_another_trainer_is_needed_it_is_named():
+    assert not reachable("trl", "vanilla")
+    assert settings_for("trl", "vanilla", 1).startswith(
+        "verl: actor_rollout_ref.rollout.n=1"
+    )
+    assert "score norm" in settings_for("verl", "best-constant-loo", 8)
+    assert settings_for("verl", "mine:weights", 8).startswith("no trainer has")

@@ -29,7 +29,7 @@ def test_it_is_shown_in_a_few_lines(result):
         assert len(repr(one).splitlines()) <= 4
         assert max(map(len, repr(one).splitlines())) <= 92
     assert "<table" in result._repr_html_()
-    assert "Set num_generations" in repr(result.advice)
+    assert "num_generations = " in repr(result.advice)
 
 
 def test_printed_the_advice_is_the_screen_of_the_command(result):

@@ -23,7 +23,7 @@ import torch
 from benchmarks.cases import ROOT
 from benchmarks.markdown import table
 from mse_lab.mse.regret import COMPARED, TOLERANCE
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.verdict import decide
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.run.advise import LARGEST_BLOCK, sample_context
 from mse_lab.run.prepare import load, prepare

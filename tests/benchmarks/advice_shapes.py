@@ -20,7 +20,7 @@ from benchmarks.cases import MEDIUM, ROOT, Case, Size, write_probe
 from benchmarks.floor import plain_pass
 from benchmarks.markdown import table
 from mse_lab.measurement.looks import FIRST_COMPLETIONS
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.verdict import decide
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run.advise import LARGEST_BLOCK, sample_context
 from mse_lab.run.environment import peak_memory_bytes

@@ -15,7 +15,7 @@ import csv
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,8 @@ from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.measurement.looks import looks
 from mse_lab.mse.regret import LARGE
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import Decision, decide, rarest_seen
+from mse_lab.mse.stopping import rarest_seen
+from mse_lab.mse.verdict import Decision, decide
 from populations import choose
 from simulated import Design
 
@@ -107,7 +108,7 @@ def sample_until(
             more = choose(design, index[len(block) : prompts])
             block += more.sample(rng, each, case.most) if more.prompts else []
         blocks = list(zip(*drawn, strict=True))
-        decision = decide(blocks, level=LEVEL, regret=REGRET, size=size)
+        decision = decide(blocks, size=size)
         if decision.stop:
             break
     return decision, Samples.of(blocks)
@@ -218,13 +219,14 @@ def numbers_of(name: str, told: list[Told]) -> list[Row]:
     ]
 
 
-def replace_rows(path: Path, name: str, rows: list[Row]) -> None:
+def replace_rows(
+    path: Path, name: str, rows: list[Row], order: Sequence[str] = tuple(CASES)
+) -> None:
     """Replace a population's rows in a file, in the order of the populations."""
     kept: list[Row] = []
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
             kept = [row for row in csv.DictReader(file) if row["design"] != name]
-    order = [*CASES]
     found = sorted([*kept, *rows], key=lambda row: order.index(str(row["design"])))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -13,17 +13,18 @@ from functools import cached_property
 import numpy as np
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.alternatives import TRAINERS_DEFAULT
 from mse_lab.answers.ranking import nearest_size, rank_estimators
 from mse_lab.answers.run_regime import Regime
-from mse_lab.arrays import Floats
+from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
+from mse_lab.arrays import LARGEST, Floats
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.budget import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
-from mse_lab.mse.directions import Direction, efficiency
+from mse_lab.mse.directions import Direction
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.own_loss import Aim
 from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
 from simulated import Design
@@ -132,17 +133,23 @@ class Truth:
         """The mean gain of the oracle on vanilla over that of vanilla on nothing."""
         return float(oracle_gain(self.moments).mean() / self.constants.vanilla.item())
 
-    def alternative_cost(self, name: str, size: int, advice: Advice) -> float:
-        """Cost of another estimator over the recommended one; NaN where unknown."""
-        base = self.cost(advice.recommended)
-        if name in ("vanilla", "batch-mean", "best-constant"):
-            return self.cost(1, name) / base
+    def aim(self, name: str, size: int) -> Aim | None:
+        """Where an estimator points in this population; None where no law says it."""
+        if name in ("grpo", "vanilla", "batch-mean", "best-constant"):
+            return Aim.of_unbiased(self.constants, name, size)
         estimator = TRL if name.startswith("grpo-std(eps=0.0001") else find_estimator(name)
         if not self.binary or find_law(estimator, size, binary=True) is None:
+            return None
+        return Aim(*map(np.atleast_1d, Aim.of(self.direction(estimator, size), size)))
+
+    def alternative_cost(self, name: str, size: int, advice: Advice) -> float:
+        """Cost of another estimator over the first price's; NaN where unknown."""
+        _, own, present, *_ = advice.prices[0]
+        aim, base = self.aim(name, size), self.aim(own, present)
+        if aim is None or base is None:
             return math.nan
-        at = self.direction(estimator, size)
-        share = efficiency(self.constants, at, size, np.array([base]), advice.budget)
-        return 1 / float(share.item()) if share > 0 else math.inf
+        cost = aim.cost(base, advice.budget).item()
+        return cost if cost < LARGEST else math.inf
 
     @property
     def prompts_rho(self) -> Floats:

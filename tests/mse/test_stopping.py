@@ -10,18 +10,13 @@ from benchmarks.stopping import LOOKS, Told, ends, numbers_of, replace_rows, tel
 from benchmarks.stopping_cases import CASES, made, regrets_of
 from benchmarks.truths import Told as Number
 from mse_lab.formatting import with_interval
-from mse_lab.mse import stopping
+from mse_lab.mse import verdict
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regret import COMPARED, SIZES, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import (
-    UNSEEN,
-    decide,
-    rarest_seen,
-    sequence_bounds,
-    sequence_radius,
-)
+from mse_lab.mse.stopping import UNSEEN, rarest_seen, sequence_bounds, sequence_radius
+from mse_lab.mse.verdict import Question, decide
 from populations import KnownPopulation, choose, population
 
 LEVEL = 0.95
@@ -145,37 +140,45 @@ def test_no_bound_is_known_where_a_cost_is_not_told_from_zero():
     assert set(bounds.values()) == {math.inf}
 
 
-def test_it_stops_for_the_regret_of_the_smallest_size_that_is_shown():
-    """At any regret that is asked for, and not where no size's bound is as small."""
+GRPO = Question("grpo", 4)
+
+
+def test_it_recommends_the_smallest_size_that_is_shown():
+    """At any regret that is asked for; and goes on where no size's bound is as small."""
     prompts = drawn(200)
     bounds = sequence_bounds(Population(Samples.of(prompts)), LEVEL)
     for regret, least in ((0.05, 4), (0.5, 2)):
         shown = [size for size, bound in bounds.items() if bound <= regret]
-        found = decide(prompts, regret=regret, width=0.0)
+        found = decide(prompts, GRPO._replace(tolerance=regret), width=0.0)
         assert found.stop == "regret"
         assert found.choice.size == min({*shown} & {*SIZES}) == least
-    assert decide(prompts, regret=0.75 * min(bounds.values()), width=0.0).stop is None
+    none = GRPO._replace(tolerance=0.75 * min(bounds.values()))
+    assert decide(prompts, none, width=0.0).stop is None
     shown = [size for size, bound in bounds.items() if bound <= 0.05]
-    assert decide(prompts).choice.near_best == (min(shown), max(shown))
+    assert decide(prompts, GRPO).choice.near_best == (min(shown), max(shown))
+
+
+UNTOLD = GRPO._replace(tolerance=0.0)  # No size is shown to be the best.
 
 
 def test_it_stops_for_the_width():
     _, low, high = Population(Samples.of(drawn(60))).best_group_size(LEVEL)
     width = math.log((high - 1) / (low - 1)) / 2
     for most, stop in ((1.001 * width, "width"), (0.999 * width, None)):
-        assert decide(drawn(60), regret=0.0, width=most).stop == stop
+        assert decide(drawn(60), UNTOLD, width=most).stop == stop
 
 
 def test_it_stops_where_as_many_prompts_as_needed_carry_it_and_not_before(monkeypatch):
-    assert decide(drawn(200)).stop
-    assert decide(drawn(9), regret=100.0, width=100.0).stop is None
+    assert decide(drawn(200), GRPO).stop
+    all_right = GRPO._replace(tolerance=100.0)
+    assert decide(drawn(9), all_right, width=100.0).stop is None
     for seed in range(5):
         prompts = drawn(200, seed)
         carriers = Population(Samples.of(prompts)).effective_prompts
         for least, stops in ((carriers, True), (np.nextafter(carriers, math.inf), False)):
-            monkeypatch.setattr(stopping, "LEAST_CARRIERS", least)
-            for wanted in ({}, {"regret": 0.0, "width": 100.0}):
-                assert bool(decide(prompts, **wanted).stop) == stops
+            monkeypatch.setattr(verdict, "LEAST_CARRIERS", least)
+            for question, width in ((GRPO, 0.0), (UNTOLD, 100.0)):
+                assert bool(decide(prompts, question, width=width).stop) == stops
 
 
 class Uncertain(KnownPopulation):
@@ -207,10 +210,11 @@ def test_where_nothing_is_shown_it_is_the_smallest_power_within_the_regret():
 
 def test_the_range_of_the_best_size_narrows_from_look_to_look():
     """The few sizes that are shown to be near the best would grow in number instead."""
-    few, many = decide(drawn(12)), decide(drawn(200))
+    few, many = (decide(drawn(count), GRPO) for count in (12, 200))
     assert few.choice.near_best[0] == few.choice.near_best[1]
     assert few.best.low < many.best.low < many.best.high < few.best.high
-    assert many.words == f"best group size {with_interval(many.best)}"
+    assert many.words == "keep, G = 4"
+    assert few.words == f"best group size {with_interval(few.best)}"
 
 
 @pytest.mark.parametrize("name", ["V 0.1 to 0.9", "G = 4 costs 6% more"])

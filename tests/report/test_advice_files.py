@@ -70,7 +70,7 @@ def test_table_agrees_with_the_curves(known):
 def test_numbers_for_programs(tmp_path, known):
     results = write_run(tmp_path / "run", known[1])
     told = json.loads(advise_run(results.path, [8], 2048, as_json=True))
-    assert told["headline"].startswith("Set num_generations to ")
+    assert told["headline"].startswith("Set num_generations = ")
     assert told["best"]["low"] < told["best"]["value"] < told["best"]["high"]
     assert (told["budget"], told["rows"][-1]["group_size"]) == (2048, 8)
     assert not list(results.path.glob("advice.*"))
@@ -80,7 +80,7 @@ def test_kept_by_a_run_and_told_without_pools(tmp_path, known):
     """The last lines of a run keep it; then it can be told from what is committed."""
     results = write_run(tmp_path / "run", known[1])
     lines = answer_lines(results.path)
-    assert lines[0].startswith("Set num_generations to ")
+    assert lines[0].startswith("Set num_generations = ")
     assert "advice.json" in results.read("manifest.json")
     text = advise_run(results.path)
     results.file("pools.npz").unlink()

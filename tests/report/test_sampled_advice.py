@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.verdict import Question, decide
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.sampled_advice import advise_sampled_run, as_run, write_sampled_advice
 from populations import choose, population
@@ -42,24 +42,28 @@ def test_a_run_is_of_the_probe_and_the_question(run):
 
 
 def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
-    decision = decide(prompts, level=0.9, regret=0.1)
+    decision = decide(prompts, Question(tolerance=0.1, level=0.9))
     text = write_sampled_advice(run, decision, [], tmp_path, as_json=True)
     found = json.loads(text)
     assert (found["completions"], found["differentiated"]) == (640, 640)
     assert found["stopped"] == "budget"
     assert found["c1"]["value"] > 0
     assert found["warnings"] == ["Look."]
-    assert found["headline"].startswith("Set num_generations to")
+    assert found["headline"].startswith("Cannot tell whether num_generations = 8")
+    assert (found["verdict"], found["set_to"], found["saves"]) == ("cannot tell", 8, None)
+    assert found["setting"]["trainer"] == "trl"
+    assert found["setting"]["group_size"] == 8
+    assert found["setting"]["estimator"].startswith("grpo-std")
     assert [one.name for one in tmp_path.iterdir()] == ["advice.json"]
 
 
 def test_the_screen_says_what_is_written(run, prompts, tmp_path):
-    decision = decide(prompts, level=0.9, regret=0.1)
+    decision = decide(prompts, Question(tolerance=0.1, level=0.9))
     text = write_sampled_advice(run, decision, [12], tmp_path, as_json=False)
     *_, where, files = text.splitlines()
     assert where == f"Written to {tmp_path}:"
     assert {one.name for one in tmp_path.iterdir()} == {*files.strip().split(", ")}
-    assert "GRPO-type (RLOO), G = 12" in text
+    assert "the same loss, G = 12" in text
 
 
 def test_nothing_is_drawn_where_a_check_failed(run, prompts, tmp_path):

@@ -55,7 +55,7 @@ def test_which_kinds_of_prompts_it_speaks_of():
     assert say_level(finished) == OF_RUNS.format(rarest=10)
     assert say_level(replace(finished, level=0.9)) == ""
     for advice in (sampled, finished):
-        assert say_level(advice) in advice_text(advice, (), 999)
+        assert say_level(advice) in advice_text(advice, 999)
 
 
 def test_the_sentence_says_no_more_than_the_tables():

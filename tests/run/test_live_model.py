@@ -10,7 +10,7 @@ import transformers
 from mse_lab.errors import InputError
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
-from mse_lab.mse.stopping import decide
+from mse_lab.mse.verdict import decide
 from mse_lab.run.in_memory import borrow_model
 from mse_lab.run.live_model import live_inputs, measure_live_metric, sample_live, step_size
 

@@ -1,6 +1,7 @@
 """Processes of a training share a measurement: the same numbers, and nobody waits."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -231,5 +232,5 @@ def test_none_waits_for_as_long_as_the_group_waits(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("mse_lab: step 0: Set num_generations to ") == 1
+    assert len(re.findall("mse_lab: step 0: (Keep|Set|Cannot)", done.stdout)) == 1
     assert done.stdout.count("mse_lab: 1 measurements took ") == 1

@@ -104,7 +104,7 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         shutil.copytree(ROOT / "results/tiny" / name, tmp_path / name)
         (tmp_path / name / "pools.npz").unlink(missing_ok=True)
         said = carry_out("advise", tmp_path / name)
-        assert "Set num_generations to 4. It costs at most " in said
+        assert "Set num_generations = 4: it saves " in said
         assert "advice.csv" in said
     told_of = json.loads(carry_out("advise", tmp_path / "base", "--json"))
     assert (told_of["num_generations"], told_of["chosen_by"]) == (4, "plain")

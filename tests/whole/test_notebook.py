@@ -28,5 +28,5 @@ def test_the_first_look_is_what_it_shows():
     found = load_runner().execute(path)
     assert [kinds(one) for one in found] == [kinds(one) for one in committed]
     texts = [one.get("text", "") for cell in found for one in cell]
-    assert any("Set num_generations to " in text for text in texts)
+    assert any("Set num_generations = " in text for text in texts)
     assert str(ROOT) not in path.read_text()

@@ -123,7 +123,7 @@ def test_trls_console_has_them(trained):
 
 
 def test_the_screen_says_the_advice_and_the_share(trained):
-    assert "mse_lab: step 0: Set num_generations to " in trained.screen
+    assert re.search("mse_lab: step 0: (Keep|Set|Cannot tell whether) num", trained.screen)
     assert "mse_lab: 3 measurements took " in trained.screen
     assert "0 were skipped" in trained.screen
 

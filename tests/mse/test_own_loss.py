@@ -1,0 +1,91 @@
+"""Costs of group sizes of the user's own loss: against laws, and by hand."""
+
+import numpy as np
+import pytest
+
+from benchmarks.truths import Truth
+from benchmarks.verdicts import own_costs_of
+from mse_lab.mse.budget import Population
+from mse_lab.mse.own_loss import (
+    Aim,
+    find_aims,
+    is_bracketed,
+    own_costs,
+    without_batch,
+)
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.training import DEFAULT
+from populations import choose, population
+
+BUDGET = 1024
+
+
+def aim(*figures):
+    return Aim(*(np.array([figure]) for figure in figures))
+
+
+def test_the_cost_by_hand():
+    """Noise 4 of signal 2 is a scale of 2; the base's 6 of 1 is 6, both along g: 1/3."""
+    assert aim(4, 2, 1).cost(aim(6, 1, 1), 100).item() == pytest.approx(1 / 3)
+    # With c^2 = 0.9 of g's direction: (2 / 10) / (0.9 (1 + 6 / 10) - 1).
+    turned = aim(4, 2, 0.9).cost(aim(6, 1, 1), 10).item()
+    assert turned == pytest.approx(0.2 / 0.44)
+    # Beyond what its direction allows no number of completions will do.
+    assert aim(4, 2, 0.5).cost(aim(6, 1, 1), 10).item() > 1e20
+
+
+def test_a_signal_that_both_share_cancels_whatever_its_sign():
+    assert aim(4, -0.1, 1).cost(aim(6, -0.1, 1), 100).item() == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ("grpo", "grpo"),
+        ({"name": "grpo", "length": "token-batch"}, "grpo"),
+        ({"name": "grpo-std", "eps": 1e-4}, {"name": "grpo-std", "eps": 1e-4}),
+        ({"name": "batch-std", "eps": 1e-4}, "centred"),
+        ({"name": "reinforce++", "length": "token-batch"}, "batch-mean"),
+        # Divided by each completion's length it is no factor.
+        (
+            {"name": "batch-std", "length": "sequence"},
+            {"name": "batch-std", "length": "sequence"},
+        ),
+    ],
+)
+def test_what_is_nearly_constant_in_a_batch_is_left_out(entry, left):
+    assert without_batch(entry) == left
+
+
+def test_costs_of_trls_default_near_the_exact_ones():
+    """Of 2,000 prompts with 16 completions each; within 5%, some 4 standard errors."""
+    rng = np.random.default_rng(0)
+    design = population(np.random.default_rng(1))
+    index = rng.integers(0, design.prompts, 2000)
+    drawn = Population(Samples.of(choose(design, index).sample(rng, 16)))
+    found = own_costs(drawn, DEFAULT.estimator, 8, range(2, 257), BUDGET, binary=True)
+    exact = own_costs_of(design)
+    assert max(found) == 13
+    for size in (2, 4, 6, 13):
+        assert found[size][0] == pytest.approx(exact[size], rel=0.05)
+    assert exact[2] > 1.05 * exact[8] > 1.2 * exact[4]
+
+
+def test_each_law_is_the_one_of_its_estimator():
+    """Aims of an enumerable population, against `Truth`, which has its own route."""
+    rng = np.random.default_rng(0)
+    design = choose(population(np.random.default_rng(1)), np.arange(40))
+    drawn = Population(Samples.of(design.sample(rng, 400)))
+    truth = Truth(design)
+    aims = find_aims(drawn, {"name": "grpo-std", "eps": 1e-4}, [4], binary=True)
+    exact = truth.aim("grpo-std(eps=0.0001)", 4)
+    assert aims[4].noise[0] / aims[4].signal[0] == pytest.approx(
+        exact.noise.item() / exact.signal.item(), rel=0.1
+    )
+
+
+def test_the_best_size_is_bracketed_where_cost_rises_at_the_last():
+    rising = np.array([[1.0, 0.9], [1.3, 1.0]])
+    assert is_bracketed([4, 13], rising, 256)
+    assert not is_bracketed([4, 13], rising.T, 256)
+    assert is_bracketed([4, 256], rising.T, 256)
