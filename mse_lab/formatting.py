@@ -36,41 +36,7 @@ LEAST_TIMES, MOST_TIMES = 1e-3, 1e6
 
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-# Replacements, made in this order, each in the result of those before.
-_TYPESET = {
-    r"\|\|(.+?)\|\|\^2": r"‖\1‖²",
-    "Sigma_oracle": "Σ(oracle)",
-    r"sqrt\(": "√(",
-    "zeta": "ζ",
-    "_i": "ᵢ",
-    "_j": "ⱼ",
-    "G-1": "G − 1",
-    " - ": " − ",
-    " x ": " × ",
-    "->": "→",
-    ">=": "≥",
-    "c1": "c₁",
-    "c2": "c₂",
-    "c3": "c₃",
-    r"\binf\b": "∞",
-    r"\bnan\b": NONE,
-}
-_EXPONENT = re.compile(r"(?<=\d)e([+-]\d+)\b")
-
-
-def typeset(text: str) -> str:
-    """Write the formulas of a plain text as a book would.
-
-    >>> typeset("||W||^2 >= zeta, 1.2e-16")
-    '‖W‖² ≥ ζ, 1.2 × 10⁻¹⁶'
-    """
-    for pattern, replacement in _TYPESET.items():
-        text = re.sub(pattern, replacement, text)
-    return _EXPONENT.sub(
-        lambda match: f" × 10{str(int(match[1])).translate(_SUPERSCRIPTS)}", text
-    )
+EXPONENT = re.compile(r"(?<=\d)e([+-]\d+)\b")
 
 
 def power_of_ten(value: float) -> int:
@@ -187,7 +153,7 @@ def percent_parts(interval: Interval) -> tuple[str, str]:
     if math.isfinite(value) and not all(map(math.isfinite, interval)):
         return share(value), ""
     shown, ends_shown = parts((100 * value, 100 * low, 100 * high), 1, most_decimals=2)
-    if _EXPONENT.search(shown):
+    if EXPONENT.search(shown):
         return f"over {MOST_TIMES:,.0f}%", ""
     return (shown if shown == NONE else f"{shown}%"), ends_shown
 
@@ -218,10 +184,10 @@ def times(interval: Interval) -> str:
         least = (
             f"under {LEAST_TIMES:g}" if high < LEAST_TIMES else f"at most {number(high)}"
         )
-        return UNTOLD if _EXPONENT.search(least) else f"{least} times"
+        return UNTOLD if EXPONENT.search(least) else f"{least} times"
     if end := _one_end(interval):
         far = low * NEAR < value < high / NEAR
-        return UNTOLD if far or _EXPONENT.search(end) else f"{end} times"
+        return UNTOLD if far or EXPONENT.search(end) else f"{end} times"
     known = [each for each in interval if math.isfinite(each)]
     if value >= 0 and max(known) < LEAST_TIMES:
         return f"under {LEAST_TIMES:g} times"
@@ -229,7 +195,7 @@ def times(interval: Interval) -> str:
         return f"over {MOST_TIMES:,.0f} times"
     shown, ends = parts(interval)
     text = f"{shown} times {ends}".rstrip()
-    return UNTOLD if _EXPONENT.search(text) else text
+    return UNTOLD if EXPONENT.search(text) else text
 
 
 def share(value: float, digits: int = 2) -> str:

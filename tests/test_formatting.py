@@ -15,7 +15,6 @@ from mse_lab.formatting import (
     share,
     table,
     times,
-    typeset,
     with_interval,
 )
 from mse_lab.mse.intervals import UNKNOWN
@@ -101,11 +100,6 @@ def test_a_share_of_anything_is_not_known(ends):
     low, value, high = sorted(ends)
     unknown = percent((value, low, high)) == "not known"
     assert unknown == (high - low > 0.95)
-
-
-def test_formulas():
-    assert typeset("c1 G + c3/(G-1)") == "c₁ G + c₃/(G − 1)"
-    assert typeset("nan, inf, 1.2e-05") == "–, ∞, 1.2 × 10⁻⁵"
 
 
 def test_columns_of_a_table_are_aligned():

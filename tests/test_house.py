@@ -55,7 +55,13 @@ MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
 MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),
     "probe.foreign_code",
-    *("probe.schema", "policy.policy", "policy.sampling", "policy.completions"),
+    *(
+        "probe.schema",
+        "probe.values",
+        "policy.policy",
+        "policy.sampling",
+        "policy.completions",
+    ),
     *("policy.fingerprint", "scores.score_block"),
     *("results.integrity", "results.folder", "results.readers"),
     *("run.prepare", "run.processes"),
@@ -75,7 +81,8 @@ DRAWERS = {"report", "studies.theory", "studies.training"}
 # What a test file of a folder may be about, other than one module.
 OF_A_FOLDER = {"architectures", "devices", "plain_forward", "precision", "permissions",
                "identities", "few_prompts", "random_prompts", "spoilt_adapters", "units",
-               "masked_tokens", "gguf", "plain", "slime", "trl_logs"}  # fmt: skip
+               "masked_tokens", "gguf", "plain", "slime", "trl_logs",
+               "odd_screens"}  # fmt: skip
 
 # Lines up to which a module needs no test file of its own.
 SMALL = 45
@@ -84,6 +91,7 @@ SMALL = 45
 ABSENT = {
     *(f"commands/{name}" for name in ("advise", "along", "figure", "plan", "run", "train")),
     *(f"trainer_logs/{name}" for name in ("collect", "prime_rl", "records", "summary")),
+    "answers/measured_run",
     "report/rollouts_page",
     "commands/rollouts",
     "studies/training/parts",

@@ -21,31 +21,22 @@ from pydantic import (
 )
 
 from mse_lab.errors import shown
+from mse_lab.probe.values import (
+    IF_SET,
+    MOST_COMPLETIONS,
+    Memory,
+    Names,
+    Positive,
+    Scale,
+    Text,
+    Url,
+)  # fmt: skip
 
 
 class Section(BaseModel):
     """A section of a YAML file, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def _refuse_truth(value: Any) -> Any:
-    if isinstance(value, bool):  # Python counts true as 1.
-        raise ValueError("should be a number")
-    return value
-
-
-# Positive numbers may be texts such as 1e-3: YAML reads them as texts.
-Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Text = Annotated[str, Field(min_length=1, max_length=4096)]
-Names = Annotated[list[Text], Field(min_length=1)]
-Scale = Annotated[
-    float,
-    Field(gt=0, strict=False, allow_inf_nan=False),
-    BeforeValidator(_refuse_truth),
-]
-
-MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory at once.
 
 
 class FreshAdapter(Section):
@@ -62,10 +53,9 @@ class Model(Section):
 
     path: Text  # A local checkpoint folder, a Hub name, or a .gguf file.
     revision: Text | None = None  # The Hub revision; None for the default branch.
-    # A GGUF file of that folder or repository, dequantised to `dtype`. And an installed
-    # distribution that carries the same model as such a file: taken instead of a Hub name.
-    gguf: Annotated[Text | None, Field(exclude_if=lambda name: name is None)] = None
-    package: Annotated[Text | None, Field(exclude_if=lambda name: name is None)] = None
+    # A GGUF file of that folder or repository, dequantised to `dtype`.
+    gguf: Annotated[Text | None, IF_SET] = None
+    package: Annotated[Text | None, IF_SET] = None  # Installed, taken instead of a Hub name.
     # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
@@ -73,13 +63,9 @@ class Model(Section):
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
     # Processes of torchrun that hold one model together, each a part of every layer.
-    shard: Annotated[Positive | None, Field(exclude_if=lambda ranks: ranks is None)] = None
+    shard: Annotated[Positive | None, IF_SET] = None
     # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
-    memory: (
-        Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]
-        | Annotated[int, Field(ge=1, lt=2**63)]
-        | None
-    ) = None
+    memory: Memory | None = None
     batch: Positive | None = None  # Drawn at once at most; None for what fits in memory.
 
     @field_validator("device_map")
@@ -140,8 +126,7 @@ class Prompts(Section):
     template: Text = "plain"
     shots: Shots = Shots()
     chat: bool = False  # Whether the tokenizer's chat template is applied.
-    # What the prompts are: a random sample of a larger population, or all there are, as
-    # where they are the training set.
+    # A random sample of a larger population, or all there are, such as a training set.
     population: Annotated[
         PromptPopulation, Field(exclude_if=lambda name: name == "like-these")
     ] = "like-these"
@@ -160,18 +145,14 @@ class Sampling(Section):
 
     temperature: Scale = 1.0  # Divides the logits; part of the policy.
     max_new_tokens: Positive = 8  # Longer ones are draws of the truncated policy.
-    # Texts, each of which ends a completion; left out of what is written where there are
-    # none, so that nothing else changes.
+    # Texts, each of which ends a completion; not written where there are none.
     stop: Annotated[
         list[Text],
         BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
         Field(exclude_if=lambda stop: not stop),
     ] = []
     # The server of vLLM or SGLang that draws, such as http://localhost:8000.
-    server: Annotated[
-        str | None,
-        Field(pattern=r"^https?://[^\s@]+$", exclude_if=lambda server: server is None),
-    ] = None
+    server: Annotated[Url | None, IF_SET] = None
 
 
 class Pool(Section):
@@ -266,10 +247,10 @@ class Probe(Section):
     parameters: Literal["all"] | Names = "all"
     interval: Interval = Interval()
     seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
-    # Left out of what is written where it is plain, so that nothing else changes.
+    # Left out of what is written where it is plain.
     metric: Annotated[Metric, Field(exclude_if=lambda one: one.kind == "plain")] = Metric()
     # What the verdict on group sizes is about; None for TRL's defaults.
-    training: Annotated[Training | None, Field(exclude_if=lambda one: one is None)] = None
+    training: Annotated[Training | None, IF_SET] = None
 
     @property
     def largest_group(self) -> int:

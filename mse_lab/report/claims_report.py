@@ -11,8 +11,9 @@ from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
 from mse_lab.answers.statement import Claim, Statement
-from mse_lab.formatting import NONE, table, typeset, with_interval, wrap
+from mse_lab.formatting import NONE, table, with_interval, wrap
 from mse_lab.report.layout import TEMPLATES, Table
+from mse_lab.report.typesetting import typeset
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 

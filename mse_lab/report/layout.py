@@ -9,8 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mse_lab.formatting import NONE, Interval, parts, percent_parts, typeset
+from mse_lab.formatting import NONE, Interval, parts, percent_parts
 from mse_lab.report.drawing import figure_bytes
+from mse_lab.report.typesetting import typeset
 
 TEMPLATES = Environment(
     loader=PackageLoader("mse_lab.report"),

@@ -7,9 +7,10 @@ from markupsafe import Markup
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.measured_run import FinishedRun
-from mse_lab.formatting import NONE, number, percent, typeset, with_interval
+from mse_lab.formatting import NONE, number, percent, with_interval
 from mse_lab.probe.probe_files import flatten
 from mse_lab.report.layout import Table
+from mse_lab.report.typesetting import typeset
 from mse_lab.results.checks import Check
 
 

@@ -295,8 +295,5 @@ class ResultsFolder:
         integrity.write_manifest(self.path)
 
     def mark_incomplete(self) -> None:
-        """Remove the files that mark a result as complete, before any is written anew.
-
-        Files that other commands have made of an earlier result are removed, too.
-        """
+        """Remove what marks a result as complete, and what commands have made of it."""
         self._remove("checks.json", *FROM_RESULT)

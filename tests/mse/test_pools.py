@@ -15,7 +15,9 @@ from simulated import make_design
 def arrays():
     """Pools of three prompts, two blocks of four."""
     rng = np.random.default_rng(1)
-    return asdict(make_design(rng, prompts=3).draw(rng, 8, 2, 4))
+    pools = asdict(make_design(rng, prompts=3).draw(rng, 8, 2, 4))
+    kinds = {"kind_norms2_PNM": np.ones((3, 8, 2)), "kind_products_PM": np.ones((3, 2))}
+    return pools | kinds
 
 
 def test_a_runs_arrays_are_taken_as_they_are(arrays):

@@ -22,14 +22,8 @@ from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text
 from mse_lab.probe.probe_files import STUDIES, SUFFIXES, assign, parse_as
-from mse_lab.probe.schema import (
-    MOST_COMPLETIONS,
-    EstimatorEntry,
-    Positive,
-    Scale,
-    Section,
-    Text,
-)
+from mse_lab.probe.schema import EstimatorEntry, Section
+from mse_lab.probe.values import IF_SET, MOST_COMPLETIONS, Positive, Scale, Text
 
 EXAMPLE = "probes/studies/group-size.yaml"
 # Names of arms that no study can give.
@@ -37,11 +31,6 @@ MAIN, PILOT = "main", "pilot"
 
 Sizes = Annotated[list[Positive], Field(min_length=1)]
 FewPrompts = Annotated[int, Field(ge=4, le=1024)]
-
-
-def _is_none(value: object) -> bool:
-    """Leave a later key out of what older digests are of."""
-    return value is None
 
 
 class Training(Section):
@@ -105,7 +94,7 @@ class Evaluation(Section):
     steps: Sizes = Field(default=[15, 30, 60, 100])
     completions: Positive = 256  # Of each prompt, on uniforms common to all runs.
     # The first so many of either set; None for all.
-    prompts: Annotated[Positive | None, Field(exclude_if=_is_none)] = None
+    prompts: Annotated[Positive | None, IF_SET] = None
     # Another prompt set, in the template of the probe's: J at the end, beside the other.
     held_out: Text | None = None
 
@@ -120,7 +109,7 @@ class Prediction(Section):
     reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 256
     replicate: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 64
     # Prompts on which it is also measured which size each arm's optimiser feels to be best.
-    felt: Annotated[FewPrompts | None, Field(exclude_if=_is_none)] = None
+    felt: Annotated[FewPrompts | None, IF_SET] = None
 
 
 class Study(Training):
