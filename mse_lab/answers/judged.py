@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from mse_lab.answers.trainer_settings import name_own
 from mse_lab.mse.budget import Population
+from mse_lab.mse.own_loss import Bound
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.verdict import (
-    Bound,
     Needed,
     Priced,
     Question,

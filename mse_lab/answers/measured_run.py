@@ -24,10 +24,11 @@ from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.laws import Law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.own_loss import Bound
 from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.regret import Choice, recommend, regret_bounds
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.mse.verdict import Bound, bound_by_intervals
+from mse_lab.mse.verdict import bound_by_intervals
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.training import Setting, find_setting
 from mse_lab.results.analysis import Analysis

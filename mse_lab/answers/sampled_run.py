@@ -21,11 +21,12 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import BinaryLaw, Law, find_law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.own_loss import Bound
 from mse_lab.mse.regime import measure_norm_ratio
 from mse_lab.mse.regret import SIZES, TOLERANCE, Choice, recommend
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import LEAST_CARRIERS, Stopped, bound_by_sequence, sequence_bounds
-from mse_lab.mse.verdict import Bound, Ruling, rule_by_sequence
+from mse_lab.mse.verdict import Ruling, rule_by_sequence
 from mse_lab.probe.schema import EstimatorEntry
 from mse_lab.probe.training import DEFAULT, Setting
 

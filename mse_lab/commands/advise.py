@@ -32,7 +32,7 @@ from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.answers.alternatives import Seconds
-    from mse_lab.probe.schema import Training
+    from mse_lab.probe.training_section import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
@@ -72,8 +72,8 @@ def add_arguments(parser: Parser) -> None:
 
 def _training(arguments: Namespace, of_probe: Training | None) -> Training | None:
     """Read what the user trains with: the arguments, over the probe's."""
-    from mse_lab.probe.schema import Training
     from mse_lab.probe.training import TRAINERS
+    from mse_lab.probe.training_section import Training
 
     trainer, size, config = arguments.trainer, arguments.G, arguments.config
     if config is not None and trainer is None and of_probe is None:

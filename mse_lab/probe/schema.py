@@ -21,15 +21,9 @@ from pydantic import (
 )
 
 from mse_lab.errors import shown
+from mse_lab.probe.training_section import Training
 from mse_lab.probe.values import (
-    IF_SET,
-    MOST_COMPLETIONS,
-    Memory,
-    Names,
-    Positive,
-    Scale,
-    Text,
-    Url,
+    IF_SET, MOST_COMPLETIONS, Memory, Names, Positive, Scale, Text, Url,
 )  # fmt: skip
 
 
@@ -208,18 +202,6 @@ class Metric(Section):
         if self.optimizer is not None and self.kind != "adam":
             raise ValueError(f"kind = {self.kind}: takes no optimizer; leave one out")
         return self
-
-
-class Training(BaseModel):
-    """What the user trains with: a trainer, and settings under its own names.
-
-    All further keys are settings; `probe/training.py` reads them, and the file's.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-
-    trainer: Literal["trl", "verl", "openrlhf"] = "trl"
-    config: Text | None = None  # A file of the trainer's settings: YAML, JSON or text.
 
 
 def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import parse_json, parse_yaml, read_text
 from mse_lab.probe.probe_files import flatten, parse_as
-from mse_lab.probe.schema import EstimatorEntry, Training
+from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.training_section import Training
 
 
 class Trainer(NamedTuple):

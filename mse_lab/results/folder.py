@@ -179,12 +179,10 @@ class ResultsFolder:
         training, and before tables are made the population may differ.
         """
         written = self.configuration()
-        # A configuration with a key that no longer exists is compared as it is.
-        with suppress(InputError):
+        with suppress(InputError):  # A key that no longer exists is compared as it is.
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
-        population = () if self.has_tables() else ("prompts.population",)
-        free = ("metric", "training", *population)
+        free = ("metric", "training", *["prompts.population"][self.has_tables() :])
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
