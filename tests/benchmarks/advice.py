@@ -14,7 +14,6 @@ import json
 import tempfile
 import time
 from contextlib import redirect_stderr
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ import torch
 
 from benchmarks.cases import ROOT
 from benchmarks.markdown import table
-from mse_lab.mse.regret import COMPARED, TOLERANCE
+from mse_lab.mse.regret import COMPARED
 from mse_lab.mse.verdict import decide
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.run.advise import LARGEST_BLOCK, sample_context
@@ -71,7 +70,7 @@ def answer(name: str, seed: int, folder: Path) -> Answer:
     context = load(prepare(name, probe, folder / str(seed), ROOT), LARGEST_BLOCK)
     began = time.process_time()
     with redirect_stderr(io.StringIO()):
-        found = sample_context(context, partial(decide, regret=TOLERANCE), None)
+        found = sample_context(context, decide, None)
     seconds = time.process_time() - began
     assert found.decision is not None
     return Answer(found.look.drawn, found.stopped, found.decision.choice.size, seconds)
