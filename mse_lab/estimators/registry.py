@@ -42,7 +42,8 @@ from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
 from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
 from mse_lab.probe.foreign_code import guard, load_function, protect
 from mse_lab.probe.identity import identify_named
-from mse_lab.probe.schema import EstimatorEntry, Positive
+from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.values import Positive
 
 
 @dataclass(frozen=True)

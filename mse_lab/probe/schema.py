@@ -23,7 +23,14 @@ from pydantic import (
 from mse_lab.errors import shown
 from mse_lab.probe.training_section import Training
 from mse_lab.probe.values import (
-    IF_SET, MOST_COMPLETIONS, Memory, Names, Positive, Scale, Text, Url,
+    IF_SET,
+    MOST_COMPLETIONS,
+    Memory,
+    Names,
+    Positive,
+    Scale,
+    Text,
+    Url,
 )  # fmt: skip
 
 
@@ -49,7 +56,7 @@ class Model(Section):
     revision: Text | None = None  # The Hub revision; None for the default branch.
     # A GGUF file of that folder or repository, dequantised to `dtype`.
     gguf: Annotated[Text | None, IF_SET] = None
-    package: Annotated[Text | None, IF_SET] = None  # Installed, taken instead of a Hub name.
+    package: Annotated[Text | None, IF_SET] = None  # Taken instead of a Hub name.
     # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.

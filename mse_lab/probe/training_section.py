@@ -1,8 +1,10 @@
 """The section `training` of a probe, of which `training.py` makes a setting."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from mse_lab.probe.values import Text
 
 
 class Training(BaseModel):
@@ -14,6 +16,4 @@ class Training(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     trainer: Literal["trl", "verl", "openrlhf"] = "trl"
-    config: Annotated[str, Field(min_length=1)] | None = (
-        None  # A file of the trainer's settings: YAML, JSON or text.
-    )
+    config: Text | None = None  # A file of the trainer's settings: YAML, JSON or text.

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.schema import MOST_COMPLETIONS, Probe
+from mse_lab.probe.schema import Probe
+from mse_lab.probe.values import MOST_COMPLETIONS
 from mse_lab.results.checks import none_failed
 from mse_lab.results.finished_run import read_result
 from mse_lab.results.folder import ResultsFolder
