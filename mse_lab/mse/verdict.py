@@ -5,7 +5,11 @@ costs, cost(G) / cost(H) <= upper[G, H],
 
     keep    the present size's regret is at most `tolerance`: max_H upper[present, H] - 1
     change  it is more: cost(present) / cost(H) >= 1 / upper[H, present] > 1 + tolerance for
-            some H; and the regret of the size to set is at most `tolerance`
+            some H; and the regret of the size to set is at most `tolerance`, or it is such
+            an H itself
+
+Drawing goes on until the size is kept, or the regret of the size to set is at most
+`tolerance`; the saving alone is said where there are no more completions.
 
 The costs are those of the user's own loss where its law gives them (`own_loss.py`), else
 GRPO-type's. The bounds are a confidence sequence's while completions are drawn
@@ -103,6 +107,7 @@ class Ruling(NamedTuple):
     at_least: float  # And at least that.
     own_loss: bool  # Whether the costs are those of the user's own loss, else GRPO-type's.
     best: int  # The size that would be set, whether or not that is shown.
+    regret: float  # And its regret is at most that.
 
 
 class Priced(NamedTuple):
@@ -151,7 +156,8 @@ def rule(ratios: Ratios, question: Question) -> Ruling:
     """Decide by bounds of the costs' ratios."""
     present, tolerance, bounds = question.present, question.tolerance, ratios.bounds
     best = choose_size(ratios.costs, bounds, tolerance, {1, *SIZES, present})
-    ruling = Ruling("cannot tell", present, None, math.inf, 0.0, ratios.own, best)
+    regret = bounds[best]
+    ruling = Ruling("cannot tell", present, None, math.inf, 0.0, ratios.own, best, regret)
     if present not in bounds:
         return ruling
     at, to = [*bounds].index(present), [*bounds].index(best)
@@ -159,7 +165,8 @@ def rule(ratios: Ratios, question: Question) -> Ruling:
     ruling = ruling._replace(at_most=at_most, at_least=max(at_least, 0.0))
     if at_most <= tolerance:
         return ruling._replace(verdict="keep", saves=Estimate(0.0, 0.0, 0.0))
-    if bounds[best] > tolerance or at_least <= tolerance:
+    is_cheaper = float(ratios.upper_KK[to, at]) * (1 + tolerance) < 1
+    if at_least <= tolerance or not (regret <= tolerance or is_cheaper):
         return ruling
     saves = Estimate(
         1 - ratios.costs[best] / ratios.costs[present],
@@ -167,6 +174,12 @@ def rule(ratios: Ratios, question: Question) -> Ruling:
         1 - 1 / float(ratios.upper_KK[at, to]),
     )
     return ruling._replace(verdict="change", set_to=best, saves=saves)
+
+
+def is_settled(ruling: Ruling, tolerance: float) -> bool:
+    """Whether more completions could change what is set by little alone."""
+    near = ruling.regret <= tolerance
+    return ruling.verdict == "keep" or (ruling.verdict == "change" and near)
 
 
 def bound_by_intervals(
@@ -273,7 +286,7 @@ def decide(
     stop: Literal["regret", "width"] | None = None
     waits = not ruling.own_loss and _is_awaited(samples, question, awaited)
     if population.effective_prompts >= LEAST_CARRIERS and not waits:
-        if ruling.verdict != "cannot tell":
+        if is_settled(ruling, question.tolerance):
             stop = "regret"
         elif log_width(population, level) <= width:
             stop = "width"

@@ -44,10 +44,13 @@ def _keep(advice: Advice) -> str:
 
 def _change(advice: Advice) -> str:
     assert advice.saves is not None
-    loss = "; your loss stays." if advice.own_loss else f", {_whose(advice)}."
+    loss = "; your loss stays" if advice.own_loss else f", {_whose(advice)}"
+    most = 1 - 1 / (1 + advice.at_most)
+    if advice.at_most <= LARGE and most > advice.saves.high + TOLERANCE / 2:
+        loss += f". The best size saves at most {percent_up(most):.0%}"
     return (
         f"Set {size_name(advice)} = {advice.set_to}: it saves {percent(advice.saves)} of "
-        f"the completions for the same gradient error{loss}"
+        f"the completions for the same gradient error{loss}."
     )
 
 

@@ -16,6 +16,7 @@ from mse_lab.mse.verdict import (
     bound_by_intervals,
     decide,
     find_ratios,
+    is_settled,
     price_sizes,
     prompts_needed,
     rule,
@@ -59,6 +60,7 @@ def test_what_a_change_saves_by_hand():
     found = rule(ratios(1.04), Question())
     assert found.saves == pytest.approx((0.2, 0.168, 1 - 0.8 / 1.04))
     assert (found.at_least, found.at_most) == pytest.approx((1.25 / 1.04 - 1, 0.3))
+    assert is_settled(found, 0.05)
     assert rule(ratios(1.04), Question(present=4)).saves == Estimate(0, 0, 0)
     assert rule(ratios(1.2), Question()).saves is None
 
@@ -68,10 +70,20 @@ def test_another_regret_may_be_all_right():
     assert rule(ratios(1.04), Question(tolerance=0.29)).verdict == "cannot tell"
 
 
-def test_no_size_is_set_that_is_not_shown_to_be_near_the_best():
-    """4 costs 0.8, and may cost 10% more than 3, which nobody would set."""
-    costs = {3: 0.79, **COSTS}
-    assert rule(ratios(1.04, costs), Question()).verdict == "cannot tell"
+@pytest.mark.parametrize(("factor", "verdict"), [(1.04, "change"), (1.19, "cannot tell")])
+def test_a_size_that_is_not_shown_to_be_near_the_best_must_save(factor, verdict):
+    """4 costs 0.79 of 8, and may cost 5.3%, or 21%, more than 3, which nobody would set.
+
+    Yet by a factor of 1.04 it is at most 0.822 of 8; by 1.19 0.940, which is not 1/1.07.
+    """
+    costs = {3: 0.78, **COSTS, 4: 0.79}
+    tolerance = 0.05 if verdict == "change" else 0.07
+    found = rule(ratios(factor, costs), Question(tolerance=tolerance))
+    assert found.regret == pytest.approx(factor * 0.79 / 0.78 - 1)
+    assert found.regret > tolerance
+    assert found.at_least > tolerance
+    assert (found.verdict, found.best) == (verdict, 4)
+    assert not is_settled(found, tolerance)
 
 
 def test_the_present_size_counts_as_one_that_is_set():

@@ -55,6 +55,10 @@ OPEN = {"verdict": "cannot tell", "set_to": 8, "saves": None, "at_most": 0.25,
             "sizes).",
         ),
         (
+            CHANGE | {"at_most": 1.0, "saves": Estimate(0.27, 0.23, 0.31)},  # 1 - 1 / 2
+            "the same gradient error; your loss stays. The best size saves at most 50%.",
+        ),
+        (
             OPEN,  # 1 - 1 / 1.25
             "Cannot tell whether num_generations = 8 is all right: with your loss a change "
             "could save at most 20% of the completions. More prompts like these would "
