@@ -108,6 +108,8 @@ def shown_prices(advice: Advice) -> Iterator[Price]:
     """Give the rows that say something new: a better one of the trainer, or of all."""
     least = math.inf
     for price in advice.prices:
+        if math.isnan(price.cost.value):
+            continue
         if price.whose in ("same trainer", "any") and not (
             price.cost.value < NO_CHEAPER * least
         ):

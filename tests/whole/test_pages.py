@@ -102,7 +102,7 @@ COMMANDS = [
 ONLY_READ = (
     "qwen/instruct",
     "gsm8k/qwen-instruct",
-    "smollm2/icl",
+    *("smollm2/base", "smollm2/icl", "smollm2/words-icl"),
     "PROBE",
     "--save",
     "along",
@@ -162,9 +162,10 @@ def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
 
 
 def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
-    shown = re.search(r"\$ mse-lab advise tiny/base\n((?:    .*\n)+)", README)[1]
+    shown = re.search(r"\$ mse-lab advise smollm2/icl\n((?:    .*\n)+)", README)[1]
     lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
-    printed = advice_text(restore_advice(ADVICE)).splitlines()
+    advice = restore_advice(ROOT / "results/smollm2/icl/advice.json")
+    printed = advice_text(advice).splitlines()
     assert len(lines) > 10
     assert [line for line in printed if line in lines] == lines
 
