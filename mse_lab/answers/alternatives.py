@@ -29,7 +29,7 @@ from mse_lab.answers.trainer_settings import (
     name_own,
     reachable,
 )
-from mse_lab.arrays import LARGEST, Floats
+from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.directions import find_direction
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -121,7 +121,7 @@ class Yardstick:
 
     def _estimate(self, cost: Floats) -> Estimate:
         """Estimate a cost by its reciprocal, which is zero where no number will do."""
-        efficiency = np.where(cost < LARGEST, 1 / cost, 0.0)
+        efficiency = np.where(cost < LARGEST, divide(1.0, cost, LARGEST), 0.0)
         population, level = self.run.population, self.run.level
         share = population.estimate_positive(lambda _, one: one, level, efficiency)
         ends = (share.value, share.high, share.low)

@@ -88,7 +88,7 @@ def fewest_seen(measured: int, prompts: int) -> int:
     """How many prompts of a set, at least, of which n drawn at random hold one in 95%.
 
     >>> fewest_seen(18, 36), fewest_seen(36, 36)
-    (4, 1)
+    (5, 1)
     """
     missed, fewest = 1.0, 0
     while missed > 1 - SEEN:

@@ -72,7 +72,7 @@ FILES = {
 BEGINNINGS = {
     "prompts.sha256": rb"[0-9a-f]{64}\n",
     "checkpoint.json": rb'\{\s*"model": "',
-    MANIFEST: rb'\{\s*"mse.csv": "[0-9a-f]{64}"',
+    MANIFEST: rb'\{\s*"[\w.-]+": "[0-9a-f]{64}"',
     "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
 }
 

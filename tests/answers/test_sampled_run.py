@@ -94,7 +94,7 @@ def test_what_few_completions_do_not_tell_is_left_out(advice):
     zero = {row.group_size: row.zero_variance for row in advice.rows}
     assert zero[16] is not None
     assert zero[32] is None
-    assert "estimators that use norms or lengths; mse-lab run measures them" in advice_text(
+    assert "mse-lab run also measures them, and estimators that use norms or" in advice_text(
         advice, 999
     )
 
@@ -118,10 +118,10 @@ def test_a_finished_run_has_none_of_them():
     ("stopped", "words"),
     [
         ("regret", "960 completions of 60 prompts were drawn, 960 of them differentiated: "
-         "enough for a verdict. Not"),
-        ("width", "G* is known, and there are no more prompts, which could tell. Not"),
-        ("budget", ", and the budget is spent; a larger one narrows the answer. Not"),
-        ("exhausted", "no more prompts; further ones narrow the answer. Not"),
+         "enough for a verdict. Errors"),
+        ("width", "G* is known, and there are no more prompts, which could tell. Errors"),
+        ("budget", ", and the budget is spent; a larger one narrows the answer. Errors"),
+        ("exhausted", "no more prompts; further ones narrow the answer. Errors"),
     ],
 )  # fmt: skip
 def test_the_screen_says_how_few_there_were_and_why(advice, stopped, words):

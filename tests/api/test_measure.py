@@ -84,7 +84,7 @@ def test_no_seed_is_not_taken_for_the_default():
     """A section that is None is left out; the probe refuses a seed of None."""
     inputs = in_memory_inputs(
         "measure", None, None, [], "integer", None, None,
-        template="none", chat=False, seed=None, sampling=None,
+        template="none", chat=False, seed=None, sampling=None, population="like-these",
     )  # fmt: skip
     assert inputs.settings["seed"] is None
     assert "sampling" not in inputs.settings

@@ -59,7 +59,7 @@ WORDS = {
     "ignores n": "completions: 1 where 16 are asked for",
     "text without ids": "completions without token ids",
     "no log-probabilities": "completions without log-probabilities",
-    "other numbers": "engine_log_probs for",
+    "other numbers": "engine_log_probs: 4 entries for 3 tokens",
     "longer than asked": "4 tokens where sampling.max_new_tokens = 3",
     "another form": "its answer has another form",
     "not JSON": r"no JSON \(Expecting value",

@@ -80,7 +80,8 @@ def test_a_run_takes_no_less_than_is_spent():
 
 def analyse(pools):
     described = pd.DataFrame({"prompt": range(pools.prompts)})
-    return Analysis("run", pools, NAMES, SIZES, LEVEL, 200, 0, described, "closed-form")
+    settings = (NAMES, SIZES, LEVEL, 200, 0, described, "closed-form", "like-these")
+    return Analysis("run", pools, *settings)
 
 
 def widths_of(pools, prompts):
