@@ -94,8 +94,9 @@ def test_what_few_completions_do_not_tell_is_left_out(advice):
     zero = {row.group_size: row.zero_variance for row in advice.rows}
     assert zero[16] is not None
     assert zero[32] is None
-    assert "mse-lab run also measures them, and estimators that use norms or" in advice_text(
-        advice, 999
+    assert (
+        "mse-lab run also measures them, and estimators that use norms or"
+        in advice_text(advice, 999)
     )
 
 
