@@ -13,6 +13,7 @@ from setuptools.command.build_py import build_py
 # By patterns, so that what somebody adds to a clone stays out of the wheel.
 RUNS = [f"{family}/{run}" for family in ("tiny", "lenient", "worked")
         for run in ("base", "instruct", "icl")]  # fmt: skip
+WITH_POOLS = ("demo", "smollm2/base", "smollm2/icl")
 TABLES = (
     *("advice.json", "checkpoint.json", "checks.json", "config.yaml", "diagnostics.json"),
     *("laws.csv", "manifest.json", "mse.csv", "prompts.csv", "prompts.sha256"),
@@ -31,8 +32,9 @@ PATTERNS = (
     *("probes/prompts/arithmetic*.jsonl", "probes/worked/*.txt", "probes/phase/rewards.py"),
     *("probes/wording/*.yaml", "probes/wording/*.jsonl", "probes/wording/*/*.json"),
     "probes/wording/*/model.safetensors",
-    *(f"results/{run}/{table}" for run in (*RUNS, "demo") for table in TABLES),
-    *("results/demo/pools.npz", "results/demo/environment.json"),
+    *(f"results/{run}/{table}" for run in (*RUNS, *WITH_POOLS) for table in TABLES),
+    *(f"results/{run}/pools.npz" for run in WITH_POOLS),
+    "results/demo/environment.json",
 )
 
 
