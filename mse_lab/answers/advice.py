@@ -47,6 +47,7 @@ CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
 # The fewest prompts whose gradients can be compared, and in how many rewards must differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
+RULED = ("verdict", "set_to", "saves", "at_most", "at_least", "own_loss")
 CURVES = ("grpo", "vanilla", "oracle", "best-constant")
 
 
@@ -223,9 +224,8 @@ def _refuse(run: Evidence) -> None:
     pools = run.population.pools
     prompts, varied = pools.prompts, int((pools.reward_variance_P > 0).sum())
     if prompts < LEAST_PROMPTS:
-        raise InputError(
-            f"{prompts} prompts: advice needs three or more; raise prompts.limit"
-        )
+        what = f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+        raise InputError(what)
     if not varied or math.isnan(run.best_group_size.value):
         raise InputError("the rewards of a prompt are all equal: nothing to advise on")
     if varied < LEAST_SIGNALS:
@@ -279,9 +279,7 @@ def advise(
         rows=tuple(rows),
         alternatives=alternatives,
         setting=UserSetting.of(run.setting),
-        **{key: getattr(ruling, key) for key in ("verdict", "set_to", "saves", "at_most")},
-        at_least=ruling.at_least,
-        own_loss=ruling.own_loss,
+        **{key: getattr(ruling, key) for key in RULED},
         needed=run.needed,
         prices=prices,
         beats_vanilla_from=beats_vanilla_from(run.population, run.level),

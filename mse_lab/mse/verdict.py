@@ -37,7 +37,7 @@ from mse_lab.mse.own_loss import (
     is_bracketed,
     own_costs,
     without_batch,
-)
+)  # fmt: skip
 from mse_lab.mse.regret import (
     COMPARED,
     LARGEST,
@@ -64,14 +64,11 @@ Verdict = Literal["keep", "change", "cannot tell"]
 # Completions of the budget that errors are stated for; nearly every figure is free of it.
 BUDGET = 1024
 
-# Entries of estimators that are GRPO-type up to a factor.
-GRPO_TYPE = ("grpo", "centred")
+GRPO_TYPE = ("grpo", "centred")  # Entries of estimators that are it up to a factor.
 
 MOST_PROMPTS = 10**6  # Beyond it nobody measures.
 
-# Up to here, or twice the present size, laws are evaluated: it takes time, and larger sizes
-# are hardly ever the best.
-MOST_OWN = 64
+MOST_OWN = 64  # Up to here, or twice the present size, laws are evaluated: it takes time.
 
 
 class Question(NamedTuple):

@@ -99,7 +99,9 @@ def test_the_pretrained_configurations_differ_in_the_prompt_alone():
             load_probe(ROOT / f"probes/smollm2/{words}{name}.yaml").model_dump()
             for name in ("base", "icl")
         )
-        del base["prompts"]["template"], icl["prompts"]["template"]
+        for one in (base, icl):
+            # Sums behind the instruction alone are fewer, and were measured within 6 GB.
+            del one["prompts"]["template"], one["prompts"]["limit"], one["model"]["memory"]
         assert base == icl
 
 
