@@ -115,6 +115,8 @@ def load_model(
             **placement,
         )
         model, report = loaded
+        # A GGUF's weights are plain numbers by now; a trainer would refuse quantised ones.
+        model.is_quantized = False
         if not placement:
             model.to(device)
     # transformers draws missing weights at random.
