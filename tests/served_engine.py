@@ -4,7 +4,7 @@ import json
 import socket
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
 import numpy as np
 
@@ -54,13 +54,15 @@ class ServedEngine:
     Attributes:
         url: Its address, the same after `stop` and `start`.
         asked: The bodies of the requests for completions, and `faults` what to do to the
-            next ones: a status, `hang up`, `not JSON` or a key of SPOILT; None for nothing.
+            next ones: a status, `hang up`, `not JSON`, `late` (it hangs up once `released`
+            is set) or a key of SPOILT; None for nothing.
     """
 
     def __init__(self, policy, form="vllm", served=("small",), temperature=None):
         self.policy, self.form, self.served = policy, form, served
         self.temperature = temperature  # Instead of the one that is asked for.
         self.asked, self.faults, self._lock = [], [], Lock()
+        self.released = Event()
         self._address = ("127.0.0.1", 0)
 
     def start(self):
@@ -125,6 +127,10 @@ class ServedEngine:
         with self._lock:
             self.asked.append(body)
             fault = self.faults.pop(0) if self.faults else None
+        if fault == "late":
+            self.released.wait(20)
+            return "hang up"
+        with self._lock:
             if fault == "hang up" or isinstance(fault, int):
                 return fault
             found = getattr(self, self.form)(body)

@@ -83,6 +83,7 @@ class EngineServer:
         self._sampling, self._seed = probe.sampling, probe.seed
         self._seconds = SECONDS + SECONDS_PER_TOKEN * probe.sampling.max_new_tokens
         self._told = False  # Whether the user knows that it fails at present.
+        self._given_up = threading.Event()
         adapter, path = probe.model.adapter, probe.model.path
         try:
             cards = self._ask("/v1/models", patience=0)["data"]
@@ -119,7 +120,7 @@ class EngineServer:
             except ValueError as error:
                 raise self._refuse(f"no JSON ({in_short(error)})", NEEDED) from None
             failed = failed or time.monotonic()
-            if time.monotonic() - failed >= limit:
+            if self._given_up.is_set() or time.monotonic() - failed >= limit:
                 raise self._refuse(reason, START)
             if not self._told:
                 self._told = True
@@ -201,6 +202,10 @@ class EngineServer:
                 if isinstance(answer, Exception):
                     raise answer
                 yield job, self._read(job, answer, policy)
+        except BaseException:
+            # What is in flight is neither repeated nor spoken of.
+            self._given_up.set()
+            raise
         finally:
             todo.clear()
 

@@ -1,5 +1,6 @@
 """A server that draws: asked in its own form, patiently, and not believed blindly."""
 
+import threading
 from threading import Timer
 
 import numpy as np
@@ -86,6 +87,19 @@ def test_a_busy_server_is_asked_again(policy, find, quick, capsys):
         assert len(engine.asked) == 3 + 3 + 6
     np.testing.assert_array_equal(whole.tokens_NT, again.tokens_NT)
     assert "trying again for" in capsys.readouterr().err
+
+
+def test_what_is_in_flight_at_a_refusal_is_not_asked_again(policy, find, quick, capsys):
+    with ServedEngine(policy) as engine:
+        server, before = find(engine), {*threading.enumerate()}
+        engine.faults = ["late", "late", 400]
+        with pytest.raises(InputError, match="answers 400"):
+            server.draw(policy, JOB)
+        engine.released.set()
+        for thread in {*threading.enumerate()} - before:
+            thread.join(10)
+        assert len(engine.asked) == 3
+    assert "trying again" not in capsys.readouterr().err
 
 
 def test_a_server_that_dies_and_returns_is_waited_for(policy, find, monkeypatch):

@@ -48,6 +48,8 @@ def test_a_file_and_a_folder_with_its_name_are_the_same_model(file, model, tmp_p
     with policy.differentiable():
         logits(policy.model).sum().backward()
         assert all(p.grad is not None for p in policy.parameters.values())
+    # Trainers refuse what is marked so.
+    assert not policy.model.is_quantized
 
 
 def test_weights_are_of_the_dtype_that_the_probe_says(file, tmp_path):
