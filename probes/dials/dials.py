@@ -71,13 +71,13 @@ class Setting(NamedTuple):
 
 
 # Words take twice the training; of these dials every setting has it, those without, too.
-PAIR, WORDS, RIGHTS = "random words around", "words, each of how many", "right answers"
+PAIR, WORDS, RIGHTS = "random words around", "words x choices of each", "right answers"
 SETTINGS = [
     *(Setting(PAIR, "the answer alone" if steps == 1 else f"working of {steps} steps",
               str(words), Corpus(steps, words=words), trained=2)
       for steps in (1, 4) for words in (0, 1, 2, 6)),
     Setting(WORDS, "", "none", trained=2),
-    *(Setting(WORDS, "", f"{words} of {choices}", Corpus(words=words, choices=choices),
+    *(Setting(WORDS, "", f"{words} x {choices}", Corpus(words=words, choices=choices),
               trained=2)
       for words, choices in ((12, 1), (1, 64), (2, 8), (6, 2))),
     *(Setting("steps of working", f"V about {one}", str(steps), Corpus(steps, accuracy=one))
@@ -87,7 +87,7 @@ SETTINGS = [
     *(Setting(RIGHTS, "", str(one), Corpus(rights=one)) for one in (1, 2, 4)),
     *(Setting("temperature", series, f"{one:g}", corpus, one)
       for series, corpus in (("right is likeliest", Corpus()),
-                             ("torn in three tenths", Corpus(accuracy=0.54, torn=True)))
+                             ("in 30%, a wrong one as likely", Corpus(accuracy=0.54, torn=True)))
       for one in (0.3, 0.5, 0.7, 1, 1.5)),
 ]  # fmt: skip
 
