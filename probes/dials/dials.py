@@ -87,7 +87,8 @@ SETTINGS = [
     *(Setting(RIGHTS, "", str(one), Corpus(rights=one)) for one in (1, 2, 4)),
     *(Setting("temperature", series, f"{one:g}", corpus, one)
       for series, corpus in (("right is likeliest", Corpus()),
-                             ("in 30%, a wrong one as likely", Corpus(accuracy=0.54, torn=True)))
+                             ("in 30%, a wrong one as likely",
+                              Corpus(accuracy=0.54, torn=True)))
       for one in (0.3, 0.5, 0.7, 1, 1.5)),
 ]  # fmt: skip
 
