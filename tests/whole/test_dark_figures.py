@@ -1,4 +1,4 @@
-"""Twins of figures for dark pages: the figure that stands beside them, lightness reversed."""
+"""Twins of figures for dark pages: the figure beside them, its lightness reversed."""
 
 import re
 import shutil
