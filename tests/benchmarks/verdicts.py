@@ -25,7 +25,7 @@ from mse_lab.measurement.looks import COMPLETIONS
 from mse_lab.mse.own_loss import Aim
 from mse_lab.mse.regret import COMPARED
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.verdict import Question, Ruling, decide
+from mse_lab.mse.verdict import Decision, Question, Ruling, decide
 from populations import choose, population
 from simulated import Design
 
@@ -126,11 +126,11 @@ class Told(NamedTuple):
         return saves is not None and saves.low <= true <= saves.high
 
 
-def run_until(design: Design, rng, most=None) -> tuple[Ruling, int]:
+def run_until(design: Design, rng, most=None, looks=LOOKS) -> tuple[Decision, list]:
     """Draw prompts until there is a verdict, or there are no more looks."""
-    index = rng.integers(0, design.prompts, LOOKS[-1][0])
+    index = rng.integers(0, design.prompts, looks[-1][0])
     drawn: list[list] = []
-    for prompts, sizes in LOOKS:
+    for prompts, sizes in looks:
         drawn += [[] for _ in sizes[len(drawn) :]]
         for block, size in zip(drawn, sizes, strict=True):
             more = choose(design, index[len(block) : prompts])
@@ -139,7 +139,7 @@ def run_until(design: Design, rng, most=None) -> tuple[Ruling, int]:
         decision = decide(blocks, QUESTION, awaited=COMPLETIONS)
         if decision.stop == "regret":
             break
-    return decision.ruling, Samples.of(blocks).completions
+    return decision, blocks
 
 
 def row_of(name: str, told: list[Told]) -> dict[str, object]:
@@ -176,7 +176,8 @@ def measure(name: str, runs: int) -> None:
     binary = Truth(design).binary
     exact = {False: grpo_costs_of(design), True: own_costs_of(design) if binary else {}}
     for _ in range(runs):
-        ruling, completions = run_until(design, rng, case.most)
+        decision, blocks = run_until(design, rng, case.most)
+        ruling, completions = decision.ruling, Samples.of(blocks).completions
         told.append(Told(ruling, completions, exact[ruling.own_loss]))
     row = row_of(name, told)
     print(*row.values(), sep=" | ", flush=True)
