@@ -10,12 +10,12 @@ Accuracy is measured on 50 more sums, by 16 completions of each on uniform numbe
 all runs. `values.csv` has it of each run and step; what it holds already stays. The first
 run of `MEASURED` is measured by the callback, which changes nothing of it.
 
-Two pilots at 1e-5 moved the grid down by 3 before any other run: accuracy fell between steps
-4 and 8 with G = 4. Written before all runs, from results/smollm2/icl: G* is 2.9 (2.7 to 3.1), and 32
-completions have the error of the best size's times 1.10 with G = 2, 1.05 with 4, 1.48 with
-8, 2.48 with 16. So 4 and 2 should train best, 16 worst. The question is accuracy at the
-last step: the paired differences from G = 4 over the seeds, with Student's interval at
-98.3%, for there are three.
+The grid was moved down by 3 after two pilots at 1e-5 and before any other run: accuracy
+fell between steps 4 and 8 with G = 4. Written before all runs, from results/smollm2/icl:
+G* is 2.9 (2.7 to 3.1), and 32 completions have the error of the best size's times 1.10 with
+G = 2, 1.05 with 4, 1.48 with 8, 2.48 with 16. So 4 and 2 should train best, 16 worst. The
+question is accuracy at the last step: the paired differences from G = 4 over the seeds,
+with Student's interval at 98.3%, for there are three.
 """
 
 import argparse
