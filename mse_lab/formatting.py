@@ -42,7 +42,7 @@ EXPONENT = re.compile(r"(?<=\d)e([+-]\d+)\b")
 def power_of_ten(value: float) -> int:
     """Give the exponent of a very large or very small number; 0 for others."""
     size = abs(value)
-    if not math.isfinite(size) or size == 0 or 1e-3 <= size < 1e6:
+    if not math.isfinite(size) or size == 0 or 1e-3 <= size < 1e5:
         return 0
     return math.floor(math.log10(size))
 
