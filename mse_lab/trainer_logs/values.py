@@ -102,7 +102,8 @@ def spread_of_values(groups: Groups, level: float) -> Spread:
 def drift_of_values(groups: Groups, level: float) -> Estimate:
     """Estimate how much the mean reward of the last third of steps exceeds the first's.
 
-    NaN where there are fewer than four steps.
+    NaN where there are fewer than four steps, or the interval excludes no change that the
+    range of rewards allows.
     """
     steps = np.unique(groups.step_K[groups.step_K >= 0])
     if len(steps) < FEWEST_STEPS:
@@ -111,7 +112,10 @@ def drift_of_values(groups: Groups, level: float) -> Estimate:
     first, last = groups.step_K <= steps[third - 1], groups.step_K >= steps[-third]
     either = (first & (groups.step_K >= 0)) | last
     prompt_K = groups.prompt_K[either]
-    return cluster_change(groups.mean_K[either], last[either], prompt_K, level)
+    drift = cluster_change(groups.mean_K[either], last[either], prompt_K, level)
+    least, most = groups.range
+    vague = drift.high - drift.low > 2 * (most - least) > 0
+    return UNKNOWN if vague else drift
 
 
 def steps_table(groups: Groups) -> pd.DataFrame:

@@ -58,6 +58,15 @@ def test_drift(tmp_path):
     assert drift.high - drift.low < 0.12
 
 
+def test_an_interval_that_no_change_leaves_is_none(tmp_path):
+    """Two prompts a step: its ends would be -6 and 7, of rewards between 0 and 1."""
+    lines = [line | {"step": step} for step in range(4)
+             for line in groups_of([0] * 4, [int(step == 3)] * 4)]  # fmt: skip
+    for at, line in enumerate(lines):
+        line["prompt_id"] = f"p{at}"
+    assert np.isnan(summarise(tmp_path, lines).drift.value)
+
+
 def test_few_steps_show_no_drift(tmp_path):
     found = summarise(tmp_path, draw_groups([0.5] * 4, 4, groups=3))
     assert np.isnan(found.drift.value)
