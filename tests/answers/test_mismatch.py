@@ -18,7 +18,7 @@ from mse_lab.mse.corrections import (
 BEST = NAMES.index("TRL token_truncate")
 
 
-def pools_of(directions, spread=0.02, noise=0.1):
+def pools_of(directions, spread=0.02, noise=0.1, apart=0.0):
     """24 prompts; corrections point as given, the others along (1, 0), g along (1, 1)."""
     rng = np.random.default_rng(0)
     mean_FD = np.tile([1.0, 0.0], (len(CORRECTIONS), 1))
@@ -28,6 +28,7 @@ def pools_of(directions, spread=0.02, noise=0.1):
     prompts = []
     for _ in range(24):
         gradients_FD = mean_FD + spread * rng.normal(size=2)
+        gradients_FD[[NONE, BEST]] += apart * rng.normal(size=(2, 2))
         apart_FF = gradients_FD @ gradients_FD.T
         own_F = apart_FF.diagonal()
         prompts.append(CorrectedPrompt(
@@ -107,6 +108,15 @@ def test_a_correction_is_needed_from_a_share_of_bias_in_the_error(share):
 
 def test_the_uncut_ratio_is_never_named():
     assert judged({}).best is None
+
+
+def test_what_prompts_do_not_show_is_needed_and_not_named():
+    """Of corrections that point otherwise with every prompt the mean is not known."""
+    found = judged({BEST: [1.0, 0.1], NONE: [1.0, 0.3]}, apart=0.3)
+    difference = found.rows[BEST].difference
+    assert difference.low < 0 < difference.high
+    assert found.best is None
+    assert judged({NONE: [1.0, 1.0]}, apart=0.3).needed
 
 
 def test_without_a_gradient_relative_figures_are_unknown():
