@@ -17,10 +17,10 @@ from benchmarks.verdicts import CASES_OF_VERDICTS, design_of, run_until
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.samples import Samples
 
-RUNS = 40
+RUNS = 20
 NAMES = ("half easy, half hard", "heavy lengths", "yours costs 6% more")
 MORE = (0.5, 1, 2)
-MOST = 20_000  # Prompts; more are not drawn.
+MOST = 4_000  # Prompts; more are not drawn.
 
 
 def forecast(blocks) -> int | None:
