@@ -109,7 +109,7 @@ class Advice:
     at_most: float  # How much more than the best size the one in use costs, at most,
     at_least: float  # and at least.
     own_loss: bool  # Whether these are costs of the user's loss, else of GRPO-type.
-    needed: Needed | None  # What would tell, where the verdict is `cannot tell`.
+    needed: Needed | None  # More would tell, where it is `cannot tell`.
     prices: tuple[Price, ...]  # What the user could set, over what is set.
     # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
     curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)

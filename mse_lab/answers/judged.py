@@ -80,7 +80,7 @@ class Judged:
 
     @cached_property
     def needed(self) -> Needed | None:
-        """What would tell, where the verdict does not."""
+        """What more than would tell, where the verdict does not."""
         count = self.population.pools.prompts
         if self.ruling.verdict != "cannot tell":
             return None

@@ -201,7 +201,7 @@ def bound_by_intervals(
 
 
 class Needed(NamedTuple):
-    """What would tell whether to keep the size, if prompts go on as those at hand."""
+    """More than this would tell whether to keep the size, if prompts go on as at hand."""
 
     prompts: int
     completions: int
@@ -211,15 +211,17 @@ class Needed(NamedTuple):
 def prompts_needed(
     priced: Priced, question: Question, bound: Callable[[int], Bound], prompts: int
 ) -> int | None:
-    """Estimate how many prompts would tell; None where a million would not.
+    """Estimate how many prompts hardly tell yet; None where a million would not tell.
 
-    The costs and their spread are taken as those at hand, so it is a rough figure.
+    Half of those that would if costs and spread were as at hand. Of runs that drew so many
+    few got a verdict (`results/stopping/forecasts.csv`).
     """
+    drawn = prompts
     while prompts < MOST_PROMPTS:
         prompts += prompts // 2
         ruling = rule(find_ratios(priced, bound(prompts)), question)
         if ruling.verdict != "cannot tell":
-            return prompts
+            return max(prompts // 2, drawn)
     return None
 
 

@@ -70,9 +70,8 @@ def _cannot_tell(advice: Advice) -> str:
     much = f" ({completions:,} completions" if advice.completions else ""
     time = f", {duration(seconds)}" if seconds else ""
     much = f"{much}{time})" if much else ""
-    return (
-        f"{text}. Roughly {prompts:,} prompts{much} would tell, if they go on like these."
-    )
+    more = f"more than {prompts:,} prompts{much}"
+    return f"{text}. To tell takes {more}, if they go on like these."
 
 
 def verdict_sentence(advice: Advice) -> str:

@@ -34,7 +34,7 @@ def test_a_finished_run_and_samples_say_the_same(known, size, verdict):
         assert run.needed is None
 
 
-def test_what_would_tell_is_more_than_what_was_spent(known):
+def test_what_hardly_tells_is_no_less_than_what_was_spent(known):
     """In proportion to the prompts."""
     finished = replace(analysed(known[1], [4]), setting=trained(8))
     sampled = SampledRun("few", draw(20), "budget", setting=trained(8))

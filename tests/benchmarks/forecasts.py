@@ -1,8 +1,8 @@
-"""How good "roughly n prompts would tell" is: `tests/benchmarks/forecasts.py [RUNS]`.
+"""How good "to tell takes more than n prompts" is: `tests/benchmarks/forecasts.py [RUNS]`.
 
-Runs that cannot tell after 6,496 completions (`verdicts.py`) say how many prompts would.
-As many are drawn then, anew, and judged once: the share that gets a verdict, and with half
-and twice as many. `results/stopping/forecasts.csv` has a row for each population.
+Runs that cannot tell after 6,496 completions (`verdicts.py`) say n. As many are drawn then,
+anew, and judged once: the share that gets a verdict, and with two and four times as many.
+`results/stopping/forecasts.csv` has a row for each population.
 """
 
 import sys
@@ -19,12 +19,12 @@ from mse_lab.mse.samples import Samples
 
 RUNS = 20
 NAMES = ("half easy, half hard", "heavy lengths", "yours costs 6% more")
-MORE = (0.5, 1, 2)
-MOST = 4_000  # Prompts; more are not drawn.
+MORE = (1, 2, 4)
+MOST = 2_000  # Prompts; more are not drawn.
 
 
 def forecast(blocks) -> int | None:
-    """How many prompts would tell, as the screen says it."""
+    """How many prompts hardly tell yet, as the screen says it."""
     run = SampledRun("", Samples.of(blocks), "budget", LEVEL, REGRET)
     return run.needed and run.needed.prompts
 

@@ -134,16 +134,17 @@ def test_a_constant_baseline_is_best_alone():
     assert min(at, key=at.get) == 1
 
 
-def test_how_many_prompts_would_tell():
-    """Bounds that narrow with the root of their number: 1.2 becomes 1.19 or less."""
+def test_how_many_prompts_hardly_tell():
+    """Bounds that narrow with the root of their number would tell at 303, not at 202."""
 
     def bound(prompts):
-        return lambda costs, own: ratios(1.2 ** math.sqrt(60 / prompts)).upper_KK
+        return lambda costs, own: ratios(1.2 ** math.sqrt(200 / prompts)).upper_KK
 
     grpo = {size: np.array([cost]) for size, cost in COSTS.items()}
     priced = price_sizes(KnownPopulation(1, 2, 9), Question("grpo"), binary=True)
     priced = priced._replace(grpo=grpo)
-    assert prompts_needed(priced, Question("grpo"), bound, 60) == 90
+    assert prompts_needed(priced, Question("grpo"), bound, 60) == 303 // 2
+    assert prompts_needed(priced, Question("grpo"), bound, 160) == 160
     at_the_edge = {4: np.array([1 / 1.05]), 8: np.array([1.0]), 16: np.array([1.5])}
     edge = {size: cost.item() for size, cost in at_the_edge.items()}
 

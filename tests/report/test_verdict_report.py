@@ -66,12 +66,12 @@ OPEN = {"verdict": "cannot tell", "set_to": 8, "saves": None, "at_most": 0.25,
         ),
         (
             OPEN | {"needed": Needed(200, 3200, 90.0), "completions": 960},
-            "of the completions. Roughly 200 prompts (3,200 completions, 1 min 30 s) would "
-            "tell, if they go on like these.",
+            "of the completions. To tell takes more than 200 prompts (3,200 completions, 1 "
+            "min 30 s), if they go on like these.",
         ),
         (
             OPEN | {"needed": Needed(200, 3200, 0.0)},
-            "Roughly 200 prompts would tell, if they go on like these.",
+            "To tell takes more than 200 prompts, if they go on like these.",
         ),
         (
             OPEN | {"at_most": math.inf},
