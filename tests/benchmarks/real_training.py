@@ -1,6 +1,7 @@
 """A pretrained model trained by TRL with four group sizes, each at its own learning rate.
 
     PYTHONPATH=tests python -m benchmarks.real_training FOLDER [--seeds 4]
+    PYTHONPATH=tests python -m benchmarks.real_training FOLDER --compare
 
 smollm2/icl on its first 100 sums by AdamW, 32 completions a step, 8 steps at a constant
 rate, TRL's `dr_grpo` without division by the group's standard deviation: the estimator
@@ -32,6 +33,7 @@ import pandas as pd
 from datasets import Dataset
 from transformers import PrinterCallback
 
+from benchmarks.one_training import difference
 from mse_lab.studies.training.settings import Arm, Evaluation, Run, Training
 from mse_lab.studies.training.task import Task, load_task, with_prompts
 from mse_lab.studies.training.trainer import AfterStep, make_trainer
@@ -42,6 +44,7 @@ SIZES, RATES, PILOT_SEED = (2, 4, 8, 16), (3e-6, 1e-5), 100
 STEPS, EVALUATED, COMPLETIONS = 8, (4, 8), 16
 CHOOSING, TESTING = slice(100, 150), slice(150, 200)
 MEASURED = 8  # TRL's own group size.
+REFERENCE = 4  # A power of two beside the predicted best.
 COLUMNS = ("prompts", "group_size", "learning_rate", "seed", "step", "accuracy")
 
 
@@ -96,13 +99,31 @@ def best_rate(table: pd.DataFrame, size: int) -> float:
     return float(last.set_index("learning_rate").accuracy.idxmax())
 
 
+def compare(table: pd.DataFrame) -> None:
+    """Print the accuracy of each group size, and the differences from `REFERENCE`."""
+    judged = table[table.prompts == "testing"]
+    seeds = judged.pivot(index=["step", "seed"], columns="group_size", values="accuracy")
+    print(seeds.groupby("step").agg(["mean", "min", "max"]).round(3).T.to_string())
+    level = 1 - 0.05 / (len(SIZES) - 1)
+    for step in EVALUATED:
+        for size in SIZES:
+            if size != REFERENCE:
+                gaps = (seeds[size] - seeds[REFERENCE]).loc[step].dropna()
+                found = [f"{value:.3f}" for value in difference(gaps, level)]
+                print(f"step {step}: {size} less {REFERENCE}:", *found, len(gaps))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--compare", action="store_true", help="train nothing")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     file = given.folder / "values.csv"
+    if given.compare:
+        compare(pd.read_csv(file))
+        return
     if not file.exists():
         file.write_text(",".join(COLUMNS) + "\n")
     task = load_task("smollm2/icl", ROOT)
