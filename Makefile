@@ -14,7 +14,6 @@ FAMILIES := $(foreach family,tiny lenient worked,$(call FAMILY,$(family)))
 figure4: $(VENV)/installed
 	$(BIN)/mse-lab run $(FAMILIES)
 	$(BIN)/mse-lab figure
-	$(BIN)/mse-lab figure --regimes
 	for suffix in png pdf; do \
 		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix && \
 		$(BIN)/mse-lab figure --phase $(FAMILIES) --out figures/phase.$$suffix || exit 1; \

@@ -132,21 +132,17 @@ def _draw_lines(axes: Axes, ends: Floats) -> None:
     axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
 
 
-def draw_cross(axes: Axes, point: Point, colour: str, **settings: Any) -> None:
-    """Mark a point as a run's."""
-    axes.plot(*point, "P", color=colour, ms=9, mec="black", zorder=5, ls="", **settings)
-
-
-def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str, area: float) -> None:
+def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
     value, (best, low, high) = dots.moments.value, dots.baselines.T
-    areas = area * abs(dots.gain_shares) + _LEAST_AREA
+    areas = _AREA * abs(dots.gain_shares) + _LEAST_AREA
     axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
     drawn = axes.scatter(
         value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor="white", zorder=3,
         clip_on=False,
     )  # fmt: skip
     drawn.set_rasterized(len(value) > MOST_DOTS)
-    draw_cross(axes, aggregate_place(dots.moments), colour, label=label)
+    run = {"label": label, "color": colour, "mec": "black"}
+    axes.plot(*aggregate_place(dots.moments), "P", ms=9, zorder=5, ls="", **run)
 
 
 def _write(
@@ -175,9 +171,7 @@ def draw_unit_square(axes: Axes) -> None:
         _write(axes, (0.01, left), f"G = {size}", right - left)
 
 
-def draw_runs(
-    axes: Axes, runs: Sequence[Dots], labels: Sequence[str], dots_size: float = 1.0
-) -> None:
+def draw_runs(axes: Axes, runs: Sequence[Dots], labels: Sequence[str]) -> None:
     """Draw the runs, in the order of their colours, under labels for a legend."""
     if all(dots.binary for dots in runs):
         draw_unit_square(axes)
@@ -185,7 +179,7 @@ def draw_runs(
         values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
         _draw_lines(axes, np.array([values.min(), values.max()]))
     for dots, colour, label in zip(runs, colours_of(len(runs)), labels, strict=True):
-        _draw_dots(axes, dots, colour, label, dots_size * _AREA)
+        _draw_dots(axes, dots, colour, label)
     axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
 
 

@@ -42,7 +42,7 @@ MADE = (
     *("advice.json", "advice.csv", "claims.csv", "report.html"),
     *(
         f"{name}{suffix}"
-        for name in ("advice", "figure4", "phase", "regimes")
+        for name in ("advice", "figure4", "phase")
         for suffix in (".png", ".pdf")
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 
 import run_mse
 from mse_lab.answers.measured_run import read_run
+from mse_lab.commands.command_line import ROOT
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, oracle_gain
 from mse_lab.report.phase_diagram import MEETING_SIZES, compose_phase, read_dots
@@ -65,6 +66,16 @@ def test_baselines_follow_from_rho_where_it_is_known(folder):
     assert (best[1:] < high[1:]).all()
     assert best[0] == 0
     assert math.isnan(low[0])
+
+
+def test_runs_of_one_title_are_told_apart():
+    """By their families, where there are several."""
+    families = {"tiny": ("base", "icl"), "lenient": ("base", "icl")}
+    names = [f"{family}/{run}" for family, runs in families.items() for run in runs]
+    labels = [dots.label for dots in read_dots([ROOT / "results" / one for one in names])]
+    assert labels == ["Base, tiny", "ICL, tiny", "Base, lenient", "ICL, lenient"]
+    alone = read_dots([ROOT / "results" / one for one in names[:2]])
+    assert [dots.label for dots in alone] == ["Base", "ICL"]
 
 
 def drawn_lines(figure):
