@@ -13,7 +13,6 @@ import torch
 from benchmarks import (
     long_completions,
     metric,
-    needs,
     one_pass,
     precision,
     scaling,
@@ -57,10 +56,6 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "scaling": (
             "Scaling",
             lambda: scaling.report(plan.scaling, plan.points, plan.process_rounds, folder),
-        ),
-        "needs": (
-            "What Qwen2.5 of 0.5B, 1.5B and 7B parameters needs",
-            lambda: needs.report(plan.needs),
         ),
     }
 

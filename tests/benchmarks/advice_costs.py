@@ -26,8 +26,13 @@ import torch
 from torch import nn
 
 from benchmarks.markdown import table
-from benchmarks.needs import SPEED, count, digits, forward_operations, pass_operations
-from benchmarks.operations import Shape, reduction_operations
+from benchmarks.operations import (
+    Shape,
+    count,
+    forward_operations,
+    pass_operations,
+    reduction_operations,
+)
 from benchmarks.qwen import SHAPES, Shapes
 from mse_lab.scores.factors import OuterProducts, RowSums
 
@@ -51,7 +56,9 @@ WAYS = ("all", f"LoRA, rank {RANK}", f"last {LAST} layers")
 # From so many tokens on the layers' activations are not kept but computed again.
 RECOMPUTED = 2_000
 
-# Bytes a second that an H100 reads; of these and of SPEED none was measured.
+# Operations a second that a GPU is assumed to sustain, a tenth of an H100's dense bfloat16
+# peak, and bytes a second that it reads: none was measured.
+SPEED = 100e12
 BANDWIDTH, WEIGHT_BYTES, GPU_BYTES = 3.35e12, 2, 80e9
 
 
@@ -102,14 +109,14 @@ def _scoring_pass(shapes: Shapes, length: int, way: str) -> float:
     model, read = shapes.build("meta", torch.float32), PROMPT + length - 1
     head = 2 * length * shapes.hidden * shapes.vocabulary
     if not way.startswith("last"):
-        both = pass_operations(model.model, 0, read, weights=False)
+        both = pass_operations(model.model, read)
         return both * (1.5 if length >= RECOMPUTED else 1) + 2 * head
     inputs = torch.zeros(1, read, dtype=torch.long, device="meta")
     with torch.no_grad():
         forward = count(lambda: model.model(inputs))
         few = shapes._replace(layers=LAST).build("meta", torch.float32)
         again = count(lambda: few.model(inputs))
-    both = pass_operations(few.model, 0, read, weights=False)
+    both = pass_operations(few.model, read)
     return forward + both - again + 2 * head
 
 
@@ -127,6 +134,15 @@ def count_costs(shapes: Shapes, length: int, way: str) -> Costs:
         products=products,
         weights=WEIGHT_BYTES * weights,
     )
+
+
+def digits(value: float) -> str:
+    """Write two digits, or a whole number.
+
+    >>> digits(0.0252), digits(3183.9)
+    ('0.025', '3,184')
+    """
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _time(hours: float) -> str:

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -165,3 +166,39 @@ def reduction_operations(shapes: tuple[Shape, ...], completions: int) -> int:
             reduce_factors(uses, reference)
         total += counter.total
     return total
+
+
+def count(action: Callable[[], object]) -> int:
+    """Count the operations of a piece of work."""
+    with counting() as counter:
+        action()
+    return counter.total
+
+
+def pass_operations(model: Any, tokens: int) -> int:
+    """Count a forward and backward pass of one sequence of a model on the meta device.
+
+    All tokens that are read have logits; the weights' own gradients are not formed.
+    """
+    inputs = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    hook = model.get_input_embeddings().register_forward_hook(
+        lambda _, __, found: found.requires_grad_()
+    )
+    counted = count(lambda: model(inputs, use_cache=False)[0].sum().backward())
+    hook.remove()
+    return counted
+
+
+def forward_operations(model: Any, cached: int, tokens: int, *, logits: int) -> int:
+    """Count a forward pass of one sequence after `cached` tokens, with some logits."""
+    inputs = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        if cached:
+            before = torch.zeros(1, cached, dtype=torch.long, device="meta")
+            model(before, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return count(
+            lambda: model(
+                inputs, past_key_values=cache, use_cache=True, logits_to_keep=logits
+            )
+        )

@@ -38,7 +38,6 @@ class Plan:
     points: int  # Points of each.
     process_rounds: int  # Rounds of one process against two; 0 leaves them out.
     metric: int  # Prompts of the run beside which a metric is measured.
-    needs: tuple[str, ...]  # Real models whose needs are computed.
 
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
@@ -83,7 +82,6 @@ FULL = Plan(
     points=4,
     process_rounds=5,
     metric=4,
-    needs=("0.5B", "1.5B", "7B"),
 )
 
 QUICK = Plan(
@@ -102,5 +100,4 @@ QUICK = Plan(
     points=3,
     process_rounds=0,
     metric=4,
-    needs=("0.5B",),
 )

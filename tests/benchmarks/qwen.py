@@ -1,11 +1,9 @@
-"""Qwen2.5 of real size, its weights whatever they are: for counting, memory and speed."""
+"""Qwen2.5 of real size, its weights whatever they are: for counting."""
 
 from typing import Any, NamedTuple
 
 import torch
 import transformers
-
-from mse_lab.policy.policy import Policy
 
 
 class Shapes(NamedTuple):
@@ -34,20 +32,8 @@ class Shapes(NamedTuple):
             model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
         return model.eval().requires_grad_(False)
 
-    def policy(self, device: str, dtype: torch.dtype) -> Policy:
-        """Build it as a policy of which all parameters count."""
-        model = self.build(device, dtype)
-        return Policy(
-            model=model,
-            tokenizer=None,
-            end_tokens=(1,),
-            temperature=1.0,
-            parameters=dict(model.named_parameters()),
-        )
-
 
 SHAPES = {
     "0.5B": Shapes(896, 4864, 24, 14, 2, 151_936, True),
-    "1.5B": Shapes(1536, 8960, 28, 12, 2, 151_936, True),
     "7B": Shapes(3584, 18944, 28, 28, 4, 152_064, False),
 }

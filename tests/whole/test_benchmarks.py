@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import (
-    needs,
+    advice_costs,
     obvious_loop,
     one_pass,
     plan,
@@ -22,6 +22,7 @@ from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
 from benchmarks.fits import Fit, fit_power
 from benchmarks.floor import plain_pass
 from benchmarks.log import replace_marked
+from benchmarks.operations import count
 from benchmarks.pairs import Ratio, ratio, take_turns
 from benchmarks.per_sample import LIBRARIES
 from benchmarks.precision import REFERENCE, completions
@@ -230,21 +231,19 @@ def test_a_plan_can_be_carried_out(chosen):
     assert all(len(points) >= chosen.points >= 3 for points in scaling.DIMENSIONS.values())
 
 
-def test_needs_are_what_a_run_carries_out(folder):
-    """Counted without content at the model's shape, and counted in a run's own stages."""
+def test_costs_are_what_an_advice_carries_out(folder, monkeypatch):
+    """Counted without content at the model's shape, and counted in its own stages."""
+    monkeypatch.setattr(advice_costs, "PROMPT", 40)
     size = Size("small", 1_000, hidden=64, inner=128, layers=2, heads=4)
     loaded = tool.load(Case(size, 40, 8), folder)
     shapes = qwen.Shapes(64, 128, 2, heads=4, keys=2, vocabulary=1_000, tied=True)
-    computed = needs.count_operations(
-        shapes, needs.Workload("", 1, 40, 8, reference=64, replicate=64)
+    computed = advice_costs.count_costs(shapes, 8, "all")
+    drawn = []
+    drawing = count(
+        lambda: drawn.append(tool.sample(loaded, 0, "x", advice_costs.COMPLETIONS))
     )
-    drawn, against = [], []
-    counted = [
-        needs.count(lambda: drawn.append(tool.sample(loaded, 0, "replicate", 64))) * 2,
-        needs.count(lambda: against.append(tool.reference(loaded, 0, drawn[0]))),
-        needs.count(lambda: tool.score(loaded, 0, drawn[0], against[0])),
-    ]
-    # The first token is drawn from one row, and the pools' prompts are read apart.
-    assert counted[0] == pytest.approx(computed.drawing, rel=0.2)
-    assert counted[1] == pytest.approx(computed.reference, rel=0.05)
-    assert counted[2] == pytest.approx(computed.passes + computed.products, rel=0.05)
+    block = tool.Scored(loaded, drawn[0], {})
+    # The first token is drawn from one row.
+    assert drawing == pytest.approx(computed.drawing, rel=0.2)
+    scoring = count(block.products_alone)
+    assert scoring == pytest.approx(computed.passes + computed.products, rel=0.05)

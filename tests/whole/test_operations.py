@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from benchmarks.operations import Shape, counting, reduction_operations
+from benchmarks.operations import Shape, count, reduction_operations
 from models import SIZES, random_policy
 from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.shared_prefix import SharedPrefix
@@ -35,12 +35,6 @@ def forward(rows, tokens, logits, keys=None):
 @pytest.fixture
 def policy():
     return random_policy(dtype=torch.float32)
-
-
-def count(work):
-    with counting() as counter:
-        work()
-    return counter.total
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["no graph", "graph"])
