@@ -13,7 +13,6 @@ import torch
 from benchmarks import (
     long_completions,
     metric,
-    one_pass,
     precision,
     scaling,
     scoring,
@@ -32,10 +31,6 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "scoring": (
             f"Scoring a block of N completions, {RATIOS}",
             lambda: scoring.report(plan.blocks, folder, plan.rounds),
-        ),
-        "one pass": (
-            f"Inner products and gradient of a block, {RATIOS}",
-            lambda: one_pass.report(plan.one_pass, folder, plan.rounds),
         ),
         "long": (
             f"One long completion, {RATIOS}",

@@ -28,8 +28,6 @@ class Plan:
 
     rounds: int  # Ratios of which the median is taken.
     blocks: tuple[Block, ...]  # Blocks to score.
-    # Blocks of an advice, whose gradient comes with the inner products.
-    one_pass: tuple[Block, ...]
     long: tuple[tuple[int, int], ...]  # Tokens of long completions, and rounds of each.
     runs: tuple[tuple[Case, int], ...]  # Whole runs, each with its number of prompts.
     # Prompts and replicate pools of the runs on precision.
@@ -42,11 +40,6 @@ class Plan:
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
 # They store every score, 24 GB and more for 64 completions at 25M: there, they score 16.
-ONE_PASS = (
-    Block(TINY, FEW),
-    *(Block(Case(size, *SHORT), FEW) for size in (SMALL, SMALL_WIDE, MEDIUM)),
-)
-
 FULL = Plan(
     rounds=5,
     blocks=(
@@ -64,12 +57,6 @@ FULL = Plan(
             for shape in LONGER
         ),
         Block(Case(LARGE_WIDE, *SHORT), completions=FEW, libraries=False),
-    ),
-    one_pass=(
-        *ONE_PASS,
-        *(Block(Case(size, *LONG), FEW) for size in (SMALL, MEDIUM)),
-        Block(Case(MEDIUM_WIDE, *SHORT), FEW),
-        Block(Case(LARGE_WIDE, *SHORT), FEW),
     ),
     long=((100, 3), (500, 3), (2000, 3), (8000, 1)),
     runs=(
@@ -92,7 +79,6 @@ QUICK = Plan(
         Block(Case(SMALL_WIDE, *SHORT)),
         Block(Case(MEDIUM, *SHORT), libraries=False),
     ),
-    one_pass=ONE_PASS,
     long=((500, 3), (2000, 1)),
     runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
     precision=(8, (16, 64, 256)),

@@ -22,7 +22,6 @@ from mse_lab.measurement.metric import measure_metric as measure_metric
 from mse_lab.measurement.metric import price_metric as price_metric
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.mse.replicates import Key
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
@@ -37,10 +36,8 @@ from mse_lab.results.finished_run import read_result
 from mse_lab.run.environment import describe_environment
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute
-from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.reference import measure_reference, weighted_gradient
+from mse_lab.scores.reference import measure_reference
 from mse_lab.scores.score_block import Scores, Scoring, score_block
-from mse_lab.scores.sketches import Sketch, Whole
 
 Gradient = dict[str, Tensor]
 
@@ -135,34 +132,10 @@ class Scored:
         found = score(self.loaded, self.index, self.completions, self.against)
         return found.gram_NN, found.products_N
 
-    @cached_property
-    def _weights(self) -> np.ndarray:
-        rewards_N = reward(self.loaded, self.index, self.completions)
-        return gradient_weights(rewards_N, np.arange(len(rewards_N)))
-
     def products_alone(self) -> np.ndarray:
         """Give the Gram matrix alone."""
         loaded, tokens = self.loaded, self.loaded.tokens[self.index]
         return score_block(loaded.policy, tokens, self.completions, None).gram_NN
-
-    def one_pass(self, *, sketched: bool) -> np.ndarray:
-        """Give the block's gradient, or its sketch, of the pass that gives the products."""
-        loaded, tokens = self.loaded, self.loaded.tokens[self.index]
-        kind = partial(Sketch, seed=0) if sketched else Whole
-        keeper = kind(loaded.policy.parameters)
-        weighted = Weighted(self._weights, keeper)
-        score_block(loaded.policy, tokens, self.completions, None, weighted=[weighted])
-        return keeper.vector
-
-    def two_passes(self) -> np.ndarray:
-        """Give the block's gradient by a pass of its own, after that of the products."""
-        loaded, tokens = self.loaded, self.loaded.tokens[self.index]
-        self.products_alone()
-        found, _ = weighted_gradient(loaded.policy, tokens, self.completions, self._weights)
-        keeper = Whole(loaded.policy.parameters)
-        for name, part in found.items():
-            keeper.add(name, [part])
-        return keeper.vector
 
     @cached_property
     def work(self) -> Work:

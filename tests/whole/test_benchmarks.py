@@ -9,7 +9,6 @@ import torch
 from benchmarks import (
     advice_costs,
     obvious_loop,
-    one_pass,
     plan,
     qwen,
     scaling,
@@ -121,15 +120,6 @@ def test_a_block_is_measured(folder):
     found = scoring.measure(replace(BLOCK, libraries=False), folder, rounds=1)
     assert found.ratios["floor"].median > 0
     assert 0 < found.distinct <= BLOCK.completions
-
-
-def test_one_pass_is_measured_beside_two(folder, scored):
-    found = one_pass.measure(BLOCK, folder, rounds=1)
-    assert [*found] == [one_pass.PRODUCTS, *one_pass.WAYS]
-    assert all(one.median > 0 for one in found.values())
-    ways = one_pass.ways(scored)
-    whole, other = ways["one pass, whole"](), ways["two passes"]()
-    np.testing.assert_allclose(whole, other, atol=1e-5 * abs(other).max())
 
 
 def test_a_whole_run_is_measured(folder, monkeypatch):
