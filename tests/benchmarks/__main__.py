@@ -14,7 +14,6 @@ from benchmarks import (
     long_completions,
     metric,
     precision,
-    scaling,
     scoring,
     whole_run,
 )
@@ -47,10 +46,6 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "precision": (
             "Completions at equal precision",
             lambda: precision.report(*plan.precision, folder),
-        ),
-        "scaling": (
-            "Scaling",
-            lambda: scaling.report(plan.scaling, plan.points, plan.process_rounds, folder),
         ),
     }
 
