@@ -184,7 +184,8 @@ def pass_operations(model: Any, tokens: int) -> int:
     hook = model.get_input_embeddings().register_forward_hook(
         lambda _, __, found: found.requires_grad_()
     )
-    counted = count(lambda: model(inputs, use_cache=False)[0].sum().backward())
+    # Without a cache masks look at positions, which have no content here.
+    counted = count(lambda: model(inputs, use_cache=True)[0].sum().backward())
     hook.remove()
     return counted
 
