@@ -18,7 +18,7 @@ from mse_lab.report.advice_report import (
     sentences,
     warnings_of,
 )
-from mse_lab.report.layout import Table, draw_image, estimate_cell, share_cell
+from mse_lab.report.layout import Table, draw_image, estimate_cell
 from mse_lab.report.sampled_report import say_level
 from mse_lab.report.verdict_report import display_name, lines_to_type
 
@@ -31,20 +31,6 @@ def advise_source(source: FinishedRun) -> Advice | str:
         return advise(source)
     except InputError as error:
         return str(error)
-
-
-def _cost_table(advice: Advice) -> Table:
-    rows = []
-    for row in advice.rows:
-        mark = " ◂ use" if row.group_size == advice.num_generations else ""
-        name = f"{display_name('grpo')}, G\u00a0=\u00a0{row.group_size}{mark}"
-        rows.append([name, estimate_cell(row.cost), share_cell(row.zero_variance)])
-    heads = [
-        "Completions for the same error",
-        f"Times those at G\u00a0=\u00a0{advice.recommended}",
-        "Zero-variance groups",
-    ]
-    return Table(heads, rows)
 
 
 def _price_table(advice: Advice) -> Table:
@@ -83,7 +69,6 @@ def _show(source: FinishedRun, advice: Advice | str) -> dict[str, Any]:
         "why_none": "",
         "advice": advice,
         "image": draw_image(partial(compose_advice, advice), alt),
-        "costs": _cost_table(advice),
         "prices": _price_table(advice),
         "sentences": [
             *sentences(advice),

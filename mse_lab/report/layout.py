@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mse_lab.formatting import NONE, Interval, parts, percent_parts
+from mse_lab.formatting import NONE, Interval, parts
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.typesetting import typeset
 
@@ -38,18 +38,11 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-def _stack(number: str, interval: str) -> Markup:
-    return Markup("{}<small>{}</small>").format(typeset(number), typeset(interval))
-
-
 def estimate_cell(interval: Interval | None) -> str:
     """Write a number above its interval."""
-    return NONE if interval is None else _stack(*parts(interval))
-
-
-def share_cell(interval: Interval | None) -> str:
-    """Write a share in percent above its interval."""
-    return NONE if interval is None else _stack(*percent_parts(interval))
+    if interval is None:
+        return NONE
+    return Markup("{}<small>{}</small>").format(*map(typeset, parts(interval)))
 
 
 class Image(NamedTuple):

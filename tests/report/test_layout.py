@@ -13,7 +13,6 @@ from mse_lab.report.layout import (
     draw_image,
     estimate_cell,
     lay_out,
-    share_cell,
 )
 
 
@@ -26,16 +25,15 @@ def test_texts_are_escaped():
 def test_cells():
     assert estimate_cell((0.6234, 0.5666, 0.6852)) == "0.62<small>(0.57 to 0.69)</small>"
     assert estimate_cell((1.2e-5, 1.1e-5, 1.3e-5)).startswith("1.20 × 10⁻⁵<small>")
-    assert share_cell((0.62, 0.57, 0.69)) == "62%<small>(57 to 69)</small>"
-    assert estimate_cell(None) == share_cell(None) == "–"
+    assert estimate_cell(None) == "–"
 
 
 def test_a_table_keeps_markup_and_escapes_texts():
     macros = TEMPLATES.get_template("parts.html").module
-    table = macros.table(Table(["", "<G>"], [["a", share_cell((0.5, 0.4, 0.6))]]), "b")
+    table = macros.table(Table(["", "<G>"], [["a", estimate_cell((0.5, 0.4, 0.6))]]), "b")
     assert '<th scope="col">&lt;G&gt;</th>' in table
     assert '<th scope="row">a</th>' in table
-    assert "<td>50%<small>" in table
+    assert "<td>0.50<small>" in table
 
 
 def test_an_image_is_the_drawing_itself():
