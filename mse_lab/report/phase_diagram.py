@@ -141,8 +141,10 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
         clip_on=False,
     )  # fmt: skip
     drawn.set_rasterized(len(value) > MOST_DOTS)
-    run = {"label": label, "color": colour, "mec": "black"}
-    axes.plot(*aggregate_place(dots.moments), "P", ms=9, zorder=5, ls="", **run)
+    axes.plot(
+        *aggregate_place(dots.moments), "P", color=colour, ms=9, mec="black", zorder=5,
+        ls="", label=label,
+    )  # fmt: skip
 
 
 def _write(
