@@ -3,12 +3,12 @@
 import huggingface_hub
 import pytest
 
-from model_hub import COMMIT, NOWHERE, ModelHub
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.location import locate
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
+from served_hub import COMMIT, NOWHERE, ModelHub
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_model_that_is_closed_later_is_still_found_in_the_cache(
     hub, monkeypatch, tmp_path
 ):
     """A login that has run out does not stop a run whose files are all there."""
-    from model_hub import REFUSALS
+    from served_hub import REFUSALS
 
     load_policy(probe(path="tiny/model"), tmp_path)
     monkeypatch.setitem(REFUSALS, "tiny", (403, "GatedRepo"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from model_hub import ModelHub
 from mse_lab.errors import InputError
 from mse_lab.probe.hub import Repository
+from served_hub import ModelHub
 
 
 @pytest.fixture
