@@ -15,7 +15,7 @@ same completions, after the two have been seen to give the same numbers.
                      bergson
     agreement        that all of them give the same numbers
     pairs            alternating times and their ratios
-    scoring, whole_run, precision, metric, long_completions     a table each
+    scoring, whole_run, precision, scaling     a table each
     log              the tables into results/COST.md
 
 `coverage.py` and `cross_terms.py` measure accuracy and stand for themselves.

@@ -14,6 +14,7 @@ from benchmarks import (
     long_completions,
     metric,
     precision,
+    scaling,
     scoring,
     whole_run,
 )
@@ -46,6 +47,10 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "precision": (
             "Completions at equal precision",
             lambda: precision.report(*plan.precision, folder),
+        ),
+        "scaling": (
+            "Scaling",
+            lambda: scaling.report(plan.scaling, plan.points, plan.process_rounds, folder),
         ),
     }
 

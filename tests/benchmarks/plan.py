@@ -10,6 +10,7 @@ LONGER = ((60, 64), (200, 8), LONG)
 SHAPES = (SHORT, *LONGER)
 ENDS = (SHORT, LONG)
 FEW = 16
+DIMENSIONS = ("completions", "parameters", "prompts", "prompt length", "completion length")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Plan:
     runs: tuple[tuple[Case, int], ...]  # Whole runs, each with its number of prompts.
     # Prompts and replicate pools of the runs on precision.
     precision: tuple[int, tuple[int, ...]]
+    scaling: tuple[str, ...]  # Dimensions against which time and memory are measured.
+    points: int  # Points of each.
+    process_rounds: int  # Rounds of one process against two; 0 leaves them out.
     metric: int  # Prompts of the run beside which a metric is measured.
 
 
@@ -61,6 +65,9 @@ FULL = Plan(
         *((Case(size, *SHORT), 1) for size in (SMALL_WIDE, MEDIUM, MEDIUM_WIDE)),
     ),
     precision=(20, (16, 64, 256, 1024)),
+    scaling=DIMENSIONS,
+    points=4,
+    process_rounds=5,
     metric=4,
 )
 
@@ -75,5 +82,8 @@ QUICK = Plan(
     long=((500, 3), (2000, 1)),
     runs=((TINY, 3), (Case(SMALL, *SHORT), 1)),
     precision=(8, (16, 64, 256)),
+    scaling=DIMENSIONS[:2],
+    points=3,
+    process_rounds=0,
     metric=4,
 )

@@ -11,13 +11,14 @@ from benchmarks import (
     obvious_loop,
     plan,
     qwen,
+    scaling,
     scoring,
     tool,
     whole_run,
 )
 from benchmarks.agreement import Disagreement, compare_errors, compare_products
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
-from benchmarks.fits import fit_power
+from benchmarks.fits import Fit, fit_power
 from benchmarks.floor import plain_pass
 from benchmarks.log import replace_marked
 from benchmarks.operations import count
@@ -149,6 +150,28 @@ def test_completions_are_counted():
     ]
 
 
+LINUX = pytest.mark.skipif(not scaling.PEAK.exists(), reason="reads Linux's /proc")
+
+
+@LINUX
+def test_a_peak_is_seen_and_forgotten():
+    """128 MB, held for a moment."""
+    scaling.forget_peak()
+    before = scaling.status("VmRSS")
+    held = np.ones(2**24)
+    del held
+    assert 100 < (scaling.status("VmHWM") - before) / 2**20 < 200
+    scaling.forget_peak()
+    assert (scaling.status("VmHWM") - before) / 2**20 < 50
+
+
+@LINUX
+def test_a_point_of_the_scaling_is_run(folder):
+    cost = scaling.run_point(scaling.Point(hidden=64, prompt=5, completion=2), folder)
+    assert cost.seconds > 0
+    assert 0 <= cost.memory < 2**30
+
+
 def test_powers_are_fitted():
     """First y = 5 x^2; then points off a line: slope 1/2, residuals 1/6, -1/3, 1/6."""
     fit = fit_power([1, 2, 4, 8], [5, 20, 80, 320])
@@ -158,6 +181,14 @@ def test_powers_are_fitted():
     crooked = fit_power(np.exp([0, 1, 2]), np.exp([0, 0, 1]))
     assert crooked.exponent == pytest.approx(1 / 2)
     assert crooked.error == pytest.approx(np.sqrt((1 / 6) / 1 / 2))
+
+
+@pytest.mark.parametrize(
+    ("exponent", "error", "expected"),
+    [(1.1, 0.1, True), (1.1, 0.01, False), (0.5, 0, True)],
+)
+def test_more_than_linear_is_told(exponent, error, expected):
+    assert scaling.at_most_linear(Fit(1.0, exponent, error)) is expected
 
 
 def test_ways_take_turns():
@@ -184,8 +215,10 @@ def test_only_what_is_marked_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("chosen", [plan.FULL, plan.QUICK], ids=["full", "quick"])
 def test_a_plan_can_be_carried_out(chosen):
-    """A median of too few would be seen an hour later."""
+    """A name that is no dimension, or a median of too few, would be seen an hour later."""
     assert chosen.rounds >= 5
+    assert set(chosen.scaling) <= set(scaling.DIMENSIONS)
+    assert all(len(points) >= chosen.points >= 3 for points in scaling.DIMENSIONS.values())
 
 
 def test_costs_are_what_an_advice_carries_out(folder, monkeypatch):
