@@ -213,15 +213,13 @@ def prompts_needed(
 ) -> int | None:
     """Estimate how many prompts hardly tell yet; None where a million would not tell.
 
-    Half of those that would if costs and spread were as at hand. Of runs that drew so many
-    few got a verdict (`results/stopping/forecasts.csv`).
+    Half of those that would if costs and spread were as at hand (`stopping/forecasts.csv`).
     """
-    drawn = prompts
-    while prompts < MOST_PROMPTS:
-        prompts += prompts // 2
-        ruling = rule(find_ratios(priced, bound(prompts)), question)
-        if ruling.verdict != "cannot tell":
-            return max(prompts // 2, drawn)
+    more = prompts
+    while more < MOST_PROMPTS:
+        more += more // 2
+        if rule(find_ratios(priced, bound(more)), question).verdict != "cannot tell":
+            return max(more // 2, prompts)
     return None
 
 
