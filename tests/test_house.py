@@ -66,7 +66,8 @@ MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("results.integrity", "results.folder", "results.readers"),
     *("run.prepare", "run.processes"),
     # The public door measures no metric without a run.
-    *("answers.felt", "answers.plain_data", "measurement.metric", "measurement.subject"),
+    *("answers.felt", "answers.plain_data"),
+    *("measurement.directions", "measurement.metric", "measurement.subject"),
 }
 MAY_IMPORT["studies"] = set()
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}

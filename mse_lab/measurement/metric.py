@@ -1,8 +1,13 @@
-"""Measure the metric that training feels, on a sample of the prompts."""
+"""Measure the metric that training feels, on a sample of the prompts.
 
+Vectors of D numbers of every prompt are held, in memory or on the disk (`scores/rows.py`).
+"""
+
+import shutil
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import torch
@@ -10,23 +15,22 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
+from mse_lab.measurement.directions import Directions, Multiply, curved, first_order
 from mse_lab.measurement.prompt import draw_pool
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.metric_forms import Forms, pair_weights
 from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.streams import stream
-from mse_lab.scores.curvature import as_vector, hessian_products
+from mse_lab.scores.curvature import add_hessian_products, as_vector
 from mse_lab.scores.preconditioner import from_gradients, read_optimizer
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
+from mse_lab.scores.rows import make_rows
 
 # A graph that is differentiated twice takes this many times the memory of one pass.
 GRAPH = 8
 
-# A function that multiplies vectors (K, D) by a matrix.
-Multiply = Callable[[Tensor], Tensor]
-
-# Vectors (D,) of each prompt in memory at once, scaled ones and others.
+# Vectors (D,) in memory at once beside those that are held: D, the gradient and its parts.
 VECTORS = 4
 
 
@@ -49,25 +53,60 @@ def refuse_metric(subject: Subject) -> None:
         )
     if count < 4:
         raise InputError(f"metric: {count} prompts; it needs four or more")
-    takes, room = 4 * VECTORS * count * subject.policy.size, subject.memory.budget
-    if takes > room:
+    (_, takes), folder = held_bytes(subject), _scratch(subject)
+    if takes > (free := shutil.disk_usage(folder).free):
         raise InputError(
             f"metric.prompts = {count}: their vectors take {takes / 1e9:.2g} GB, more than "
-            f"the {room / 1e9:.2g} GB of model.memory; lower it, or name fewer parameters"
+            f"model.memory has left and the {free / 1e9:.2g} GB free in {folder}; lower it "
+            "or metric.repeats, name fewer parameters, or take another disk (--out, TMPDIR)"
         )
     if subject.probe.metric.optimizer is not None:
         read_optimizer(subject.policy, subject.probe.metric.optimizer)
 
 
-class Directions(NamedTuple):
-    """Vectors of every prompt: g_A, g_B and z, as `mse/metric_forms.py` defines them."""
-
-    a_PD: Tensor
-    b_PD: Tensor
-    z_PD: Tensor
+def _counts(subject: Subject) -> tuple[int, int]:
+    """Count the prompts, and the vectors that each one's curvature is multiplied with."""
+    settings = subject.probe.metric
+    return min(settings.prompts, len(subject.prompts)), 2 * settings.repeats + 4
 
 
-def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tensor]:
+def held_bytes(subject: Subject) -> tuple[int, int]:
+    """Count the bytes of all vectors that are held: in memory, and on the disk.
+
+    They are on the disk if `model.memory` does not suffice for them beside the passes.
+    """
+    if subject.probe.metric.kind == "plain":
+        return 0, 0
+    (prompts, products), memory = _counts(subject), subject.memory
+    takes = (3 * prompts + 2 * products) * _example(subject).nbytes
+    at_once = min(memory.reference.current, subject.probe.metric.completions)
+    others = memory.footprint.weights + VECTORS * memory.footprint.gradient
+    fits = takes + others + at_once * memory.footprint.reference <= memory.budget
+    return (takes, 0) if fits else (0, takes)
+
+
+def _scratch(subject: Subject) -> Path:
+    """Give the folder of the vectors on the disk, or the one that it will be made in."""
+    folder = (subject.scratch or Path(gettempdir())).absolute()
+    return next(one for one in (folder, *folder.parents) if one.is_dir())
+
+
+def _example(subject: Subject) -> Tensor:
+    """Make a vector (D,) of the device and precision of gradients, of a single number."""
+    first = next(iter(subject.policy.parameters.values()))
+    dtype = torch.promote_types(first.dtype, torch.float32)
+    return torch.zeros(1, dtype=dtype, device=first.device).expand(subject.policy.size)
+
+
+def _make_directions(subject: Subject) -> Directions:
+    prompts, products = _counts(subject)
+    folder = _scratch(subject) if held_bytes(subject)[1] else None
+    counts = (prompts,) * 3 + (products,) * 2
+    return Directions(*(make_rows(count, _example(subject), folder) for count in counts))
+
+
+def _draw_directions(subject: Subject, index: int) -> Iterator[Tensor]:
+    """Draw a prompt's completions; give g_A, g_B and z one after the other."""
     settings = subject.probe.metric
     pool = draw_pool(subject, index, "metric-directions", range(settings.completions))
     half = settings.completions // 2
@@ -82,19 +121,17 @@ def _draw_directions(subject: Subject, index: int) -> tuple[Tensor, Tensor, Tens
         )
         return as_vector(subject.policy, weighted)
 
-    return (
-        gradient(slice(half), leave_one_out),
-        gradient(slice(half, None), leave_one_out),
-        gradient(slice(None), pair_weights),
-    )
+    halves = slice(half), slice(half, None)
+    yield from (gradient(rows, leave_one_out) for rows in halves)
+    yield gradient(slice(None), pair_weights)
 
 
-def _scale(subject: Subject, halves_ND: Tensor) -> Tensor:
+def _scale(subject: Subject, directions: Directions) -> Tensor:
     settings = subject.probe.metric
     if settings.kind == "curvature":
-        return torch.ones(1, device=halves_ND.device, dtype=halves_ND.dtype)
+        return torch.ones_like(_example(subject)[:1]).expand(subject.policy.size)
     if settings.optimizer is None:
-        return from_gradients(halves_ND)
+        return from_gradients(directions.a_PD, directions.b_PD)
     return read_optimizer(subject.policy, settings.optimizer)
 
 
@@ -105,74 +142,19 @@ def _signs(subject: Subject, index: int, count: int, repeats: int) -> Tensor:
     return torch.from_numpy(signs_RP)
 
 
-def _products(left_ND: Tensor, right_MD: Tensor) -> Floats:
-    return (left_ND.double() @ right_MD.double().T).cpu().numpy()
-
-
-def _own(left_PD: Tensor, right_PD: Tensor) -> Floats:
-    return (left_PD.double() * right_PD.double()).sum(-1).cpu().numpy()
-
-
-def _first_order(vectors: Directions, scale_D: Tensor) -> Forms:
-    scaled_PD = vectors.b_PD * scale_D
-    halves_PP = _products(vectors.a_PD, scaled_PD)
-    gradients_P = np.diag(halves_PP)
-    forms = Forms(
-        gradients_KP=gradients_P,
-        noises_KP=_own(scaled_PD, vectors.b_PD) - gradients_P,
-        pairs_KP=_own(vectors.z_PD * scale_D, vectors.z_PD),
-        rows_KP=halves_PP.sum(1) - gradients_P,
-        columns_KP=halves_PP.sum(0) - gradients_P,
-        meetings_KP=np.zeros_like(gradients_P),
-    )
-    return Forms(*(part[None] for part in vars(forms).values()))
-
-
-def _curved(
-    vectors: Directions, position: int, signs_RP: Tensor, multiply: Multiply
-) -> tuple[Floats, ...]:
-    """Give the forms of all prompts in the curvature M of prompt `position`, each (P,).
-
-    `multiply` multiplies vectors (K, D) by M.
-    """
-    a_PD, b_PD, z_PD = vectors
-    signs_RP = signs_RP.to(a_PD)
-    signs_RP[:, position] = 0
-    repeats, others = len(signs_RP), torch.ones_like(signs_RP[:1])
-    others[:, position] = 0
-    mine = slice(position, position + 1)
-    asked = (signs_RP @ b_PD, signs_RP @ z_PD, others @ b_PD, others @ a_PD,
-             b_PD[mine], z_PD[mine])  # fmt: skip
-    b_RD, z_RD, all_b, all_a, own_b, own_z = multiply(torch.cat(asked)).split(
-        [len(part) for part in asked]
-    )
-    signs = signs_RP.double().cpu().numpy()
-    gradients_P = (signs * _products(b_RD, a_PD)).sum(0) / repeats
-    squares_P = (signs * _products(b_RD, b_PD)).sum(0) / repeats
-    pairs_P = (signs * _products(z_RD, z_PD)).sum(0) / repeats
-    meetings_P = _products(own_b, a_PD)[0]
-    gradients_P[position] = meetings_P[position]
-    squares_P[position] = _products(own_b, b_PD[mine]).item()
-    pairs_P[position] = _products(own_z, z_PD[mine]).item()
-    rows_P = _products(all_b, a_PD)[0] - gradients_P
-    columns_P = _products(all_a, b_PD)[0] - gradients_P
-    rows_P[position] = columns_P[position] = 0
-    noises_P = squares_P - gradients_P
-    return gradients_P, noises_P, pairs_P, rows_P, columns_P, meetings_P
-
-
 def minus_hessian(subject: Subject, index: int) -> Multiply:
     """Draw completions of a prompt; give the product with minus its value's Hessian."""
     drawn = range(subject.probe.metric.completions)
     pool = draw_pool(subject, index, "metric-curvature", drawn)
 
-    def multiply(vectors_KD: Tensor) -> Tensor:
-        return -hessian_products(
+    def multiply(vectors_KD: Tensor, products_KD: Tensor) -> None:
+        add_hessian_products(
             subject.policy,
             subject.tokens[index],
             pool.completions,
-            pool.rewards_N,
+            -leave_one_out(pool.rewards_N),
             vectors_KD,
+            products_KD,
             max(1, subject.memory.reference.current // GRAPH),
         )
 
@@ -194,24 +176,23 @@ def measure_metric(
         scale_D: The diagonal of D; by default it is as the probe says.
     """
     settings = subject.probe.metric
-    most = min(settings.prompts, len(subject.prompts))
+    most, _ = _counts(subject)
     prompts_P = sample_prompts(subject.probe.seed, len(subject.prompts), most)
     refuse_metric(subject)
-    drawn = [_draw_directions(subject, int(index)) for index in prompts_P]
-    vectors = Directions(*(torch.stack(column) for column in zip(*drawn, strict=True)))
+    held = _make_directions(subject)
+    for place, index in enumerate(map(int, prompts_P)):
+        for rows_PD, vector_D in zip(held, _draw_directions(subject, index), strict=False):
+            rows_PD[place] = vector_D
     if scale_D is None:
-        scale_D = _scale(subject, torch.cat([vectors.a_PD, vectors.b_PD]))
-    scale_D = scale_D.to(vectors.a_PD)
-    first = _first_order(vectors, scale_D)
-    for vectors_PD in vectors:
-        vectors_PD *= scale_D
-    forms = []
-    for position, index in enumerate(map(int, prompts_P)):
-        show(position, most)
+        scale_D = _scale(subject, held)
+    scale_D = scale_D.to(held.a_PD)
+    first, forms = first_order(held, scale_D), []
+    for place, index in enumerate(map(int, prompts_P)):
+        show(place, most)
         signs_RP = _signs(subject, index, most, settings.repeats)
-        forms.append(_curved(vectors, position, signs_RP, curvature(subject, index)))
-    curved = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
-    if not all(np.isfinite(part).all() for part in vars(curved).values()):
+        forms.append(curved(held, scale_D, place, signs_RP, curvature(subject, index)))
+    in_curvature = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
+    if not all(np.isfinite(part).all() for part in vars(in_curvature).values()):
         raise InputError(
             "metric: a second derivative is not finite; use model.dtype=float32"
         )
@@ -220,7 +201,7 @@ def measure_metric(
         prompts_P=prompts_P,
         trained=len(subject.prompts),
         half=settings.completions // 2,
-        curved=curved,
+        curved=in_curvature,
         first=first,
     )
 
@@ -229,18 +210,20 @@ def price_metric(subject: Subject) -> float:
     """Predict how many seconds the metric will take, by one prompt of its sample.
 
     The graph of the gradient is made once for all products, so the time of one more product
-    is that of two less that of one.
+    is that of two less that of one. What is computed by slices is timed on zeros.
     """
-    settings = subject.probe.metric
-    most = min(settings.prompts, len(subject.prompts))
+    most, products = _counts(subject)
     index = int(sample_prompts(subject.probe.seed, len(subject.prompts), most)[0])
-    began = time.monotonic()
-    *_, z_D = _draw_directions(subject, index)
-    multiply = minus_hessian(subject, index)
+    held = _make_directions(subject)
+    signs_RP = _signs(subject, index, most, subject.probe.metric.repeats)
     times = [time.monotonic()]
+    curved(held, held.z_PD[0], 0, signs_RP, lambda *_: None)
+    for vector_D in _draw_directions(subject, index):
+        held.asked_KD[:2] = vector_D
+    multiply = minus_hessian(subject, index)
+    times.append(time.monotonic())
     for count in (2, 1):
-        multiply(z_D.expand(count, -1))
+        multiply(held.asked_KD[:count], held.products_KD[:count])
         times.append(time.monotonic())
-    two, one = np.diff(times)
-    further = (2 * settings.repeats + 3) * max(two - one, 0.0)
-    return float(most * (times[0] - began + one + further))
+    begun, two, one = np.diff(times)
+    return float(most * (begun + one + (products - 1) * max(two - one, 0.0)))

@@ -133,6 +133,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
             estimators=estimators,
             reward=function,
             results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
+            scratch=folder,
             digest=digest_of(rows),
             code=identify_code(estimators, identity),
             processes=processes,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
-from mse_lab.measurement.metric import price_metric
+from mse_lab.measurement.metric import held_bytes, price_metric
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.probe.streams import stream
@@ -104,6 +104,7 @@ def _extrapolate(
     priced = {}
     if probe.metric.kind != "plain":
         priced["what training feels"] = price_metric(subject)
+    felt_memory, felt_disk = held_bytes(subject)
     return Plan(
         probe=context.spec.name,
         prompts=len(lengths),
@@ -121,6 +122,8 @@ def _extrapolate(
         disk_bytes=costs.disk,
         peak_memory_bytes=_peak_memory(context),
         budget_bytes=memory.budget,
+        felt_memory_bytes=felt_memory,
+        felt_disk_bytes=felt_disk,
         block=(memory.scoring.current.block, probe.largest_group),
         factor=factor,
         prompts_measured=len(prompts),

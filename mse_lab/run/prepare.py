@@ -102,6 +102,7 @@ def prepare(
         reward=reward,
         supplied=supplied,
         results=ResultsFolder(folder),
+        scratch=folder,
         digest=prompts_digest,
         code=code,
         processes=processes,

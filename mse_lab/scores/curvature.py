@@ -24,7 +24,7 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
-from mse_lab.scores.reference import in_passes, leave_one_out
+from mse_lab.scores.reference import in_passes
 
 # Of attention's kernels the one that can be differentiated twice.
 plain_attention = partial(sdpa_kernel, SDPBackend.MATH)
@@ -59,13 +59,15 @@ def _parts_of(vector_D: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     return [piece.view_as(parameter).to(parameter) for piece, parameter in pairs]
 
 
-def differentiate_slopes(policy: Policy, value: Tensor, vectors_KD: Tensor) -> Tensor:
-    """Multiply vectors by the Hessian of a value in the policy's parameters, (K, D)."""
+def differentiate_slopes(
+    policy: Policy, value: Tensor, vectors_KD: Tensor, products_KD: Tensor
+) -> None:
+    """Add the products of vectors with a value's Hessian in the policy's parameters."""
     parameters = [*policy.parameters.values()]
     slopes = torch.autograd.grad(
         value, parameters, create_graph=True, materialize_grads=True
     )
-    products_KD = torch.empty_like(vectors_KD)
+    sizes = [parameter.numel() for parameter in parameters]
     for product_D, vector_D in zip(products_KD, vectors_KD, strict=True):
         found = torch.autograd.grad(
             slopes,
@@ -74,25 +76,28 @@ def differentiate_slopes(policy: Policy, value: Tensor, vectors_KD: Tensor) -> T
             retain_graph=True,
             materialize_grads=True,
         )
-        product_D[:] = torch.cat([one.flatten().to(product_D) for one in found])
-    return products_KD
+        for part, one in zip(product_D.split(sizes), found, strict=True):
+            part += one.flatten().to(part)
 
 
-def weighted_hessian_products(
+def add_hessian_products(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
     weights_N: Floats,
     vectors_KD: Tensor,
+    products_KD: Tensor,
     max_batch: int | None = None,
-) -> Tensor:
-    """Compute sum_i a_i (W_i W_i' + d2 log pi_i) v for vectors v, (K, D).
+) -> None:
+    """Add sum_i a_i (W_i W_i' + d2 log pi_i) v of each vector v to its product, (K, D).
 
-    A pass has `max_batch` completions at most; None for no limit.
+    With the leave-one-out weights of completions that v is independent of, this is H v
+    without bias. A pass has `max_batch` completions at most; None for no limit.
     """
     distinct, place_N = completions.distinct()
     weights = torch.from_numpy(np.bincount(place_N, weights_N))
-    products_KD = torch.zeros_like(vectors_KD)
+    if not weights.any():
+        return
     for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
         with torch.enable_grad(), policy.differentiable(), plain_attention():
             log_probs = twice_differentiable(
@@ -100,25 +105,4 @@ def weighted_hessian_products(
             )
             ratios = (log_probs - log_probs.detach()).exp()
             surrogate = (weights[part].to(ratios) * ratios).sum()
-            products_KD += differentiate_slopes(policy, surrogate, vectors_KD)
-    return products_KD
-
-
-def hessian_products(
-    policy: Policy,
-    prompt: list[int],
-    completions: Completions,
-    rewards_N: Floats,
-    vectors_KD: Tensor,
-    max_batch: int | None = None,
-) -> Tensor:
-    """Estimate H v without bias, (K, D), for v independent of these completions.
-
-    Arguments are as above, with the completions' rewards in the place of weights.
-    """
-    weights_N = leave_one_out(rewards_N)
-    if not weights_N.any():
-        return torch.zeros_like(vectors_KD)
-    return weighted_hessian_products(
-        policy, prompt, completions, weights_N, vectors_KD, max_batch
-    )
+            differentiate_slopes(policy, surrogate, vectors_KD, products_KD)

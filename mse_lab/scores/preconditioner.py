@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
+from mse_lab.scores.rows import columns
 
 EPS = 1e-8  # Adam's usual eps.
 
@@ -23,9 +24,13 @@ FILE = "optimizer.pt"
 UNFIT = (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, TypeError, ValueError)
 
 
-def from_gradients(gradients_ND: Tensor) -> Tensor:
-    """Make Adam's D of the second moments of these gradients themselves, (D,)."""
-    return 1 / (gradients_ND.square().mean(0).sqrt() + EPS)
+def from_gradients(*gradients: Tensor) -> Tensor:
+    """Make Adam's D of the second moments of these gradients themselves, each (N, D)."""
+    scale_D = torch.empty_like(gradients[0][0])
+    for at in columns(len(scale_D), sum(map(len, gradients))):
+        part_ND = torch.cat([one[:, at] for one in gradients])
+        scale_D[at] = 1 / (part_ND.square().mean(0).sqrt() + EPS)
+    return scale_D
 
 
 def _second_moments(state: Mapping[str, Any], beta2: float) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 from mse_lab.commands.command_line import RESULTS, ROOT
 from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
-from mse_lab.measurement.metric import Multiply
+from mse_lab.measurement.directions import Multiply
 from mse_lab.measurement.prompt import draw_pool
 from mse_lab.measurement.subject import Subject
 from mse_lab.policy.completions import Completions
@@ -63,10 +63,10 @@ def minus_hessian_of_answers(subject: Subject, index: int) -> Multiply:
     right = policy.tokenizer.convert_tokens_to_ids(answer)
     words = subject.probe.sampling.max_new_tokens - 2
 
-    def multiply(vectors_KD: Tensor) -> Tensor:
+    def multiply(vectors_KD: Tensor, products_KD: Tensor) -> None:
         with torch.enable_grad(), policy.differentiable(), plain_attention():
             value = surrogate(policy, subject.tokens[index], drawn, right, words)
-            return -differentiate_slopes(policy, value, vectors_KD)
+            differentiate_slopes(policy, -value, vectors_KD, products_KD)
 
     return multiply
 

@@ -1,100 +1,30 @@
 """The metric's measurement: forms without bias, and a whole one of a tiny checkpoint."""
 
+import os
+import shutil
 from contextlib import suppress
-from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from enumerated import as_completions, enumerate_policy, random_enumerated
-from exact_forms import Prompt, exact_forms
+from enumerated import as_completions, enumerate_policy
 from mse_lab.errors import InputError
 from mse_lab.measurement import metric
 from mse_lab.measurement.metric import (
-    Directions,
-    _curved,
-    _first_order,
+    held_bytes,
     measure_metric,
     minus_hessian,
+    price_metric,
     refuse_metric,
     sample_prompts,
 )
-from mse_lab.mse.metric_forms import Forms
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.rewards import integer
 from mse_lab.run.prepare import load, prepare
-from mse_lab.scores.curvature import weighted_hessian_products
-
-
-def make_directions(seed):
-    return Directions(*torch.tensor(np.random.default_rng(seed).normal(size=(3, 4, 3))))
-
-
-def test_random_signs_leave_no_bias():
-    """The mean over all signs, of one direction: what each pair gives by itself."""
-    vectors, place = make_directions(0), 2
-    root = torch.tensor(np.random.default_rng(1).normal(size=(3, 3)))
-    metric = root + root.T
-
-    def multiply(vectors_KD):
-        return vectors_KD @ metric
-
-    found = [
-        _curved(vectors, place, torch.tensor([signs], dtype=torch.float64), multiply)
-        for signs in product([-1.0, 1.0], repeat=4)
-    ]
-    gradients, noises, pairs, rows, columns, meetings = np.mean(found, axis=0)
-    a, b, z = (one.numpy() for one in vectors)
-    halves, own = a @ metric.numpy() @ b.T, np.diag(b @ metric.numpy() @ b.T)
-    np.testing.assert_allclose(gradients, halves.diagonal())
-    np.testing.assert_allclose(noises, own - halves.diagonal())
-    np.testing.assert_allclose(pairs, np.diag(z @ metric.numpy() @ z.T))
-    np.testing.assert_allclose(meetings, halves[:, place])
-    apart = halves * (1 - np.eye(4))
-    apart[place] = apart[:, place] = 0
-    np.testing.assert_allclose(rows, apart.sum(1), atol=1e-12)
-    np.testing.assert_allclose(columns, apart.sum(0), atol=1e-12)
-
-
-def test_a_diagonal_metric_is_formed_gradients_times_its_root():
-    """Held to the Gram matrix of gradients that are scaled one by one."""
-    vectors, scale = make_directions(1), torch.tensor([4.0, 1.0, 0.25]).double()
-    found = _first_order(vectors, scale)
-    a, b, z = ((one * scale.sqrt()).numpy() for one in vectors)
-    halves = a @ b.T
-    np.testing.assert_allclose(found.gradients_KP[0], halves.diagonal())
-    np.testing.assert_allclose(
-        found.noises_KP[0], (b**2).sum(1) - halves.diagonal(), rtol=1e-12
-    )
-    np.testing.assert_allclose(found.pairs_KP[0], (z**2).sum(1))
-    apart = halves * (1 - np.eye(4))
-    np.testing.assert_allclose(found.rows_KP[0], apart.sum(1))
-    np.testing.assert_allclose(found.columns_KP[0], apart.sum(0))
-
-
-def test_the_exact_forms_of_the_tests_are_those_of_exact_directions():
-    """g_A = g_B = g, and no other noise than the pairs'."""
-    rng = np.random.default_rng(0)
-    prompts = [Prompt.of(random_enumerated(rng)) for _ in range(4)]
-    g = torch.tensor(np.array([one.gradient for one in prompts]))
-    vectors = Directions(g, g, torch.zeros_like(g))
-    exact = exact_forms(prompts, 2)
-    for place, prompt in enumerate(prompts):
-        curvature = torch.tensor(-prompt.hessian)
-        by_sign = [
-            _curved(
-                vectors,
-                place,
-                torch.tensor([signs], dtype=torch.float64),
-                lambda one, metric=curvature: one @ metric,
-            )
-            for signs in product([-1.0, 1.0], repeat=4)
-        ]
-        found = Forms(*np.mean(by_sign, axis=0))
-        for name in ("gradients_KP", "rows_KP", "columns_KP", "meetings_KP"):
-            expected = getattr(exact, name)[place]
-            np.testing.assert_allclose(getattr(found, name), expected, atol=1e-12)
+from mse_lab.scores import rows
+from mse_lab.scores.curvature import add_hessian_products
 
 
 @pytest.fixture
@@ -116,24 +46,29 @@ def test_the_metric_is_minus_the_hessian_of_the_value(subject_of):
 
     exact = enumerate_policy(subject.policy, tokens, 4, 2, reward)
     gradient = torch.tensor(exact.gradient[None], dtype=torch.float32)
-    found = (minus_hessian(subject, 1)(gradient) * gradient).sum()
-    expected = weighted_hessian_products(
+    found, expected = torch.zeros(2, *gradient.shape)
+    minus_hessian(subject, 1)(gradient, found)
+    add_hessian_products(
         subject.policy,
         tokens,
         as_completions(exact.completions),
         exact.probabilities * (exact.rewards - exact.value),
         gradient,
+        expected,
     )
-    assert found / (expected * gradient).sum() == pytest.approx(-1, abs=0.3)
+    assert (found * gradient).sum() / (expected * gradient).sum() == pytest.approx(
+        -1, abs=0.3
+    )
 
 
 def test_a_curvature_is_not_that_of_the_directions_own_completions(subject_of, monkeypatch):
     """Products of the two would have a bias."""
     drawn = []
     monkeypatch.setattr(metric, "draw_pool", lambda *given: drawn.append(given[1:3]))
-    for draw in (metric._draw_directions, minus_hessian):
-        with suppress(AttributeError):  # The directions' gradients, of no pool.
-            draw(subject_of(kind="curvature"), 1)
+    subject = subject_of(kind="curvature")
+    minus_hessian(subject, 1)
+    with suppress(AttributeError):  # The directions' gradients, of no pool.
+        next(metric._draw_directions(subject, 1))
     assert len({*drawn}) == 2
 
 
@@ -184,11 +119,57 @@ def test_a_state_that_scales_nothing_changes_nothing(subject_of, tmp_path):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * abs(other).max())
 
 
-def test_what_cannot_be_measured_is_refused(subject_of, tmp_path):
+def test_vectors_on_the_disk_have_the_same_forms(subject_of, monkeypatch):
+    """In slices of 40 columns, of some thousand; as many bytes are held as are said."""
+    subject, sizes = subject_of(kind="adam", prompts=4), []
+    expected = measure_metric(subject).as_arrays()
+    assert held_bytes(subject) == ((3 * 4 + 2 * 6) * 4 * subject.policy.size, 0)
+    monkeypatch.setattr(rows, "SLICE", 1000)
+    allocate = os.posix_fallocate
+    monkeypatch.setattr(
+        os, "posix_fallocate", lambda *at: sizes.append(at[2]) or allocate(*at)
+    )
+    subject.memory.budget = 1000
+    found = measure_metric(subject).as_arrays()
+    assert held_bytes(subject) == (0, sum(sizes))
+    for name, part in expected.items():
+        if part.dtype.kind == "f":
+            np.testing.assert_allclose(
+                found[name], part, rtol=1e-4, atol=1e-5 * abs(part).max()
+            )
+
+
+def test_a_price_counts_every_product_and_prompt(subject_of, monkeypatch):
+    """Seconds by a clock that each product moves by one, and the directions by ten."""
+    clock = [0.0]
+    monkeypatch.setattr(metric.time, "monotonic", lambda: clock[0])
+
+    def tick(seconds):
+        clock[0] += seconds
+
+    monkeypatch.setattr(metric, "_draw_directions", lambda *_: tick(10) or iter(()))
+    monkeypatch.setattr(metric, "curved", lambda *_: tick(5))
+    monkeypatch.setattr(
+        metric, "minus_hessian", lambda *_: lambda asked, _: tick(3 + len(asked))
+    )
+    # Of each of 4 prompts: directions, slices, the graph, and 2 x 1 + 4 products.
+    assert price_metric(subject_of(kind="adam", prompts=4)) == 4 * (10 + 5 + 3 + 6)
+
+
+def test_what_cannot_be_measured_is_refused(subject_of, tmp_path, monkeypatch):
     refuse_metric(subject_of())  # The plain metric needs nothing.
     large = subject_of(kind="curvature")
     large.memory.budget = 1000
-    with pytest.raises(InputError, match=r"metric\.prompts = 5: their vectors take"):
-        refuse_metric(large)
+    used, (_, takes) = [], held_bytes(large)
+    free = SimpleNamespace(free=takes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: used.append(folder) or free)
+    refuse_metric(large)
+    # The results' folder is not there yet.
+    assert used == [tmp_path]
+    free.free -= 1
+    with pytest.raises(
+        InputError, match=r"metric\.prompts = 5: their vectors take .* GB free"
+    ):
+        measure_metric(large)
     with pytest.raises(InputError, match=r"optimizer\.pt is missing"):
         subject_of(kind="adam", prompts=4, optimizer=str(tmp_path))  # When it is loaded.

@@ -180,4 +180,5 @@ def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
     path = write_probe(sampling={"max_new_tokens": 6}, metric=metric)
     plan = plan_probe(prepare("small", load_probe(path), tmp_path / "out", tmp_path))
     assert plan.seconds["what training feels"] > 0
+    assert plan.felt_memory_bytes > 0 == plan.felt_disk_bytes
     assert not (tmp_path / "out/metric.npz").exists()

@@ -11,7 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from enumerated import as_completions, enumerate_policy
 from models import random_policy
 from mse_lab.policy.completions import concatenate
-from mse_lab.scores.curvature import as_vector, hessian_products, weighted_hessian_products
+from mse_lab.scores.curvature import add_hessian_products, as_vector
+from mse_lab.scores.reference import leave_one_out
 
 PROMPT = [2, 3]
 
@@ -32,6 +33,13 @@ def enumerated(architecture):
 def vectors_of(policy, count=2):
     generator = torch.Generator().manual_seed(1)
     return torch.randn(count, policy.size, generator=generator, dtype=torch.float64)
+
+
+def products_of(policy, completions, weights, vectors, most=None):
+    """Added to ones, to see that they are added."""
+    found = torch.ones_like(vectors)
+    add_hessian_products(policy, PROMPT, completions, weights, vectors, found, most)
+    return found - 1
 
 
 def parts_of(policy, vector):
@@ -55,9 +63,8 @@ def value_at(policy, exact, *parameters):
 def test_the_hessian_of_the_enumerated_value(architecture):
     policy, exact = enumerated(architecture)
     vectors = vectors_of(policy, 1)
-    found = weighted_hessian_products(
+    found = products_of(
         policy,
-        PROMPT,
         as_completions(exact.completions),
         exact.probabilities * (exact.rewards - exact.value),
         vectors,
@@ -81,7 +88,7 @@ def test_without_bias_over_all_pairs_of_completions():
 
     def single(kind):
         one = completions[np.array([kind])]
-        return weighted_hessian_products(policy, PROMPT, one, np.ones(1), vectors)[0]
+        return products_of(policy, one, np.ones(1), vectors)[0]
 
     by_kind = torch.stack([single(kind) for kind in kinds])
     mean = torch.zeros(policy.size, dtype=torch.float64)
@@ -97,32 +104,32 @@ def test_passes_repetitions_and_order_change_nothing():
     policy, exact = enumerated("gpt2")
     drawn = as_completions(exact.completions)[np.array([0, 5, 3, 5, 9])]
     rewards, vectors = np.array([1.0, 0.0, 0.5, 0.25, 0.0]), vectors_of(policy)
-    whole = hessian_products(policy, PROMPT, drawn, rewards, vectors)
-    weights = (rewards - rewards.mean()) / 4
+    weights = leave_one_out(rewards)
+    whole = products_of(policy, drawn, weights, vectors)
     expected = sum(
-        weighted_hessian_products(policy, PROMPT, drawn[at], weights[at], vectors)
+        products_of(policy, drawn[at], weights[at], vectors)
         for at in (slice(2), slice(2, None))
     )
     torch.testing.assert_close(whole, expected)
     for most in (1, 2):
-        again = hessian_products(policy, PROMPT, drawn, rewards, vectors, most)
+        again = products_of(policy, drawn, weights, vectors, most)
         torch.testing.assert_close(again, whole)
     turned = concatenate([drawn[3:], drawn[:3]])
-    again = hessian_products(policy, PROMPT, turned, np.roll(rewards, 2), vectors)
+    again = products_of(policy, turned, np.roll(weights, 2), vectors)
     torch.testing.assert_close(again, whole)
 
 
 def test_equal_rewards_curve_nothing():
     policy, exact = enumerated("gpt2")
     drawn = as_completions(exact.completions)[np.array([0, 5, 3])]
-    found = hessian_products(policy, PROMPT, drawn, np.ones(3), vectors_of(policy))
+    found = products_of(policy, drawn, leave_one_out(np.ones(3)), vectors_of(policy))
     assert not found.any()
 
 
 def test_no_gradient_stays_behind():
     policy, exact = enumerated("gpt2")
     drawn = as_completions(exact.completions)[np.array([0, 5, 3])]
-    hessian_products(policy, PROMPT, drawn, np.arange(3.0), vectors_of(policy))
+    products_of(policy, drawn, np.arange(3.0), vectors_of(policy))
     assert all(one.grad is None for one in policy.parameters.values())
     assert not any(one.requires_grad for one in policy.parameters.values())
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mse_lab.answers.felt import Felt, feel
-from mse_lab.measurement.metric import Multiply, measure_metric, minus_hessian
+from mse_lab.measurement.directions import Multiply
+from mse_lab.measurement.metric import measure_metric, minus_hessian
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.probe.schema import Metric
 from mse_lab.studies.training.settings import Arm
