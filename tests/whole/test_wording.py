@@ -97,7 +97,9 @@ def test_the_curvature_of_the_answers_is_that_of_their_value():
     direction = torch.randn(1, size, generator=torch.Generator().manual_seed(1))
 
     def curved(value):
-        return (differentiate_slopes(policy, value, direction) * direction).sum().item()
+        product = torch.zeros_like(direction)
+        differentiate_slopes(policy, value, direction, product)
+        return (product * direction).sum().item()
 
     with torch.enable_grad(), policy.differentiable(), plain_attention():
         found = curved(surrogate(policy, prompt, drawn, right, 1))
