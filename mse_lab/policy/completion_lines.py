@@ -5,6 +5,7 @@ and the log-probabilities of masked tokens do not count.
 All lines have the same of these keys; others are ignored.
 """
 
+import json
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from pydantic import (
 from mse_lab.arrays import LARGEST, Flags, Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
+from mse_lab.probe.engine_dumps import MARKS, lines_of
 
 POOLS = ("reference", "replicate")
 
@@ -75,6 +77,19 @@ def parse_line(raw: bytes, where: str) -> Line:
     if line.tokens is None and line.text is None:
         raise InputError(f"{where}: neither tokens nor text; give token ids as tokens")
     return line
+
+
+def parse_lines(raw: bytes, where: str) -> list[Line]:
+    """Parse a line, which may be an engine's answer with several completions."""
+    if any(mark in raw for mark in MARKS):
+        try:
+            record = json.loads(raw.removeprefix(b"\xef\xbb\xbf"))
+        except (ValueError, RecursionError):
+            record = None  # What is wrong with it is said below.
+        found = lines_of(record, where) if isinstance(record, dict) else []
+        if found:
+            return [parse_line(json.dumps(one).encode(), where) for one in found]
+    return [parse_line(raw, where)]
 
 
 def _of_each_token(line: Line, key: str, where: str, length: int) -> list[float]:

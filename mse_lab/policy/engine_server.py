@@ -29,6 +29,7 @@ from mse_lab.policy import completion_lines as lines
 from mse_lab.policy.completion_lines import Line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
+from mse_lab.probe.engine_dumps import drawn
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import stream
 
@@ -60,19 +61,6 @@ class Job(NamedTuple):
         starts = range(0, len(self.numbers), TOGETHER)
         parts = (self.numbers[start : start + TOGETHER] for start in starts)
         return [self._replace(numbers=part) for part in parts]
-
-
-# The tokens of each completion and their log-probabilities, as a server gives them.
-def _of_vllm(answer: Any) -> list[tuple[Any, Any]]:
-    return [
-        (choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs"))
-        for choice in answer["choices"]
-    ]
-
-
-def _of_sglang(answer: Any) -> list[tuple[Any, Any]]:
-    found = [each["meta_info"].get("output_token_logprobs") or [] for each in answer]
-    return [([pair[1] for pair in one], [pair[0] for pair in one]) for one in found]
 
 
 class EngineServer:
@@ -151,8 +139,9 @@ class EngineServer:
     def _read(self, job: Job, answer: Any, policy: Policy) -> list[Line]:
         """Read the completions of an answer; refuse what the policy cannot have drawn."""
         try:
-            found = _of_sglang(answer) if self._is_sglang else _of_vllm(answer)
-        except (LookupError, TypeError, AttributeError):
+            answers = answer if self._is_sglang else answer["choices"]
+            found = [drawn(one) for one in answers]
+        except (LookupError, TypeError, AttributeError, ValueError):
             raise self._refuse("its answer has another form", NEEDED) from None
         if len(found) != len(job.numbers):
             asked = f"where {len(job.numbers)} are asked for (n)"

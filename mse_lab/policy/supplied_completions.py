@@ -20,7 +20,7 @@ from mse_lab.policy.completion_lines import (
     POOLS,
     Form,
     Line,
-    parse_line,
+    parse_lines,
     read_engine_log_probs,
     read_log_prob,
     read_mask,
@@ -33,8 +33,10 @@ from mse_lab.probe.plain_text import STARTS, local_path, reading
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 
-# Prompt id -> pool -> the offsets in bytes of its completions' lines.
+# Prompt id -> pool -> the places of its completions: the offset of a line in bytes times
+# `PLACES`, and the number in that line, as an engine's answer may hold several.
 Offsets = Mapping[str, Mapping[str, Sequence[int]]]
+PLACES = 2**20
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,19 @@ class Supplied:
     path: Path  # The file.
     digest: str  # Its hash: a resumed run refuses another file.
     form: Form  # What the lines give.
-    offsets: Offsets  # Where the lines of each prompt's pools begin, in bytes.
+    offsets: Offsets  # The places of each prompt's pools.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
 
     def _lines(self, prompt_id: str, pool: str) -> Iterator[tuple[str, Line]]:
         with reading(self.path), self.path.open("rb") as file:
-            for number, offset in enumerate(self.offsets[prompt_id][pool]):
-                file.seek(offset)
+            parsed, lines = -1, list[Line]()
+            for number, at in enumerate(self.offsets[prompt_id][pool]):
+                offset, place = divmod(at, PLACES)
                 where = f"{self.path}: prompt {prompt_id}, {pool} completion {number}"
-                yield where, parse_line(file.readline(), where)
+                if offset != parsed:
+                    file.seek(offset)
+                    parsed, lines = offset, parse_lines(file.readline(), where)
+                yield where, lines[place]
 
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
@@ -120,16 +126,16 @@ class Supplied:
 
 
 def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
-    """Yield every line with its offset in bytes; all have the form of the first."""
+    """Yield every completion with its place; all have the form of the first."""
     offset, form = 0, None
     with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
                 where = f"{path}, line {number}"
-                line = parse_line(raw, where)
-                form = form or line.form
-                _refuse_mixture(where, form, line.form)
-                yield offset, line
+                for place, line in enumerate(parse_lines(raw, where)):
+                    form = form or line.form
+                    _refuse_mixture(where, form, line.form)
+                    yield offset * PLACES + place, line
             offset += len(raw)
 
 
@@ -171,12 +177,15 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
     offsets = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
     form, matched = None, False
+    # Engines know a prompt by its text.
+    ids = {} if probe.prompts.chat else {one.text: one.id for one in reversed(prompts)}
     for offset, line in _read_index(path):
         form = line.form
-        if line.prompt not in offsets:
-            unmatched_ids[line.prompt] = None
+        name = line.prompt if line.prompt in offsets else ids.get(line.prompt, line.prompt)
+        if name not in offsets:
+            unmatched_ids[name] = None
             continue
-        pools, matched = offsets[line.prompt], True
+        pools, matched = offsets[name], True
         full = len(pools["reference"]) == needed["reference"]
         pool = line.pool or ("replicate" if full else "reference")
         if len(pools[pool]) < needed[pool]:

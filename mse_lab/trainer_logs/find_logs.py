@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, shorten
+from mse_lab.probe.engine_dumps import answers_in
 from mse_lab.probe.plain_text import reading
 from mse_lab.trainer_logs import forms
 from mse_lab.trainer_logs.completion import Form, RecordPosition
@@ -120,9 +121,11 @@ def _recognise(
         return None, False
     if suffix_of(path) == ".pt" and columns is None:
         return forms.SLIME, False
-    keys = {*_first_record(path)}
+    record = _first_record(path)
+    keys = {*record}
     if columns is None:
-        return forms.recognise([*keys]), "reward" in keys
+        dumped = JSONL if answers_in(record) else None
+        return forms.recognise([*keys]) or dumped, "reward" in keys
     has_all = all(name in keys or name.split(".")[0] in keys for name in columns.needs)
     # In a file that is named the first record tells what is missing.
     return columns if has_all or named else None, False

@@ -15,12 +15,14 @@
 
 Files named `completions.jsonl` of a measurement are of this form. A record whose prompts
 and completions are lists, too, is a table: a completion for each place in the lists.
+Engines' answers with rewards are read, too (`probe/engine_dumps.py`).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mse_lab.errors import InputError
+from mse_lab.probe.engine_dumps import answers_in, lines_of
 from mse_lab.trainer_logs.completion import (
     Completion,
     Form,
@@ -85,7 +87,28 @@ def rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
     }
 
 
+def _dumped(record: Record) -> Iterator[Record]:
+    """List the completions of an engine's answer, which are a group if they are several."""
+    lines = lines_of(record, str(record.position))
+    shared = {key: record[key] for key in ("step", "group") if key in record}
+    if len(lines) > 1:
+        shared = {"group": str(record.position)} | shared
+    for line in lines:
+        if "reward" not in line:
+            raise InputError(
+                f"{record.position}: an engine's answer has no reward: add reward, a list "
+                "for several completions; or measure it by completions: in a probe, whose "
+                "reward is applied"
+            )
+        line["log_probs"] = line.pop("engine_log_probs", None)
+        yield Record(line | shared, record.position)
+
+
 def _read(record: Record) -> Completions:
+    if answers_in(record):
+        for row in _dumped(record):
+            yield from _read(row)
+        return
     key = "prompt_id" if "prompt_id" in record else "prompt"
     given = "rewards" if "rewards" in record else "reward"
     rewards = record.get(given)
