@@ -24,8 +24,8 @@ def add_arguments(parser: Parser) -> None:
     add_run(parser, "runs", "*")
     add_output_file(parser, ".png, .pdf or .svg")
     instead = parser.add_mutually_exclusive_group()
-    help = "instead of Figure 4, on which prompts a baseline near the value helps"
-    instead.add_argument("--phase", action="store_true", help=help)
+    shows = "instead of Figure 4, on which prompts a baseline near the value helps"
+    instead.add_argument("--phase", action="store_true", help=shows)
     instead.add_argument(
         "--training",
         type=find_run,

@@ -98,6 +98,15 @@ def _example(subject: Subject) -> Tensor:
     return torch.zeros(1, dtype=dtype, device=first.device).expand(subject.policy.size)
 
 
+def _refuse_overflow(subject: Subject, index: int, finite: bool, what: str) -> None:
+    """Refuse what is not finite at the prompt where it arises: each takes minutes."""
+    if not finite:
+        raise InputError(
+            f"metric: prompt {subject.prompts[index].id}: a {what} is not finite; check "
+            "the checkpoint, or use another model.dtype"
+        )
+
+
 def _make_directions(subject: Subject) -> Directions:
     prompts, products = _counts(subject)
     folder = _scratch(subject) if held_bytes(subject)[1] else None
@@ -182,6 +191,7 @@ def measure_metric(
     held = _make_directions(subject)
     for place, index in enumerate(map(int, prompts_P)):
         for rows_PD, vector_D in zip(held, _draw_directions(subject, index), strict=False):
+            _refuse_overflow(subject, index, bool(vector_D.isfinite().all()), "gradient")
             rows_PD[place] = vector_D
     if scale_D is None:
         scale_D = _scale(subject, held)
@@ -190,12 +200,11 @@ def measure_metric(
     for place, index in enumerate(map(int, prompts_P)):
         show(place, most)
         signs_RP = _signs(subject, index, most, settings.repeats)
-        forms.append(curved(held, scale_D, place, signs_RP, curvature(subject, index)))
+        found = curved(held, scale_D, place, signs_RP, curvature(subject, index))
+        finite = all(np.isfinite(part_P).all() for part_P in found)
+        _refuse_overflow(subject, index, finite, "second derivative")
+        forms.append(found)
     in_curvature = Forms(*(np.stack(column) for column in zip(*forms, strict=True)))
-    if not all(np.isfinite(part).all() for part in vars(in_curvature).values()):
-        raise InputError(
-            "metric: a second derivative is not finite; use model.dtype=float32"
-        )
     return MetricPools(
         settings=settings.model_dump_json(),
         prompts_P=prompts_P,

@@ -1,5 +1,6 @@
 """The metric's measurement: forms without bias, and a whole one of a tiny checkpoint."""
 
+import math
 import os
 import shutil
 from contextlib import suppress
@@ -173,3 +174,18 @@ def test_what_cannot_be_measured_is_refused(subject_of, tmp_path, monkeypatch):
         measure_metric(large)
     with pytest.raises(InputError, match=r"optimizer\.pt is missing"):
         subject_of(kind="adam", prompts=4, optimizer=str(tmp_path))  # When it is loaded.
+
+
+@pytest.mark.parametrize("what", ["gradient", "second derivative"])
+def test_what_overflows_is_refused_at_its_first_prompt(subject_of, monkeypatch, what):
+    """And not behind the last: each takes minutes of a large model."""
+    subject, shown = subject_of(kind="curvature", prompts=4), []
+    overflows = {"curvature": lambda *_: lambda asked, products: products.fill_(math.nan)}
+    if what == "gradient":
+        join = metric.as_vector
+        monkeypatch.setattr(metric, "as_vector", lambda *of: join(*of) * math.inf)
+        overflows = {}
+    first = subject.prompts[sample_prompts(0, 5, 4)[0]].id
+    with pytest.raises(InputError, match=f"prompt {first}: a {what} is not finite"):
+        measure_metric(subject, lambda *at: shown.append(at), **overflows)
+    assert len(shown) == (what != "gradient")
