@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import gathered, held_bytes, is_sharded
+from mse_lab.policy.sharding import class_of, gathered, held_bytes, is_sharded
 from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recomputed_layers import decoder_layers
@@ -114,10 +114,8 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
 
 def _can_slice(policy: Policy, prompt: list[int]) -> bool:
     """Whether logits computed in slices equal the logits, on the prompt's last token."""
-    if type(policy.model.get_output_embeddings()) is not nn.Linear:
+    if class_of(policy.model.get_output_embeddings()) is not nn.Linear:
         return False
-    if is_sharded(policy.model):
-        return False  # The head's weights are gathered for a pass of the model only.
     head = SlicedHead(policy)
     tokens = torch.tensor([prompt], device=policy.device)
     with torch.no_grad():
@@ -126,10 +124,11 @@ def _can_slice(policy: Policy, prompt: list[int]) -> bool:
             policy.model(tokens, logits_to_keep=1)
         middle = whole.shape[-1] // 2
         try:
-            parts = [
-                head.logits(hidden[0], part)[1]
-                for part in (slice(0, middle), slice(middle, whole.shape[-1]))
-            ]
+            with head.gathered():
+                parts = [
+                    head.logits(hidden[0], part)[1]
+                    for part in (slice(0, middle), slice(middle, whole.shape[-1]))
+                ]
         except (AttributeError, RuntimeError, TypeError):
             return False  # a model that cannot be run from its last hidden states
     again = torch.log_softmax(torch.cat(parts, -1), -1).to(whole.device)

@@ -12,6 +12,7 @@ Votes are numbered. Processes whose numbers differ are out of step, which is see
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -73,6 +74,11 @@ def used_parameters(
             yield names[id(part.sharded_param)], part.unsharded_param
 
 
+def class_of(module: nn.Module) -> type:
+    """Give a module's class, before a unit was made of it."""
+    return type(module).__bases__[-1] if isinstance(module, FSDPModule) else type(module)
+
+
 def ranks_of(model: Any) -> int:
     """Count the processes that hold a sharded model together."""
     return int(next(iter(model.parameters())).device_mesh["fsdp"].size())
@@ -83,17 +89,37 @@ def gathered(model: nn.Module) -> list[Tensor]:
     return [part.unsharded_param for part in _parameters(model)]
 
 
-def gather_around(model: nn.Module, owner: str) -> None:
-    """Gather the unit that a module is in, as its rule needs it in the backward pass.
-
-    A gradient may come to a unit's last module before it comes to the unit.
-    """
+def _unit_around(model: nn.Module, owner: str) -> FSDPModule | None:
+    """Find the unit that a module is in; None in a model that is whole."""
     module = model.get_submodule(owner)
     while owner and not isinstance(module, FSDPModule):
         owner = owner.rpartition(".")[0]
         module = model.get_submodule(owner)
-    if isinstance(module, FSDPModule):
-        module.unshard()
+    return module if isinstance(module, FSDPModule) else None
+
+
+def gather_around(model: nn.Module, owner: str) -> None:
+    """Gather the unit that a module is in, as its rule needs it in the backward pass.
+
+    A gradient may come to a unit's last module before it comes to the unit. The end of the
+    pass frees it.
+    """
+    if unit := _unit_around(model, owner):
+        unit.unshard()
+
+
+@contextmanager
+def gathered_around(model: nn.Module, owner: str) -> Iterator[None]:
+    """Hold the unit that a module is in together, outside a pass of the model.
+
+    A unit that stays gathered has other parameters than those that the policy names.
+    """
+    gather_around(model, owner)
+    try:
+        yield
+    finally:
+        if unit := _unit_around(model, owner):
+            unit.reshard()
 
 
 def held_bytes(model: nn.Module) -> int:

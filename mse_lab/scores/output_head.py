@@ -8,7 +8,7 @@ computed again, slice by slice, when they are reduced (`_LogitGradients`).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import gather_around, gathered_around
 from mse_lab.policy.shared_prefix import sequences
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
 from mse_lab.scores.module_calls import replaced_forward
@@ -43,7 +44,13 @@ class SlicedHead:
     def __init__(self, policy: Policy) -> None:
         self.module: nn.Linear = policy.model.get_output_embeddings()
         self.own = own_parameters(policy, self.module)
-        self._policy = policy
+        self._policy, self.model = policy, policy.model
+        modules = self.model.named_modules()
+        self.name = next(name for name, module in modules if module is self.module)
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """Hold the head of a sharded model together, outside a pass of the model."""
+        return gathered_around(self.model, self.name)
 
     @contextmanager
     def capturing(self) -> Iterator[list[Tensor]]:
@@ -52,24 +59,24 @@ class SlicedHead:
 
         def keep(states: Tensor) -> Tensor:
             hidden.append(states.to(self.module.weight.device))
-            return states[..., :1]
+            return states[..., :1].clone()  # A sharded model warns of views.
 
         with replaced_forward(self.module, keep):
             yield hidden
 
     def _after(self, logits: Tensor) -> Tensor:
         """Apply what the model does to single logits after the head: its own code, run."""
-        model = self._policy.model
 
         def given(*_: Any, **__: Any) -> _Given:
             return _Given(last_hidden_state=logits)
 
-        token = torch.zeros((1, 1), dtype=torch.long, device=self.module.weight.device)
+        token = torch.zeros((1, 1), dtype=torch.long, device=logits.device)
         with (
-            replaced_forward(model.base_model, given),
+            replaced_forward(self.model.base_model, given),
             replaced_forward(self.module, lambda states: states),
         ):
-            return model(token, use_cache=False).logits
+            # Not by a call, at whose end a sharded model would free the head.
+            return self.model.forward(token, use_cache=False).logits
 
     def logits(self, hidden_NTH: Tensor, part: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Compute a part of the vocabulary's A h, in the model's precision, and logits.
@@ -95,7 +102,8 @@ class SlicedHead:
         hidden, tokens = self._run(prompt, completions, padding)
         for name in self.own.values():
             recorder.expect(name)
-        found = _token_log_probs(self, recorder, hidden, tokens)
+        with self.gathered():
+            found = _token_log_probs(self, recorder, hidden, tokens)
         return sum_over_tokens(found, completions)
 
     def _run(
@@ -105,7 +113,7 @@ class SlicedHead:
         tokens = padded_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)
         with self.capturing() as hidden:
-            self._policy.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
+            self.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
         return hidden[0], tokens.to(hidden[0].device)
 
     def by_tokens(
@@ -175,11 +183,11 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
         hidden, tokens, total = ctx.saved_tensors
         rows = _LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
-        weight = ctx.head.module.weight
+        gather_around(ctx.head.model, ctx.head.name)
         pulled, bias = torch.zeros_like(total)[..., None], []
         for part in ctx.head.parts(hidden):
             d = rows[..., part]
-            pulled = pulled + d @ weight[part]
+            pulled = pulled + d @ ctx.head.module.weight[part]
             bias.append(d.sum(1))
         factors: dict[str, Factor] = {
             "weight": OuterProducts(rows, hidden),

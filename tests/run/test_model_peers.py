@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import run_mse
+from models import write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.run import model_peers
 from mse_lab.run.model_peers import ModelPeers
@@ -13,11 +14,20 @@ from torchrun_starts import ours, torchrun
 # Rank 1 is killed at its second prompt; or goes on where others still need it.
 REWARD = """
 import os, signal
+from mse_lab.measurement import memory
 from mse_lab.policy.sharding import SharedModel
 from mse_lab.probe.rewards import integer
 from mse_lab.run import model_peers
+from mse_lab.scores.score_block import Scoring
 
 seen = set()
+
+if "SLICED" in os.environ:
+    def in_slices(footprint, group):
+        assert footprint.sliceable
+        return [Scoring(group, layer=2, sliced=True)]
+
+    memory.ways_of_scoring = in_slices
 
 def killed(text, prompt):
     seen.add(prompt["id"])
@@ -25,6 +35,9 @@ def killed(text, prompt):
     if first and os.environ["RANK"] == "1" and len(seen) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return integer(text, prompt)
+
+def even(text, prompt):
+    return float(len(text) % 2 == 0)
 
 def short(text, prompt):
     model_peers.LATE = 3
@@ -40,18 +53,18 @@ def start(write_probe, checkpoint, tmp_path, monkeypatch):
     (tmp_path / "plugin.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run(command, reward, shard=None, adapter=None, **options):
-        model = {"path": str(checkpoint), "device": "cpu", "dtype": "float64"}
+    def run(command, reward, shard=None, adapter=None, path=checkpoint, **options):
+        model = {"path": str(path), "device": "cpu", "dtype": "float64"}
         model |= {"shard": shard} if shard else {}
         model |= {"adapter": adapter} if adapter else {}
-        path = write_probe(
+        probe = write_probe(
             "sharded" if shard else "whole",
             model=model,
             sampling={"max_new_tokens": 6},
             reward=f"plugin:{reward}",
         )
         budget = ["--budget", 80] if command == "advise" else []
-        words = [command, path, *budget, "--out", tmp_path / "out"]
+        words = [command, probe, *budget, "--out", tmp_path / "out"]
         if shard:
             return torchrun(*words, folder=tmp_path, **options)
         return run_mse.main([*map(str, words)])
@@ -100,6 +113,19 @@ def test_a_run_of_an_adapter_on_a_model_held_by_two(start, tmp_path, monkeypatch
     done = start("run", "integer", shard=2, adapter={"rank": 2})
     assert done.returncode == 0, done.stderr
     assert_same(tmp_path / "out/whole", tmp_path / "out/sharded")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_in_slices_and_layers_computed_again(start, tmp_path, tied):
+    """The head is gathered outside the passes; beside whole logits in one process."""
+    path = write_checkpoint(tmp_path / "model", tied=tied)
+    done = start("advise", "even", shard=2, path=path, SLICED="1")
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    assert start("advise", "even", path=path) == 0
+    whole, sharded = (tmp_path / "out" / name / "advice" for name in ("whole", "sharded"))
+    assert_same(whole, sharded)
 
 
 @pytest.mark.slow
