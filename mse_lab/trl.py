@@ -211,7 +211,7 @@ class MSECallback(TrainerCallback):
 
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Measure by completions drawn now; or prepare to measure the step's rollouts."""
-        live_model.refuse(args, given)
+        live_model.refuse(args, given, self._metric, drawn=not self._rollouts.watched)
         if args.mask_truncated_completions and not (self.measured or self.skipped):
             self._print(
                 "mask_truncated_completions = True leaves truncated completions out of the "

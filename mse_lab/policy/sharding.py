@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from mse_lab.errors import InputError
@@ -32,6 +32,7 @@ Share = Callable[[Any], object]
 
 # torch 2.13 has renamed it.
 _all_gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)
+_ranks = distributed.get_process_group_ranks
 
 
 class OutOfStep(RuntimeError):
@@ -79,9 +80,9 @@ def class_of(module: nn.Module) -> type:
     return type(module).__bases__[-1] if isinstance(module, FSDPModule) else type(module)
 
 
-def ranks_of(model: Any) -> int:
-    """Count the processes that hold a sharded model together."""
-    return int(next(iter(model.parameters())).device_mesh["fsdp"].size())
+def group_of(model: nn.Module) -> Any:
+    """Give the group of the processes that hold a sharded model together."""
+    return _units(model)[0]._all_gather_process_group
 
 
 def gathered(model: nn.Module) -> list[Tensor]:
@@ -134,7 +135,7 @@ def held_bytes(model: nn.Module) -> int:
     ]
     if not units:
         return sum(parameter.nbytes for parameter in model.parameters())
-    return sum(units) + ranks_of(model) * (units[0] + 3 * max(units))
+    return sum(units) + group_of(model).size() * (units[0] + 3 * max(units))
 
 
 class SharedModel:
@@ -185,6 +186,65 @@ class SharedModel:
         work = _all_gather(output, mine, group=group, async_op=True)
         # A GPU goes on by itself; to wait for it here would leave it idle in between.
         work.wait() if output.is_cuda else self._peers.wait(work)
+
+
+def refuse_units(model: nn.Module) -> None:
+    """Refuse units of a trainer whose weights are not gathered as they are kept."""
+    parts = _parameters(model)
+    groups = {tuple(_ranks(unit._all_gather_process_group)) for unit in _units(model)}
+    refused = {
+        "CPU offload": any(part.offload_to_cpu for part in parts),
+        "tensor parallelism": any(part.is_dtensor for part in parts),
+        "weights that are gathered in another form, such as float8": any(
+            hasattr(part._sharded_local_tensor, "fsdp_pre_all_gather") for part in parts
+        ),
+        "units of different meshes": len(groups) > 1,
+    }
+    for name, found in refused.items():
+        if found:
+            raise InputError(
+                f"FSDP2 with {name}: cannot be measured; save checkpoints, and measure them "
+                "by mse-lab along"
+            )
+
+
+@contextmanager
+def borrowed_units(model: nn.Module, peers: Any) -> Iterator[SharedModel]:
+    """Gather the units of a trainer's model by votes inside the block.
+
+    Weights are gathered in the precision in which they are kept. Afterwards all that torch
+    keeps of the units is as it was, but that those which were gathered are no longer: the
+    trainer's next pass gathers them, from the same weights.
+    """
+    root: Any = model
+    root._get_fsdp_state()._lazy_init()  # It sets what is kept here, at the first pass.
+    states = root._get_fsdp_state()._state_ctx.all_states
+    units, parts = _units(model), _parameters(model)
+    for unit in units:
+        unit._to_sharded()
+    shared = [states[0]._state_ctx, states[0]._comm_ctx]
+    kept = [(each, dict(vars(each))) for each in (*shared, *states, *units, *parts)]
+    states[0]._comm_ctx.post_forward_order = []
+    for state in states:
+        state._mp_policy = MixedPrecisionPolicy()
+    for unit in units:
+        unit.mp_policy, unit._post_forward_indices = MixedPrecisionPolicy(), []
+        unit._init_mp_dtypes()
+        unit.reshard_after_backward = unit.unshard_in_backward = True
+    for part in parts:
+        # What was gathered for the trainer is in its precision, and may have gradients.
+        vars(part).pop("_unsharded_param", None)
+        part.all_gather_outputs, part.unsharded_accumulated_grad = [], None
+    try:
+        yield SharedModel(model, peers)
+    finally:
+        for unit in units:
+            unit._to_sharded()
+        for state in states:
+            state._modules_to_run_forward.clear()  # Those of a pass that has failed.
+        for each, values in kept:
+            vars(each).clear()
+            vars(each).update(values)
 
 
 class _Allocated:

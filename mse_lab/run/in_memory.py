@@ -13,6 +13,7 @@ from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.metric import MetricPools
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
@@ -121,6 +122,8 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
+    if is_sharded(model):
+        processes.share(model)
     with borrow_policy(probe, model, tokenizer) as policy:
         identity = ""
         if folder is not None:

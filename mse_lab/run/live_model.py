@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import ValidationError
+from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
-from transformers.integrations.fsdp import is_fsdp_enabled
 
 from mse_lab.errors import InputError, shown
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.verdict import Question, decide
+from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.schema import Metric
 from mse_lab.probe.training import TRAINERS, Setting, interpret
 from mse_lab.results.checks import Check, none_failed
@@ -39,7 +40,7 @@ TRL_VERSION = "1.16"
 # Settings of the trainer that are read, and arguments that a callback must be given.
 SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
-    *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile", "fsdp"),
+    *("chat_template_kwargs", "per_device_train_batch_size", "torch_compile"),
     *("gradient_accumulation_steps", "world_size", "report_to", "seed"),
     *("generation_kwargs", "use_vllm", "mask_truncated_completions"),
 )
@@ -71,13 +72,21 @@ def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
 def _refuse_model(args: Any, model: Any) -> None:
     parameters = list(model.parameters())
     zero3 = any(hasattr(one, "ds_id") for one in parameters)
-    fsdp = any(hasattr(one, "full_tensor") for one in parameters) or is_fsdp_enabled()
-    if zero3 or is_deepspeed_zero3_enabled() or fsdp or args.fsdp:
-        name = "DeepSpeed ZeRO-3" if zero3 or is_deepspeed_zero3_enabled() else "FSDP"
-        raise InputError(
-            f"the model is in parts ({name}), which cannot be measured; save checkpoints, "
-            "and measure them by mse-lab along"
-        )
+    split = any(hasattr(one, "full_tensor") for one in parameters)
+    parts = {
+        "DeepSpeed ZeRO-3": zero3 or is_deepspeed_zero3_enabled(),
+        "FSDP version 1": any(
+            isinstance(one, FullyShardedDataParallel) for one in model.modules()
+        ),
+        "an adapter under FSDP2": is_sharded(model) and hasattr(model, "peft_config"),
+        "tensor parallelism": split and not is_sharded(model),
+    }
+    for name, found in parts.items():
+        if found:
+            raise InputError(
+                f"the model is in parts ({name}), which cannot be measured; save "
+                "checkpoints, and measure them by mse-lab along"
+            )
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
         raise InputError("a compiled model cannot be measured; do not compile it")
@@ -142,13 +151,20 @@ def unpatched_forward(model: Any) -> AbstractContextManager[None]:
     return replaced_forward(model, MethodType(type(model).forward, model))
 
 
-def refuse(args: Any, given: Mapping[str, Any]) -> None:
+def refuse(args: Any, given: Mapping[str, Any], metric: Metric, *, drawn: bool) -> None:
     """Refuse a version of TRL, a model or settings that cannot be measured.
 
-    `args` are the trainer's settings, `given` the arguments of a callback.
+    `args` are the trainer's settings, `given` the arguments of a callback, whose
+    completions are `drawn` for it, or are the training's own rollouts.
     """
     _refuse_version(args, given)
     _refuse_model(args, given["model"])
+    if is_sharded(given["model"]) and not (drawn and metric.kind == "plain"):
+        what = "a metric" if drawn else "the training's own rollouts"
+        raise InputError(
+            f"the model is in parts (FSDP2): {what} cannot be measured; give prompts and a "
+            "reward, and no metric"
+        )
     _sampling(args)
 
 

@@ -6,6 +6,7 @@ They vote by gloo, which reports a lost process at once; see `policy/sharding.py
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -13,6 +14,10 @@ from torch import distributed
 
 from mse_lab.errors import InputError, ProcessLost
 from mse_lab.run.processes import PAUSE
+
+# Long enough that a wait ends only by its event or by a lost connection, for one prompt of
+# a large model may take hours. In milliseconds it must fit into 32 bits.
+FOREVER = timedelta(days=20)
 
 # Seconds that processes which hold a model wait for one of them, such as for its rewards.
 LATE = 1800.0
@@ -25,6 +30,10 @@ def noticing_loss() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise ProcessLost(str(error)) from error
+
+
+class LateError(InputError):
+    """A process has kept those that hold a model with it waiting for too long."""
 
 
 class ModelPeers:
@@ -57,8 +66,8 @@ class ModelPeers:
                     self._heed()
                     watch()
                 if waited > LATE:
-                    raise InputError(
-                        "model.shard: one of the processes that hold a model has kept the "
-                        f"others waiting for {LATE:g} s; the same command goes on from here"
+                    raise LateError(
+                        "one of the processes that hold a model has kept the others waiting "
+                        f"for {LATE:g} s; start again"
                     )
             work.wait()

@@ -74,8 +74,8 @@ def _score_together(
     if is_alone(policy, how):
         if is_sharded(policy.model):  # no process has a whole gradient
             if missing := missing_rule(policy, how.block):
-                raise InputError(f"model.shard: {missing}; leave model.shard out")
-            raise InputError("model.shard: out of memory; raise it, with more processes")
+                raise InputError(f"a model in parts: {missing}; measure it whole")
+            raise InputError("a model in parts: out of memory; hold it by more processes")
         count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted, how.sketched)
         passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)

@@ -147,6 +147,6 @@ def test_no_wait_is_endless(monkeypatch):
     monkeypatch.setattr(model_peers, "LATE", 0.1)
     heard = []
     peers = ModelPeers(None, lambda: heard.append("heed"))
-    with pytest.raises(InputError, match=r"waiting for 0\.1 s; the same command goes on"):
+    with pytest.raises(InputError, match=r"waiting for 0\.1 s; start again"):
         peers.wait(Never(), lambda: heard.append("watch"))
     assert heard[:2] == ["heed", "watch"]
