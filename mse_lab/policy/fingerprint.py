@@ -84,6 +84,7 @@ def fingerprint_in_memory(model: nn.Module) -> str:
     for name, parameter in model.named_parameters():
         digest.update(json.dumps([name, str(parameter.dtype), *parameter.shape]).encode())
         flat = getattr(parameter, "_local_tensor", parameter).detach().flatten()
-        some = flat[:: max(1, len(flat) // NUMBERS)].cpu().contiguous()
+        # NumPy makes the storage that it is given fixed, and a gathered one is freed.
+        some = flat[:: max(1, len(flat) // NUMBERS)].cpu().clone()
         digest.update(some.view(torch.uint8).numpy().tobytes())
     return f"memory-sha256:{digest.hexdigest()}"

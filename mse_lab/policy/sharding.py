@@ -53,7 +53,7 @@ def _parameters(model: nn.Module) -> list[Any]:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether this process holds a part of the model only."""
-    return isinstance(model, FSDPModule)
+    return any(isinstance(module, FSDPModule) for module in model.modules())
 
 
 def used_parameters(
@@ -236,7 +236,12 @@ def borrowed_units(model: nn.Module, peers: Any) -> Iterator[SharedModel]:
         vars(part).pop("_unsharded_param", None)
         part.all_gather_outputs, part.unsharded_accumulated_grad = [], None
     try:
-        yield SharedModel(model, peers)
+        shared = SharedModel(model, peers)
+        if hasattr(model, "peft_config"):
+            # Its base is measured, whose passes do not gather what only the wrapper has.
+            root.set_reshard_after_backward(False, recurse=False)
+            root.unshard()
+        yield shared
     finally:
         for unit in units:
             unit._to_sharded()

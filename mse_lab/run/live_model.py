@@ -78,7 +78,6 @@ def _refuse_model(args: Any, model: Any) -> None:
         "FSDP version 1": any(
             isinstance(one, FullyShardedDataParallel) for one in model.modules()
         ),
-        "an adapter under FSDP2": is_sharded(model) and hasattr(model, "peft_config"),
         "tensor parallelism": split and not is_sharded(model),
     }
     for name, found in parts.items():

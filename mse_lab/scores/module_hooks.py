@@ -57,7 +57,7 @@ class ModuleHooks:
         # Whether a rule runs a module once more, outside the pass.
         self.replaying = False
         self.rows = rows  # Completions of the pass under way.
-        self._model = model
+        self._model, self._sharded = model, is_sharded(model)
         self._shared = shared
         self._tokens = 0
 
@@ -125,7 +125,7 @@ class ModuleHooks:
             for at, d in enumerate(gradients)
         ]
         self.replaying = True
-        if is_sharded(self._model):
+        if self._sharded:
             gather_around(self._model, call.owner)
         try:
             self.meet_gradients(call, found)
