@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 import mse_lab
 from mse_lab.errors import InputError
+from mse_lab.run import live_model
 from mse_lab.trl import MSECallback
 from trl_training import BASE, ROWS, SEED, right, settings, state
 
@@ -45,9 +47,24 @@ class Compiled(torch.nn.Module):
 class InParts(torch.nn.Module):
     """A model whose parameters are elsewhere, as under ZeRO-3."""
 
+    def __init__(self, mark="ds_id"):
+        super().__init__()
+        self.mark = mark
+
     def parameters(self, *_):
         """Give one that has the mark of it."""
-        return [SimpleNamespace(ds_id=0)]
+        return [SimpleNamespace(**{self.mark: 0})]
+
+
+class Version1(FullyShardedDataParallel):
+    """What FSDP of version 1 makes of a model."""
+
+    def __init__(self):
+        torch.nn.Module.__init__(self)
+
+    def parameters(self, *_):
+        """Give none that could be told."""
+        return []
 
 
 without = settings()
@@ -57,7 +74,8 @@ BAD = {
     "no-column": ({"reward": needs}, {}, "solution"),
     "exception": ({"reward": fail}, {}, "RuntimeError: no network"),
     "budget": ({"budget": 10}, {}, "the first look takes 96 completions"),
-    "fsdp": ({}, {"args": settings(fsdp=["full_shard"])}, "in parts (FSDP)"),
+    "fsdp": ({}, {"model": Version1()}, "in parts (FSDP version 1)"),
+    "tensors": ({}, {"model": InParts("full_tensor")}, "in parts (tensor parallelism)"),
     "zero": ({}, {"model": InParts()}, "in parts (DeepSpeed ZeRO-3)"),
     "compiled": ({}, {"model": Compiled()}, "a compiled model cannot be measured"),
     "top-p": ({}, {"args": settings(top_p=0.9)}, "top_p = 0.9"),
@@ -88,6 +106,18 @@ def test_what_cannot_be_measured_is_one_line_and_counted(
     assert end.endswith("; 2 were skipped")
     assert given["model"].training == training
     assert all(one.requires_grad for one in given["model"].parameters())
+
+
+@pytest.mark.parametrize("metric", ["plain", "adam"])
+def test_what_is_not_measured_of_a_model_in_parts(given, metric, monkeypatch, capsys):
+    monkeypatch.setattr(live_model, "is_sharded", lambda model: True)
+    callback = MSECallback(ROWS, right, metric=metric)
+    if metric == "plain":
+        callback = MSECallback()
+        callback.watch(right)
+    callback.on_step_begin(settings(), state(), None, **given)
+    what = "the training's own rollouts" if metric == "plain" else "a metric"
+    assert f"in parts (FSDP2): {what} cannot be measured" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,13 @@ def right(completions, answer, **columns):
     return [float(one.strip() == it) for one, it in zip(completions, answer, strict=True)]
 
 
-def train(folder, callbacks, reward=right, **changes):
-    """Train tiny/base; give the trainer and its screen."""
+def train(folder, callbacks, reward=right, adapter=None, **changes):
+    """Train tiny/base, or an adapter on it; give the trainer and its screen."""
     import trl
     from datasets import Dataset
+
+    if adapter:
+        import peft
 
     values = {
         **{"output_dir": str(folder), "max_steps": 5, "learning_rate": 1e-3},
@@ -51,6 +54,7 @@ def train(folder, callbacks, reward=right, **changes):
             reward_funcs=reward,
             train_dataset=Dataset.from_list(ROWS),
             callbacks=callbacks,
+            peft_config=adapter and peft.LoraConfig(**adapter),
         )
         with contextlib.redirect_stdout(io.StringIO()) as screen:
             trainer.train()
@@ -79,7 +83,7 @@ def settings(**changes):
         **{"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None},
         **{"repetition_penalty": 1.0, "chat_template_kwargs": None, "seed": SEED},
         **{"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
-        **{"world_size": 1, "torch_compile": False, "fsdp": [], "report_to": []},
+        **{"world_size": 1, "torch_compile": False, "report_to": []},
         **{"output_dir": "nowhere", "generation_kwargs": None, "use_vllm": False},
         **{"reward_weights": None, "mask_truncated_completions": False},
     }

@@ -203,8 +203,8 @@ def refuse_units(model: nn.Module) -> None:
     for name, found in refused.items():
         if found:
             raise InputError(
-                f"FSDP2 with {name}: cannot be measured; save checkpoints, and measure them "
-                "by mse-lab along"
+                f"FSDP2 with {name}: cannot be measured; save checkpoints, and measure "
+                "them by mse-lab along"
             )
 
 
@@ -222,8 +222,8 @@ def borrowed_units(model: nn.Module, peers: Any) -> Iterator[SharedModel]:
     units, parts = _units(model), _parameters(model)
     for unit in units:
         unit._to_sharded()
-    shared = [states[0]._state_ctx, states[0]._comm_ctx]
-    kept = [(each, dict(vars(each))) for each in (*shared, *states, *units, *parts)]
+    contexts = [states[0]._state_ctx, states[0]._comm_ctx]
+    kept = [(each, dict(vars(each))) for each in (*contexts, *states, *units, *parts)]
     states[0]._comm_ctx.post_forward_order = []
     for state in states:
         state._mp_policy = MixedPrecisionPolicy()

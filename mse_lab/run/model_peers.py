@@ -4,7 +4,7 @@ They vote by gloo, which reports a lost process at once; see `policy/sharding.py
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -15,12 +15,9 @@ from torch import distributed
 from mse_lab.errors import InputError, ProcessLost
 from mse_lab.run.processes import PAUSE
 
-# Long enough that a wait ends only by its event or by a lost connection, for one prompt of
-# a large model may take hours. In milliseconds it must fit into 32 bits.
-FOREVER = timedelta(days=20)
-
-# Seconds that processes which hold a model wait for one of them, such as for its rewards.
-LATE = 1800.0
+# Seconds that processes which hold a model wait for one of them, such as for its rewards;
+# and until torch gives such a wait up, too: a process with one under way cannot end.
+LATE, GIVEN_UP = 1800.0, 5.0
 
 
 @contextmanager
@@ -30,6 +27,12 @@ def noticing_loss() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise ProcessLost(str(error)) from error
+
+
+def vote_groups(held: Sequence[Sequence[int]]) -> list[Any]:
+    """Group the ranks that hold a model together; all processes call this, and alike."""
+    limit = timedelta(seconds=LATE + GIVEN_UP)
+    return [distributed.new_group([*ranks], limit, "gloo") for ranks in held]
 
 
 class LateError(InputError):
@@ -67,7 +70,7 @@ class ModelPeers:
                     watch()
                 if waited > LATE:
                     raise LateError(
-                        "one of the processes that hold a model has kept the others waiting "
-                        f"for {LATE:g} s; start again"
+                        "one of the processes that hold a model has kept the others "
+                        f"waiting for {LATE:g} s; start again"
                     )
             work.wait()

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,9 +33,13 @@ from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
 from mse_lab.errors import InputError, ProcessLost
 from mse_lab.policy.sharding import SharedModel, group_of
 from mse_lab.probe.schema import Probe
-from mse_lab.run.model_peers import FOREVER, ModelPeers, noticing_loss
+from mse_lab.run.model_peers import ModelPeers, noticing_loss, vote_groups
 from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.run.progress import Tally, add_up
+
+# Long enough that a wait ends only by its event or by a lost connection, for one prompt of
+# a large model may take hours. In milliseconds it must fit into 32 bits.
+FOREVER = timedelta(days=20)
 
 # Seconds that another process has to print its line.
 COURTESY = 10.0
@@ -75,10 +80,7 @@ class TorchrunProcesses(Processes):
     def share(self, model: Any) -> None:
         """Serve the other processes that hold a model together with this one."""
         size = group_of(model).size()
-        groups = [
-            distributed.new_group([*range(at, at + size)], FOREVER, "gloo")
-            for at in range(0, self.count, size)
-        ]
+        groups = vote_groups([range(at, at + size) for at in range(0, self.count, size)])
         self._shared = SharedModel(
             model, ModelPeers(groups[self.rank // size], self._heed_complaints)
         )

@@ -22,7 +22,7 @@ from mse_lab.policy.sharding import (
     group_of,
     refuse_units,
 )
-from mse_lab.run.model_peers import FOREVER, LateError, ModelPeers, noticing_loss
+from mse_lab.run.model_peers import LateError, ModelPeers, noticing_loss, vote_groups
 from mse_lab.run.processes import SINGLE_PROCESS, Processes, T
 
 
@@ -55,7 +55,7 @@ class TrainerProcesses(Processes):
         mine = tuple(distributed.get_process_group_ranks(group_of(model)))
         held = sorted({*self.gather(mine)})
         if self._peers is None:
-            groups = [distributed.new_group([*each], FOREVER, "gloo") for each in held]
+            groups = vote_groups(held)
             self._peers = ModelPeers(groups[held.index(mine)], lambda: None)
         self._shared = self._held.enter_context(borrowed_units(model, self._peers))
 

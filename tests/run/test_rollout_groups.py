@@ -119,7 +119,6 @@ SETTINGS = {
     "generation": ({"generation_kwargs": {"top_p": 0.5}}, "top_p = 0.5"),
     "budget": ({"num_generations": 8}, "budget = 12: the first look takes 24 rollouts"),
     "top-p": ({"top_p": 0.9}, "top_p = 0.9"),
-    "fsdp": ({"fsdp": ["full_shard"]}, "in parts (FSDP)"),
 }
 
 

@@ -132,6 +132,17 @@ def test_an_error_of_one_is_one_of_all_and_the_exchanges_go_on(pair, fails, when
     assert [exchanged for _, exchanged in found] == [[0, 1]] * 2
 
 
+def test_a_process_that_is_lost_ends_the_training_with_a_line(pair, monkeypatch):
+    def closed(values, value):
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr(pair, "all_gather_object", closed)
+    pair._here.rank = 0
+    line = r"^mse_lab: a process was lost: the training ends here \(Connection closed"
+    with pytest.raises(SystemExit, match=line), TrainerProcesses().failing_together():
+        pass
+
+
 def parts():
     kinds = transformers.AutoModelForCausalLM, transformers.AutoTokenizer
     model, tokenizer = (kind.from_pretrained(BASE) for kind in kinds)

@@ -109,7 +109,7 @@ def test_experts_too_large_for_a_block_are_scored_all_the_same(monkeypatch):
 
 def test_no_rule_and_no_whole_model(monkeypatch):
     monkeypatch.setattr(scoring, "is_sharded", lambda _: True)
-    with pytest.raises(InputError, match=r"^model.shard: .* something else; leave"):
+    with pytest.raises(InputError, match=r"^a model in parts: .* something else; measure"):
         score_block(policy_of_once(), PROMPT, COMPLETIONS, None)
 
 

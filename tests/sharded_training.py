@@ -1,0 +1,84 @@
+"""A training of TRL's that accelerate shards by FSDP2, in one of two processes on CPUs.
+
+It takes a folder and what differs: `callback`, `adapter`, and `killed` or `short`, of
+process 1. It leaves the weights of each step there, and the log.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
+from torch import distributed
+
+from mse_lab.policy.sharding import SharedModel
+from mse_lab.run import model_peers
+from mse_lab.trl import MSECallback
+from trl_training import ROWS, right, train
+
+ADAPTER = {"r": 4, "target_modules": ["q_proj", "o_proj"], "task_type": "CAUSAL_LM"}
+SHARDED = {
+    **{"num_generations": 4, "per_device_train_batch_size": 4, "max_steps": 3},
+    **{"fsdp": True, "fsdp_config": {"version": 2, "reshard_after_forward": True}},
+}
+BUDGET = 96
+FAILS_AT = 3  # The call of the reward at which process 1 fails.
+
+begin, calls = AcceleratorState.__init__, []
+
+
+def begin_sharded(self, *words, fsdp_plugin=None, **options):
+    """Shard on CPUs, too, as accelerate does on GPUs."""
+    begin(self, *words, fsdp_plugin=fsdp_plugin, **options)
+    if self.distributed_type == DistributedType.MULTI_CPU:
+        self.distributed_type = DistributedType.FSDP
+        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+        fsdp_plugin.set_mixed_precision(self._mixed_precision)
+        self.fsdp_plugin = fsdp_plugin
+
+
+class KeepWeights(transformers.TrainerCallback):
+    """Writes the weights at each step's begin."""
+
+    def on_step_begin(self, args, state, control, model=None, **given):
+        """Gather and write them."""
+        whole = {name: one.full_tensor() for name, one in model.named_parameters()}
+        if state.is_world_process_zero:
+            torch.save(whole, Path(args.output_dir) / f"weights-{state.global_step}.pt")
+
+    on_train_end = on_step_begin
+
+
+def unreliable(completions, answer, **columns):
+    """Fail once, in the middle of the first measurement; or be killed, or out of step."""
+    calls.append(len(completions))
+    if os.environ["RANK"] == "1" and len(calls) == FAILS_AT:
+        if "killed" in sys.argv:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "short" not in sys.argv:
+            raise OSError("no network")
+        SharedModel.serve = lambda self: None
+    return right(completions, answer)
+
+
+def main(folder, *words):
+    """Train; write the log."""
+    AcceleratorState.__init__ = begin_sharded
+    model_peers.LATE = 10
+    callbacks = [KeepWeights()]
+    if "callback" in words:
+        callbacks += [MSECallback(ROWS, unreliable, every=2, budget=BUDGET, share=1.0)]
+    adapter = ADAPTER if "adapter" in words else None
+    trainer, screen = train(folder, callbacks, adapter=adapter, **SHARDED)
+    if distributed.get_rank() == 0:
+        log = {"screen": screen, "history": trainer.state.log_history}
+        (Path(folder) / "log.json").write_text(json.dumps(log))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
