@@ -52,8 +52,9 @@ class MSECallback(TrainerCallback):
     A measurement stops as `mse_lab.advise` does. The next one begins `every` steps later,
     or later still where it would exceed its `share` of the training's time. What cannot be
     measured is said in one line and counted, and the training goes on. Several processes
-    share a measurement, a prompt each at a time; of rollouts the first one measures its
-    own. Weights are measured in their own precision, without dropout.
+    share a measurement, a prompt each at a time, also of a model that FSDP2 shards; if one
+    of them is lost, all end with a line. Of rollouts the first one measures its own.
+    Weights are measured in the precision in which they are kept, without dropout.
 
     Without prompts the callback measures the training's own rollouts. It collects those
     that the reward function made by `watch` is given in this process, G = 4 or more of each

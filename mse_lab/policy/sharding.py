@@ -12,12 +12,11 @@ Votes are numbered. Processes whose numbers differ are out of step, which is see
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from mse_lab.errors import InputError
@@ -32,14 +31,13 @@ Share = Callable[[Any], object]
 
 # torch 2.13 has renamed it.
 _all_gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)
-_ranks = distributed.get_process_group_ranks
 
 
 class OutOfStep(RuntimeError):
     """Processes that hold a model together do not do the same; an error of ours."""
 
 
-def _units(model: nn.Module) -> list[Any]:
+def units_of(model: nn.Module) -> list[Any]:
     """List the groups of parameters that are gathered together; none of a whole model."""
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     groups = [module._get_fsdp_state()._fsdp_param_group for module in modules]
@@ -47,8 +45,9 @@ def _units(model: nn.Module) -> list[Any]:
     return list({id(group): group for group in groups if group is not None}.values())
 
 
-def _parameters(model: nn.Module) -> list[Any]:
-    return [parameter for unit in _units(model) for parameter in unit.fsdp_params]
+def parts_of(model: nn.Module) -> list[Any]:
+    """List this process's parts of the parameters."""
+    return [parameter for unit in units_of(model) for parameter in unit.fsdp_params]
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -70,7 +69,7 @@ def used_parameters(
         if not isinstance(parameter, DTensor):  # an adapter's
             yield name, parameter
     names = {id(parameter): name for name, parameter in parameters.items()}
-    for part in _parameters(model):
+    for part in parts_of(model):
         if id(part.sharded_param) in names:
             yield names[id(part.sharded_param)], part.unsharded_param
 
@@ -82,12 +81,12 @@ def class_of(module: nn.Module) -> type:
 
 def group_of(model: nn.Module) -> Any:
     """Give the group of the processes that hold a sharded model together."""
-    return _units(model)[0]._all_gather_process_group
+    return units_of(model)[0]._all_gather_process_group
 
 
 def gathered(model: nn.Module) -> list[Tensor]:
     """List the gathered copies of parameters, whose memory is freed between uses."""
-    return [part.unsharded_param for part in _parameters(model)]
+    return [part.unsharded_param for part in parts_of(model)]
 
 
 def _unit_around(model: nn.Module, owner: str) -> FSDPModule | None:
@@ -131,7 +130,7 @@ def held_bytes(model: nn.Module) -> int:
     """
     units = [
         sum(part._sharded_param_data.nbytes for part in unit.fsdp_params)
-        for unit in _units(model)
+        for unit in units_of(model)
     ]
     if not units:
         return sum(parameter.nbytes for parameter in model.parameters())
@@ -143,7 +142,7 @@ class SharedModel:
 
     def __init__(self, model: nn.Module, peers: Any) -> None:
         # The peers exchange ballots and wait for gathers, as `run/model_peers.py` does.
-        self._units, self._peers, self._turn = _units(model), peers, 0
+        self._units, self._peers, self._turn = units_of(model), peers, 0
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.set_reshard_after_forward(True, recurse=False)
@@ -186,70 +185,6 @@ class SharedModel:
         work = _all_gather(output, mine, group=group, async_op=True)
         # A GPU goes on by itself; to wait for it here would leave it idle in between.
         work.wait() if output.is_cuda else self._peers.wait(work)
-
-
-def refuse_units(model: nn.Module) -> None:
-    """Refuse units of a trainer whose weights are not gathered as they are kept."""
-    parts = _parameters(model)
-    groups = {tuple(_ranks(unit._all_gather_process_group)) for unit in _units(model)}
-    refused = {
-        "CPU offload": any(part.offload_to_cpu for part in parts),
-        "tensor parallelism": any(part.is_dtensor for part in parts),
-        "weights that are gathered in another form, such as float8": any(
-            hasattr(part._sharded_local_tensor, "fsdp_pre_all_gather") for part in parts
-        ),
-        "units of different meshes": len(groups) > 1,
-    }
-    for name, found in refused.items():
-        if found:
-            raise InputError(
-                f"FSDP2 with {name}: cannot be measured; save checkpoints, and measure "
-                "them by mse-lab along"
-            )
-
-
-@contextmanager
-def borrowed_units(model: nn.Module, peers: Any) -> Iterator[SharedModel]:
-    """Gather the units of a trainer's model by votes inside the block.
-
-    Weights are gathered in the precision in which they are kept. Afterwards all that torch
-    keeps of the units is as it was, but that those which were gathered are no longer: the
-    trainer's next pass gathers them, from the same weights.
-    """
-    root: Any = model
-    root._get_fsdp_state()._lazy_init()  # It sets what is kept here, at the first pass.
-    states = root._get_fsdp_state()._state_ctx.all_states
-    units, parts = _units(model), _parameters(model)
-    for unit in units:
-        unit._to_sharded()
-    contexts = [states[0]._state_ctx, states[0]._comm_ctx]
-    kept = [(each, dict(vars(each))) for each in (*contexts, *states, *units, *parts)]
-    states[0]._comm_ctx.post_forward_order = []
-    for state in states:
-        state._mp_policy = MixedPrecisionPolicy()
-    for unit in units:
-        unit.mp_policy, unit._post_forward_indices = MixedPrecisionPolicy(), []
-        unit._init_mp_dtypes()
-        unit.reshard_after_backward = unit.unshard_in_backward = True
-    for part in parts:
-        # What was gathered for the trainer is in its precision, and may have gradients.
-        vars(part).pop("_unsharded_param", None)
-        part.all_gather_outputs, part.unsharded_accumulated_grad = [], None
-    try:
-        shared = SharedModel(model, peers)
-        if hasattr(model, "peft_config"):
-            # Its base is measured, whose passes do not gather what only the wrapper has.
-            root.set_reshard_after_backward(False, recurse=False)
-            root.unshard()
-        yield shared
-    finally:
-        for unit in units:
-            unit._to_sharded()
-        for state in states:
-            state._modules_to_run_forward.clear()  # Those of a pass that has failed.
-        for each, values in kept:
-            vars(each).clear()
-            vars(each).update(values)
 
 
 class _Allocated:

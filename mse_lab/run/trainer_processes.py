@@ -15,13 +15,8 @@ from torch import distributed
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError, ProcessLost, one_line
-from mse_lab.policy.sharding import (
-    OutOfStep,
-    SharedModel,
-    borrowed_units,
-    group_of,
-    refuse_units,
-)
+from mse_lab.policy.borrowed_units import borrowed_units, refuse_units
+from mse_lab.policy.sharding import OutOfStep, SharedModel, group_of
 from mse_lab.run.model_peers import LateError, ModelPeers, noticing_loss, vote_groups
 from mse_lab.run.processes import SINGLE_PROCESS, Processes, T
 

@@ -5,14 +5,14 @@ import torch
 from torch import distributed, nn
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
+    FSDPModule,
     MixedPrecisionPolicy,
     OffloadPolicy,
     fully_shard,
 )
 
 from mse_lab.errors import InputError
-from mse_lab.policy import sharding
-from mse_lab.policy.sharding import borrowed_units, refuse_units
+from mse_lab.policy.borrowed_units import borrowed_units, refuse_units
 from mse_lab.run.processes import SINGLE_PROCESS
 
 HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -103,7 +103,7 @@ def test_the_training_goes_on_as_without_a_measurement(before, fails):
                 each(torch.ones(2, 3))
     if before != "nothing":
         for module in model.modules():
-            if isinstance(module, sharding.FSDPModule):
+            if isinstance(module, FSDPModule):
                 module.reshard()
         expected = dict(kept(model))
     measure(model, fails=fails)
@@ -168,7 +168,7 @@ def test_weights_elsewhere_or_in_groups_of_their_own(monkeypatch):
     with pytest.raises(InputError, match="FSDP2 with CPU offload: cannot be measured"):
         refuse_units(sharded(CPUOffloadPolicy(pin_memory=False)))
     ranks = iter([[0, 1], [0, 1], [0, 1, 2, 3]])
-    monkeypatch.setattr(sharding, "_ranks", lambda group: next(ranks))
+    monkeypatch.setattr(distributed, "get_process_group_ranks", lambda _: next(ranks))
     with pytest.raises(InputError, match="FSDP2 with units of different meshes"):
         refuse_units(sharded())
 

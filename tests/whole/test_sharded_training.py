@@ -93,7 +93,7 @@ def test_numbers_of_one_process_and_the_same_training(start, adapter):
     expected = measured_alone(torch.load(with_it / "weights-2.pt"), adapter=bool(adapter))
     assert len(expected) > 8
     numbers = {name: found[name] for name in expected}
-    assert numbers == pytest.approx(expected, rel=1e-4)
+    assert numbers == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.slow
