@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
@@ -122,7 +124,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
-    if is_sharded(model):
+    if isinstance(model, nn.Module) and is_sharded(model):
         processes.share(model)
     with borrow_policy(probe, model, tokenizer) as policy:
         identity = ""
