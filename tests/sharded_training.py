@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 import transformers
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType
 from torch import distributed
 
 from mse_lab.policy.sharding import SharedModel
@@ -29,17 +27,25 @@ SHARDED = {
 BUDGET = 96
 FAILS_AT = 3  # The call of the reward at which process 1 fails.
 
-begin, calls = AcceleratorState.__init__, []
+calls = []
 
 
-def begin_sharded(self, *words, fsdp_plugin=None, **options):
-    """Shard on CPUs, too, as accelerate does on GPUs."""
-    begin(self, *words, fsdp_plugin=fsdp_plugin, **options)
-    if self.distributed_type == DistributedType.MULTI_CPU:
-        self.distributed_type = DistributedType.FSDP
-        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-        fsdp_plugin.set_mixed_precision(self._mixed_precision)
-        self.fsdp_plugin = fsdp_plugin
+def shard_on_cpus():
+    """Have accelerate shard on CPUs, as it does on GPUs."""
+    from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import DistributedType
+
+    begin = AcceleratorState.__init__
+
+    def begin_sharded(self, *words, fsdp_plugin=None, **options):
+        begin(self, *words, fsdp_plugin=fsdp_plugin, **options)
+        if self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type = DistributedType.FSDP
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+            fsdp_plugin.set_mixed_precision(self._mixed_precision)
+            self.fsdp_plugin = fsdp_plugin
+
+    AcceleratorState.__init__ = begin_sharded
 
 
 class KeepWeights(transformers.TrainerCallback):
@@ -68,7 +74,7 @@ def unreliable(completions, answer, **columns):
 
 def main(folder, *words):
     """Train; write the log."""
-    AcceleratorState.__init__ = begin_sharded
+    shard_on_cpus()
     model_peers.LATE = 10
     callbacks = [KeepWeights()]
     if "callback" in words:
