@@ -12,6 +12,7 @@ Votes are numbered. Processes whose numbers differ are out of step, which is see
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
