@@ -21,6 +21,26 @@ from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
 from mse_lab.mse.prompt_samples import count_carriers, jackknife, raise_to_zero
 from mse_lab.mse.regret import SIZES, choose_size
 
+# Of simulated samples of so many prompts, the least and the most per cent that gave the
+# felt G* both ends; the more alike prompts are, the more (mse_lab/README.md).
+BOTH_ENDS = {12: (0, 20), 24: (0, 68), 40: (4, 89), 64: (11, 97)}
+
+
+def warn_of_few(prompts: int) -> list[str]:
+    """Say beforehand how seldom a sample of prompts is enough for the felt G*.
+
+    >>> warn_of_few(30)
+    ['metric: 24 prompts told the felt G* in 0 to 68% of simulations, 64 in 11 to 97%']
+    """
+    sizes = [size for size in BOTH_ENDS if size <= max(prompts, min(BOTH_ENDS))]
+    (least, most), (low, high) = BOTH_ENDS[sizes[-1]], BOTH_ENDS[max(BOTH_ENDS)]
+    if prompts >= max(BOTH_ENDS):
+        return []
+    return [
+        f"metric: {sizes[-1]} prompts told the felt G* in {least} to {most}% of "
+        f"simulations, {max(BOTH_ENDS)} in {low} to {high}%"
+    ]
+
 
 def _statistic(values: Floats) -> Statistic:
     """Make a statistic of a constant for all prompts, then for all but each, (1 + P,)."""

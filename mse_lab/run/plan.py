@@ -14,6 +14,7 @@ from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
 from mse_lab.measurement.metric import held_bytes, price_metric
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
+from mse_lab.mse.metric import warn_of_few
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.extrapolation import (
@@ -101,9 +102,10 @@ def _extrapolate(
     analysis, analysing = _analyse(context, list(prompts.values()))
     median = np.median(lengths)
     middle = min(prompts, key=lambda index: abs(lengths[index] - median))
-    priced = {}
+    priced, few = {}, []
     if probe.metric.kind != "plain":
         priced["what training feels"] = price_metric(subject)
+        few = warn_of_few(min(probe.metric.prompts, len(lengths)))
     felt_memory, felt_disk = held_bytes(subject)
     return Plan(
         probe=context.spec.name,
@@ -133,7 +135,7 @@ def _extrapolate(
         wanted_width=probe.interval.width,
         advising=_advising(context, middle),
         first_prompt=first_prompt(subject),
-        warnings=memory.warnings,
+        warnings=memory.warnings + few,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import run_mse
+from mse_lab.mse.metric import warn_of_few
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.extrapolation import LEAST_FACTOR, UNKNOWN_FACTOR
 from mse_lab.run import plan as planning
@@ -181,4 +182,6 @@ def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
     plan = plan_probe(prepare("small", load_probe(path), tmp_path / "out", tmp_path))
     assert plan.seconds["what training feels"] > 0
     assert plan.felt_memory_bytes > 0 == plan.felt_disk_bytes
+    assert "metric: 12 prompts told the felt G* in 0 to 20%" in plan.warnings[-1]
+    assert not warn_of_few(64)
     assert not (tmp_path / "out/metric.npz").exists()
