@@ -115,7 +115,7 @@ def random_policy(architecture="qwen2", dtype=torch.float64, ends=(1, 2), **opti
     )
 
 
-def write_checkpoint(folder: Path, seed=0, **options) -> Path:
+def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> Path:
     """Write a checkpoint of four tokens (`<end>`, 1, 2, 3), small enough to enumerate."""
     words = {"<end>": 0, "1": 1, "2": 2, "3": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<end>"))
@@ -125,7 +125,7 @@ def write_checkpoint(folder: Path, seed=0, **options) -> Path:
     ).save_pretrained(folder)
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2,
              "num_key_value_heads": 1, "eos_token_id": 0, "pad_token_id": None}  # fmt: skip
-    model = random_model("qwen2", vocabulary=4, **(sizes | options))
+    model = random_model(architecture, vocabulary=4, **(sizes | options))
     randomise(model, seed)
     model.save_pretrained(folder)
     return folder

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.autograd import Variable
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -102,11 +103,17 @@ def _unit_around(model: nn.Module, owner: str) -> FSDPModule | None:
 def gather_around(model: nn.Module, owner: str) -> None:
     """Gather the unit that a module is in, as its rule needs it in the backward pass.
 
-    A gradient may come to a unit's last module before it comes to the unit. The end of the
-    pass frees it.
+    A gradient may come to a unit's last module before it comes to the unit.
     """
     if unit := _unit_around(model, owner):
         unit.unshard()
+
+
+def gather_to_the_end(model: nn.Module, owner: str) -> None:
+    """Gather a unit of whose use in the backward pass torch knows nothing; then free it."""
+    if unit := _unit_around(model, owner):
+        unit.unshard()
+        Variable._execution_engine.queue_callback(unit.reshard)
 
 
 @contextmanager
@@ -115,11 +122,13 @@ def gathered_around(model: nn.Module, owner: str) -> Iterator[None]:
 
     A unit that stays gathered has other parameters than those that the policy names.
     """
-    gather_around(model, owner)
+    unit = _unit_around(model, owner)
+    if unit is not None:
+        unit.unshard()
     try:
         yield
     finally:
-        if unit := _unit_around(model, owner):
+        if unit is not None:
             unit.reshard()
 
 

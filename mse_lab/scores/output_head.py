@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import gather_around, gathered_around
+from mse_lab.policy.sharding import gather_to_the_end, gathered_around
 from mse_lab.policy.shared_prefix import sequences
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
 from mse_lab.scores.module_calls import replaced_forward
@@ -183,7 +183,7 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
         hidden, tokens, total = ctx.saved_tensors
         rows = _LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
-        gather_around(ctx.head.model, ctx.head.name)
+        gather_to_the_end(ctx.head.model, ctx.head.name)
         pulled, bias = torch.zeros_like(total)[..., None], []
         for part in ctx.head.parts(hidden):
             d = rows[..., part]

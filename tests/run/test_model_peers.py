@@ -37,7 +37,7 @@ def killed(text, prompt):
     return integer(text, prompt)
 
 def even(text, prompt):
-    return float(len(text) % 2 == 0)
+    return float(sum(map(ord, text)) % 2 == 0)
 
 def short(text, prompt):
     model_peers.LATE = 3
@@ -116,10 +116,11 @@ def test_a_run_of_an_adapter_on_a_model_held_by_two(start, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tied", [True, False])
-def test_logits_in_slices_and_layers_computed_again(start, tmp_path, tied):
+@pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
+def test_logits_in_slices_and_layers_computed_again(start, tmp_path, kind):
     """The head is gathered outside the passes; beside whole logits in one process."""
-    path = write_checkpoint(tmp_path / "model", tied=tied)
+    tied = kind != "llama"
+    path = write_checkpoint(tmp_path / "model", architecture=kind, tied=tied)
     done = start("advise", "even", shard=2, path=path, SLICED="1")
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
