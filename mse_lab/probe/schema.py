@@ -194,7 +194,7 @@ class Metric(Section):
     # Completions of each, for its directions and again for its curvature.
     completions: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=4)] = 64
     # Random signs of the directions: more of them reduce the noise of chance products.
-    repeats: Annotated[int, Field(ge=1, le=1024)] = 4
+    repeats: Annotated[int, Field(ge=1, le=1024)] = 8
 
     @model_validator(mode="before")
     @classmethod
