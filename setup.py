@@ -13,7 +13,7 @@ from setuptools.command.build_py import build_py
 # By patterns, so that what somebody adds to a clone stays out of the wheel.
 RUNS = [f"{family}/{run}" for family in ("tiny", "lenient", "worked")
         for run in ("base", "instruct", "icl")]  # fmt: skip
-WITH_POOLS = ("demo", "smollm2/base", "smollm2/icl")
+WITH_POOLS = ("demo", "smollm2/base", "smollm2/instruct", "smollm2/icl")
 TABLES = (
     *("advice.json", "checkpoint.json", "checks.json", "config.yaml", "diagnostics.json"),
     *("laws.csv", "manifest.json", "mse.csv", "prompts.csv", "prompts.sha256"),
