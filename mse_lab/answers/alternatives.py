@@ -59,7 +59,7 @@ class Alternative(NamedTuple):
     estimator: str
     group_size: int
     cost: Estimate
-    unbiased: bool = False
+    unbiased: bool
 
 
 class Seconds(NamedTuple):
@@ -139,7 +139,7 @@ class Yardstick:
         if not aims:
             return None
         if not (self._knows_gradient or self._is_unbiased(entry) or estimator.unbiased):
-            return Alternative(name, self.run.setting.group_size, UNKNOWN)
+            return Alternative(name, self.run.setting.group_size, UNKNOWN, unbiased=False)
         costs = self._costs(aims)
         values = {size: float(cost[0]) for size, cost in costs.items()}
         usual = {*SIZES, self.run.setting.group_size}

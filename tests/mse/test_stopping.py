@@ -15,7 +15,13 @@ from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.regret import COMPARED, SIZES, Choice, recommend
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import UNSEEN, rarest_seen, sequence_bounds, sequence_radius
+from mse_lab.mse.stopping import (
+    UNSEEN,
+    _Costs,
+    rarest_seen,
+    sequence_bounds,
+    sequence_radius,
+)
 from mse_lab.mse.verdict import Question, decide
 from populations import KnownPopulation, choose, population
 
@@ -28,6 +34,18 @@ def drawn(prompts, seed=0, completions=16):
     design = population(np.random.default_rng(1))
     index = rng.integers(0, design.prompts, prompts)
     return [(one,) for one in choose(design, index).sample(rng, completions)]
+
+
+def test_half_of_a_set_is_half_of_the_way():
+    """Without noise of completions, n of 2 n prompts bound like 2 n of infinitely many."""
+    apart_P3 = np.random.default_rng(0).normal(size=(12, 3)) * [0.3, 3, 2]
+    apart_P3 -= apart_P3.mean(0)
+    costs = _Costs(np.array([1.0, 30, 40]), apart_P3, 0.0, np.zeros((3, 3)), 0)
+    factors_3K = np.array([[2.0, 4, 8], [1, 1, 1], [1, 1 / 3, 1 / 7]])
+    found = costs._replace(share=0.5).ratio_bounds(factors_3K, 0.95)
+    np.testing.assert_allclose(found, costs.ratio_bounds(factors_3K, 0.95, more=2))
+    assert np.isfinite(found).all()
+    assert (found < costs.ratio_bounds(factors_3K, 0.95)).sum() == 6
 
 
 def share_outside(values):

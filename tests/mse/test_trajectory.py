@@ -207,3 +207,16 @@ def test_the_least_cost_is_that_of_the_best_of_all_sizes(between, pairs):
     sizes = np.geomspace(2, 1024, 4001)
     cost = sum(mse_times_budget("grpo", one, sizes) for one in each)
     np.testing.assert_allclose(_least(each), [cost.min()], rtol=1e-5)
+
+
+@pytest.mark.parametrize("unknown", [0, -1])
+def test_the_best_size_is_of_positive_constants_only_if_all_are_known(monkeypatch, unknown):
+    """The trajectory is its first checkpoint, with the others beside it."""
+    whole = Trajectory.of(draw(np.random.default_rng(0), moving=True))
+    doubtful = [whole, *whole.others][unknown]
+    monkeypatch.setattr(Population, "knows_c1", lambda one, _: one is not doubtful)
+    monkeypatch.setattr(Trajectory, "estimate_positive", None)
+    assert whole.best_group_size(LEVEL).high > 1
+    monkeypatch.setattr(Population, "knows_c1", lambda *_: True)
+    with pytest.raises(TypeError):
+        whole.best_group_size(LEVEL)

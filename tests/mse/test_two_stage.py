@@ -56,6 +56,13 @@ def test_the_noise_of_completions_by_hand(design):
     by_hand = math.sqrt(2 / 9) * (both.mean(1) - alone) / 5
     [noise_P] = noises_of(lambda values: values, halves)
     np.testing.assert_allclose(noise_P, by_hand)
+    # Of what is not linear: all prompts as they are, but for the half of one.
+    whole_P = rewards_PN.mean(1)
+    first_P, second_P = (
+        (whole_P.mean() + (half_P - whole_P) / 5) ** 2 for half_P in (both.mean(1), alone)
+    )
+    [squared_P] = noises_of(np.square, halves)
+    np.testing.assert_allclose(squared_P, math.sqrt(2 / 9) * (first_P - second_P))
     alone = Samples.of(each[0] for each in samples.blocks)
     assert Population(alone, size=5).share == 0
 

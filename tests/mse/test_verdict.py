@@ -181,6 +181,9 @@ def test_few_completions_wait_for_the_law_of_the_users_loss():
     asked = Question(present=64), Question(present=8), Question("grpo", 64)
     stops = [decide(prompts, question, awaited=16).stop for question in asked]
     assert stops == ["regret", None, "regret"]
+    # 16 completions tell groups of 13 at most.
+    for present, stop in {13: None, 14: "regret"}.items():
+        assert decide(prompts, Question(present=present), awaited=16).stop == stop
     ended = decide(prompts, Question(present=8), awaited=8)
     assert ended.stop == "regret"
     assert not ended.ruling.own_loss

@@ -196,6 +196,7 @@ def test_mean_score_is_not_made_where_each_block_holds_one_completion(size):
         check = check_mean_score(blocks_of(scores))
         assert (check.figure, check.ok) == (None, None)
         assert "mean score zero" in warn_of_unmade([check])[0]
+        assert not warn_of_unmade([replace(check, ok=True)])
 
 
 def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
