@@ -10,6 +10,7 @@ from scipy import stats
 from benchmarks.random_prompts import SOURCES, population
 from claimed_runs import DESIGNS, LEVEL, draw, take
 from makers import make
+from mse_lab.answers import assumption_2_norm_ratio as ratio
 from mse_lab.answers.assumption_2_norm_ratio import judge_norm_ratio
 from mse_lab.answers.assumption_2_uncorrelated import measure_correlations
 from simulated import analysed
@@ -32,6 +33,12 @@ def test_refused_where_scores_follow_the_reward(kind):
              "loud": r"above their line on (\d+), below it on 0 of 60"}[kind]  # fmt: skip
     # At the level 0.99 one or two more would be a surprise.
     assert int(re.search(words, claim.reason)[1]) >= 58
+
+
+def test_prompts_that_miss_one_are_counted_on_either_side(monkeypatch):
+    ends = np.array([[0.2, 1.2, 0.5], [0.8, 3.0, 1.5]])
+    monkeypatch.setattr(ratio, "_known_ratios", lambda run: (ends, np.zeros(3)))
+    assert judge(draw("quiet")).measured.endswith("misses 1 on 2 of 3")
 
 
 def test_not_refused_where_they_do_not():
