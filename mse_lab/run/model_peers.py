@@ -42,8 +42,10 @@ class LateError(InputError):
 class ModelPeers:
     """The processes of a group of gloo's that hold a model together."""
 
-    def __init__(self, group: Any, heed: Callable[[], None]) -> None:
-        self._group, self._heed = group, heed
+    def __init__(
+        self, group: Any, heed: Callable[[], None], remedy: str = "start again"
+    ) -> None:
+        self._group, self._heed, self._remedy = group, heed, remedy
 
     def exchange(self, ballot: list[int], watch: Callable[[], object]) -> list[list[int]]:
         """Give a ballot and get all; `watch` is called now and then while they wait."""
@@ -71,6 +73,6 @@ class ModelPeers:
                 if waited > LATE:
                     raise LateError(
                         "one of the processes that hold a model has kept the others "
-                        f"waiting for {LATE:g} s; start again"
+                        f"waiting for {LATE:g} s; {self._remedy}"
                     )
             work.wait()

@@ -81,9 +81,10 @@ class TorchrunProcesses(Processes):
         """Serve the other processes that hold a model together with this one."""
         size = group_of(model).size()
         groups = vote_groups([range(at, at + size) for at in range(0, self.count, size)])
-        self._shared = SharedModel(
-            model, ModelPeers(groups[self.rank // size], self._heed_complaints)
-        )
+        remedy = "the same command goes on from here"
+        mine = groups[self.rank // size]
+        peers = ModelPeers(mine, self._heed_complaints, remedy)
+        self._shared = SharedModel(model, peers)
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
         """Let the first process decide; all return its decision, of the type `kind`."""

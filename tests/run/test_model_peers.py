@@ -134,7 +134,7 @@ def test_a_process_that_does_not_come_is_seen(start):
     done = start("advise", "short", shard=2)
     assert done.returncode != 0
     (line,) = ours(done)
-    assert "kept the others waiting for 3 s" in line
+    assert "kept the others waiting for 3 s; the same command goes on from here" in line
 
 
 class Never:
