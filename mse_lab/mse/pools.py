@@ -170,9 +170,10 @@ def _check_shapes(arrays: Arrays, least_blocks: int) -> None:
             f"gram_PKGG: of shape {arrays['gram_PKGG'].shape} for {lengths['N']} "
             f"completions; give K >= {least_blocks} blocks of G, K G = N"
         )
-    if lengths["n"] % 2 or lengths["n"] < 2:
+    if lengths["n"] % 2 or lengths["n"] < 4:
         raise InputError(
-            f"reference_rewards_PN: {lengths['n']} rewards a prompt; give two halves"
+            f"reference_rewards_PN: {lengths['n']} rewards a prompt; give two halves of "
+            "two or more"
         )
 
 

@@ -70,6 +70,7 @@ BAD = {
     "fewer blocks": ("gram_PKGG", lambda array: array[:, :1], "for 8 completions"),
     "empty blocks": ("gram_PKGG", lambda array: array[..., :0, :0], "for 8 completions"),
     "three in two halves": ("reference_rewards_PN", lambda array: array[:, :3], "halves"),
+    "halves of one": ("reference_rewards_PN", lambda array: array[:, :2], "two or more"),
     "no reference": ("reference_rewards_PN", lambda array: array[:, :0], "halves"),
     "text": ("rewards_PN", lambda array: array.astype(str), "holds <U"),
     "complex": ("rewards_PN", lambda array: array.astype(complex), "holds complex128"),
