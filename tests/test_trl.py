@@ -44,6 +44,10 @@ class Compiled(torch.nn.Module):
     _orig_mod = None
 
 
+compiled_in_place = torch.nn.Linear(1, 1)
+compiled_in_place._compiled_call_impl = print  # As model.compile() does.
+
+
 class InParts(torch.nn.Module):
     """A model whose parameters are elsewhere, as under ZeRO-3."""
 
@@ -78,6 +82,8 @@ BAD = {
     "tensors": ({}, {"model": InParts("full_tensor")}, "in parts (tensor parallelism)"),
     "zero": ({}, {"model": InParts()}, "in parts (DeepSpeed ZeRO-3)"),
     "compiled": ({}, {"model": Compiled()}, "a compiled model cannot be measured"),
+    "in-place": ({}, {"model": compiled_in_place}, "a compiled model cannot be measured"),
+    "compiles": ({}, {"args": settings(torch_compile=True)}, "a compiled model cannot"),
     "top-p": ({}, {"args": settings(top_p=0.9)}, "top_p = 0.9"),
     "top-k": ({}, {"args": settings(generation_kwargs={"top_k": 5})}, "top_k = 5"),
     "warm": ({}, {"args": settings(generation_kwargs={"temperature": 0.5})}, "= 0.5"),
@@ -108,6 +114,13 @@ def test_what_cannot_be_measured_is_one_line_and_counted(
     assert all(one.requires_grad for one in given["model"].parameters())
 
 
+def test_zero_3_is_refused_where_it_is_only_set(given, monkeypatch, capsys):
+    monkeypatch.setattr(live_model, "is_deepspeed_zero3_enabled", lambda: True)
+    callback = MSECallback(ROWS, right, every=1, budget=BUDGET, share=1)
+    callback.on_step_begin(settings(), state(0), None, **given)
+    assert "in parts (DeepSpeed ZeRO-3)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("metric", ["plain", "adam"])
 def test_what_is_not_measured_of_a_model_in_parts(given, metric, monkeypatch, capsys):
     monkeypatch.setattr(live_model, "is_sharded", lambda model: True)
@@ -132,6 +145,7 @@ def test_what_is_not_measured_of_a_model_in_parts(given, metric, monkeypatch, ca
         ({"share": "x"}, "share = 'x'"),
         ({"metric": "curvature"}, "metric = 'curvature'"),
         ({"metric": {"kind": "adam", "prompts": 1}}, "metric = "),
+        ({"metric": {"optimizer": "out/checkpoint-5"}}, "that of the optimiser that trains"),
         ({"metric": "adam", "prompts": None, "reward": None}, "completions of its own"),
     ],
 )

@@ -74,6 +74,12 @@ def test_completions_of_another_distribution_are_refused(given, change):
         sample(given, SimpleNamespace(**(vars(ARGS) | change)))
 
 
+def test_processes_with_other_prompts_are_refused(given):
+    other = SimpleNamespace(agree=lambda decide: decide()[::-1])
+    with pytest.raises(InputError, match="prompts are not those of process 0"):
+        live_inputs(given, ARGS, ROWS, short, other)
+
+
 def test_a_step_takes_the_completions_of_all_processes():
     assert step_size(ARGS) == 48
 
