@@ -145,7 +145,7 @@ def test_what_is_not_measured_of_a_model_in_parts(given, metric, monkeypatch, ca
         ({"share": "x"}, "share = 'x'"),
         ({"metric": "curvature"}, "metric = 'curvature'"),
         ({"metric": {"kind": "adam", "prompts": 1}}, "metric = "),
-        ({"metric": {"optimizer": "out/checkpoint-5"}}, "that of the optimiser that trains"),
+        ({"metric": {"optimizer": "out/checkpoint-5"}}, "D is that of the optimiser"),
         ({"metric": "adam", "prompts": None, "reward": None}, "completions of its own"),
     ],
 )

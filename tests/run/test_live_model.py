@@ -1,5 +1,6 @@
 """The model of a trainer, measured between two of its steps."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +12,15 @@ from mse_lab.errors import InputError
 from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.verdict import decide
+from mse_lab.results.checks import Check
 from mse_lab.run.in_memory import borrow_model
-from mse_lab.run.live_model import live_inputs, measure_live_metric, sample_live, step_size
+from mse_lab.run.live_model import (
+    live_inputs,
+    measure_live_metric,
+    refuse_failed,
+    sample_live,
+    step_size,
+)
 
 ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}"} for at in range(6)]
 ARGS = SimpleNamespace(
@@ -78,6 +86,13 @@ def test_processes_with_other_prompts_are_refused(given):
     other = SimpleNamespace(agree=lambda decide: decide()[::-1])
     with pytest.raises(InputError, match="prompts are not those of process 0"):
         live_inputs(given, ARGS, ROWS, short, other)
+
+
+def test_a_measurement_that_fails_a_check_is_refused():
+    fine = Check("mean score zero", 0.5, 5.0, True, "standard errors")
+    refuse_failed([fine, replace(fine, ok=None)])
+    with pytest.raises(InputError, match=r"check failed \(mean score zero\)"):
+        refuse_failed([fine, replace(fine, ok=False)])
 
 
 def test_a_step_takes_the_completions_of_all_processes():
