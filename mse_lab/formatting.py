@@ -25,8 +25,7 @@ WIDTH = 80  # Columns of a screen.
 
 UNTOLD = "not known"
 
-# Ends of an interval further apart than by the first factor say nothing of the number, but
-# one that is within the second may.
+# Ends further apart than the first factor say nothing, but one within the second may.
 VAGUE, NEAR = 100, 10
 
 # A share whose interval is wider is not known; a smaller one than the last is not written.

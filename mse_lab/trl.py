@@ -32,9 +32,9 @@ from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.measurement.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
+from mse_lab.report.advice_files import advise_sampled_run, as_run
 from mse_lab.report.advice_report import headline
 from mse_lab.report.callback_log import log_numbers, log_of_rollouts
-from mse_lab.report.sampled_advice import advise_sampled_run, as_run
 from mse_lab.run import live_model
 from mse_lab.run.advise import Sampling
 from mse_lab.run.live_rollouts import WatchedRollouts
@@ -269,7 +269,7 @@ class MSECallback(TrainerCallback):
         spec, ended = measurement
         run = as_run(
             spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
-            held=True, metric=ended.metric, warnings=ended.warnings,
+            held=True, metric=ended.metric, told=tuple(ended.warnings),
             setting=live_model.setting_of(args),
         )  # fmt: skip
         size, of_rollouts = args.num_generations, self._rollouts.measurement

@@ -42,12 +42,14 @@ class CallsTwoInputs(nn.Module):
         return self.inner(x, y=x.sin())
 
 
-class Bypass(nn.Module):
-    """Uses a child's weight without calling the child."""
-
+class WithLayer(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner = nn.Linear(H, H, dtype=torch.float64)
+
+
+class Bypass(WithLayer):
+    """Uses a child's weight without calling the child."""
 
     def forward(self, x):
         return x @ self.inner.weight.T + self.inner.bias
@@ -108,12 +110,8 @@ class CallsSeveral(nn.Module):
         return found["first"] + found["second"]
 
 
-class Flat(nn.Module):
+class Flat(WithLayer):
     """Flattens the tokens, and multiplies twice with the same matrix."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(H, H, dtype=torch.float64)
 
     def forward(self, x):
         return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
@@ -152,12 +150,8 @@ class Experts(nn.Module):
         return result.reshape(x.shape)
 
 
-class InPlace(nn.Module):
+class InPlace(WithLayer):
     """Writes over the input of a linear layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(H, H, dtype=torch.float64)
 
     def forward(self, x):
         x = x.sin()
@@ -180,17 +174,12 @@ class GivesView(Tanh):
         return (self.weight * x).view(x.shape)
 
 
-class AddsToView(nn.Module):
+class AddsToView(AddsInPlace):
     """Writes over a view, which loses its hooks."""
 
     def __init__(self):
         super().__init__()
         self.inner = GivesView()
-
-    def forward(self, x):
-        y = self.inner(x)
-        y += x
-        return y
 
 
 class Positions(nn.Module):
@@ -211,12 +200,8 @@ class BarePositions(Positions):
         return x + self.table(torch.arange(x.shape[1]))
 
 
-class Unused(nn.Module):
+class Unused(WithLayer):
     """Calls a layer whose result only the longest completions need."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(H, H, dtype=torch.float64)
 
     def forward(self, x):
         extra = self.inner(x)

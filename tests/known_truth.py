@@ -16,7 +16,8 @@ import pandas as pd
 from enumerated import enumerate_policy
 from models import write_checkpoint
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer

@@ -23,6 +23,15 @@ def groups_of(*rewards, **more):
     ]
 
 
+def two_rewards(pairs, advantages=None, prompt="a"):
+    """Lines of one group, whose completions have two rewards each."""
+    return [
+        {"prompt": prompt, "rewards": {"right": one, "tidy": other}}
+        | ({} if advantages is None else {"advantage": advantages[n]})
+        for n, (one, other) in enumerate(pairs)
+    ]
+
+
 def draw_groups(values, size, seed=0, groups=1):
     """Draw binary rewards of prompts with these values, lines of the general form."""
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ Each prompt has C kinds of completions with probabilities, scores of mean zero i
 dimensions and rewards; right completions have smaller scores, as in language models.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -92,6 +92,13 @@ class Design:
         kinds = (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
         scores = np.take_along_axis(self.score_PCD, kinds[..., None], axis=1)
         return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
+
+
+def with_rewards(pools, change):
+    """Change the rewards alike in both pools; the products stay as they are."""
+    rewards = pools.rewards_PN, pools.reference_rewards_PN
+    own, reference = map(change, rewards)
+    return replace(pools, rewards_PN=own, reference_rewards_PN=reference)
 
 
 def make_sample(rewards_N, score_ND, scored_K):

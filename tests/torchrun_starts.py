@@ -8,10 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def torchrun(*words, folder, max_restarts=0, **environment):
-    """Run `run_mse.py` in two processes; they may not hang."""
+def torchrun(*words, folder, program=ROOT / "run_mse.py", max_restarts=0, **environment):
+    """Run a program in two processes; they may not hang."""
     options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
-    words = [*options, ROOT / "run_mse.py", *words]
+    words = [*options, program, *words]
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,

@@ -4,6 +4,6 @@ A statement of the paper is a file that is named after it (`lemma_1_...`, `theor
 The file holds the statement's words and a function with `@judges`; no list names it. Such
 files are made of `statement` (statement and claim) and `judgement` (tests and verdicts),
 and `claims` puts all of them to runs. `advice` is what `mse-lab advise` says;
-`alternatives`, `felt`, `mismatch` and `run_regime` are its parts. Screens and
+`alternatives`, `felt` and `mismatch` are its parts. Screens and
 pages are in `report`.
 """

@@ -19,27 +19,27 @@ from typing import Any, NamedTuple
 
 from mse_lab.answers.alternatives import (
     Alternative,
+    Evidence,
     Price,
     Seconds,
     Yardstick,
     find_alternatives,
     list_prices,
 )
-from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.judged import UserSetting
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
-from mse_lab.answers.plain_data import as_data
-from mse_lab.answers.run_regime import Regime
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Estimate, falling
+from mse_lab.mse.regime import Regime
 from mse_lab.mse.regret import SIZES
 from mse_lab.mse.stopping import Stopped
 from mse_lab.mse.verdict import BUDGET, Needed, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
+from mse_lab.results.files import as_data
 
 # Where the curves are evaluated; every eighth is one of SIZES.
 CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
@@ -183,7 +183,6 @@ def beats_vanilla_from(population: Population, level: float) -> Estimate:
 
 
 def _cost(run: Evidence, size: int, over: int) -> Estimate:
-    """Estimate the completions that a group size needs, over those of another."""
 
     def cost(constants: Constants) -> Floats:
         mse, base = (mse_times_budget("grpo", constants, one) for one in (size, over))
@@ -202,7 +201,6 @@ def noise_scale(run: Evidence, size: int) -> Estimate:
 
 
 def _mse(run: Evidence, name: str, size: float, budget: float) -> Estimate:
-    """MSE of an estimator at a group size and a budget."""
 
     def figure(constants: Constants) -> Floats:
         return mse_times_budget(name, constants, size) / budget

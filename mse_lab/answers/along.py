@@ -68,20 +68,12 @@ def _rho(_: Constants, places: Place) -> Floats:
     return _finite(norm_ratio(places.best_baseline, places.value))
 
 
-def _rho_line(_: Constants, places: Place) -> Floats:
-    """The rho at which vanilla and the oracle have one MSE, (1-V)/(2-V)."""
-    return _finite(norm_ratio(equal_baseline(places.value), places.value))
-
-
 def _over_oracle(run: MeasuredRun, name: str, size: int) -> Statistic:
     return run.law_of(name, size) / run.law_of("oracle", size)
 
 
 def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
-    """Take the logarithm, paired with other checkpoints completion by completion.
-
-    Completions are drawn with the same uniforms; references are held to be independent.
-    """
+    """Take the logarithm, paired by completions: their uniforms are the same everywhere."""
     if not ratio.value > 0:
         return Statistic(math.nan, {}, {})
     log = ratio.log()
@@ -89,15 +81,6 @@ def _log_paired(ratio: Statistic, run: MeasuredRun) -> Statistic:
     return Statistic(
         log.value, {"along": groups}, {run.name: shifts}, log.reference_degrees
     )
-
-
-def _spread_of_best(constants: Constants) -> Floats:
-    """G* - 1."""
-    return _finite(best_ratio([constants])) ** -0.5
-
-
-def _log(figure: Callable[..., Floats]) -> Callable[..., Floats]:
-    return lambda *at: np.log(figure(*at))
 
 
 def refuse_beforehand(checkpoints: int, size: int, pool: Pool) -> None:
@@ -150,7 +133,10 @@ class Along:
     def log_rhos(self) -> list[Statistic]:
         """Log rho of the aggregate; none unless rewards are 0 and 1."""
         runs = self.runs if self.binary else ()
-        return [run.population.statistic(_log(_rho), sampled_places(run)) for run in runs]
+        return [
+            run.population.statistic(lambda *at: np.log(_rho(*at)), sampled_places(run))
+            for run in runs
+        ]
 
     @cached_property
     def log_vanillas(self) -> list[Statistic]:
@@ -161,7 +147,10 @@ class Along:
     @cached_property
     def log_bests(self) -> list[Statistic]:
         """Log (G* - 1)."""
-        return [run.population.statistic(_log(_spread_of_best)) for run in self.runs]
+        return [
+            run.population.statistic(lambda one: np.log(_finite(best_ratio([one])) ** -0.5))
+            for run in self.runs
+        ]
 
     def factor(self, logs: Sequence[Statistic], later: int, earlier: int) -> Estimate:
         """Estimate the paired ratio of a figure at two checkpoints by its logarithms."""
@@ -207,19 +196,14 @@ class Along:
     @cached_property
     def claims(self) -> list[Claim]:
         """Judge what is claimed of training runs."""
-        rho = (
-            [self._judge_fall(RHO_FALLS, self.log_rhos, "prompts drawn at random")]
-            if self.binary
-            else []
-        )
         vanilla = self._judge_fall(VANILLA_FALLS, self.log_vanillas, "these prompts")
-        return [self._judge_best(), *rho, vanilla]
+        if not self.binary:
+            return [self._judge_best(), vanilla]
+        rho = self._judge_fall(RHO_FALLS, self.log_rhos, "prompts drawn at random")
+        return [self._judge_best(), rho, vanilla]
 
     def _zero_variance(self, run: MeasuredRun) -> tuple[Estimate, Estimate]:
-        """Share of the replicates' groups whose rewards are all equal, and its law.
-
-        The law, mean[V^G + (1-V)^G] for rewards 0 and 1, is that of the reference pool.
-        """
+        """Share of the replicates' zero-variance groups; and mean[V^G + (1-V)^G]."""
         pools, size = run.pools, self.group_size
         groups = pools.rewards_PN.shape[1] // size
         rewards = pools.rewards_PN[:, : groups * size].reshape(pools.prompts, groups, size)
@@ -250,7 +234,10 @@ class Along:
             "equal_rewards": measured,
             "equal_rewards_law": law,
             "rho": of_place(_rho),
-            "rho_line": of_place(_rho_line),
+            # At which vanilla and the oracle have one MSE, (1-V)/(2-V).
+            "rho_line": of_place(
+                lambda _, at: _finite(norm_ratio(equal_baseline(at.value), at.value))
+            ),
         }
 
     def _changes(self, index: int) -> dict[str, Estimate]:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.evidence import Evidence
 from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.answers.trainer_settings import (
     TRAINERS_DEFAULT,
     base_name,
@@ -31,12 +31,14 @@ from mse_lab.answers.trainer_settings import (
 )
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.directions import find_direction
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.mse.own_loss import CONSTANT, Aim, find_aims, without_batch
+from mse_lab.mse.own_loss import CONSTANT, Aim, find_aims, find_direction, without_batch
 from mse_lab.mse.regret import SIZES, choose_size
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry
+
+# Prompts that were measured, by a run with replicates or by few samples.
+Evidence = MeasuredRun | SampledRun
 
 # No training knows the best constant of a prompt; it bounds what a baseline could save.
 BOUND = "best-constant"
@@ -184,23 +186,12 @@ def _others(run: Evidence) -> dict[str, EstimatorEntry]:
     own = run.setting.estimator
     named = own is not None and base_name(own) == base_name(TRAINERS_DEFAULT)
     entries: list[EstimatorEntry] = ["grpo", "best-constant-loo", *run.entries]
-    entries += [own] if own is not None and _is_listed(own) else []
+    kept = "grpo" if own is None else without_batch(own)
+    listed = kept not in CONSTANT and base_name(kept) not in ("grpo", "centred")
+    entries += [own] if own is not None and listed else []
     entries += [] if named else [TRAINERS_DEFAULT]
     found = {find_estimator(entry).name: entry for entry in entries}
     return {name: entry for name, entry in found.items() if name not in _COMPARED}
-
-
-def _is_listed(entry: EstimatorEntry) -> bool:
-    """Whether an estimator is one of its own, and not GRPO-type or a constant baseline."""
-    kept = without_batch(entry)
-    return kept not in CONSTANT and base_name(kept) not in ("grpo", "centred")
-
-
-def _applies(estimator: Estimator, run: Evidence) -> bool:
-    """Whether training could use it, and the run has what it needs."""
-    enough = estimator.smallest_batch <= run.population.pools.prompts
-    fits = run.binary or not estimator.binary
-    return enough and fits and not estimator.knows_value
 
 
 def price_default(run: Evidence, size: int, budget: float) -> Estimate:
@@ -224,7 +215,10 @@ def find_alternatives(yardstick: Yardstick) -> tuple[Alternative, ...]:
     constant = [name for name in CONSTANT if name != BOUND or run.stopped is None]
     alternatives = [yardstick.judge_constant(name) for name in constant]
     for name, entry in _others(run).items():
-        if _applies(find_estimator(entry), run):
+        estimator = find_estimator(entry)
+        enough = estimator.smallest_batch <= run.population.pools.prompts
+        fits = run.binary or not estimator.binary
+        if enough and fits and not estimator.knows_value:
             alternative = yardstick.judge(name, entry)
             alternatives += [alternative] if alternative else []
     alternatives.sort(

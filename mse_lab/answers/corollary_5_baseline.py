@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mse_lab.answers.assumption_2_uncorrelated import (
+from mse_lab.answers.assumption_2 import (
     describe_baselines,
     judge_correlation,
     weighted_mean,
@@ -117,12 +117,11 @@ def judge_baselines(run: MeasuredRun) -> list[Claim]:
     assumption = judge_correlation(run)
     corollaries = [*_judge_prompt_only(run), *_judge_vanilla(run)]
     if assumption.verdict == "fails":
-        corollaries = [_without_premise(claim) for claim in corollaries]
+        why = "Not so here, where Assumption 2, on which it rests, fails."
+        corollaries = [
+            replace(claim, verdict="premise fails", reason=f"{why} {claim.reason}")
+            if claim.verdict == "fails"
+            else claim
+            for claim in corollaries
+        ]
     return [assumption, *corollaries]
-
-
-def _without_premise(claim: Claim) -> Claim:
-    if claim.verdict != "fails":
-        return claim
-    reason = f"Not so here, where Assumption 2, on which it rests, fails. {claim.reason}"
-    return replace(claim, verdict="premise fails", reason=reason)

@@ -4,8 +4,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mse_lab.answers.trainer_settings import name_own
+from mse_lab.arrays import Floats
 from mse_lab.mse.budget import Population
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Bound
+from mse_lab.mse.regime import Regime, find_regime
 from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.verdict import (
     Needed,
@@ -54,6 +58,16 @@ class Judged:
         raise NotImplementedError
 
     @property
+    def moments(self) -> Moments:
+        """Moments of each prompt, (P,)."""
+        raise NotImplementedError
+
+    @property
+    def rho_P(self) -> Floats:
+        """Rho of each prompt; NaN where it has no right or no wrong completions."""
+        raise NotImplementedError
+
+    @property
     def spent(self) -> tuple[int, float]:
         """Completions that were drawn, and the seconds that they took; 0 if unknown."""
         raise NotImplementedError
@@ -61,6 +75,17 @@ class Judged:
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
         raise NotImplementedError
+
+    @cached_property
+    def best_group_size(self) -> Estimate:
+        """G*; unknown where no reward varies."""
+        return self.population.best_group_size(self.level)
+
+    @cached_property
+    def regime(self) -> Regime:
+        """On which side of vanilla the prompts are; needs three."""
+        most = self.population.effective_prompts
+        return find_regime(self.moments, self.rho_P, self.binary, self.level, most)
 
     @property
     def question(self) -> Question:

@@ -16,8 +16,8 @@ from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import Claim, Statement, judges, sum_up
 from mse_lab.arrays import Floats, divide
+from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.groups import Groups
-from mse_lab.estimators.leave_one_out import grpo
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.replicates import form_groups, group_grams
@@ -34,12 +34,6 @@ LEMMA = Statement(
 )
 
 
-def _pairwise_coefficients(rewards_PRG: Floats) -> Floats:
-    size = rewards_PRG.shape[-1]
-    pairs_PRGG = rewards_PRG[..., :, None] - rewards_PRG[..., None, :]
-    return pairs_PRGG.sum(-1) / (size * (size - 1))
-
-
 def largest_difference(
     pools: Pools, group_size: int, weights: Callable[[Groups], Floats] = grpo
 ) -> tuple[float, bool]:
@@ -51,7 +45,9 @@ def largest_difference(
     """
     groups = form_groups(pools, group_size)
     weights_PRG = weights(groups) / group_size
-    differences_PRG = weights_PRG - _pairwise_coefficients(groups.rewards_PRG)
+    rewards_PRG = groups.rewards_PRG
+    pairs_PRGG = rewards_PRG[..., :, None] - rewards_PRG[..., None, :]
+    differences_PRG = weights_PRG - pairs_PRGG.sum(-1) / (group_size * (group_size - 1))
     norms_PRG = np.sqrt(groups.norms2_PRG)
     products = (differences_PRG[:, :, None, :] @ group_grams(pools, group_size))[:, :, 0]
     exact = np.sqrt(np.abs((products * differences_PRG).sum(-1)))

@@ -1,11 +1,10 @@
 """A measured run, as every answer and the page see it.
 
 What several of them show (a paired ratio, c1 to c3, G*) is computed here, once and with one
-interval. The aggregate is the mean over the P prompts of the run, each with a
-group of its own; `population` is the distribution that these prompts are drawn from.
+interval. The aggregate is the mean over the P prompts of the run, each with a group of its
+own; `population` is the distribution that these prompts are drawn from.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mse_lab.answers.judged import Judged
-from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Population
 from mse_lab.mse.corrections import CorrectionPools
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import Estimate, Statistic
-from mse_lab.mse.laws import Law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Bound
@@ -157,18 +154,10 @@ class MeasuredRun(Judged, Analysis):
         return self.population.estimates(self.level)
 
     @cached_property
-    def best_group_size(self) -> Estimate:
-        """G*; unknown where no reward varies."""
-        return self.population.best_group_size(self.level)
-
-    @cached_property
     def choice(self) -> Choice:
         """The recommended group size, and what is known of its regret."""
-        bounds, present = (
-            regret_bounds(self.population, self.level),
-            self.setting.group_size,
-        )
-        return recommend(self.population, bounds, present=present)
+        bounds = regret_bounds(self.population, self.level)
+        return recommend(self.population, bounds, present=self.setting.group_size)
 
     @property
     def spent(self) -> tuple[int, float]:
@@ -194,20 +183,15 @@ class MeasuredRun(Judged, Analysis):
         """Rewards of each prompt's completions, those of the reference too."""
         return list(np.hstack([self.pools.reference_rewards_PN, self.pools.rewards_PN]))
 
-    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
-        """Find an estimator's exact law, if it has one for these rewards."""
-        return self.curves.find_law(estimator, size)
-
     @cached_property
     def norm_ratios(self) -> Floats:
         """Rho of each prompt, as in `prompts.csv`, rows of (value, low, high)."""
         return measure_norm_ratios(self.pools, self.level)
 
-    @cached_property
-    def regime(self) -> Regime:
-        """On which side of vanilla the run is; needs three prompts."""
-        rho_P, most = self.norm_ratios[:, 0], self.population.effective_prompts
-        return find_regime(self.moments, rho_P, self.binary, self.level, most)
+    @property
+    def rho_P(self) -> Floats:
+        """Rho of each prompt; NaN where it has no right or no wrong completions."""
+        return self.norm_ratios[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ from mse_lab.mse.curves import Curve, measure_curves
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.replicates import Key, measure_errors
 
-# The group size where none is recommended: large enough for every estimator, and small
-# enough to be used in training.
+# The size where none is recommended: large enough for all, small enough for training.
 MIDDLE = 16
 
 # Why an estimator is left out.

@@ -5,7 +5,6 @@ or lengths, and the MSE of single groups.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -13,12 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from mse_lab.answers.judged import Judged
-from mse_lab.answers.run_regime import Regime, find_regime
 from mse_lab.arrays import Floats
-from mse_lab.estimators import Estimator
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.laws import BinaryLaw, Law, find_law
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Bound
@@ -106,11 +102,6 @@ class SampledRun(Judged):
         return found | {"best_constant": Estimate(value, math.nan, math.nan)}
 
     @cached_property
-    def best_group_size(self) -> Estimate:
-        """G*; unknown where no reward varies."""
-        return self.population.best_group_size(self.level)
-
-    @cached_property
     def choice(self) -> Choice:
         """The recommended group size, by bounds that hold at all looks together."""
         bounds = sequence_bounds(self.population, self.level)
@@ -132,14 +123,8 @@ class SampledRun(Judged):
         """The verdict on the group size in use."""
         return rule_by_sequence(self.population, self.priced, self.question)
 
-    @cached_property
-    def regime(self) -> Regime:
-        """On which side of vanilla it is."""
-        most = self.population.effective_prompts
-        return find_regime(self.moments, self._rho_P, self.binary, self.level, most)
-
     @property
-    def _rho_P(self) -> Floats:
+    def rho_P(self) -> Floats:
         """Rho of each prompt; NaN where it has no right or no wrong completions."""
         if not self.binary:
             return np.full(self.samples.prompts, np.nan)
@@ -149,10 +134,3 @@ class SampledRun(Judged):
             rewards = np.concatenate([block.rewards_N[block.scored_K] for block in blocks])
             ratios.append(measure_norm_ratio(norms2, rewards, self.level).value)
         return np.array(ratios)
-
-    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
-        """Find an exact law, for groups of up to three completions fewer than drawn."""
-        law = find_law(estimator, size, binary=self.binary)
-        if isinstance(law, BinaryLaw) and not law.knows_mean(self.moments):
-            return None
-        return law

@@ -1,12 +1,20 @@
-"""Statements of the paper, and the claims that come of putting them to runs."""
+"""Statements of the paper, and the claims that come of putting them to runs.
 
+A statement is one file of this folder, which says how it is judged (`judges`) and holds its
+words: nothing else knows of it.
+"""
+
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
+from mse_lab import answers
 from mse_lab.answers.judgement import (
     RESOLUTION,
     JudgedPair,
@@ -18,12 +26,12 @@ from mse_lab.answers.judgement import (
     judge_smaller,
 )
 from mse_lab.answers.measured_run import UNTESTED, MeasuredRun
+from mse_lab.errors import InputError
 from mse_lab.formatting import with_interval
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 
-# An identity follows from algebra and from how completions are drawn and differentiated: it
-# says that the bookkeeping is right. Evidence could have been otherwise on another model.
-# An argument is on paper, and no run's.
+# An identity, by algebra, says that the bookkeeping is right. Evidence could have been
+# otherwise on another model. An argument is on paper, and no run's.
 Kind = Literal["identity", "evidence", "argument"]
 
 # What makes statements fail that are identities for independent draws.
@@ -240,3 +248,49 @@ def sum_up(rows: Sequence[Claim], worst: Claim, measured: str, reason: str) -> l
 def largest_ratio(rows: Sequence[Claim]) -> Claim:
     """Choose the size of the largest ratio."""
     return max(rows, key=lambda row: float(np.nan_to_num(row.estimate.value)))
+
+
+def judge_run(run: MeasuredRun) -> list[Claim]:
+    """Put every statement about one run to it, in the order of the paper."""
+    if not run.sizes:
+        sizes = list(run.group_sizes)
+        raise InputError(f"{run.where}group_sizes = {sizes}: claims need one of 2 or more")
+    # What is imported registers its judges.
+    for module in pkgutil.iter_modules(answers.__path__):
+        import_module(f"{answers.__name__}.{module.name}")
+    return [claim for _, judge in sorted(JUDGES.items()) for claim in judge(run)]
+
+
+def judge_runs(runs: Sequence[MeasuredRun]) -> list[Claim]:
+    """Put every statement to runs, given in the order in which MSEs are claimed to fall.
+
+    Claims are in the order of the paper for each run, then those that compare runs. The
+    verdict on a whole statement comes before those at its group sizes.
+    """
+    names = [run.name for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two runs are named {name}; judge them one at a time")
+    single = [claim for run in runs for claim in judge_run(run)]
+    return single + [claim for compare in COMPARISONS for claim in compare(runs)]
+
+
+def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
+    """Make `claims.csv`: one row a claim; `group_size` empty for a statement as a whole."""
+    rows = [
+        {
+            "statement": claim.statement,
+            "kind": claim.about.kind,
+            "run": ", ".join(claim.runs),
+            "group_size": claim.group_size,
+            "says": claim.about.says,
+            "measured": claim.measured,
+            **claim.estimate._asdict(),
+            "p_value": claim.p_value,
+            "verdict": claim.verdict,
+            "reason": claim.reason,
+            "would_fail": claim.about.would_fail,
+        }
+        for claim in claims
+    ]
+    return pd.DataFrame(rows).astype({"group_size": "Int64", "p_value": float})

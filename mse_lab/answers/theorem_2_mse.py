@@ -61,7 +61,6 @@ def _average(statistics: Sequence[Statistic]) -> Statistic | None:
 
 
 def _slope_at(run: MeasuredRun, size: int) -> Statistic:
-    """Estimate zeta of the aggregate from the groups of one size."""
     learning = float((run.moments.value_variance * run.moments.norm2).sum())
     gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
     exact = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})

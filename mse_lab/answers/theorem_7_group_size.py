@@ -48,7 +48,6 @@ def _measured(run: MeasuredRun, size: int) -> Statistic:
 
 
 def _best_measured(run: MeasuredRun, sizes: Sequence[int]) -> int:
-    """Choose the size of least measured MSE."""
     return min(sizes, key=lambda size: _measured(run, size).value)
 
 

@@ -20,7 +20,7 @@ from mse_lab.mse.regret import TOLERANCE
 from mse_lab.mse.verdict import Question, decide
 from mse_lab.probe.schema import PromptPopulation
 from mse_lab.probe.training import read_training
-from mse_lab.report.sampled_advice import advise_sampled_run, as_run
+from mse_lab.report.advice_files import advise_sampled_run, as_run
 from mse_lab.results.checks import none_failed
 
 
@@ -94,7 +94,7 @@ def advise(
     run = as_run(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,
         held=none_failed(ended.checks), metric=ended.metric,
-        warnings=ended.warnings,
+        told=tuple(ended.warnings),
         size=spec.probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     return Advice(**vars(advise_sampled_run(run, ended.decision)))

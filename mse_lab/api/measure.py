@@ -230,7 +230,6 @@ def read_sizes(given: Any) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a setting into what a YAML file could hold."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, np.generic):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from mse_lab.answers import advice
-from mse_lab.answers.claims import claims_table, judge_run
 from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.statement import claims_table, judge_run
 from mse_lab.errors import InputError, nearest
 from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.training import DEFAULT, Setting

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mse_lab.errors import InputError, is_count, is_share, shown
-from mse_lab.trainer_logs.column_names import ColumnNames, check_columns
+from mse_lab.trainer_logs.general_form import ColumnNames, check_columns
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.summary import Summary
@@ -46,7 +46,7 @@ class Rollouts(Summary):
     def plot(self) -> "Figure":
         """Draw the figure of the log: a notebook shows it, `savefig` writes it."""
         from mse_lab.report.drawing import show_figure
-        from mse_lab.report.rollouts_figure import compose_rollouts
+        from mse_lab.report.rollouts_page import compose_rollouts
 
         return show_figure(lambda: compose_rollouts(self))
 

@@ -15,8 +15,6 @@ from mse_lab.commands.command_line import (
     RESULTS,
     ROOT,
     Parser,
-    add_options,
-    add_probe,
     any_group_size,
     completions,
     find_run,
@@ -32,7 +30,7 @@ from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.answers.alternatives import Seconds
-    from mse_lab.probe.training_section import Training
+    from mse_lab.probe.values import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
@@ -45,7 +43,7 @@ OPTIMIZERS = ("adamw", "sgd")
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_probe(parser, "name", help="a probe's name or .yaml file, or a folder of results")
+    parser.add_probe("name", help="a probe's name or .yaml file, or a folder of results")
     help = "group sizes to price, such as 8,16"
     parser.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=help)
     help = (
@@ -67,13 +65,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--seconds-per-completion", type=seconds, metavar="S", help=help)
     help = "what a prompt takes once, whatever the group size"
     parser.add_argument("--seconds-per-prompt", type=seconds, metavar="S", help=help)
-    add_options(parser, "--fresh", "--set", "--out", "--json")
+    parser.add_options("--fresh", "--set", "--out", "--json")
 
 
 def _training(arguments: Namespace, of_probe: Training | None) -> Training | None:
     """Read what the user trains with: the arguments, over the probe's."""
     from mse_lab.probe.training import TRAINERS
-    from mse_lab.probe.training_section import Training
+    from mse_lab.probe.values import Training
 
     trainer, size, config = arguments.trainer, arguments.G, arguments.config
     if config is not None and trainer is None and of_probe is None:
@@ -130,7 +128,11 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import advise_run
 
-    training = _training(arguments, _of_probe(arguments, run))
+    of_probe = None  # As it is now: it may have changed since the run.
+    if _find_probe(arguments.name, run) is not None:
+        [(_, probe)] = load_probes([arguments.name], [])
+        of_probe = probe.training
+    training = _training(arguments, of_probe)
     text = advise_run(
         run,
         arguments.at,
@@ -145,14 +147,6 @@ def execute(arguments: Namespace) -> int:
     return 0
 
 
-def _of_probe(arguments: Namespace, run: Path) -> Training | None:
-    """Read a probe's `training` as it is now, which may have changed since the run."""
-    if _find_probe(arguments.name, run) is None:
-        return None
-    [(_, probe)] = load_probes([arguments.name], [])
-    return probe.training
-
-
 def measure(arguments: Namespace, processes: Processes) -> int:
     """Measure until the answer is known, in one of the processes; 1 if a check failed."""
     [(name, probe)] = load_probes([arguments.name], arguments.set)
@@ -165,7 +159,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.mse.regret import TOLERANCE
     from mse_lab.mse.verdict import Question, decide
     from mse_lab.probe.training import find_setting
-    from mse_lab.report.sampled_advice import as_run, write_sampled_advice
+    from mse_lab.report.advice_files import as_run, write_sampled_advice
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import ADVICE, sample_probe
     from mse_lab.run.prepare import prepare
@@ -186,7 +180,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     held = none_failed(ended.checks)
     run = as_run(
         name, probe, ended.prompts, ended.stopped, regret,
-        held=held, metric=ended.metric, warnings=ended.warnings,
+        held=held, metric=ended.metric, told=tuple(ended.warnings),
         size=probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     text = write_sampled_advice(

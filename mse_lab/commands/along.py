@@ -6,14 +6,7 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import (
-    ROOT,
-    Parser,
-    add_options,
-    add_probe,
-    group_size,
-    load_probes,
-)
+from mse_lab.commands.command_line import ROOT, Parser, group_size, load_probes
 from mse_lab.commands.run import in_processes
 from mse_lab.console import show_status
 
@@ -26,14 +19,14 @@ HELP = "what changes along a training run"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_probe(parser, "probe")
+    parser.add_probe("probe")
     help = "folders, or a pattern of them: 'out/checkpoint-*'"
     parser.add_argument("--checkpoints", nargs="+", required=True, metavar="DIR", help=help)
     help = "put the probe's own model first, as step 0"
     parser.add_argument("--from-start", action="store_true", help=help)
     help = "group size of the training run, by default 8, TRL's"
     parser.add_argument("--group-size", type=group_size, default=8, metavar="G", help=help)
-    add_options(parser, "--fresh", "--set", "--out")
+    parser.add_options("--fresh", "--set", "--out")
 
 
 def execute(arguments: Namespace) -> int:

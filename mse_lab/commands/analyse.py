@@ -2,13 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import (
-    Parser,
-    add_options,
-    find_run,
-    folder_to_write,
-    output_folder,
-)
+from mse_lab.commands.command_line import Parser, find_run, folder_to_write, output_folder
 
 HELP = "the tables of a run, or of anybody's pools, at other settings"
 
@@ -17,7 +11,7 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     help = "a run, or a file of pools"
     parser.add_argument("source", type=find_run, metavar="RUN|POOLS.npz", help=help)
-    add_options(parser, "--set")
+    parser.add_options("--set")
     help = "default: analysis/ in the run's folder, or a folder named after the file"
     parser.add_argument("--out", type=folder_to_write, metavar="DIR", help=help)
 

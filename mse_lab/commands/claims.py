@@ -2,20 +2,20 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, add_run, output_folder
+from mse_lab.commands.command_line import Parser, output_folder
 
 HELP = "the paper's statements, judged by runs"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_run(parser, "runs", "+")
+    parser.add_run("runs", "+")
 
 
 def execute(arguments: Namespace) -> int:
     """Print and write the verdicts."""
-    from mse_lab.answers.claims import judge_runs
     from mse_lab.answers.measured_run import read_run
+    from mse_lab.answers.statement import judge_runs
     from mse_lab.report.claims_report import claims_screen, write_claims
 
     runs = [read_run(folder) for folder in arguments.runs]

@@ -49,14 +49,6 @@ def output_folder(run: Path) -> Path:
     return RESULTS / run.relative_to(committed) if run.is_relative_to(committed) else run
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that refuses words in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse the words."""
-        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
-
-
 def folder_to_write(text: str) -> Path:
     """Read the name of a folder, which need not exist."""
     if Path(text).exists() and not Path(text).is_dir():
@@ -142,38 +134,40 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"action": "store_true", "help": "for programs"},
 }
 
-
-def add_options(parser: Parser, *options: str) -> None:
-    """Add some of the shared `OPTIONS`."""
-    for option in options:
-        parser.add_argument(option, **OPTIONS[option])
-
-
-def add_output_file(parser: Parser, help: str) -> None:
-    """Add `--out`, the file to write."""
-    parser.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
-
-
 ONE_PROBE = "tiny/base, or a .yaml file"
 
 
-def add_probe(parser: Parser, name: str, nargs: Any = None, help: str = ONE_PROBE) -> None:
-    """Add a probe, or several; `help` says what else it may be."""
-    _complete_names(parser.add_argument(name, nargs=nargs, metavar="PROBE", help=help))
+class Parser(argparse.ArgumentParser):
+    """A parser that refuses words in one line, without the usage."""
 
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
 
-def add_probes(parser: Parser) -> None:
-    """Add the probes to measure, their settings, and the folder of all results."""
-    add_probe(parser, "probes", "+")
-    add_options(parser, "--set", "--out")
+    def add_options(self, *options: str) -> None:
+        """Add some of the shared `OPTIONS`."""
+        for option in options:
+            self.add_argument(option, **OPTIONS[option])
 
+    def add_output_file(self, help: str) -> None:
+        """Add `--out`, the file to write."""
+        self.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
 
-def add_run(parser: Parser, name: str, nargs: str | None = None) -> None:
-    """Add a finished run, or several."""
-    help = "a folder of results, or a probe's name or file"
-    _complete_names(
-        parser.add_argument(name, nargs=nargs, type=find_run, metavar="RUN", help=help)
-    )
+    def add_probe(self, name: str, nargs: Any = None, help: str = ONE_PROBE) -> None:
+        """Add a probe, or several; `help` says what else it may be."""
+        _complete_names(self.add_argument(name, nargs=nargs, metavar="PROBE", help=help))
+
+    def add_probes(self) -> None:
+        """Add the probes to measure, their settings, and the folder of all results."""
+        self.add_probe("probes", "+")
+        self.add_options("--set", "--out")
+
+    def add_run(self, name: str, nargs: str | None = None) -> None:
+        """Add a finished run, or several."""
+        help = "a folder of results, or a probe's name or file"
+        _complete_names(
+            self.add_argument(name, nargs=nargs, type=find_run, metavar="RUN", help=help)
+        )
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:

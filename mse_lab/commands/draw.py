@@ -2,15 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import (
-    RESULTS,
-    ROOT,
-    Parser,
-    add_options,
-    add_output_file,
-    add_probe,
-    load_probes,
-)
+from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes
 from mse_lab.console import COMMAND_PREFIX, show_status
 
 HELP = "a probe's completions, drawn by a server of vLLM or SGLang"
@@ -18,11 +10,11 @@ HELP = "a probe's completions, drawn by a server of vLLM or SGLang"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_probe(parser, "name")
+    parser.add_probe("name")
     help = "where it answers, such as http://localhost:8000"
     parser.add_argument("--server", required=True, metavar="URL", help=help)
-    add_options(parser, "--set")
-    add_output_file(parser, "by default results/PROBE-completions.jsonl; it is added to")
+    parser.add_options("--set")
+    parser.add_output_file("by default results/PROBE-completions.jsonl; it is added to")
 
 
 def execute(arguments: Namespace) -> int:

@@ -4,13 +4,7 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from mse_lab.commands.command_line import (
-    Parser,
-    add_output_file,
-    add_run,
-    find_run,
-    output_folder,
-)
+from mse_lab.commands.command_line import Parser, find_run, output_folder
 from mse_lab.errors import InputError
 
 HELP = "Figure 4 from finished runs"
@@ -21,8 +15,8 @@ FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_run(parser, "runs", "*")
-    add_output_file(parser, ".png, .pdf or .svg")
+    parser.add_run("runs", "*")
+    parser.add_output_file(".png, .pdf or .svg")
     instead = parser.add_mutually_exclusive_group()
     shows = "instead of Figure 4, on which prompts a baseline near the value helps"
     instead.add_argument("--phase", action="store_true", help=shows)

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import ROOT, Parser, add_output_file
+from mse_lab.commands.command_line import ROOT, Parser
 
 HELP = "write a probe for a model and prompts of yours"
 
@@ -18,7 +18,7 @@ def add_arguments(parser: Parser) -> None:
     for field in ("problem", "answer"):
         help = f"the column of the {field}; by default by usual names"
         parser.add_argument(f"--{field}", metavar="COLUMN", help=help)
-    add_output_file(parser, "the probe; default: MODEL's name, .yaml")
+    parser.add_output_file("the probe; default: MODEL's name, .yaml")
 
 
 def execute(arguments: Namespace) -> int:

@@ -2,14 +2,14 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import ROOT, Parser, add_options
+from mse_lab.commands.command_line import ROOT, Parser
 
 HELP = "the probes, and whether their results stand"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_options(parser, "--out")
+    parser.add_options("--out")
 
 
 def execute(arguments: Namespace) -> int:

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 
-from mse_lab.commands.command_line import ROOT, Parser, add_options, add_probes, load_probes
+from mse_lab.commands.command_line import ROOT, Parser, load_probes
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
 
@@ -12,8 +12,8 @@ HELP = "what a run will take: completions, tokens, memory, time, intervals"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_probes(parser)
-    add_options(parser, "--fresh", "--json")
+    parser.add_probes()
+    parser.add_options("--fresh", "--json")
 
 
 def execute(arguments: Namespace) -> int:
@@ -22,10 +22,9 @@ def execute(arguments: Namespace) -> int:
         raise InputError("plan needs one process; start it without torchrun")
     probes = load_probes(arguments.probes, arguments.set)
     show_status(f"{probes[0][0]}: loading torch and the model")
-    from mse_lab.report.plan_screen import finished_text, plan_text, plan_values
+    from mse_lab.report.run_screen import finished_text, plan_text, plan_values
     from mse_lab.results.extrapolation import Plan
-    from mse_lab.run.plan import plan_probe
-    from mse_lab.run.plan_shares import plan_shares
+    from mse_lab.run.plan import plan_probe, plan_shares
     from mse_lab.run.prepare import prepare
 
     values = []

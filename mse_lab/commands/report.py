@@ -2,15 +2,15 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, add_output_file, add_run, output_folder
+from mse_lab.commands.command_line import Parser, output_folder
 
 HELP = "one page about runs, in HTML"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_run(parser, "runs", "+")
-    add_output_file(parser, "default: RUN/report.html")
+    parser.add_run("runs", "+")
+    parser.add_output_file("default: RUN/report.html")
 
 
 def execute(arguments: Namespace) -> int:

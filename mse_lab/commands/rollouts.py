@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from mse_lab.commands.command_line import (
     LARGEST_SEED,
     Parser,
-    add_options,
     completions,
     file_to_write,
     group_size,
@@ -61,7 +60,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--max-tokens", type=completions, metavar="N", help=help)
     help = "to say what zero-variance groups cost in hours of a device"
     parser.add_argument("--seconds-per-completion", type=seconds, metavar="S", help=help)
-    add_options(parser, "--json")
+    parser.add_options("--json")
     parser.add_argument("--markdown", action="store_true", help="for an issue or a page")
     help = "one page, with the figure"
     parser.add_argument("--html", type=file_to_write, metavar="FILE", help=help)
@@ -82,7 +81,7 @@ def add_arguments(parser: Parser) -> None:
 def execute(arguments: Namespace) -> int:
     """Print what the logs tell; 1 if a share exceeds its limit."""
     from mse_lab.api.rollouts import rollouts
-    from mse_lab.trainer_logs.column_names import parse_columns
+    from mse_lab.trainer_logs.general_form import parse_columns
 
     show_status("reading")
     found = rollouts(
@@ -111,7 +110,7 @@ def _write(found: Rollouts, arguments: Namespace) -> None:
     """Write the page and the figure that are asked for."""
     if arguments.figure:
         from mse_lab.report.drawing import save_figure
-        from mse_lab.report.rollouts_figure import compose_rollouts
+        from mse_lab.report.rollouts_page import compose_rollouts
 
         save_figure(lambda: compose_rollouts(found), arguments.figure)
     if arguments.html:

@@ -7,15 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import (
-    RESULTS,
-    ROOT,
-    Parser,
-    add_options,
-    add_probes,
-    load_probes,
-    share_of,
-)
+from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes, share_of
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 from mse_lab.errors import InputError
 
@@ -28,8 +20,8 @@ HELP = "one measurement per probe"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    add_probes(parser)
-    add_options(parser, "--fresh")
+    parser.add_probes()
+    parser.add_options("--fresh")
     help = "add replicates until each MSE's interval is that narrow, such as 10%%"
     parser.add_argument("--until", type=share_of, metavar="WIDTH", help=help)
 
@@ -60,8 +52,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed
     from mse_lab.run.prepare import prepare
-    from mse_lab.run.run_probe import execute
-    from mse_lab.run.until import run_until
+    from mse_lab.run.run_probe import execute, run_until
 
     held = []
     for name, probe in probes:

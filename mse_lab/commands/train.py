@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from mse_lab.commands.command_line import OPTIONS, RESULTS, Parser, add_options, processes
+from mse_lab.commands.command_line import OPTIONS, RESULTS, Parser, processes
 
 HELP = "a study: does the predicted group size train best?"
 
@@ -13,12 +13,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("study", metavar="STUDY", help="group-size, or a .yaml file")
     help = "change a setting: eta=0.01"
     parser.add_argument("--set", **OPTIONS["--set"] | {"help": help})
-    add_options(parser, "--out")
+    parser.add_options("--out")
     help = "the main grid alone, 3 seeds of 60 steps"
     parser.add_argument("--quick", action="store_true", help=help)
     help = "runs at a time, by default 1"
     parser.add_argument("--processes", type=processes, default=1, metavar="N", help=help)
-    add_options(parser, "--fresh")
+    parser.add_options("--fresh")
     instead = parser.add_mutually_exclusive_group()
     help = "say what it will take"
     instead.add_argument("--dry-run", action="store_true", help=help)

@@ -13,15 +13,16 @@ from scipy.special import betaln, xlog1py, xlogy
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.estimators.deviations import (
+from mse_lab.estimators.baselines import grpo
+from mse_lab.estimators.groups import (
     Ddof,
+    Groups,
     NonNegative,
+    check_binary,
     deviations,
     divide_or_zero,
     spread,
 )
-from mse_lab.estimators.groups import Groups, check_binary
-from mse_lab.estimators.leave_one_out import grpo
 
 _BATCH = (0, 2)
 # The cap of the authors' code.
@@ -29,7 +30,6 @@ _LARGEST_RECIPROCAL = 1e6
 
 
 def _mean_of_other_prompts(values_PR: Floats, name: str) -> Floats:
-    """Mean over k != x for each prompt x, (P, R)."""
     prompts = len(values_PR)
     if prompts < 2:
         raise InputError(f"estimators: {name} needs two prompts or more; remove it")

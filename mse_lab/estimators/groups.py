@@ -1,8 +1,16 @@
-"""Groups: all that an estimator may look at; whether their rewards are all 0 or 1."""
+"""Groups: all that an estimator may look at; deviations and spreads of their rewards.
+
+The mean of equal numbers may miss them by 1e-17, and a spread that should be 0 then is a
+residue of that size: divided by it, a residue becomes a weight (a public trainer had one
+multiplied by 4,000). So the least reward is taken off first, which changes neither a
+deviation nor a spread, and leaves exact zeros where max == min.
+"""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
@@ -41,3 +49,46 @@ def check_binary(rewards: Floats, name: str) -> None:
         raise InputError(
             f"estimators: {name} needs rewards of 0 or 1, not {other:g}; remove it"
         )
+
+
+# An eps is added to what weights are divided by.
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+# 1 for the sample's standard deviation, 0 for the population's: in a group of two 0.707
+# times the first.
+Ddof = Literal[0, 1]
+Axes = int | tuple[int, ...]
+
+
+def deviations(values: Floats, axes: Axes = -1) -> Floats:
+    """Subtract the mean over `axes`.
+
+    >>> deviations(np.array([0.1, 0.1, 0.1])).tolist()
+    [0.0, 0.0, 0.0]
+    >>> deviations(np.array([1.0, 0.0, 0.0, 0.0])).tolist()
+    [0.75, -0.25, -0.25, -0.25]
+    """
+    shifted = values - values.min(axis=axes, keepdims=True)
+    return shifted - shifted.mean(axis=axes, keepdims=True)
+
+
+def spread(values: Floats, axes: Axes = -1, ddof: Ddof = 1) -> Floats:
+    """Measure the standard deviation over `axes`, which stay with length one.
+
+    The sum of squares is divided by n - ddof; exactly 0 where all values are equal.
+
+    >>> spread(np.array([1.0, 0.0, 0.0, 0.0])).tolist()
+    [0.5]
+    """
+    squares = (deviations(values, axes) ** 2).sum(axis=axes, keepdims=True)
+    return np.sqrt(squares / max(values.size // squares.size - ddof, 1))
+
+
+def divide_or_zero(values: Floats, by: Floats, eps: float = 0.0) -> Floats:
+    """Divide by `by + eps`; 0 where `by` is 0, whatever eps.
+
+    >>> divide_or_zero(np.array([1.0, 1.0]), np.array([2.0, 0.0]), eps=2.0).tolist()
+    [0.25, 0.0]
+    """
+    out = np.zeros(np.broadcast_shapes(values.shape, by.shape))
+    return np.divide(values, by + eps, out=out, where=by > 0)

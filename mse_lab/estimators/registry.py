@@ -26,6 +26,16 @@ from pydantic import StrictBool, TypeAdapter, ValidationError
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.estimators.aliases import hint
+from mse_lab.estimators.baselines import (
+    best_constant,
+    best_constant_loo,
+    centred,
+    grpo,
+    opo,
+    opo_loo,
+    oracle,
+    vanilla,
+)
 from mse_lab.estimators.batch import (
     batch_std,
     bnpo,
@@ -33,13 +43,17 @@ from mse_lab.estimators.batch import (
     reinforce_plus_plus,
     shrinkage,
 )
-from mse_lab.estimators.constant import best_constant, oracle, vanilla
 from mse_lab.estimators.groups import Groups
-from mse_lab.estimators.leave_one_out import centred, grpo
-from mse_lab.estimators.length import Length, normalise_length
-from mse_lab.estimators.objectives import maxrl, pass_at_k
-from mse_lab.estimators.plug_in import best_constant_loo, opo, opo_loo
-from mse_lab.estimators.standardised import grpo_loo_std, grpo_std, median, quantile
+from mse_lab.estimators.objectives import (
+    Length,
+    grpo_loo_std,
+    grpo_std,
+    maxrl,
+    median,
+    normalise_length,
+    pass_at_k,
+    quantile,
+)
 from mse_lab.probe.foreign_code import guard, load_function, protect
 from mse_lab.probe.identity import identify_named
 from mse_lab.probe.schema import EstimatorEntry
@@ -150,7 +164,6 @@ def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> F
 
 
 def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
-    """See that the estimator takes these parameters, and that none is missing."""
     parameters = list(inspect.signature(estimator.weights).parameters.values())
     known = {one.name: one for one in parameters[1:]}  # all after the groups
     takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
@@ -167,7 +180,6 @@ def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[st
 
 
 def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimator:
-    """Fix an estimator's parameters and note them in its name."""
     values = _check_parameters(estimator, given)
     if not values:
         return estimator
@@ -188,7 +200,6 @@ def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimato
 
 
 def _with_length(estimator: Estimator, length: Length) -> Estimator:
-    """Normalise an estimator's weights by length and note it in its name."""
 
     def weights(groups: Groups) -> Floats:
         return normalise_length(estimator.weights(groups), groups.lengths_PRG, length)

@@ -14,12 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
+from mse_lab.policy.log_probabilities import (
+    SharedPrefix,
+    completion_log_probs,
+    sequence_log_probs,
+)
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import class_of, gathered, held_bytes, is_sharded
-from mse_lab.policy.shared_prefix import SharedPrefix
 from mse_lab.scores.output_head import SlicedHead
-from mse_lab.scores.recomputed_layers import decoder_layers
+from mse_lab.scores.recorder import decoder_layers
 
 # Copies of a completion's logits that exist at once: as computed, divided by the
 # temperature, their logarithms, and gradients. While drawing, two of them are in float64.

@@ -19,7 +19,7 @@ from mse_lab.measurement.footprint import Footprint, measure_footprint
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.scores.factors import SLICE_BYTES
-from mse_lab.scores.module_calls import is_out_of_memory
+from mse_lab.scores.module_hooks import is_out_of_memory
 from mse_lab.scores.score_block import Scoring
 from mse_lab.scores.scoring_plan import NoRule, missing_rule
 from mse_lab.scores.sketches import SCORE_BUCKETS, describe
@@ -38,21 +38,16 @@ ALONE_TIME = "1.0 to 1.4 times the time of a plain pass each"
 WORKSPACE = 8 * SLICE_BYTES
 
 
-def _host_bytes() -> int:
-    """Give the memory of the machine, or of the container that the process is in."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.exists() else "max"
-    return min(physical, int(text)) if text.isdigit() else physical
-
-
 def device_bytes(device: torch.device) -> int:
-    """Give the whole memory of a device."""
+    """Give the memory of a device; of the host that of a container, if it is in one."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory())
-    return _host_bytes()
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return min(physical, int(text)) if text.isdigit() else physical
 
 
 def budget_bytes(wanted: str | int | None, devices: Sequence[torch.device]) -> int:
@@ -168,12 +163,7 @@ class Memory:
         products: bool = False,
         missing: str | None = None,
     ) -> None:
-        """Plan for blocks of `group` completions, and at most `batch` drawn at once.
-
-        With `products` all pairs of a block need their product, so a block is not divided,
-        and completions have a pass each where a block does not fit.
-        Where a rule is `missing`, each completion has a pass of its own.
-        """
+        """Plan for blocks of `group`; with `products` a block is never divided."""
         left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
         self.drawing = Fallbacks(halves(batch), lambda size: size * footprint.drawing, left)

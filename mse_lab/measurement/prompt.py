@@ -31,9 +31,8 @@ from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import reward_completions
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores.invariance import score_difference
 from mse_lab.scores.reference import Reference, measure_reference
-from mse_lab.scores.score_block import Scores, score_block
+from mse_lab.scores.score_block import Scores, score_block, score_difference
 
 
 @dataclass(frozen=True)
@@ -154,10 +153,7 @@ def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
 def _alternative_ratios(
     subject: Subject, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
-    """Compare how likely other samplers are to have drawn completions of elsewhere.
-
-    Empty where the completions were drawn here.
-    """
+    """Compare how likely other samplers are to have drawn completions of elsewhere."""
     if subject.is_drawn_here:
         return np.zeros(0)
     tokens = subject.tokens[index]

@@ -83,20 +83,16 @@ class Constants(NamedTuple):
 # A function of the constants, and of other numbers of the same samples of prompts.
 Figure = Callable[..., Floats]
 
-# Constants whose estimates are positive. c1 and gradient2 are squares, too, but their
-# unbiased estimates are differences of larger squares.
+# Positive estimates; those of the squares c1 and gradient2 are differences.
 POSITIVE = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
 
 
 def _constants(
     mean: Callable[[Callable[[Moments], Floats]], Floats], pairs: Floats, size: float
 ) -> Constants:
-    """Evaluate the constants of every sample of prompts, (S,).
+    """Evaluate the constants of every sample of prompts, (S,), of `size` in all.
 
-    Args:
-        mean: Averages a moment over the prompts of every sample.
-        pairs: The average of <g(x), g(x')> over pairs of different prompts.
-        size: How many prompts there are in all.
+    `mean` averages a moment, `pairs` are mean <g(x), g(x')> of different prompts.
     """
     own = mean(attrgetter("gradient2"))
     gradient2 = pairs + (own - pairs) / size
@@ -202,7 +198,6 @@ class Population:
         )
 
     def _evaluate(self, figure: Figure, others: Sequence[Any]) -> Floats:
-        """Evaluate on every sample of prompts, (S,)."""
         return figure(self.samples, *others)
 
     def contributions(self, figure: Figure, *others: Any) -> Statistic:

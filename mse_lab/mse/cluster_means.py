@@ -24,18 +24,7 @@ MOST_KINDS = 4000
 
 
 def _number(clusters_K: Ints) -> Ints:
-    """Number clusters from 0 to P - 1."""
     return np.unique(clusters_K, return_inverse=True)[1]
-
-
-def _half_width(sums_P: Floats | Ints, mean: float, sizes_P: Floats, level: float) -> float:
-    """Compute half the width of a ratio's interval; NaN for one cluster."""
-    clusters = len(sums_P)
-    if clusters < 2:
-        return math.nan
-    apart_P = sums_P - mean * sizes_P
-    variance = clusters / (clusters - 1) * float(apart_P @ apart_P) / sizes_P.sum() ** 2
-    return half_width(math.sqrt(variance), level, clusters - 1)
 
 
 def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
@@ -45,9 +34,13 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     1.0
     """
     clusters_K = _number(clusters_K)
-    sizes_P = np.bincount(clusters_K).astype(float)
-    mean = float(values_K.mean())
-    reach = _half_width(np.bincount(clusters_K, values_K), mean, sizes_P, level)
+    sizes_P, mean = np.bincount(clusters_K).astype(float), float(values_K.mean())
+    clusters = len(sizes_P)
+    if clusters < 2:
+        return Estimate(mean, math.nan, math.nan)
+    apart_P = np.bincount(clusters_K, values_K) - mean * sizes_P
+    variance = clusters / (clusters - 1) * float(apart_P @ apart_P) / sizes_P.sum() ** 2
+    reach = half_width(math.sqrt(variance), level, clusters - 1)
     return Estimate(mean, mean - reach, mean + reach)
 
 

@@ -72,34 +72,31 @@ class Correction(NamedTuple):
         return np.where(self.masked & (bounded != ratios), 0.0, bounded)
 
 
-def _trl(mode: str) -> Correction:
-    setting = f"vllm_importance_sampling_mode={mode}"
-    token = mode.startswith("token")
-    return Correction(f"TRL {mode}", token, 3.0, masked="mask" in mode, setting=setting)
-
-
-def _verl(name: str, level: str, *, masked: bool) -> Correction:
-    setting, low = f"rollout_is={level}", 0.5 if masked else 0.0
-    if masked:  # By the sum of -log rho_t between the logarithms of the bounds.
-        setting += f" rollout_rs=seq_sum_k1 rollout_rs_threshold={low}_2.0"
-    return Correction(f"verl {name}", level == "token", 2.0, low, masked, setting)
-
+_TRL = "vllm_importance_sampling_mode"
+# By the sum of -log rho_t between the logarithms of the bounds.
+_MASK = "rollout_rs=seq_sum_k1 rollout_rs_threshold=0.5_2.0"
+_OFF = "vllm_importance_sampling_correction=False"
+_ICE_POP = "verl: rollout_is=token rollout_is_threshold=0.5_5.0"
 
 # The first changes nothing, the second is without bias; TRL's default is the third.
 CORRECTIONS = (
-    Correction(
-        "none", False, 1.0, 1.0, setting="vllm_importance_sampling_correction=False"
-    ),
+    Correction("none", False, 1.0, 1.0, setting=_OFF),
     Correction("exact", False),
-    *map(_trl, ("sequence_mask", "sequence_truncate", "token_truncate", "token_mask")),
-    _verl("token_is", "token", masked=False),
-    _verl("seq_is", "sequence", masked=False),
-    _verl("seq_is_rs", "sequence", masked=True),
-    Correction(
-        *("IcePop", True, 5.0, 0.5),
-        masked=True,
-        setting="verl: rollout_is=token rollout_is_threshold=0.5_5.0",
+    *(
+        Correction(
+            f"TRL {mode}",
+            mode.startswith("token"),
+            3.0,
+            0.0,
+            "mask" in mode,
+            f"{_TRL}={mode}",
+        )
+        for mode in ("sequence_mask", "sequence_truncate", "token_truncate", "token_mask")
     ),
+    Correction("verl token_is", True, 2.0, setting="rollout_is=token"),
+    Correction("verl seq_is", False, 2.0, setting="rollout_is=sequence"),
+    Correction("verl seq_is_rs", False, 2.0, 0.5, True, f"rollout_is=sequence {_MASK}"),
+    Correction("IcePop", True, 5.0, 0.5, True, _ICE_POP),
 )
 NAMES = tuple(one.name for one in CORRECTIONS)
 NONE, EXACT = NAMES.index("none"), NAMES.index("exact")

@@ -35,8 +35,7 @@ class Curve:
     point: Decomposition  # The estimates.
     noise: Decomposition  # The same in every draw of the reference's noise, arrays (B,).
     source: "Curves"  # What the curves of its run share.
-    # Computes the error of each group: the MSE is 1/P of the mean over groups and prompts,
-    # plus a constant.
+    # The error of each group; the MSE is 1/P of their mean, plus a constant.
     errors_PR: Callable[[], Floats]
 
     def statistic(self, part: str = "mse") -> Statistic:
@@ -92,12 +91,7 @@ def disagreement(measured: Curve, law: Curve) -> float:
 
 
 def _without_bias(estimate: Floats, draws: Floats) -> Floats:
-    """Subtract the bias that noise causes in a function that is not linear in it.
-
-    On average the draws exceed the estimate by as much as the estimate exceeds the truth,
-    to first order. This is for laws at group sizes for which the reference has too few
-    completions.
-    """
+    """Subtract the bias, to first order, that noise causes in a function that bends."""
     return np.asarray(2 * estimate - draws.mean(0))
 
 
@@ -145,7 +139,6 @@ class Curves:
         return _Inputs(self.moments, Between(self.pools.between_PP, self.pools.halves_PP))
 
     def _drawn_from(self, noise: ReferenceNoise) -> _Inputs:
-        """The arguments in every draw of the noise, (B, P)."""
         between, scale_BP = self._estimate.between, noise.rewards.mean
         between = replace(between, noise_BP=noise.normals_BP, scale_BP=scale_BP)
         return _Inputs(draw_moments(self.pools, noise), between)
@@ -202,8 +195,7 @@ class Curves:
     def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
         """The shift of the MSE by the noise of V, for an estimator that knows V, (B, P).
 
-        For the oracle it is 2 (V S - B) / G times V's shift, to first order; 0 without a
-        law.
+        For the oracle 2 (V S - B) / G times V's shift, to first order; 0 without a law.
         """
         law = self.find_law(estimator, size) if estimator.knows_value else None
         if law is None:

@@ -41,7 +41,6 @@ PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    """Divide; NaN where the estimate of a positive square is not positive."""
     return divide(top, bottom, otherwise=np.nan)
 
 

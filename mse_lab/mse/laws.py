@@ -89,7 +89,6 @@ class _Coefficients(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _weight_sums(estimator: Estimator, size: int) -> _Sums:
-    """Weigh one group for each number of right completions."""
     rewards = np.tri(size + 1, size, -1)
     groups = Groups(
         rewards_PRG=rewards[None],
@@ -152,7 +151,6 @@ def _coefficients(
 def _by_count(
     estimator: Estimator, size: int, trials: int, counts: Sequence[int], used: int = 0
 ) -> _Coefficients:
-    """Coefficients by how many of the trials that give V are right."""
     chances = partial(_hypergeometric, trials, counts)
     return _coefficients(_weight_sums(estimator, size), size, chances, used)
 
@@ -208,7 +206,6 @@ class BinaryLaw:
 
 
 def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
-    """Make the law of an unbiased estimator times a factor."""
 
     def law(moments: Moments) -> Law:
         second = LAWS[name](moments, size) + moments.gradient2

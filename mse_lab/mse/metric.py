@@ -21,8 +21,7 @@ from mse_lab.mse.metric_forms import Forms, MetricConstants, metric_constants
 from mse_lab.mse.prompt_samples import count_carriers, jackknife, raise_to_zero
 from mse_lab.mse.regret import SIZES, choose_size
 
-# Of simulated samples of so many prompts, the least and the most per cent that gave the
-# felt G* both ends; the more alike prompts are, the more (mse_lab/README.md).
+# Per cent of simulated samples that gave the felt G* both ends (mse_lab/README.md).
 BOTH_ENDS = {12: (0, 20), 24: (0, 68), 40: (4, 89), 64: (11, 97)}
 
 
@@ -43,7 +42,6 @@ def warn_of_few(prompts: int) -> list[str]:
 
 
 def _statistic(values: Floats) -> Statistic:
-    """Make a statistic of a constant for all prompts, then for all but each, (1 + P,)."""
     return jackknife(values, len(values) - 1)
 
 
@@ -102,11 +100,7 @@ class MetricPopulation:
         return Estimate(best, min(best, low), max(best, high if most > 0 else best))
 
     def _flat_slopes(self, level: float) -> tuple[float, float]:
-        """Find the least and largest r >= 0 with c1 - r c3 not significantly non-zero.
-
-        These r satisfy (c1 - r c3)^2 <= t^2 Var(c1 - r c3), a quadratic inequality. The
-        largest is negative where no r does.
-        """
+        """The least and largest r >= 0 with (c1 - r c3)^2 <= t^2 Var; no r: negative."""
         each = self._samples
         c1, c3 = _statistic(each.c1), _statistic(each.c3)
         degrees = min(c1.degrees, c3.degrees, self.effective_prompts)

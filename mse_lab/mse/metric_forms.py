@@ -95,10 +95,7 @@ def _mean_forms(forms_KP: Floats) -> _Means:
 
 
 def _mean_distinct(forms: Forms) -> Floats:
-    """Average g_A(x)' M_k g_B(y) over different prompts x, y, and k apart from both.
-
-    For all prompts, then for all but each, (1 + P,).
-    """
+    """Average g_A(x)' M_k g_B(y) over different x, y and k, (1 + P,) as `_mean_forms`."""
     rows_KP, columns_KP = forms.rows_KP, forms.columns_KP
     count = rows_KP.shape[1]
     if len(rows_KP) == 1:

@@ -1,4 +1,4 @@
-"""One pool: few completions of a prompt, and no reference.
+"""One pool: few completions of a prompt, no reference, and its moments without bias.
 
 N completions are drawn, all with a reward Z, and K of them are differentiated: all, or some
 of each reward. Given the rewards, completions of one reward are drawn alike, so the score
@@ -9,15 +9,36 @@ of one that was not differentiated has the expectation of the others of its rewa
 n_z completions of reward z = Z_k drawn and k_z of them differentiated, sum_k w_k W_k is the
 leave-one-out gradient of all N on average, and so unbiased for g. For rewards 0 and 1 it is
 c (N-c) / (N (N-1)) times the difference of the mean scores of right and wrong ones.
+
+A product of expectations is estimated by a mean over different completions. With the Gram
+matrix K, and letters as in `moments.py`,
+
+    V B      mean of Z_j Z_i K_ii over i != j
+    V^2 S    mean of Z_j Z_k K_ii over different i, j, k
+    Var(Z) S mean of Z_j^2 K_ii over i != j, less V^2 S
+    ||g||^2  mean of (Z_i - Z_j) (Z_k - Z_l) K_ik over different i, j, k, l,
+
+the last for g = E[(W_i - W_j) (Z_i - Z_j)] / 2. With m = N - 2 and the sums R of Z and Q of
+Z^2 over all but i and k, its sum over j != l is
+
+    Z_i Z_k m (m-1) - (Z_i + Z_k) (m-1) R + R^2 - Q.
+
+Where some are not differentiated, each K_ii stands for n_z / k_z completions, and each K_ik
+for the pairs of the same two rewards that were drawn, over those that were differentiated.
+For rewards 0 and 1, p is estimated by all completions, its powers by factorial moments, and
+mean products by the differentiated completions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Floats, Ints, divide
 from mse_lab.estimators.groups import is_binary
+from mse_lab.mse.moments import OnePoolMoments
 
 # The fewest completions that give products of four different ones, and, of one reward, of
 # two.
@@ -88,3 +109,152 @@ def choose_scored(
         for kind, count in zip((right, wrong), most, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+class Stack(NamedTuple):
+    """Q samples of one shape: N completions, K of them differentiated."""
+
+    rewards_QN: Floats  # Rewards of all completions.
+    rewards_QK: Floats  # Rewards of the differentiated completions.
+    alike_QK: Ints  # k_z: how many of the differentiated have each one's reward.
+    drawn_QK: Ints  # n_z: how many of all have each one's reward.
+    gram_QKK: Floats  # <W_i, W_j>.
+
+    @classmethod
+    def of(cls, samples: Sequence[PromptSample]) -> Self:
+        """Stack samples of one shape."""
+        rewards_QN = np.stack([one.rewards_N for one in samples])
+        scored_QK = np.stack([one.scored_K for one in samples])
+        rewards_QK = np.take_along_axis(rewards_QN, scored_QK, axis=-1)
+        alike_QK, drawn_QK = (
+            (rewards_QK[..., None] == among[:, None]).sum(-1)
+            for among in (rewards_QK, rewards_QN)
+        )
+        gram_QKK = np.stack([one.gram_KK for one in samples])
+        return cls(rewards_QN, rewards_QK, alike_QK, drawn_QK, gram_QKK)
+
+    @property
+    def completions(self) -> int:
+        """N."""
+        return self.rewards_QN.shape[-1]
+
+    @property
+    def norms2_QK(self) -> Floats:
+        """||W_i||^2."""
+        return np.diagonal(self.gram_QKK, axis1=-2, axis2=-1)
+
+    @property
+    def each_QK(self) -> Floats:
+        """How many drawn completions each differentiated one stands for, n_z / k_z."""
+        return np.asarray(self.drawn_QK / self.alike_QK)
+
+    @property
+    def pairs_QKK(self) -> Floats:
+        """How many drawn pairs each differentiated pair stands for.
+
+        Two of one reward stand for n_z (n_z - 1) / (k_z (k_z - 1)); zero on the diagonal.
+        """
+        same_QK = self.each_QK * divide(self.drawn_QK - 1, self.alike_QK - 1)
+        pairs_QKK = np.where(
+            self.rewards_QK[..., None] == self.rewards_QK[:, None],
+            same_QK[..., None],
+            self.each_QK[..., None] * self.each_QK[:, None],
+        )
+        return pairs_QKK * (1 - np.eye(pairs_QKK.shape[-1]))
+
+    def sums_of_others(self, power: int) -> Floats:
+        """Sum of Z^power over all completions but each one differentiated."""
+        total_Q1 = (self.rewards_QN**power).sum(-1, keepdims=True)
+        return np.asarray(total_Q1 - self.rewards_QK**power)
+
+
+def _falling(count: int, factors: int) -> float:
+    return float(np.prod(count - np.arange(factors)))
+
+
+def gradient_terms(stack: Stack) -> Floats:
+    """The contribution of each pair of completions to ||g||^2, (Q, K, K).
+
+    Their sum estimates ||g||^2 without bias, by the last formula of the module.
+    """
+    # A shift of all rewards changes nothing, and fewer digits are lost about the mean.
+    mean_Q1 = stack.rewards_QN.mean(-1, keepdims=True)
+    rewards_QN, one_QK = stack.rewards_QN - mean_Q1, stack.rewards_QK - mean_Q1
+    rest = stack.completions - 2
+    pair = one_QK[..., None] + one_QK[:, None]
+    others = rewards_QN.sum(-1)[:, None, None] - pair
+    squares = (rewards_QN**2).sum(-1)[:, None, None] - (
+        one_QK[..., None] ** 2 + one_QK[:, None] ** 2
+    )
+    factors_QKK = (
+        one_QK[..., None] * one_QK[:, None] * rest * (rest - 1)
+        - pair * (rest - 1) * others
+        + others**2
+        - squares
+    )
+    weights_QKK = stack.pairs_QKK * factors_QKK / _falling(stack.completions, 4)
+    return np.asarray(weights_QKK * stack.gram_QKK)
+
+
+def gradient_noise2(terms_QKK: Floats) -> Floats:
+    """Estimate the variance of ||g||^2's estimate where scores are independent of rewards.
+
+    Then g is zero, and pairs are uncorrelated given the rewards.
+    """
+    return np.asarray(2 * (terms_QKK**2).sum((-2, -1)))
+
+
+def _learning(stack: Stack) -> Floats:
+    """Estimate by how much the pool's least mean of (Z-b)^2 ||W||^2 is too small.
+
+    This is S Var(b) to first order, b = sum Z ||W||^2 / sum ||W||^2. In the numerator of
+    b's error the n_z terms (Z-b*) ||W||^2 of a reward are estimated by n_z times the mean m
+    of its k_z differentiated ones; m has the variance s^2 / k_z, which m^2 includes. So the
+    numerator's variance is the sum over rewards of n_z (n_z - 1) s^2 / k_z + n_z m^2.
+    """
+    weighted_QK = stack.each_QK * stack.norms2_QK
+    total_Q1 = weighted_QK.sum(-1, keepdims=True)
+    baseline_Q1 = divide((weighted_QK * stack.rewards_QK).sum(-1, keepdims=True), total_Q1)
+    terms_QK = (stack.rewards_QK - baseline_Q1) * stack.norms2_QK
+    alike_QKK = stack.rewards_QK[..., None] == stack.rewards_QK[:, None]
+    means_QK = (alike_QKK @ terms_QK[..., None])[..., 0] / stack.alike_QK
+    # Each of k_z completions of a reward carries its k_z-th part.
+    spread_QK = divide((terms_QK - means_QK) ** 2, stack.alike_QK - 1)
+    parts_QK = (stack.drawn_QK - 1) * spread_QK + means_QK**2
+    variance_Q = (stack.each_QK * parts_QK).sum(-1)
+    return divide(variance_Q, (stack.completions - 1) * total_Q1[:, 0])
+
+
+def sample_moments(stack: Stack) -> OnePoolMoments:
+    """Estimate the moments of each sample, (Q,), without bias except for b*.
+
+    Raises:
+        ValueError: The samples have fewer than four completions.
+    """
+    count = stack.completions
+    if count < LEAST_COMPLETIONS:
+        raise ValueError(f"{count} completions: give {LEAST_COMPLETIONS} or more")
+    rewards_QN, rewards_QK = stack.rewards_QN, stack.rewards_QK
+    weighted_QK = stack.each_QK * stack.norms2_QK
+    others_QK, squares_QK = stack.sums_of_others(1), stack.sums_of_others(2)
+
+    def mean(factors_QK: Floats | float, different: int) -> Floats:
+        total_Q = (weighted_QK * factors_QK).sum(-1)
+        return np.asarray(total_Q / _falling(count, different))
+
+    value2_norm2 = mean(others_QK**2 - squares_QK, 3)
+    variance_Q = rewards_QN.var(-1, ddof=1)
+    return OnePoolMoments(
+        norm2=mean(1.0, 1),
+        reward_norm2=mean(rewards_QK, 1),
+        reward2_norm2=mean(rewards_QK**2, 1),
+        value=rewards_QN.mean(-1),
+        variance=variance_Q,
+        gradient2=gradient_terms(stack).sum((-2, -1)),
+        value_variance=variance_Q / count,
+        value_trials=np.full(len(rewards_QN), count),
+        learning=_learning(stack),
+        value_by_reward_norm2=mean(rewards_QK * others_QK, 2),
+        value2_by_norm2=value2_norm2,
+        variance_by_norm2=mean(squares_QK, 2) - value2_norm2,
+    )

@@ -1,18 +1,27 @@
-"""What groups of each size cost for the user's own loss.
+"""What groups of each size cost for the user's own loss, and where an estimator points.
+
+For an estimator whose mean is h(x) = slope(x) g(x), which for rewards 0 and 1 is any whose
+weights depend on a group's rewards alone, with hbar = E h(X) and of one group
+
+    E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
+    between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
+
+A factor of g_hat is a matter of the learning rate, so what counts is the scale-free MSE,
+min_a E||a g_hat - g||^2 = ||g||^2 - <hbar, g>^2 / E||g_hat||^2. The squared cosine of hbar
+with g is a ratio of estimates. Where slopes differ it is too large by order 1/P, which may
+exceed the whole relative MSE; the jackknife subtracts this bias.
 
 The cost of a group size G is the number of completions, over the budget N, with which an
 estimator reaches the scale-free error that a base, the same or another estimator at some
 group size, has at N. With q = G x noise / ||hbar||^2 of one completion, the estimator's
-noise scale, and c the cosine of its mean direction hbar with g (`directions.py`), the
-scale-free error of the base is 1 - c_0^2 / (1 + q_0 / N), and so
+noise scale, and c the cosine of hbar with g, the base's error is 1 - c_0^2 / (1 + q_0 / N):
 
     cost = (q / N) / (c^2 / c_0^2 (1 + q_0 / N) - 1),
 
-q / q_0 where c = c_0. A factor of the estimator cancels. For GRPO-type q ||g||^2 is
-c1 G + c2 + c3/(G-1), a mean over prompts; for other losses a cost is a ratio of means over
-prompts and pairs of prompts, whose linear part alone is a mean. Bounds of costs take that
-part, by the jackknife: beyond the asymptotics of the confidence sequence they neglect terms
-of the order of one over the number of prompts.
+q / q_0 where c = c_0. For GRPO-type q ||g||^2 is c1 G + c2 + c3/(G-1), a mean over prompts;
+for other losses a cost is a ratio of means over prompts and pairs of them, of which bounds
+take the linear part, by the jackknife: beyond the asymptotics of the confidence sequence
+they neglect terms of the order of one over the number of prompts.
 
 The law of a biased loss needs G + 3 completions of each prompt. Where few are drawn, larger
 groups are compared by unimodality: cost falls to its least and rises again. So if it rises
@@ -27,19 +36,49 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
-from mse_lab.mse.directions import Direction, find_direction
 from mse_lab.mse.laws import BinaryLaw, find_law
+from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.probe.schema import EstimatorEntry
+
+
+class Direction(NamedTuple):
+    """Where an estimator points over random prompts; arrays over samples of prompts."""
+
+    mean_norm2: Floats  # ||hbar||^2.
+    cosine2: Floats  # Squared cosine of hbar with E g(X).
+    # E||h(X) - hbar||^2, what only more prompts reduce; raised to zero as
+    # `Constants.nonnegative_c1`.
+    between: Floats
+    within: Floats  # E[tr Var(g_hat | X)] of one group.
+
+    @property
+    def noise(self) -> Floats:
+        """B times the variance of a batch of B groups."""
+        return self.between + self.within
+
+
+def find_direction(population: Population, slope_P: Floats, within_P: Floats) -> Direction:
+    """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
+    samples, ones = population.prompt_samples, np.ones_like(slope_P)
+    own_P = population.gradient2_P
+    mean_norm2 = population.mean_products(slope_P, slope_P)
+    inner = population.mean_products(slope_P, ones)
+    norms2 = mean_norm2 * population.mean_products(ones, ones)
+    return Direction(
+        mean_norm2=mean_norm2,
+        cosine2=samples.without_bias(divide(inner**2, norms2)),
+        between=raise_to_zero(samples.means(slope_P**2 * own_P) - mean_norm2),
+        within=samples.means(within_P),
+    )
+
 
 # Baselines that are one number for each prompt, or one for all prompts.
 CONSTANT = ("vanilla", "batch-mean", "best-constant")
 
-# Group-local forms of estimators that divide by a number of the whole batch, or subtract
-# one: it hardly varies where the batch is large, so it is one factor, or one baseline.
+# What divides by a number of a large batch, or subtracts it: one factor, or baseline.
 _OF_LARGE_BATCHES = {"batch-std": "centred", "reinforce++": "batch-mean"}
 
-# Costs of sizes, over samples of prompts; and how their ratios are bounded, (K, K): of
-# the user's own loss, or of GRPO-type.
+# Costs of sizes over samples of prompts; bounds of their ratios, (K, K), by whose they are.
 Costs = Mapping[int, Floats]
 Bound = Callable[[Costs, bool], Floats]
 

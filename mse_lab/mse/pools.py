@@ -18,13 +18,11 @@ from mse_lab.estimators.groups import is_binary
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
 CHUNK = 2**13
 
-# Number of rewards and squared score norms that an array's numbers are products of; three
-# if it is not here.
+# Of how many rewards and squared score norms an array's numbers are products; else three.
 _FACTORS = {"rewards_PN": 1, "reference_rewards_PN": 1, "gram_PKGG": 1,
             "kind_norms2_PNM": 1, "products_PN": 2}  # fmt: skip
 
-# Arrays of squared norms, `gram_PKGG` on its diagonal; and the largest difference of
-# <W_i, W_j> and <W_j, W_i> by rounding, in ||W_i|| ||W_j||.
+# Squared norms; and how far <W_i, W_j> and <W_j, W_i> may differ, in ||W_i|| ||W_j||.
 _SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")
 ASYMMETRY = 1e-2
 
@@ -178,7 +176,6 @@ def _check_shapes(arrays: Arrays, least_blocks: int) -> None:
 
 
 def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Refuse what cannot be measured or computed with."""
     if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
         raise InputError(f"{name}: holds {array.dtype}, not numbers of 64 bits or less")
     numbers = array.astype(np.float64, copy=False)
@@ -201,16 +198,12 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name}: holds {largest:.3g}, more than {limit:.3g}; scale rewards or scores"
         )
     if gram:
-        _check_symmetric(numbers, checked)
+        lengths = np.sqrt(checked)
+        apart = np.abs(numbers - numbers.swapaxes(-1, -2))
+        if (apart > ASYMMETRY * lengths[..., None] * lengths[..., None, :]).any():
+            raise InputError(f"{name}: a block is not symmetric; give all <W_i, W_j>")
     tiny = (sizes > 0) & (sizes < LEAST**factors)
     return np.where(tiny, 0.0, numbers) if tiny.any() else numbers
-
-
-def _check_symmetric(gram_PKGG: Floats, norms2_PKG: Floats) -> None:
-    size_PKG = np.sqrt(norms2_PKG)
-    apart_PKGG = np.abs(gram_PKGG - gram_PKGG.swapaxes(-1, -2))
-    if (apart_PKGG > ASYMMETRY * size_PKG[..., None] * size_PKG[..., None, :]).any():
-        raise InputError("gram_PKGG: a block is not symmetric; give all <W_i, W_j>")
 
 
 def name_of_all(name: str) -> str:

@@ -61,10 +61,9 @@ class ReferenceNoise:
 def _square_products(pools: Pools) -> Floats:
     """Compute terms (P, N) whose mean over completions estimates tr(Sigma^2) of eps W.
 
-    A term is the mean over j != i of (eps_i eps_j K_ij)^2. Where a prompt's K_ij are not
-    known, or in blocks of one, it is eps_i^2 ||W_i||^2 times the mean of these: the bound
-    (E eps^2 ||W||^2)^2 by Cauchy-Schwarz, too large by a factor of the number of directions
-    that share the noise.
+    A term is the mean over j != i of (eps_i eps_j K_ij)^2; where these are not known, or in
+    blocks of one, eps_i^2 ||W_i||^2 times the mean of these: a bound by Cauchy-Schwarz, too
+    large by a factor of the number of directions that share the noise.
     """
     residuals_PN = pools.rewards_PN - pools.value_P[:, None]
     own_PN = residuals_PN**2 * pools.norms2_PN
@@ -114,8 +113,8 @@ def _share_of_value(pools: Pools) -> Floats:
     """Share of the gradient's first-order variance that is the noise of V, (P,).
 
     For rewards 0 and 1 g = V (1-V) (mu_1 - mu_0), with the mean scores of right and wrong
-    completions, so that ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit
-    of eps. The rest is the noise of the mean scores, which does not depend on eps.
+    completions, so ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit of
+    eps. The rest is the noise of the mean scores, which does not depend on eps.
     """
     if not is_binary(pools.reference_rewards_PN):
         return np.zeros(pools.prompts)
@@ -132,10 +131,7 @@ def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Float
 
 
 def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNoise:
-    """Draw how many of each half are right, hence the scale V (1-V) of its gradient.
-
-    Each half estimates V (1-V) without bias by n/(n-1) times its own.
-    """
+    """Draw how many of each half are right: n/(n-1) times its own V (1-V) is unbiased."""
     half, value_P = pools.reference_half, pools.value_P
     values = rng.binomial(half, value_P, size=(2, draws, pools.prompts)) / half
     of_half = half / max(half - 1, 1) * values * (1 - values)

@@ -29,8 +29,7 @@ from mse_lab.mse.intervals import LARGEST_LOG, Statistic
 SIZES = tuple(2**power for power in range(1, 9))
 LARGEST = max(SIZES)
 
-# Sizes that are compared: whole numbers, by factors of about 2^(1/4), so that the best of
-# them costs at most 0.4% more than the best of all.
+# By factors of about 2^(1/4): the best costs at most 0.4% more than the best of all.
 COMPARED = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
 
 # The regret up to which a group size counts as good as the best, and that from which on a

@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators.groups import is_binary
-from mse_lab.mse.kernels import Stack, gradient_noise2, gradient_terms, sample_moments
 from mse_lab.mse.moments import OnePoolMoments
-from mse_lab.mse.one_pool import PromptSample
+from mse_lab.mse.one_pool import (
+    PromptSample,
+    Stack,
+    gradient_noise2,
+    gradient_terms,
+    sample_moments,
+)
 from mse_lab.mse.pools import inner_products
 
 Blocks = tuple[PromptSample, ...]
 
-# The moments of a prompt are sums of its blocks' moments times this power of the block's
-# share: 1 for a mean, 2 for a variance and for ||g||^2, 0 for a number of completions.
+# A prompt's moments are sums of its blocks' times this power of the block's share.
 _POWERS = {
     "norm2": 1,
     "reward_norm2": 1,
@@ -44,14 +48,11 @@ _POWERS = {
 
 
 class _Figures(NamedTuple):
-    """Figures of every block by itself, (Q,)."""
-
     moments: OnePoolMoments
     noise2: Floats  # Variance of the estimate of ||g||^2.
 
 
 def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
-    """Compute the figures of all blocks, those of one shape together."""
     shapes = defaultdict(list)
     for index, block in enumerate(samples):
         shapes[block.completions, block.differentiated].append(index)
@@ -117,7 +118,6 @@ class Samples:
 
     @cached_property
     def _prompt_Q(self) -> NDArray[np.intp]:
-        """The prompt of each block."""
         return np.repeat(np.arange(self.prompts), [len(each) for each in self.blocks])
 
     @cached_property
@@ -166,7 +166,6 @@ class Samples:
 
     @cached_property
     def _gradients(self) -> list[NDArray[np.floating]]:
-        """The gradient of each prompt: its blocks' average."""
         return [
             each[0].gradient_D
             if len(each) == 1

@@ -173,10 +173,7 @@ class _Costs(NamedTuple):
 
 
 def _time(spread_KK: Floats, variance_KK: Floats, values_K: Floats) -> Floats:
-    """How many prompts of a distribution tell each ratio of costs as well, (K, K).
-
-    That is t = S^2 / V, with S^2 the variance between prompts and V the estimate's.
-    """
+    """How many prompts of a distribution tell each ratio as well, (K, K): S^2 / V."""
     scale = np.outer(values_K, values_K)
     between, error = (
         np.diag(of)[:, None] + np.diag(of) - 2 * of
@@ -209,8 +206,7 @@ def sequence_bounds(
     """
     every = [*dict.fromkeys((*COMPARED, *sizes))]
     upper_KK = _worst(_Costs.of(population), population, _factors(every), level)
-    worst, costs = upper_KK.max(1) - 1, np.array(every)
-    bounds = dict(zip(costs.astype(int).tolist(), worst.tolist(), strict=True))
+    bounds = dict(zip(every, (upper_KK.max(1) - 1).tolist(), strict=True))
     return {size: bounds[size] for size in sizes}
 
 

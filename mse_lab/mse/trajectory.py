@@ -133,7 +133,6 @@ def best_ratio(each: Sequence[Constants]) -> Floats:
 
 
 def _total(each: Sequence[Constants], size: Floats | float) -> Floats:
-    """The cost N x MSE at a group size, summed over checkpoints."""
     return np.sum([mse_times_budget("grpo", constants, size) for constants in each], axis=0)
 
 

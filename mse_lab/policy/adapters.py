@@ -19,8 +19,7 @@ from transformers.pytorch_utils import Conv1D
 
 from mse_lab.errors import InputError, nearest
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.loading import loading
-from mse_lab.policy.location import Location, locate
+from mse_lab.policy.location import Location, loading, locate
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import FreshAdapter, Model
 from mse_lab.probe.streams import stream

@@ -26,9 +26,13 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
+from mse_lab.policy.log_probabilities import (
+    SharedPrefix,
+    completion_logits,
+    padded_tokens,
+    sum_over_tokens,
+)
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 
 # Temperatures relative to the policy's.
 TEMPERATURES = (0.5, 0.7, 0.9, 1.1, 1.4, 2.0)
@@ -51,12 +55,6 @@ EXAMINED = 2**12
 LOGITS = 2**24  # Logits in memory at once.
 
 
-def _temperatures(log_probs_NTV: Tensor, drawn_NT: Tensor) -> list[Tensor]:
-    tilts = [1 / temperature - 1 for temperature in TEMPERATURES]
-    # The largest log-probability is at least -log V, so exp needs no shift.
-    return [s * drawn_NT - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in tilts]
-
-
 def _event(happened_NT: Tensor, mass_NT: Tensor) -> list[Tensor]:
     """Tilt an event that has a probability of `mass` under the policy."""
     return [math.log(x) * happened_NT - torch.log1p((x - 1) * mass_NT) for x in FACTORS]
@@ -68,7 +66,9 @@ def tilted(log_probs_NTV: Tensor, tokens_NT: Tensor, end_tokens: tuple[int, ...]
     Their exponentials are 1 on average over tokens drawn from pi.
     """
     drawn = log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
-    ratios = _temperatures(log_probs_NTV, drawn)
+    tilts = [1 / temperature - 1 for temperature in TEMPERATURES]
+    # The largest log-probability is at least -log V, so exp needs no shift.
+    ratios = [s * drawn - ((1 + s) * log_probs_NTV).exp_().sum(-1).log() for s in tilts]
     probs_NTV, prob = log_probs_NTV.exp(), drawn.exp()
     for p in RARE:
         mass = torch.where(probs_NTV < p, probs_NTV, 0).sum(-1)

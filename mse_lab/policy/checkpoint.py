@@ -20,8 +20,7 @@ from huggingface_hub.utils.tqdm import enable_progress_bars
 from mse_lab.errors import InputError
 from mse_lab.policy import sharding
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.loading import loading
-from mse_lab.policy.location import Location
+from mse_lab.policy.location import Location, loading
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
 

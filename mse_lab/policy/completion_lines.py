@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
 )
 
@@ -59,11 +60,92 @@ class Line(BaseModel):
     engine_log_probs: list[LogProb] | None = None
     pool: Literal["reference", "replicate"] | None = None
     reward: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
+    _where: str = PrivateAttr("")  # Names it in messages.
 
     @property
     def form(self) -> Form:
         """What the line gives."""
         return Form(*(getattr(self, key) is not None for key in Form._fields))
+
+    def _refusal(self, reason: str) -> InputError:
+        return InputError(f"{self._where}: {reason}")
+
+    def _of_each_token(self, key: str, length: int) -> list[float]:
+        """Give a key's values; refuse them where there is not one for each token."""
+        values: list[float] = getattr(self, key) or []
+        if self.tokens is None:
+            raise self._refusal(f"{key}: given with a text; give tokens, too")
+        if len(values) != length:
+            raise self._refusal(
+                f"{key}: {len(values)} entries for {length} tokens; give one for each "
+                "token, the end token included"
+            )
+        return values
+
+    def read_mask(self, length: int) -> Flags | None:
+        """Read which of a completion's `length` tokens the policy drew; None for all."""
+        if self.mask is None:
+            return None
+        mask = self._of_each_token("mask", length)
+        if not any(mask):
+            raise self._refusal(
+                "mask: 0 for every token; leave out what the policy did not draw"
+            )
+        return np.array(mask, np.bool_)
+
+    def read_log_prob(self, length: int, mask: Flags | None = None) -> float:
+        """Read the log-probability of a completion, of its own tokens; NaN if none."""
+        given = self.log_probs
+        if given is None:
+            return float("nan")
+        if isinstance(given, float):
+            return given
+        if self.tokens is not None:
+            self._of_each_token("log_probs", length)
+        return float(np.sum(given, where=True if mask is None else mask))
+
+    def read_engine_log_probs(self, positions: int) -> Floats:
+        """Read the engine's log-probability of each token, zeros after the last, (T,)."""
+        given = self._of_each_token("engine_log_probs", len(self.tokens or ()))
+        return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
+
+    def read_reward(self) -> float:
+        """Read the reward of a completion."""
+        if self.reward is None:
+            raise self._refusal(
+                "no reward, and the probe says reward: supplied; give a number, or "
+                "name a reward in the probe"
+            )
+        return self.reward
+
+    def read_tokens(self, policy: Policy, positions: int) -> Ints:
+        """Read a completion's tokens, those of tools among them, or tokenise its text."""
+        from_text = self.tokens is None
+        given = self._tokenise(policy, positions) if from_text else self.tokens
+        tokens = np.array(given, np.int64)
+        mask = self.read_mask(len(tokens))
+        truncated = from_text and self.truncated
+        fault = _fault(tokens, mask, policy, len(tokens) if truncated else positions)
+        if fault and from_text:
+            fault += "; a tokenised text may be longer than what was drawn: give tokens"
+        if fault:
+            raise self._refusal(fault)
+        return tokens
+
+    def _tokenise(self, policy: Policy, most: int) -> list[int]:
+        if policy.stops is not None:
+            raise self._refusal(
+                "a text does not tell which token completed a string of "
+                "sampling.stop; give tokens"
+            )
+        tokens = list(policy.tokenizer(self.text, add_special_tokens=False).input_ids)
+        if self.truncated:
+            return tokens[:most]
+        if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
+            return tokens
+        if policy.tokenizer.eos_token_id is None:
+            raise self._refusal("the tokenizer has no end token; give tokens")
+        return [*tokens, policy.tokenizer.eos_token_id]
 
 
 def parse_line(raw: bytes, where: str) -> Line:
@@ -76,6 +158,7 @@ def parse_line(raw: bytes, where: str) -> Line:
         raise InputError(f"{where}: {key}{first['msg']}") from None
     if line.tokens is None and line.text is None:
         raise InputError(f"{where}: neither tokens nor text; give token ids as tokens")
+    line._where = where
     return line
 
 
@@ -90,96 +173,6 @@ def parse_lines(raw: bytes, where: str) -> list[Line]:
         if found:
             return [parse_line(json.dumps(one).encode(), where) for one in found]
     return [parse_line(raw, where)]
-
-
-def _of_each_token(line: Line, key: str, where: str, length: int) -> list[float]:
-    """Give a key's values; refuse them where there is not one for each token."""
-    values: list[float] = getattr(line, key) or []
-    if line.tokens is None:
-        raise InputError(f"{where}: {key}: given with a text; give tokens, too")
-    if len(values) != length:
-        raise InputError(
-            f"{where}: {key}: {len(values)} entries for {length} tokens; give one for each "
-            "token, the end token included"
-        )
-    return values
-
-
-def read_mask(line: Line, where: str, length: int) -> Flags | None:
-    """Read which of a completion's `length` tokens the policy drew; None for all."""
-    if line.mask is None:
-        return None
-    mask = _of_each_token(line, "mask", where, length)
-    if not any(mask):
-        raise InputError(
-            f"{where}: mask: 0 for every token; leave out what the policy did not draw"
-        )
-    return np.array(mask, np.bool_)
-
-
-def read_log_prob(line: Line, where: str, length: int, mask: Flags | None = None) -> float:
-    """Read the log-probability of a completion of `length` tokens; NaN if there is none.
-
-    If the line gives one for each token, those of the tokens that the policy drew add up.
-    """
-    given = line.log_probs
-    if given is None:
-        return float("nan")
-    if isinstance(given, float):
-        return given
-    if line.tokens is not None:
-        _of_each_token(line, "log_probs", where, length)
-    return float(np.sum(given, where=True if mask is None else mask))
-
-
-def read_engine_log_probs(line: Line, where: str, positions: int) -> Floats:
-    """Read the engine's log-probability of each token, zeros after the last, (T,)."""
-    given = _of_each_token(line, "engine_log_probs", where, len(line.tokens or ()))
-    return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
-
-
-def read_reward(line: Line, where: str) -> float:
-    """Read the reward of a completion."""
-    if line.reward is None:
-        raise InputError(
-            f"{where}: no reward, and the probe says reward: supplied; give a number, or "
-            "name a reward in the probe"
-        )
-    return line.reward
-
-
-def read_tokens(line: Line, where: str, policy: Policy, positions: int) -> Ints:
-    """Read a completion's tokens, at most `positions`, or tokenise its text.
-
-    With a `mask`, the tokens of tools and environments are among them.
-    """
-    from_text = line.tokens is None
-    given = _tokenise(line, where, policy, positions) if from_text else line.tokens
-    tokens = np.array(given, np.int64)
-    mask = read_mask(line, where, len(tokens))
-    truncated = from_text and line.truncated
-    fault = _fault(tokens, mask, policy, len(tokens) if truncated else positions)
-    if fault and from_text:
-        fault += "; a tokenised text may be longer than what was drawn: give tokens"
-    if fault:
-        raise InputError(f"{where}: {fault}")
-    return tokens
-
-
-def _tokenise(line: Line, where: str, policy: Policy, most: int) -> list[int]:
-    if policy.stops is not None:
-        raise InputError(
-            f"{where}: a text does not tell which token completed a string of "
-            "sampling.stop; give tokens"
-        )
-    tokens = list(policy.tokenizer(line.text, add_special_tokens=False).input_ids)
-    if line.truncated:
-        return tokens[:most]
-    if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
-        return tokens
-    if policy.tokenizer.eos_token_id is None:
-        raise InputError(f"{where}: the tokenizer has no end token; give tokens")
-    return [*tokens, policy.tokenizer.eos_token_id]
 
 
 def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:

@@ -25,8 +25,7 @@ import numpy as np
 
 from mse_lab.console import complain
 from mse_lab.errors import InputError, in_short, shorten
-from mse_lab.policy import completion_lines as lines
-from mse_lab.policy.completion_lines import Line
+from mse_lab.policy.completion_lines import Line, parse_line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.engine_dumps import drawn
@@ -158,12 +157,12 @@ class EngineServer:
             raise self._refuse(f"completions without {what}", NEEDED)
         where = f"sampling.server = {self._url}: {job.prompt}, {job.pool} {number}"
         raw = {"prompt": job.prompt, "tokens": tokens, "engine_log_probs": log_probs}
-        line = lines.parse_line(json.dumps(raw).encode(), where)
+        line = parse_line(json.dumps(raw).encode(), where)
         if len(tokens) > most:
             fault = f"{len(tokens)} tokens where sampling.max_new_tokens = {most}"
             raise self._refuse(fault, NEEDED)
-        lines.read_engine_log_probs(line, where, most)
-        lines.read_tokens(line, where, policy, most)
+        line.read_engine_log_probs(most)
+        line.read_tokens(policy, most)
         return line
 
     def draw_jobs(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers.cache_utils import (
     DummyLayer,
@@ -24,15 +25,12 @@ from transformers.cache_utils import (
 
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
-from mse_lab.policy.chat_template import render_chats
 from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
-from mse_lab.policy.loading import loading
-from mse_lab.policy.location import Location, locate_model
+from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.sharding import Share
 from mse_lab.policy.stop_strings import StopStrings
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import Probe
+from mse_lab.probe.schema import Model, Probe
 
 # Cache layers that completions can share and that gradients flow back through. Linear
 # attention, convolutions and the like overwrite their states at every token, and these
@@ -254,44 +252,29 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
         )
 
 
-def encode_prompts(
-    policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
-) -> list[list[int]]:
-    """Tokenize prompts; with `chat`, each as a chat or the user's turn of one.
-
-    The `new_tokens` of a completion must fit in the context as well.
-    """
-    plain = [prompt.text for prompt in prompts]
-    texts = render_chats(policy.tokenizer, prompts) if chat else plain
-    if chat and policy.stops is not None:
-        policy.stops.refuse_in(texts[0], plain[0])
-    name = str(policy.tokenizer.name_or_path)
-    with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
-        # A rendered chat has its special tokens already.
-        encoded = [
-            list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
-            for text in texts
-        ]
-    for prompt, tokens in zip(prompts, encoded, strict=True):
-        if fault := _fault_of_prompt(policy, tokens, new_tokens):
-            raise InputError(f"prompt {prompt.id}: {fault}")
-    return encoded
-
-
-def _fault_of_prompt(policy: Policy, tokens: list[int], new_tokens: int) -> str:
-    """Say why the model cannot continue a prompt; empty if it can."""
-    if not tokens:
-        return "its text has no tokens; check the template"
-    if max(tokens) >= policy.vocabulary:
-        return (
-            f"token {max(tokens)} is outside the model's vocabulary of "
-            f"{policy.vocabulary}; use the tokenizer of this model"
+def load_empty(config: Model, root: Path) -> tuple[Location, Any]:
+    """Make a model of a checkpoint's configuration, whose weights take no memory."""
+    location, settings = load_settings(locate_model(config, root))
+    with torch.device("meta"), loading(location, "config.json"):
+        dtype = getattr(torch, config.dtype)
+        return location, transformers.AutoModelForCausalLM.from_config(
+            settings, dtype=dtype
         )
-    settings = policy.model.config.get_text_config()
-    context = getattr(settings, "max_position_embeddings", None)
-    if context is None or len(tokens) + new_tokens <= context:
-        return ""
-    return (
-        f"{len(tokens)} tokens and {new_tokens} new tokens exceed the model's context of "
-        f"{context}; shorten the prompt or lower sampling.max_new_tokens"
+
+
+def load_outline(probe: Probe, root: Path) -> Policy:
+    """Load a probe's policy from its configuration and tokenizer alone."""
+    location, model = load_empty(probe.model, root)
+    tokenizer = load_tokenizer(location)
+    if location.gguf is None and location.file("generation_config.json") is not None:
+        with loading(location, "generation_config.json"):
+            read = transformers.GenerationConfig.from_pretrained
+            model.generation_config = read(location.where, **location.options)
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        end_tokens=find_end_tokens(model, tokenizer, location),
+        temperature=probe.sampling.temperature,
+        parameters={},
+        stops=StopStrings.of(probe.sampling.stop, tokenizer),
     )

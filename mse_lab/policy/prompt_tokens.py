@@ -1,13 +1,18 @@
-"""Decode prompts of which a log has only the token ids."""
+"""The tokens of prompts: rendered as chats, encoded; and decoded, of a log without texts.
+
+Chat templates are rendered in the sandbox of transformers.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, in_short
 from mse_lab.policy.checkpoint import load_tokenizer
-from mse_lab.policy.location import locate
+from mse_lab.policy.location import Location, loading, locate
+from mse_lab.policy.policy import Policy
+from mse_lab.probe.prompts import Prompt
 
 
 @lru_cache(maxsize=1)
@@ -25,3 +30,66 @@ def text_of_tokens(model: str, tokens: Sequence[int]) -> str:
             "name the model that was trained, or write the prompts yourself"
         )
     return text
+
+
+def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
+    """Render each prompt, a chat or the user's turn of one."""
+    if not tokenizer.chat_template:
+        raise InputError(
+            "prompts.chat = true: the tokenizer has no chat template; use false"
+        )
+    return [_render(tokenizer, prompt) for prompt in prompts]
+
+
+def _render(tokenizer: Any, prompt: Prompt) -> str:
+    options = {"tokenize": False, "add_generation_prompt": True}
+    try:
+        return str(tokenizer.apply_chat_template(prompt.turns, **options))
+    except Exception as error:  # A template is a program: it can fail in any way.
+        raise InputError(
+            f"prompts.chat = true: the chat template fails on prompt {prompt.id}: "
+            f"{in_short(error)}; use false, or another template"
+        ) from None
+
+
+def encode_prompts(
+    policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
+) -> list[list[int]]:
+    """Tokenize prompts; with `chat`, each as a chat or the user's turn of one.
+
+    The `new_tokens` of a completion must fit in the context as well.
+    """
+    plain = [prompt.text for prompt in prompts]
+    texts = render_chats(policy.tokenizer, prompts) if chat else plain
+    if chat and policy.stops is not None:
+        policy.stops.refuse_in(texts[0], plain[0])
+    name = str(policy.tokenizer.name_or_path)
+    with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
+        # A rendered chat has its special tokens already.
+        encoded = [
+            list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)
+            for text in texts
+        ]
+    for prompt, tokens in zip(prompts, encoded, strict=True):
+        if fault := _fault_of_prompt(policy, tokens, new_tokens):
+            raise InputError(f"prompt {prompt.id}: {fault}")
+    return encoded
+
+
+def _fault_of_prompt(policy: Policy, tokens: list[int], new_tokens: int) -> str:
+    """Say why the model cannot continue a prompt; empty if it can."""
+    if not tokens:
+        return "its text has no tokens; check the template"
+    if max(tokens) >= policy.vocabulary:
+        return (
+            f"token {max(tokens)} is outside the model's vocabulary of "
+            f"{policy.vocabulary}; use the tokenizer of this model"
+        )
+    settings = policy.model.config.get_text_config()
+    context = getattr(settings, "max_position_embeddings", None)
+    if context is None or len(tokens) + new_tokens <= context:
+        return ""
+    return (
+        f"{len(tokens)} tokens and {new_tokens} new tokens exceed the model's context of "
+        f"{context}; shorten the prompt or lower sampling.max_new_tokens"
+    )

@@ -16,18 +16,15 @@ from transformers.cache_utils import DynamicLayer
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.shared_prefix import SharedPrefix
 
 # The buffers of keys and values grow by this many tokens at a time.
 ROOM = 32
 
 
 class _BufferedLayer(DynamicLayer):
-    """Keys and values in buffers that are larger than needed.
-
-    The layer that it replaces copies all keys and values at every token.
-    """
+    """Keys and values in larger buffers, so that not all are copied at every token."""
 
     def __init__(self, layer: DynamicLayer, longest: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

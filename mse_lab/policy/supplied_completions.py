@@ -16,17 +16,7 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, one_line, shorten, shown
-from mse_lab.policy.completion_lines import (
-    POOLS,
-    Form,
-    Line,
-    parse_lines,
-    read_engine_log_probs,
-    read_log_prob,
-    read_mask,
-    read_reward,
-    read_tokens,
-)
+from mse_lab.policy.completion_lines import POOLS, Form, Line, parse_lines
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.plain_text import STARTS, local_path, reading
@@ -49,7 +39,7 @@ class Supplied:
     offsets: Offsets  # The places of each prompt's pools.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
 
-    def _lines(self, prompt_id: str, pool: str) -> Iterator[tuple[str, Line]]:
+    def _lines(self, prompt_id: str, pool: str) -> Iterator[Line]:
         with reading(self.path), self.path.open("rb") as file:
             parsed, lines = -1, list[Line]()
             for number, at in enumerate(self.offsets[prompt_id][pool]):
@@ -58,7 +48,7 @@ class Supplied:
                 if offset != parsed:
                     file.seek(offset)
                     parsed, lines = offset, parse_lines(file.readline(), where)
-                yield where, lines[place]
+                yield lines[place]
 
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
@@ -68,10 +58,10 @@ class Supplied:
         Log-probabilities are NaN if the file gives none.
         """
         unpadded, masks, log_probs = [], [], []
-        for where, line in self._lines(prompt_id, pool):
-            tokens = read_tokens(line, where, policy, positions)
-            mask = read_mask(line, where, len(tokens))
-            log_probs.append(read_log_prob(line, where, len(tokens), mask))
+        for line in self._lines(prompt_id, pool):
+            tokens = line.read_tokens(policy, positions)
+            mask = line.read_mask(len(tokens))
+            log_probs.append(line.read_log_prob(len(tokens), mask))
             unpadded.append(tokens)
             masks += [] if mask is None else [mask]
         return Completions.of_each(
@@ -80,13 +70,12 @@ class Supplied:
 
     def rewards(self, prompt_id: str, pool: str) -> Floats:
         """Read the rewards (N,) of a pool."""
-        lines = self._lines(prompt_id, pool)
-        return np.array([read_reward(line, where) for where, line in lines])
+        return np.array([line.read_reward() for line in self._lines(prompt_id, pool)])
 
     def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
         """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
         lines = self._lines(prompt_id, pool)
-        return np.stack([read_engine_log_probs(line, at, positions) for at, line in lines])
+        return np.stack([line.read_engine_log_probs(positions) for line in lines])
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""

@@ -27,11 +27,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _is_library(path: Path) -> bool:
-    """Whether a file belongs to this package, another one, or Python."""
-    return path.is_relative_to(_PACKAGE) or is_installed(path)
-
-
 def _files(folder: Path, name: str) -> Iterator[Path]:
     """Yield the files below a folder that may define a dotted name and its packages."""
     parts = [part for part in name.split(".") if part] if len(name) < 200 else []
@@ -76,7 +71,7 @@ def _hash_sources(module: ModuleType) -> dict[str, str]:
             continue
         source = file.read_bytes()
         hashes[key] = hashlib.sha256(source).hexdigest()
-        if not _is_library(file):
+        if not (file.is_relative_to(_PACKAGE) or is_installed(file)):
             todo += _imported(file, source, root)
     return {Path(key).relative_to(root).as_posix(): hashes[key] for key in sorted(hashes)}
 

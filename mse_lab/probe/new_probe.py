@@ -48,10 +48,7 @@ class PromptSummary(NamedTuple):
 
 
 def _summarise_prompts(name: str, root: Path, named: Mapping[str, str]) -> PromptSummary:
-    """Read a local file of prompts; folders and data sets of the Hub are not read.
-
-    `named` has the columns that the user names.
-    """
+    """Read a local file of prompts; `named` has the columns that the user names."""
     path = local_path(name, root)
     if path.is_dir() if path else is_hub_name(name):
         return PromptSummary(Fields(**named))

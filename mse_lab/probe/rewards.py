@@ -20,7 +20,7 @@ from mse_lab.probe.foreign_code import guard, load_extra, load_function
 from mse_lab.probe.identity import identify_named
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.reward_signatures import as_rewards_of, has_trl_signature
+from mse_lab.probe.trainer_prompts import as_rewards_of, has_trl_signature
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 

@@ -21,7 +21,6 @@ from pydantic import (
 )
 
 from mse_lab.errors import shown
-from mse_lab.probe.training_section import Training
 from mse_lab.probe.values import (
     IF_SET,
     MOST_COMPLETIONS,
@@ -30,6 +29,7 @@ from mse_lab.probe.values import (
     Positive,
     Scale,
     Text,
+    Training,
     Url,
 )  # fmt: skip
 

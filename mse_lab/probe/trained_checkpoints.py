@@ -25,15 +25,6 @@ START = Checkpoint(0, None)
 LARGEST_STEP = 10**15  # Tables take no integer of more than 64 bits.
 
 
-def _read_step(path: Path) -> Checkpoint:
-    numbers = re.findall(r"\d+", path.name)
-    if not numbers or (step := int(numbers[-1])) > LARGEST_STEP:
-        raise InputError(
-            f"--checkpoints {path}: no step in its name; give folders such as checkpoint-10"
-        )
-    return Checkpoint(step, path)
-
-
 def find_checkpoints(
     patterns: Sequence[str], *, from_start: bool = False
 ) -> list[Checkpoint]:
@@ -53,9 +44,15 @@ def find_checkpoints(
                 "such as 'out/checkpoint-*'"
             )
         paths |= dict.fromkeys(folders)
-    checkpoints = [_read_step(path) for path in paths]
-    if from_start:
-        checkpoints.insert(0, START)
+    checkpoints = [START] if from_start else []
+    for path in paths:
+        numbers = re.findall(r"\d+", path.name)
+        if not numbers or (step := int(numbers[-1])) > LARGEST_STEP:
+            raise InputError(
+                f"--checkpoints {path}: no step in its name; give folders such as "
+                "checkpoint-10"
+            )
+        checkpoints.append(Checkpoint(step, path))
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
     for first, second in pairwise(checkpoints):
         if first.step == second.step:

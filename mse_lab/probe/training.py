@@ -22,7 +22,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import parse_json, parse_yaml, read_text
 from mse_lab.probe.probe_files import flatten, parse_as
 from mse_lab.probe.schema import EstimatorEntry
-from mse_lab.probe.training_section import Training
+from mse_lab.probe.values import Training
 
 
 class Trainer(NamedTuple):
@@ -191,10 +191,7 @@ def _scalar(text: str) -> Any:
 
 
 def _of_command_line(text: str, path: Path) -> dict[str, Any]:
-    """Read `key=value`, `--key value`, `--key=value` and `--switch` of a command line.
-
-    Variables that the text itself sets, as `N=8`, are put in their places.
-    """
+    """Read the settings of a command line, with the variables that its own text sets."""
     text = re.sub(r"\\\r?\n", " ", text)
     set_there = dict(re.findall(r"(?m)^\s*(?:export +)?(\w+)=[\"']?([^\s\"'$]+)", text))
     variable = re.compile(r"\$\{?(\w+)(?::-([^}]*))?\}?")

@@ -1,8 +1,8 @@
 """Values: the kinds that the keys of a probe have."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _refuse_truth(value: Any) -> Any:
@@ -16,9 +16,7 @@ Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Names = Annotated[list[Text], Field(min_length=1)]
 Scale = Annotated[
-    float,
-    Field(gt=0, strict=False, allow_inf_nan=False),
-    BeforeValidator(_refuse_truth),
+    float, Field(gt=0, strict=False, allow_inf_nan=False), BeforeValidator(_refuse_truth)
 ]
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
@@ -32,3 +30,15 @@ MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory a
 
 # Left out of what is written where it is not set, so that nothing else changes.
 IF_SET = Field(exclude_if=lambda value: value is None)
+
+
+class Training(BaseModel):
+    """What the user trains with: a trainer, and settings under its own names.
+
+    All further keys are settings; `probe/training.py` reads them, and the file's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    trainer: Literal["trl", "verl", "openrlhf"] = "trl"
+    config: Text | None = None  # A file of the trainer's settings: YAML, JSON or text.

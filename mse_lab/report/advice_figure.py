@@ -48,13 +48,8 @@ def _draw_curves(axes: Axes, advice: Advice) -> None:
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
     axes.plot(SIZES, values, mark, color=colour, markersize=4, mec="white", mew=0.5)
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
-
-
-def _keep_to_curves(axes: Axes, advice: Advice) -> None:
-    """Keep the panel near the curves, however far the band goes."""
     points = [point.value for name in STYLES for point in advice.curves[name]]
-    values = [value for value in points if value > 0]
-    if values:
+    if values := [value for value in points if value > 0]:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, min(values) / ROOM), min(high, max(values) * ROOM))
 
@@ -90,7 +85,6 @@ def compose_advice(advice: Advice) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", nonpositive="clip")
     _draw_curves(axes, advice)
-    _keep_to_curves(axes, advice)
     _mark_best(axes, advice)
     label_plainly(axes.yaxis)
     if not math.isinf(advice.noise_scale.high):

@@ -1,4 +1,4 @@
-"""The advice of a run in its folder: computed, kept as data, written, printed."""
+"""The advice in its folder, of a run or of few completions: kept, written, printed."""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +13,16 @@ from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.alternatives import Seconds
 from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.measured_run import FinishedRun, read_run
+from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.console import columns
 from mse_lab.errors import InputError
 from mse_lab.formatting import WIDTH
 from mse_lab.mse.regret import SIZES
-from mse_lab.mse.verdict import BUDGET
-from mse_lab.probe.training import Setting
+from mse_lab.mse.samples import Blocks, Samples
+from mse_lab.mse.stopping import Stopped
+from mse_lab.mse.verdict import BUDGET, Decision
+from mse_lab.probe.schema import Probe
+from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import advice_text, answer, headline
 from mse_lab.report.drawing import save_figure
@@ -63,32 +67,6 @@ def json_values(advice: Advice) -> dict[str, Any]:
         "metric": advice.felt.metric if advice.felt else "plain",
         **advice.as_dict(),
     }
-
-
-def _find_advice(
-    folder: Path,
-    sizes: Sequence[int],
-    budget: int,
-    setting: Setting | None,
-    seconds: Seconds | None,
-) -> Advice:
-    results = ResultsFolder(folder)
-    if results.has("pools.npz") or not results.has("advice.json"):
-        run = read_run(folder, setting)
-        return _advise(run, sizes or SIZES, budget, seconds)
-    advice = restore_advice(results.file("advice.json"))
-    priced = {row.group_size for row in advice.rows}
-    known = priced.issuperset(sizes) and budget == advice.budget and seconds is None
-    about = advice.setting
-    same = setting is None or (setting.trainer, setting.named) == (about[0], about[3])
-    if not (known and same):
-        raise InputError(
-            f"{folder}: has no pools.npz, only the answers for --at "
-            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget} and "
-            f"{about.trainer} with {about.named}; measure it again with mse-lab run "
-            f"{advice.name}"
-        )
-    return advice
 
 
 def _advise(
@@ -150,7 +128,22 @@ def advise_run(
     as_json: bool = False,
 ) -> str:
     """Advise from a run; write the advice into a place, by default the run's folder."""
-    advice = _find_advice(folder, sizes, budget, setting, seconds)
+    results = ResultsFolder(folder)
+    if results.has("pools.npz") or not results.has("advice.json"):
+        advice = _advise(read_run(folder, setting), sizes or SIZES, budget, seconds)
+    else:
+        advice = restore_advice(results.file("advice.json"))
+        priced = {row.group_size for row in advice.rows}
+        known = priced.issuperset(sizes) and budget == advice.budget and seconds is None
+        about = advice.setting
+        same = setting is None or (setting.trainer, setting.named) == (about[0], about[3])
+        if not (known and same):
+            raise InputError(
+                f"{folder}: has no pools.npz, only the answers for --at "
+                f"{','.join(map(str, sorted(priced)))} --budget {advice.budget} and "
+                f"{about.trainer} with {about.named}; measure it again with mse-lab run "
+                f"{advice.name}"
+            )
     advice = replace(advice, optimizer=optimizer)
     return write_advice(place or folder, advice, as_json=as_json)
 
@@ -168,3 +161,70 @@ def answer_lines(folder: Path) -> list[str]:
     except InputError as error:
         return [f"no advice: {str(error).removeprefix(f'{folder}: ')}"]
     return list(answer(advice))
+
+
+def as_run(
+    name: str,
+    probe: Probe,
+    prompts: Sequence[Blocks],
+    stopped: Stopped,
+    regret: float,
+    **known: Any,
+) -> SampledRun:
+    """Make a run of samples of a probe's prompts; `known` are further fields of it."""
+    fields: dict[str, Any] = {
+        "level": probe.interval.level,
+        "seed": probe.seed,
+        "resamples": probe.interval.resamples,
+        "entries": tuple(probe.estimators),
+        "setting": find_setting(probe.training),
+    }
+    samples = Samples.of(prompts)
+    return SampledRun(name, samples, stopped, tolerance=regret, **fields | known)
+
+
+def advise_sampled_run(
+    run: SampledRun,
+    decision: Decision | None,
+    sizes: Sequence[int] = (),
+    seconds: Seconds | None = None,
+) -> Advice:
+    """Advise from samples; the decision is None where nothing could be decided."""
+    if decision is None:
+        samples = run.samples
+        mean = sum(rewards.mean() for rewards in run.rewards) / samples.prompts
+        differ = sum(len(set(rewards)) > 1 for rewards in run.rewards)
+        raise InputError(
+            f"{run.name}: rewards differ within {differ} of {samples.prompts} prompts, in "
+            f"{samples.completions:,} completions of mean reward {mean:.2g}: nothing "
+            "to advise on; check the reward, or give more prompts, or some that the model "
+            "gets right now and then"
+        )
+    try:
+        return advise(run, sizes or SIZES, BUDGET, seconds)
+    except InputError as error:
+        raise InputError(f"{run.name}: {error}") from None
+
+
+def write_sampled_advice(
+    run: SampledRun,
+    decision: Decision | None,
+    sizes: Sequence[int],
+    folder: Path,
+    optimizer: Optimizer = "adamw",
+    seconds: Seconds | None = None,
+    *,
+    as_json: bool,
+) -> str:
+    """Advise from samples, and write the advice with its table and figure.
+
+    The decision is as for `advise_sampled_run`.
+    """
+    advice = advise_sampled_run(run, decision, sizes, seconds)
+    write_json(folder / "advice.json", advice.as_dict())
+    return write_advice(
+        folder,
+        replace(advice, optimizer=optimizer),
+        as_json=as_json,
+        written=["advice.json"],
+    )

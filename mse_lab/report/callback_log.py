@@ -7,7 +7,7 @@ import numpy as np
 
 from mse_lab.answers.advice import Advice, GroupSize
 from mse_lab.answers.sampled_run import SampledRun
-from mse_lab.mse.beta_binomial import fit_beta_binomial
+from mse_lab.mse.zero_variance import fit_beta_binomial
 from mse_lab.results.tables import columns_of
 
 # By how much a forecast may exceed the completions of a prompt, as in the logs' forecast.

@@ -7,13 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mse_lab.answers.claims import claims_table
 from mse_lab.answers.judgement import Verdict
 from mse_lab.answers.measured_run import UNTESTED, FinishedRun
-from mse_lab.answers.statement import Claim, Statement
+from mse_lab.answers.statement import Claim, Statement, claims_table
 from mse_lab.formatting import NONE, table, with_interval, wrap
-from mse_lab.report.layout import TEMPLATES, Table
-from mse_lab.report.typesetting import typeset
+from mse_lab.report.layout import TEMPLATES, Table, typeset
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
@@ -38,7 +36,6 @@ SHORT, TOGETHER = 34, 3
 
 
 def _by_statement(claims: Sequence[Claim]) -> dict[Statement, list[Claim]]:
-    """Group the claims about statements as a whole."""
     grouped: dict[Statement, list[Claim]] = {}
     for claim in claims:
         if claim.group_size is None:
@@ -47,18 +44,15 @@ def _by_statement(claims: Sequence[Claim]) -> dict[Statement, list[Claim]]:
 
 
 def _verdicts(whole: Sequence[Claim]) -> dict[str, Verdict]:
-    """Give the verdict of each run by itself."""
     return {claim.runs[0]: claim.verdict for claim in whole if len(claim.runs) == 1}
 
 
 def _cite(statement: Statement) -> str:
-    """Say where a statement is in the paper, abbreviated: Thm. 2."""
     name, _, rest = statement.name.partition(" (")[0].partition(" ")
     return f"{ABBREVIATIONS.get(name, name)} {rest}".rstrip()
 
 
 def _line(claim: Claim) -> str:
-    """Say one verdict with the number that decides, or why nothing is decided."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.estimate.value)
     number = f"{claim.about.number} {with_interval(claim.estimate)}"
     start = f"{VERDICT_WORDS[claim.verdict]:<{COLUMN}}{_cite(claim.about):<{CITATION}}"
@@ -71,7 +65,6 @@ def _line(claim: Claim) -> str:
 def _side_by_side(
     grouped: Mapping[Statement, Sequence[Claim]], runs: Sequence[str]
 ) -> Iterator[str]:
-    """Lay out the verdicts of a few runs, a column for each."""
     heads = ["", "", *(run.rpartition("/")[2][: COLUMN - 1] for run in runs)]
     kinds, rows = [], []
     for statement, whole in grouped.items():
@@ -116,22 +109,17 @@ def write_claims(folder: Path, run: str, claims: Sequence[Claim]) -> None:
     write_table(ResultsFolder(folder).file("claims.csv"), claims_table(about_run))
 
 
-def _verdict_cell(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return NONE
-    macros: Any = TEMPLATES.get_template("parts.html").module
-    return Markup(macros.verdict(verdict))
-
-
 def show_claims(claims: Sequence[Claim], sources: Sequence[FinishedRun]) -> dict[str, Any]:
     """Show the verdicts of all runs, by `kinds`, and what they rest on, by `statements`."""
     grouped, names = _by_statement(claims), [source.name for source in sources]
     rows: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
     name_cell = Markup("{}<small>{}: {}</small>")
+    macros: Any = TEMPLATES.get_template("parts.html").module
     for about, whole in grouped.items():
         if about.kind in KINDS and (verdicts := _verdicts(whole)):
             name = name_cell.format(typeset(about.short), about.name, typeset(about.says))
-            cells = (_verdict_cell(verdicts.get(run)) for run in names)
+            given = (verdicts.get(run) for run in names)
+            cells = (Markup(macros.verdict(one)) if one else NONE for one in given)
             rows[about.kind].append([name, *cells])
     heads = ["Statement", *names]
     return {

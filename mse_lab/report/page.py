@@ -8,19 +8,23 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.ranking import MIDDLE, nearest_size
+from mse_lab.answers.statement import judge_runs
 from mse_lab.errors import InputError
 from mse_lab.mse.regime import oracle_gain
 from mse_lab.report.advice_report import headline
-from mse_lab.report.advice_section import advise_source, show_advice
 from mse_lab.report.claims_report import show_claims
 from mse_lab.report.figure_4 import compose, scales_of
 from mse_lab.report.layout import Image, draw_image, lay_out
 from mse_lab.report.phase_diagram import as_dots, draw_runs
-from mse_lab.report.ranking_section import show_ranking
-from mse_lab.report.run_facts import show_environment, show_overview
+from mse_lab.report.sections import (
+    advise_source,
+    show_advice,
+    show_environment,
+    show_overview,
+    show_ranking,
+)
 from mse_lab.results.files import write_text
 from mse_lab.results.finished_run import read_tables
 

@@ -30,7 +30,7 @@ from mse_lab.mse.regime import (
 )
 from mse_lab.report.drawing import MOST_DOTS, colours_of, legend_above
 from mse_lab.report.figure_4 import TITLES
-from mse_lab.results.finished_run import Tables, read_probe, read_tables
+from mse_lab.results.finished_run import read_probe, read_tables
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
 # Group sizes at which GRPO-type meets vanilla; from 64 on that is the oracle's line.
@@ -91,17 +91,6 @@ def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
     return Dots(label, moments, baselines)
 
 
-def _read_prompts(folder: Path, run: Tables, label: str) -> Dots:
-    prompts = run.prompts.reindex(columns=["prompt", *MOMENTS, *RHO]).dropna(subset=MOMENTS)
-    if prompts.empty:
-        raise InputError(
-            f"{folder}: prompts.csv lacks what every run measures; make it again with "
-            f"mse-lab run {run.name} --fresh"
-        )
-    moments = restore_moments(prompts, read_probe(folder).pool.reference)
-    return as_dots(label, prompts, moments)
-
-
 def _label(name: str, folder: Path, names: Sequence[str]) -> str:
     """Name a run for a legend; where others have its title, add what distinguishes it."""
     family, _, last = name.rpartition("/")
@@ -120,10 +109,17 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
     """
     runs = [read_tables(folder) for folder in folders]
     names = [run.name for run in runs]
-    dots = []
+    dots, columns = [], ["prompt", *MOMENTS, *RHO]
     for folder, run in zip(folders, runs, strict=True):
+        prompts = run.prompts.reindex(columns=columns).dropna(subset=MOMENTS)
+        if prompts.empty:
+            raise InputError(
+                f"{folder}: prompts.csv lacks what every run measures; make it again with "
+                f"mse-lab run {run.name} --fresh"
+            )
         label = shorten(_label(run.name, folder, names), _LONGEST_LABEL)
-        dots.append(_read_prompts(folder, run, label))
+        moments = restore_moments(prompts, read_probe(folder).pool.reference)
+        dots.append(as_dots(label, prompts, moments))
     return dots
 
 

@@ -13,7 +13,6 @@ _HEAD = ("probe", "result", "model, prompts × completions of each")
 
 
 def _standing(probe: Probe, results: ResultsFolder) -> str:
-    """Say in a few words what there is of a probe's result."""
     if not results.is_begun():
         return "not run"
     damage = results.damage()

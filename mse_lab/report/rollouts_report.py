@@ -20,8 +20,8 @@ from mse_lab.formatting import (
     with_interval,
     wrap,
 )
-from mse_lab.trainer_logs.log_ratios import CLIP
 from mse_lab.trainer_logs.summary import Summary
+from mse_lab.trainer_logs.values import CLIP
 from mse_lab.trainer_logs.verdicts import verdict_lines
 
 # The first look of `advise`: prompts, and completions of each.
@@ -171,7 +171,6 @@ def _forecast(summary: Summary) -> Part | None:
 
 
 def _completions(summary: Summary) -> Part | None:
-    """Lengths, cuts and copies."""
     rows, groups = [], summary.groups
     if summary.lengths is not None:
         unit, lengths_N = summary.lengths

@@ -30,8 +30,7 @@ LAW_BOUNDS = {"float64": 1e-4, "float32": 1e-3, "float16": 3e-2, "bfloat16": 0.2
 # Largest tolerated relative difference of squared score norms and of products.
 SCORE_BOUNDS = {"float64": 1e-4, "float32": 5e-3, "float16": 0.1, "bfloat16": 0.5}
 
-# `mean score zero` brings prompts to one scale; this share of the median size is added to
-# each size, so that the smallest scores do not count for most.
+# Added to each size, as a share of the median: the smallest scores count for less.
 LEAST_SIZE = 0.1
 
 # Largest squared distance of two scores that count as equal, over the sum of their squared

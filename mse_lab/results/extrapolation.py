@@ -12,9 +12,8 @@ from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.replicates import Key
 from mse_lab.results.analysis import Analysis
 
-# Factors by which a run's time may differ from the plan's: at least this one, for the same
-# work takes longer on a busy machine; and the other where fewer prompts were measured than
-# their spread can be estimated from.
+# Factors by which a run's time may differ from the plan's: on a busy machine, and where
+# too few prompts were measured to estimate their spread.
 LEAST_FACTOR, UNKNOWN_FACTOR, FEWEST_PROMPTS = 1.25, 2.0, 3
 
 

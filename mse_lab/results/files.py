@@ -2,9 +2,11 @@
 
 import io
 import json
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +37,20 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 with LF, whole or not at all."""
     write_bytes(path, text.encode())
+
+
+def as_data(value: Any) -> Any:
+    """Turn named tuples into mappings, and numbers that JSON does not have into words."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return as_data(value._asdict())
+    if isinstance(value, Mapping):
+        return {key: as_data(entry) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_data(entry) for entry in value]
+    if isinstance(value, float):
+        # So that it is the same where only the rounding of a processor differs.
+        return float(f"{value:.5g}") if math.isfinite(value) else str(value)
+    return value
 
 
 def write_json(path: Path, value: object) -> None:

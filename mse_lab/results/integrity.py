@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.results.files import write_json
-from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
-from mse_lab.results.readers import read_npz
+from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE, read_npz
 
 REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
@@ -58,8 +57,7 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
         raise InputError(f"{path}: {error.strerror or error}; {remedy}") from None
     except ImportError:  # A package is missing; the file may be sound.
         raise
-    # Parsers of zip, arrays, CSV, JSON and YAML raise many kinds of errors on a damaged
-    # file: their own, those of the libraries below them, and MemoryError.
+    # Parsers raise all kinds of errors on a damaged file, MemoryError among them.
     except Exception as error:
         raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
 

@@ -3,15 +3,104 @@
 Reading, writing, repairing, clearing, the manifest, and the state of a result all follow
 from this table, so a new file needs a row here and a call of `ResultsFolder.write`. While a
 run is under way its folder also holds `shards/` and `.lock`.
+
+A reader takes an open file and raises any error where it holds what no run writes. Pandas
+and the measurements' own types take long to import and are not needed to list results, so
+they are imported where they are used.
 """
 
-from collections.abc import Callable
+import io
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from mse_lab.results import readers
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mse_lab.results.diagnostics import Diagnostics
+
+# Columns that stay texts, even where they look like numbers or like missing ones.
+TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
+
+
+def read_text(file: BinaryIO) -> str:
+    """Read a text that ends in a whole line."""
+    text = file.read().decode()
+    if not text.endswith("\n"):
+        raise ValueError("its last line is cut")
+    return text
+
+
+def read_json(file: BinaryIO, schema: Any) -> Any:
+    """Read JSON of this schema."""
+    return TypeAdapter(schema).validate_json(file.read())
+
+
+def read_configuration(file: BinaryIO) -> dict[str, Any]:
+    """Read `config.yaml` as it is written; `parse_probe` makes a probe of it."""
+    values = parse_yaml(read_text(file), "its text")
+    if not isinstance(values, dict):
+        raise TypeError("it holds no keys")
+    return values
+
+
+def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Read all arrays, and thereby the checksum that is kept of each."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError("no .npz file of arrays")  # NumPy would advise to unpickle it
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def read_diagnostics(file: BinaryIO) -> "Diagnostics | None":
+    """Read `diagnostics.json`; None where another version wrote it."""
+    from mse_lab.results.diagnostics import restore
+
+    return restore(read_json(file, dict[str, Any]))
+
+
+def read_table(file: BinaryIO, columns: Sequence[str], rows: int = 1) -> "pd.DataFrame":
+    """Read a table of texts and numbers with these columns, and at least these rows."""
+    import pandas as pd
+
+    table = pd.read_csv(
+        io.StringIO(read_text(file)),
+        dtype=dict.fromkeys(TEXTS, str),
+        # A number may be missing; a text may be empty.
+        keep_default_na=False,
+        na_values=[""],
+        index_col=False,
+    ).fillna(dict.fromkeys(TEXTS, ""))
+    missing = [column for column in columns if column not in table]
+    if missing or len(table) < rows:
+        raise ValueError(f"no column {missing[0]}" if missing else "no rows")
+    table.drop(columns=[*TEXTS], errors="ignore").astype(float)
+    return table
+
+
+def read_completions(file: BinaryIO) -> "pd.DataFrame":
+    """Read `completions.jsonl`: prompt, length, and whether it was cut."""
+    import pandas as pd
+
+    lines = pd.read_json(file, lines=True, dtype={"prompt": str})
+    return lines[["prompt", "length", "truncated"]]
+
+
+def refuse_to_read(file: BinaryIO) -> Any:
+    """Refuse a file that no command reads."""
+    raise ValueError("no command reads it back")
+
 
 MANIFEST = "manifest.json"
 
@@ -20,19 +109,28 @@ MANIFEST = "manifest.json"
 class File:
     """A file of a result."""
 
-    # `pools`: it follows from pools.npz. `model`: only the run makes it. `result`: another
-    # command makes it of a finished run.
+    # It follows from pools.npz; only the run makes it; or a command, of a finished run.
     made_from: Literal["pools", "model", "result"]
-    read: Callable[[BinaryIO], Any] = readers.refuse_to_read
+    read: Callable[[BinaryIO], Any] = refuse_to_read
     needed: bool = False  # Whether a finished run must have it.
+
+
+def _pools(module: str, kind: str) -> Callable[[BinaryIO], Any]:
+    """Make a reader of arrays of P prompts; each kind refuses those that do not fit."""
+
+    def read(file: BinaryIO) -> Any:
+        pools = getattr(import_module(f"mse_lab.mse.{module}"), kind)
+        return pools.from_arrays(read_npz(file))
+
+    return read
 
 
 def _table(*columns: str, rows: int = 1) -> Callable[[BinaryIO], Any]:
     """Make a reader of a table that has these columns, and at least these rows."""
-    return partial(readers.read_table, columns=columns, rows=rows)
+    return partial(read_table, columns=columns, rows=rows)
 
 
-_NAMES = partial(readers.read_json, schema=dict[str, str])
+_NAMES = partial(read_json, schema=dict[str, str])
 _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
@@ -52,18 +150,18 @@ FILES = {
     "laws.csv": File("pools", _table(*_POINT, *_LAW, rows=0)),
     "prompts.csv": File("pools", _table("prompt", "category", "value"), needed=True),
     "by_prompt.csv": File("pools", _table("prompt", "estimator", "group_size")),
-    "errors.npz": File("pools", readers.read_npz, needed=True),
-    "pools.npz": File("model", partial(readers.read_pools, kind="pools"), needed=True),
-    "metric.npz": File("model", partial(readers.read_pools, kind="metric")),
-    "corrections.npz": File("model", partial(readers.read_pools, kind="corrections")),
-    "config.yaml": File("model", readers.read_configuration),
-    "prompts.sha256": File("model", readers.read_text),
+    "errors.npz": File("pools", read_npz, needed=True),
+    "pools.npz": File("model", _pools("pools", "Pools"), needed=True),
+    "metric.npz": File("model", _pools("metric", "MetricPools")),
+    "corrections.npz": File("model", _pools("corrections", "CorrectionPools")),
+    "config.yaml": File("model", read_configuration),
+    "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),
-    "environment.json": File("model", partial(readers.read_json, schema=dict[str, Any])),
-    "diagnostics.json": File("model", readers.read_diagnostics),
-    "completions.jsonl": File("model", readers.read_completions),
+    "environment.json": File("model", partial(read_json, schema=dict[str, Any])),
+    "diagnostics.json": File("model", read_diagnostics),
+    "completions.jsonl": File("model", read_completions),
     # After the checks only the manifest is written.
-    "checks.json": File("model", partial(readers.read_json, schema=Checks), needed=True),
+    "checks.json": File("model", partial(read_json, schema=Checks), needed=True),
     **dict.fromkeys(MADE, File("result")),
     MANIFEST: File("result", _NAMES),
 }
@@ -82,8 +180,7 @@ FROM_POOLS, FROM_MODEL, FROM_RESULT = (
 )
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
-# Files that a repeated run gives again to the byte: all but the one with the date, the
-# machine and the time. The manifest lists no other, so a repetition changes no checksum.
+# Files that a repeated run gives again to the byte; the manifest lists no other.
 REPEATABLE = (
     *(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json"),
     "advice.json",

@@ -19,7 +19,7 @@ from mse_lab.errors import InputError
 from mse_lab.probe.identity import digest
 from mse_lab.results.files import write_arrays
 from mse_lab.results.integrity import open_intact
-from mse_lab.results.readers import read_npz
+from mse_lab.results.inventory import read_npz
 
 T = TypeVar("T")
 
@@ -54,7 +54,6 @@ def _as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
 
 
 def _from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
-    """Undo `_as_arrays`."""
     values: dict[str, Any] = {}
     for name, type_ in get_type_hints(kind).items():
         if isinstance(type_, type) and is_dataclass(type_):

@@ -22,8 +22,7 @@ from mse_lab.results.diagnostics import Diagnostics
 # Probability that a run is warned of a disagreement although all its curves are correct.
 FAMILY_WISE = 1e-4
 
-# A run with fewer effective degrees of freedom is warned of. On simulated pools the 95%
-# intervals of heavy-tailed prompts covered 88 to 90% there (tests/benchmarks/coverage.py).
+# With fewer degrees intervals of heavy tails cover 88 to 90% (benchmarks/coverage.py).
 FEW_DEGREES = 5
 
 # Shares of completions, or of prompts, beyond which a warning is given.
@@ -153,11 +152,7 @@ def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
 
 
 def _degrees_by_law(pools: Pools, key: Key) -> float:
-    """Degrees of freedom of the replicates, by each prompt's share of the law's MSE.
-
-    Two groups of the prompt that carries the MSE may be close by chance, which the law
-    does not depend on.
-    """
+    """Degrees of freedom by each prompt's share of the law's MSE, which no luck moves."""
     law = LAWS.get(key.estimator, LAWS["grpo"])
     mse_P = law(pool_moments(pools), max(key.group_size, 2))
     groups = pools.rewards_PN.shape[1] // key.group_size

@@ -1,8 +1,8 @@
 """Runs: prompts are measured one by one into a folder, by one process or several.
 
 prepare                       read all input; load the model
-run_probe, plan, along        measure a probe whole; its first prompts; its checkpoints
-until                         measure whole rounds until the curves are narrow
+run_probe, plan, along        measure a probe whole, or in rounds until the curves are
+                              narrow; its first prompts; its checkpoints
 advise, samples               measure until an answer is known, look by look
 resume, finish, supplements   go on after a kill; write the result; what comes beside it
 processes, torchrun           share prompts between processes; lock a folder
@@ -10,5 +10,4 @@ in_memory                     measure a model that is in memory
 live_model, live_rollouts     measure the model of TRL's trainer; by its own rollouts,
 rollout_groups                which come in groups of a prompt
 reporters, progress           where a trainer's numbers go; what the screen shows
-environment                   machine, versions and seconds, as they are written down
 """

@@ -15,7 +15,6 @@ from mse_lab.errors import InputError, shorten
 from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
 from mse_lab.policy.location import locate_model
-from mse_lab.probe.schema import Model, Probe
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.advise import LEAST_PROMPTS
@@ -35,22 +34,15 @@ class Stage(NamedTuple):
     outcome: Outcome
 
 
-def _model_at(probe: Probe, checkpoint: Path) -> Model:
-    adapter = checkpoint / SAVED
-    changes = (
-        {"adapter": str(checkpoint), "adapter_revision": None}
-        if adapter.is_file()
-        else {"path": str(checkpoint), "revision": None}
-    )
-    return probe.model.model_copy(update=changes)
-
-
 def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
     """Prepare the run of a checkpoint, with the prompts and the reward of the probe."""
-    if checkpoint.path is None:
+    if (path := checkpoint.path) is None:
         return spec
-    subfolder = f"{ALONG}/{checkpoint.path.name}"
-    model = _model_at(spec.probe, checkpoint.path)
+    subfolder = f"{ALONG}/{path.name}"
+    changes = {"path": str(path), "revision": None}
+    if (path / SAVED).is_file():
+        changes = {"adapter": str(path), "adapter_revision": None}
+    model = spec.probe.model.model_copy(update=changes)
     return replace(
         spec,
         name=f"{spec.name}/{subfolder}",
@@ -91,16 +83,8 @@ def _refuse_unlike(runs: Sequence[RunSpec]) -> None:
                 )
 
 
-def _todo(runs: Sequence[RunSpec], *, fresh: bool) -> list[int]:
-    return [at for at, run in enumerate(runs) if not find_finished(run, fresh=fresh)]
-
-
 def _refuse_each(unfinished: Sequence[int], runs: Sequence[RunSpec]) -> None:
-    """Refuse checkpoints that cannot be measured, before any of them is measured.
-
-    The small files of all are read first. Then each one without a finished run is loaded,
-    which takes little time compared with measuring it.
-    """
+    """Refuse checkpoints before any is measured: by small files, then by loading each."""
     todo = [runs[at] for at in unfinished]
     if todo:
         _refuse_unlike(runs)
@@ -158,7 +142,11 @@ def measure_along(
     """
     runs = [_prepare_at(spec, checkpoint) for checkpoint in checkpoints]
     _refuse_together(runs)
-    refuse = partial(_refuse_each, spec.processes.agree(lambda: _todo(runs, fresh=fresh)))
+
+    def unfinished() -> list[int]:
+        return [at for at, run in enumerate(runs) if not find_finished(run, fresh=fresh)]
+
+    refuse = partial(_refuse_each, spec.processes.agree(unfinished))
     # A sharded model is loaded by all processes, another one by the first.
     refuse(runs) if spec.probe.model.shard else spec.processes.agree(lambda: refuse(runs))
     stages = []

@@ -16,8 +16,8 @@ from mse_lab.console import writing
 from mse_lab.errors import InputError
 from mse_lab.policy.completion_lines import POOLS, Line
 from mse_lab.policy.engine_server import EngineServer, Job
-from mse_lab.policy.outline import load_outline
-from mse_lab.policy.policy import encode_prompts
+from mse_lab.policy.policy import load_outline
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.probe.identity import digest
 from mse_lab.probe.plain_text import parse_json, reading
 from mse_lab.probe.prompts import load_prompts

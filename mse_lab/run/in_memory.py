@@ -70,24 +70,21 @@ class InMemoryInputs(NamedTuple):
     processes: Processes = SINGLE_PROCESS  # Those that share what is written nowhere.
 
 
-def _reward_name(reward: Any) -> str:
-    named = reward if hasattr(reward, "__qualname__") else type(reward)
-    return f"{named.__module__}:{named.__qualname__}"
-
-
 def _model_path(model: Any) -> str:
     return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
 def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
+    own = reward if hasattr(reward, "__qualname__") else type(reward)
+    named = reward if isinstance(reward, str) else f"{own.__module__}:{own.__qualname__}"
     values = {
         "model": {
             "path": _model_path(model),
             "device": str(device),
             "dtype": str(dtype).removeprefix("torch."),
         },
-        "reward": reward if isinstance(reward, str) else _reward_name(reward),
+        "reward": named,
     }
     return parse_probe(values | dict(settings), "measure")
 

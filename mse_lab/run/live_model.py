@@ -31,7 +31,7 @@ from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
-from mse_lab.scores.module_calls import replaced_forward
+from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.preconditioner import of_optimizer
 
 # The version of TRL whose callbacks are known.

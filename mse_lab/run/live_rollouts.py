@@ -103,18 +103,14 @@ class Measurement:
         if len(self.sizes) < self._next_look and not spent:
             return None
         self._next_look += self._next_look // 2
-        self._decision = self._look()
+        prompts = self._prompts
+        differ = sum(map(rewards_differ, prompts))
+        enough = len(prompts) >= LEAST_PROMPTS and differ >= LEAST_SIGNALS
+        self._decision = self._decide(prompts) if enough else None
         stopped = self._decision.stop if self._decision else None
         # Further steps have further rollouts, which may tell.
         stopped = None if stopped == WIDTH else stopped
         return stopped or (BUDGET if spent else None)
-
-    def _look(self) -> Decision | None:
-        prompts = self._prompts
-        differ = sum(map(rewards_differ, prompts))
-        if len(prompts) < LEAST_PROMPTS or differ < LEAST_SIGNALS:
-            return None
-        return self._decide(prompts)
 
     def _end(self, stopped: Stopped, subject: Subject) -> Sampling:
         first, *_ = (block for blocks in self._sampled.values() for block in blocks)
@@ -132,10 +128,7 @@ class Measurement:
 
 
 def _compare_samplers(subject: Subject, index: int, drawn: Completions) -> Floats:
-    """Compare how likely other samplers are to have drawn completions, and the policy.
-
-    The trainer gives no log-probabilities that could be compared with ours.
-    """
+    """Compare other samplers with the policy: the trainer gives no log-probabilities."""
     policy, tokens = subject.policy, subject.tokens[index]
     log_probs_N = sum_over_tokens(token_log_probs(policy, tokens, drawn).double(), drawn)
     return log_likelihood_ratios(policy, tokens, drawn, log_probs_N.cpu().numpy())

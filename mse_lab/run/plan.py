@@ -6,15 +6,20 @@ measures them, and kept in its folder, so that the run resumes from there.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from mse_lab.formatting import byte_size
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
 from mse_lab.measurement.metric import held_bytes, price_metric
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.mse.metric import warn_of_few
+from mse_lab.policy.policy import load_empty
+from mse_lab.probe.schema import Model
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.extrapolation import (
@@ -26,10 +31,11 @@ from mse_lab.results.extrapolation import (
 )
 from mse_lab.results.tables import describe_prompts
 from mse_lab.run.advise import LEAST_PROMPTS, first_prompt
-from mse_lab.run.environment import peak_memory_bytes
+from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, read_shard
 from mse_lab.run.run_probe import measure_prompts
+from mse_lab.scores.recorder import decoder_layers
 
 # Prompts to measure, and seconds after which no further one is begun: as long as somebody
 # watches a terminal.
@@ -76,11 +82,6 @@ def _analyse(
     return result, (time.perf_counter() - began) * len(spec.prompts) / len(some)
 
 
-def _peak_memory(context: RunContext) -> float:
-    gpus = [device for device in context.subject.policy.devices if device.type == "cuda"]
-    return sum(map(torch.cuda.max_memory_allocated, gpus)) or peak_memory_bytes()
-
-
 def _advising(context: RunContext, index: int) -> Advising | None:
     """Time an advice by a sample of one prompt; None where there can be no advice."""
     subject, prompts = context.subject, len(context.subject.prompts)
@@ -103,6 +104,7 @@ def _extrapolate(
     median = np.median(lengths)
     middle = min(prompts, key=lambda index: abs(lengths[index] - median))
     priced, few = {}, []
+    gpus = [device for device in subject.policy.devices if device.type == "cuda"]
     if probe.metric.kind != "plain":
         priced["what training feels"] = price_metric(subject)
         few = warn_of_few(min(probe.metric.prompts, len(lengths)))
@@ -122,7 +124,8 @@ def _extrapolate(
             **priced,
         },
         disk_bytes=costs.disk,
-        peak_memory_bytes=_peak_memory(context),
+        peak_memory_bytes=sum(map(torch.cuda.max_memory_allocated, gpus))
+        or peak_memory_bytes(),
         budget_bytes=memory.budget,
         felt_memory_bytes=felt_memory,
         felt_disk_bytes=felt_disk,
@@ -160,3 +163,37 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
         indices = range(len(spec.prompts))
         prompts = {at: prompt for at in indices if (prompt := read_shard(context, at))}
         return _extrapolate(context, prompts, loading)
+
+
+class Shares(NamedTuple):
+    """Bytes of the weights of a model that processes hold together."""
+
+    processes: int  # How many hold one model.
+    weights_bytes: int  # All weights.
+    unit_bytes: int  # The largest unit that is gathered: a layer, or a vocabulary's matrix.
+
+    @property
+    def kept_bytes(self) -> int:
+        """What each process keeps."""
+        return -(-self.weights_bytes // self.processes)
+
+    def values(self) -> dict[str, int]:
+        """Give all numbers, for JSON."""
+        return {**self._asdict(), "kept_bytes": self.kept_bytes}
+
+    def __str__(self) -> str:
+        return (
+            f"{byte_size(self.weights_bytes)} of weights; each of {self.processes} "
+            f"processes keeps {byte_size(self.kept_bytes)} of them and gathers units of at "
+            f"most {byte_size(self.unit_bytes)}, a few at a time; time and further memory "
+            "are measured of a whole model only"
+        )
+
+
+def plan_shares(config: Model, root: Path) -> Shares:
+    """Count the bytes of a model that is to be sharded, by its configuration."""
+    _, model = load_empty(config, root)
+    units = [model.get_input_embeddings(), *decoder_layers(model)]
+    sizes = [sum(each.nbytes for each in unit.parameters()) for unit in units]
+    weights = sum(each.nbytes for each in model.parameters())
+    return Shares(config.shard or 1, weights, max(sizes))

@@ -1,5 +1,6 @@
 """The rollouts that TRL's trainer gives a reward function in a step, group by group."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.measurement.looks import FIRST_PROMPTS
 from mse_lab.measurement.prompt import CompletionPool
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
-from mse_lab.policy.completion_lines import Line, read_tokens
+from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 
@@ -28,12 +29,10 @@ class Group(NamedTuple):
     def pool(self, index: int, policy: Policy, positions: int) -> CompletionPool:
         """Read completions of at most `positions` tokens, of log-probability NaN."""
         unpadded = [
-            read_tokens(
-                Line.model_validate({"prompt": str(index), "tokens": list(tokens)}),
+            parse_line(
+                json.dumps({"prompt": str(index), "tokens": list(tokens)}).encode(),
                 f"group {index}, rollout {number}",
-                policy,
-                positions,
-            )
+            ).read_tokens(policy, positions)
             for number, tokens in enumerate(self.tokens)
         ]
         unknown, ends = [np.nan] * len(unpadded), policy.ends

@@ -105,13 +105,13 @@ class TorchrunProcesses(Processes):
         """Yield the items that this process is to do; `todo` must be the same in all."""
         self._deals += 1
         key = f"deal/{self._deals}"
-        while (turn := self._next(key)) < len(todo):
+        while True:
+            self._heed_complaints()
+            with noticing_loss():
+                turn = int(self._store.add(key, 1)) - 1
+            if turn >= len(todo):
+                return
             yield todo[turn]
-
-    def _next(self, key: str) -> int:
-        self._heed_complaints()
-        with noticing_loss():
-            return int(self._store.add(key, 1)) - 1
 
     def total(self, tally: Tally) -> Tally:
         """Share this process's tally; the first process returns the sum of all so far."""
@@ -171,10 +171,7 @@ class TorchrunProcesses(Processes):
             self._store.set("said", str(end.status))
 
     def _heed_complaints(self) -> None:
-        """End this process if another one has an error, once that is printed.
-
-        As soon as one process ends, torchrun ends the others of its machine.
-        """
+        """End with another process's error, once that is printed."""
         with noticing_loss():
             if self._store.add("complaints", 0):
                 raise SystemExit(self._await_said())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_calls import Call, NoExactScore, is_out_of_memory, tensors_in
+from mse_lab.scores.module_hooks import Call, NoExactScore, is_out_of_memory, tensors_in
 
 # Gradients of single completions in a module's own parameters, held at once.
 HELD_BYTES = 2**30

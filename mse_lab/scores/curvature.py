@@ -11,7 +11,7 @@ gradient, which all vectors share. Fused kernels of attention cannot be differen
 twice; their plain form is used here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -21,9 +21,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
+from mse_lab.policy.log_probabilities import (
+    SharedPrefix,
+    completion_logits,
+    padded_tokens,
+    sum_over_tokens,
+)
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.shared_prefix import SharedPrefix, completion_logits
 from mse_lab.scores.reference import in_passes
 
 # Of attention's kernels the one that can be differentiated twice.
@@ -52,13 +56,6 @@ def as_vector(policy: Policy, gradient: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([part.to(parts[0].device) for part in parts])
 
 
-def _parts_of(vector_D: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
-    """Cut a vector into the shapes of parameters."""
-    pieces = vector_D.split([parameter.numel() for parameter in parameters])
-    pairs = zip(pieces, parameters, strict=True)
-    return [piece.view_as(parameter).to(parameter) for piece, parameter in pairs]
-
-
 def differentiate_slopes(
     policy: Policy, value: Tensor, vectors_KD: Tensor, products_KD: Tensor
 ) -> None:
@@ -69,10 +66,11 @@ def differentiate_slopes(
     )
     sizes = [parameter.numel() for parameter in parameters]
     for product_D, vector_D in zip(products_KD, vectors_KD, strict=True):
+        pairs = zip(vector_D.split(sizes), parameters, strict=True)
         found = torch.autograd.grad(
             slopes,
             parameters,
-            _parts_of(vector_D, parameters),
+            [piece.view_as(parameter).to(parameter) for piece, parameter in pairs],
             retain_graph=True,
             materialize_grads=True,
         )

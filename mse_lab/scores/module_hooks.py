@@ -1,18 +1,165 @@
-"""Hooks: a module's calls in the forward pass, its gradients in the backward pass."""
+"""Hooks: a module's calls in the forward pass, its gradients in the backward pass.
 
-from collections.abc import Iterator, Mapping, Sequence
+Tensors come as (N, ...), completions first; as (N T, ...), their tokens flattened, in
+mixtures of experts; and as (1, ...), one for all completions, such as position embeddings.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers.pytorch_utils import Conv1D
 
 from mse_lab.policy.sharding import gather_around, is_sharded
-from mse_lab.scores.module_calls import Batch, Call, results_in, tensors_in
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """List the tensors in nested tuples, lists and dictionaries."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def results_in(value: Any) -> list[Tensor]:
+    """List the tensors that a gradient can come back through, those of real numbers."""
+    return [tensor for tensor in tensors_in(value) if tensor.is_floating_point()]
+
+
+def _lead(tensor: Tensor) -> int:
+    return tensor.shape[0] if tensor.dim() else 1
+
+
+class Batch(NamedTuple):
+    """How the completions of a pass lie in its tensors."""
+
+    rows: int  # N, the completions.
+    tokens: int  # T, the tokens of each that the model reads.
+    shared: int = 0  # The first of these, the prompt's, which are the same for all.
+
+    def split(self, tensor: Tensor) -> Tensor | None:
+        """View a tensor as (N, tokens, ...); None where its rows are not completions'."""
+        features = tensor.is_floating_point()
+        if _lead(tensor) == self.rows and tensor.dim() > 1 + features:
+            return tensor
+        if _lead(tensor) == self.rows * self.tokens and tensor.dim() > features:
+            return tensor.unflatten(0, (self.rows, self.tokens))
+        return None
+
+    def has_parts(self, tensor: Tensor) -> bool:
+        """Whether each completion has its part of a tensor, which is not common to all."""
+        return _lead(tensor) in (self.rows, self.rows * self.tokens)
+
+    def part(self, tensor: Tensor, index: int) -> Tensor:
+        """Cut out a completion's part; what is common to all stays whole."""
+        if not self.has_parts(tensor) or not tensor.dim():
+            return tensor
+        size = len(tensor) // self.rows
+        return tensor[index * size : (index + 1) * size]
+
+
+class NoExactScore(Exception):
+    """A rule cannot compute a call's scores."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means too little memory, and says nothing about a module."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # What PyTorch's allocator of host memory raises.
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+@dataclass
+class Call:
+    """One call of a module that answers for parameters, its tensors outside any graph.
+
+    `own` are the parameters that it answers for: name inside the module -> name.
+    """
+
+    owner: str
+    module: nn.Module
+    own: dict[str, str]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[Tensor]
+    batch: Batch
+
+    def __post_init__(self) -> None:
+        given = self.args, self.kwargs, self.results
+        self.args, self.kwargs, self.results = tree_map_only(Tensor, Tensor.detach, given)
+        self.inputs = tensors_in((self.args, self.kwargs))
+        self._versions = [tensor._version for tensor in self.inputs]
+
+    @property
+    def common(self) -> bool:
+        """Whether it is one call for all completions, such as position embeddings."""
+        alike = bool(self.inputs) and all(_lead(tensor) == 1 for tensor in self.inputs)
+        return alike and self.batch.rows > 1
+
+    @property
+    def changed(self) -> bool:
+        """Whether an input was written over since the call."""
+        return [tensor._version for tensor in self.inputs] != self._versions
+
+    @property
+    def attributed(self) -> bool:
+        """Whether the rows of inputs and results can be assigned to completions."""
+        if self.common:
+            return all(_lead(tensor) == 1 for tensor in self.results)
+        return all(
+            any(self.batch.split(tensor) is not None for tensor in tensors)
+            for tensors in (self.inputs, self.results)
+        )
+
+    def split(self, tensor: Tensor) -> Tensor:
+        """View a tensor of the call as (N, tokens, ...), also where it is common to all."""
+        if self.common:
+            return tensor.expand(self.batch.rows, *tensor.shape[1:])
+        parts = self.batch.split(tensor)
+        if parts is None:
+            raise NoExactScore("its batch is not the completions'")
+        return parts
+
+    def values(self) -> dict[str, Tensor]:
+        """Give the own parameters' values, by their names inside the module."""
+        return {local: self.module.get_parameter(local).detach() for local in self.own}
+
+    def run(self, values: dict[str, Tensor], index: int | None = None) -> list[Tensor]:
+        """Run the module once more with these values of parameters.
+
+        For one completion, by its index, or for all of them at once.
+        """
+        args, kwargs = self.args, self.kwargs
+        if index is not None and not self.common:
+            cut = partial(self.batch.part, index=index)
+            args, kwargs = tree_map_only(Tensor, cut, (args, kwargs))
+        with torch.enable_grad():
+            output = torch.func.functional_call(
+                self.module, values, args, kwargs, tie_weights=False
+            )
+        return results_in(output)
+
+
+@contextmanager
+def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Let calling the module call `forward` instead, its hooks as before."""
+    before = vars(module).get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before
 
 
 def is_product(module: nn.Module) -> bool:

@@ -17,12 +17,11 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import padded_tokens, sum_over_tokens
+from mse_lab.policy.log_probabilities import padded_tokens, sequences, sum_over_tokens
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import gather_to_the_end, gathered_around
-from mse_lab.policy.shared_prefix import sequences
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
-from mse_lab.scores.module_calls import replaced_forward
+from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.recorder import Recorder
 from mse_lab.scores.scoring_plan import own_parameters
 

@@ -23,10 +23,9 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import at_least_float32, slices
-from mse_lab.scores.module_calls import replaced_forward
+from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.output_head import SlicedHead
-from mse_lab.scores.recomputed_layers import decoder_layers
-from mse_lab.scores.recorder import Weighted
+from mse_lab.scores.recorder import Weighted, decoder_layers
 from mse_lab.scores.reference import inner_product, meeting_gradients
 from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch
 

@@ -29,10 +29,9 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import completion_log_probs
+from mse_lab.policy.log_probabilities import SharedPrefix, completion_log_probs
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import is_sharded, used_parameters
-from mse_lab.policy.shared_prefix import SharedPrefix
 
 Gradient = dict[str, Tensor]
 

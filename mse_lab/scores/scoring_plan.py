@@ -22,8 +22,7 @@ from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import is_sharded
 from mse_lab.scores.autograd_rule import too_large_for
 from mse_lab.scores.layer_rules import RULES, Rule
-from mse_lab.scores.module_calls import Call, NoExactScore, is_out_of_memory
-from mse_lab.scores.module_hooks import ModuleHooks
+from mse_lab.scores.module_hooks import Call, ModuleHooks, NoExactScore, is_out_of_memory
 from mse_lab.scores.reference import meeting_gradients
 
 # Rows and tokens of the calibration pass. Rows are recognised by these sizes and their

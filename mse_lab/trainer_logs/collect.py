@@ -125,15 +125,11 @@ class Collector:
     def __len__(self) -> int:
         return len(self.columns["step_N"])
 
-    def _code_of_prompt(self, prompt: str) -> int:
-        code = self._prompts.setdefault(hash(prompt), len(self.labels))
-        if code == len(self.labels):
-            self.labels.append(shorten(one_line(prompt[:1000]), 60))
-        return code
-
     def add(self, completion: Completion, where: RecordPosition) -> None:
         """Add a completion."""
-        prompt = self._code_of_prompt(completion.prompt)
+        prompt = self._prompts.setdefault(hash(completion.prompt), len(self.labels))
+        if prompt == len(self.labels):
+            self.labels.append(shorten(one_line(completion.prompt[:1000]), 60))
         group = hash((prompt, completion.step, completion.group))
         tokens, text = completion.tokens, completion.text
         length = completion.length

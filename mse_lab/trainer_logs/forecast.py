@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.beta_binomial import BetaBinomial, fit_beta_binomial
 from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.zero_variance import BetaBinomial, fit_beta_binomial
 from mse_lab.trainer_logs.groups import Groups
 
 # Group sizes of the forecast, beside 1, 2 and 4 times that of the log.
@@ -60,15 +60,11 @@ def _by_model(
     drawn = np.array([[one.zero_variance(size) for size in sizes] for one in laws])
     tail = (1 - level) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    low, high = np.minimum(low, point), np.maximum(high, point)
     if prompts < 2:  # One prompt gives no interval.
-        return [
-            Forecast(size, Estimate(value, math.nan, math.nan), True)
-            for size, value in zip(sizes, point, strict=True)
-        ]
-    return [
-        Forecast(size, Estimate(value, min(low, value), max(high, value)), True)
-        for size, value, low, high in zip(sizes, point, low, high, strict=True)
-    ]
+        low = high = np.full(len(sizes), math.nan)
+    rows = zip(sizes, zip(point, low, high, strict=True), strict=True)
+    return [Forecast(size, Estimate(*found), True) for size, found in rows]
 
 
 def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:

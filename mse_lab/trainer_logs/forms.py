@@ -11,20 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mse_lab.trainer_logs import prime_rl
-from mse_lab.trainer_logs.completion import (
-    Completion,
-    Form,
-    Record,
-    as_number,
-    cut_out,
-    field,
-    name_of,
-    numbers_of,
-    read_completion,
-    reward_of,
-    token_ids,
-    whole_number,
-)
+from mse_lab.trainer_logs.completion import Completion, Form, Record, as_number
 from mse_lab.trainer_logs.general_form import JSONL, rewards_of, rows_of_table
 
 # TRL's columns that are not rewards.
@@ -40,14 +27,10 @@ Completions = Iterator[Completion]
 def _trl(record: Record) -> Completions:
     """`GRPOConfig(log_completions=True)`: `completions/completions_<step>.parquet`.
 
-    Columns: `step`, `prompt` and `completion` (texts or messages), one for each reward
-    function, one for each `log_extra` of a reward function, `advantage`. A text has no end
-    token and no token ids; `log_extra` in a reward function adds them (README.md).
-
-    A file holds the last generation batch, so that with `num_iterations` or
-    `steps_per_generation` above the default a batch is written several times: `read_logs`
-    leaves the copies out. Which columns are rewards is decided in `reward_columns.py`.
-    Source: `GRPOTrainer.log` of TRL 1.16.
+    Columns: `step`, `prompt`, `completion`, `advantage`, one for each reward function, one
+    for each `log_extra`, which may add token ids. With `num_iterations` a batch is written
+    several times: `read_logs` leaves copies out. `reward_columns.py` decides which columns
+    are rewards. Source: `GRPOTrainer.log` of TRL 1.16.
     """
     keys = {
         "prompt": "prompt_id" if "prompt_id" in record else "prompt",
@@ -64,43 +47,40 @@ def _trl(record: Record) -> Completions:
         if key not in _NO_REWARDS and (texts or not isinstance(value, str))
     }
     rewards = {
-        key: value if type(value) is int else reward_of(value, key, record.position)
+        key: value if type(value) is int else record.reward_of(value, key)
         for key, value in numbers.items()
         if value is not None
     }
-    yield read_completion(record, keys, rewards=rewards)
+    yield record.completion(keys, rewards=rewards)
 
 
 def _ms_swift(record: Record) -> Completions:
     """`--log_completions true`: `completions.jsonl`.
 
-    TRL's columns with other names, `gen_step` or `step` and `advantages`; a line is a table
-    of a batch or, from Ray's trainer, a row with `reward`. Source: `GRPOTrainer.log` and
-    the Ray and Megatron trainers of ms-swift 4.
+    TRL's columns with other names; a line is a table of a batch or, from Ray's trainer, a
+    row with `reward`. Source: `GRPOTrainer.log`, Ray and Megatron trainers of ms-swift 4.
     """
-    prompts = field(record, "prompt")
+    prompts = record.field("prompt")
     tables = [record]
     if isinstance(prompts, list) and isinstance(record.get("completion"), list):
         tables = [*rows_of_table(record, len(prompts))]
     for row in tables:
         renamed = {"step": row.get("gen_step"), "advantage": row.pop("advantages", None)}
-        yield from _trl(Record(renamed | row, row.position))
+        yield from _trl(row.like(renamed | row))
 
 
 def _verl(record: Record) -> Completions:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
-    Keys: `input`, `output`, `score`, `step`, and `gts` and what the reward function adds.
-    Texts are decoded without special tokens. Completions of a prompt need not stand
-    together, for verl balances the lengths of its workers' batches: those of equal `input`
-    at a step are a group. Where `uid` is {sample}_{rollout}_{output}, a prompt that was
-    drawn twice at a step has a group for each sample. Source:
+    Keys: `input`, `output`, `score`, `step`, `gts` and what the reward function adds; texts
+    have no special tokens. A group is of equal `input` at a step, in any order, or of one
+    sample where `uid` is {sample}_{rollout}_{output}. Source:
     `RayPPOTrainer._dump_generations`.
     """
     uid = _UID.fullmatch(str(record.get("uid", "")))
     keys = {"prompt": "input", "rewards": "score", "step": "step", "shown": "input",
             "text": "output"}  # fmt: skip
-    yield read_completion(record, keys, group=uid[1] if uid else None)
+    yield record.completion(keys, group=uid[1] if uid else None)
 
 
 def _areal(record: Record) -> Completions:
@@ -110,20 +90,18 @@ def _areal(record: Record) -> Completions:
     `reward`, `prompt`, `completion`, texts with special tokens. A task is a group; the step
     is the newest version of the weights in it. Source: `WorkflowExecutor._dump_trajectory`.
     """
-    whole, prompt = (whole_number(record, key) for key in ("seqlen", "prompt_len"))
+    whole, prompt = (record.whole_number(key) for key in ("seqlen", "prompt_len"))
     length = None if whole is None or prompt is None else whole - prompt
     keys = {"prompt": "prompt", "rewards": "reward", "step": "tail_version",
             "group": "task_id", "shown": "prompt", "text": "completion"}  # fmt: skip
-    yield read_completion(record, keys, length=length)
+    yield record.completion(keys, length=length)
 
 
 def _open_instruct(record: Record) -> Completions:
     """`--save_traces`: `{run}_rollouts_{shard}.jsonl`.
 
-    Keys: `step`, `sample_idx`, `prompt_idx` (its number in the step), `prompt_tokens`,
-    `response_tokens`, `reward`, `advantage`, `finish_reason`, `logprobs`. No key says which
-    tokens a tool wrote; `request_info` says whether there were any. Source:
-    `open_instruct/rl_utils.py`, `RolloutRecord`.
+    `prompt_idx` is a prompt's number in the step. No key says which tokens a tool wrote.
+    Source: `open_instruct/rl_utils.py`, `RolloutRecord`.
     """
     reason = record.get("finish_reason")
     keys = {"prompt": "prompt_tokens", "rewards": "reward", "step": "step",
@@ -131,63 +109,57 @@ def _open_instruct(record: Record) -> Completions:
             "tokens": "response_tokens", "log_probs": "logprobs",
             "advantage": "advantage"}  # fmt: skip
     cut = reason != "stop" if isinstance(reason, str) else None
-    yield read_completion(record, keys, truncated=cut)
+    yield record.completion(keys, truncated=cut)
 
 
 def _nemo_rl(record: Record) -> Completions:
     """`train_data_step<step>.jsonl`.
 
     Keys: `content` (texts of all messages), `rewards`, `input_lengths`, and, in newer
-    versions, `token_ids`, `token_loss_mask`, `advantages`, `generation_logprobs` (where a
-    token was drawn) and `prev_logprobs` (the trainer's). Every value is a batch of one.
-    Sequences are padded on the right; the prompt ends before the first token whose mask is
-    1. With dynamic sampling `rewards` are those of all completions in their order,
-    `filtered_rewards` those of the completions that are trained on, which the other keys
-    are about. Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
+    versions, `token_ids`, `token_loss_mask`, `generation_logprobs` and `prev_logprobs` (the
+    trainer's), each a batch of one, padded on the right. With dynamic sampling `rewards`
+    are those of all completions, `filtered_rewards` those that the other keys are about.
+    Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
     """
     single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in record.items()
     }
-    record = Record(single, record.position)
-    content = field(record, "content")
+    record = record.like(single)
+    content = record.field("content")
     messages: Sequence[Any] = content if isinstance(content, list) else [content]
     key = "filtered_rewards" if "filtered_rewards" in record else "rewards"
-    rewards = {"reward": reward_of(field(record, key), key, record.position)}
+    rewards = {"reward": record.reward_of(record.field(key), key)}
     name = _STEP.search(record.position.path)
     step = int(name[1]) if name else None
-    mask = numbers_of(record, "token_loss_mask")
-    tokens = token_ids(record, "token_ids")
+    mask = record.numbers("token_loss_mask")
+    tokens = record.token_ids("token_ids")
     if not mask or not tokens or not any(mask):
-        prompt = name_of(list(messages[:-1]) or messages[0], "content", record.position)
+        prompt = record.name_of(list(messages[:-1]) or messages[0], "content")
         yield Completion(prompt, rewards, step, shown=prompt, text=repr(messages[-1:]))
         return
     keys = {"log_probs": "generation_logprobs", "trainer_log_probs": "prev_logprobs"}
-    yield cut_out(record, keys, tokens, mask, rewards=rewards, step=step)
+    yield record.cut_out(keys, tokens, mask, rewards=rewards, step=step)
 
 
 def _slime(record: Record) -> Completions:
     """`--save-debug-rollout-data p/{rollout_id}.pt`.
 
-    A file of `torch.save`, which `records.py` reads. It holds `rollout_id` and `samples`,
-    each with `group_index`, `prompt`, `tokens` (the prompt's, too), `response_length`,
-    `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Of a reward by
-    names the log does not say which `--reward-key` took: `score` if it is there, else the
-    sum of the numbers; texts are passed over. Source: `Sample.to_dict` of
-    `slime/utils/types.py`.
+    A file of `torch.save`, which `records.py` reads: `rollout_id` and `samples`, whose
+    `tokens` include the prompt's. Of a reward by names it counts `score` if that is there,
+    else the sum of the numbers. Source: `Sample.to_dict` of `slime/utils/types.py`.
     """
-    reward, status = field(record, "reward"), record.get("status")
+    reward, status = record.field("reward"), record.get("status")
     rewards = {"reward": reward}
     if isinstance(reward, Mapping):
         numbers = {k: v for k, v in reward.items() if isinstance(v, int | float | None)}
         rewards = {"score": numbers["score"]} if "score" in numbers else numbers
-    tokens = token_ids(record, "tokens")
-    count = whole_number(record, "response_length")
+    tokens = record.token_ids("tokens")
+    count = record.whole_number("response_length")
     keys = {"prompt": "prompt", "step": "rollout_id", "group": "group_index",
             "shown": "prompt", "text": "response", "mask": "loss_mask",
             "log_probs": "rollout_log_probs"}  # fmt: skip
-    yield read_completion(
-        record,
+    yield record.completion(
         keys,
         rewards=rewards_of(rewards, record),
         prompt_tokens=tokens[:-count] if tokens and count else None,

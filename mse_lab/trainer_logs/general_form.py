@@ -18,19 +18,12 @@ and completions are lists, too, is a table: a completion for each place in the l
 Engines' answers with rewards are read, too (`probe/engine_dumps.py`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, nearest, shown
 from mse_lab.probe.engine_dumps import answers_in, lines_of
-from mse_lab.trainer_logs.completion import (
-    Completion,
-    Form,
-    Record,
-    field,
-    read_completion,
-    reward_of,
-)
+from mse_lab.trainer_logs.completion import Completion, Form, Record
 
 # Keys of the general form, for which `--columns` may name others.
 KEYS = (
@@ -49,7 +42,7 @@ def rows_of_table(record: Record, count: int) -> Iterator[Record]:
             key: value[place] if isinstance(value, list) and len(value) == count else value
             for key, value in record.items()
         }
-        yield Record(row, record.position)
+        yield record.like(row)
 
 
 def _is_table(record: Record, key: str, count: int) -> bool:
@@ -72,19 +65,16 @@ def _refuse_one_completion(record: Record, count: int) -> None:
 def _group(record: Record, key: str, rewards: list[Any]) -> Completions:
     _refuse_one_completion(record, len(rewards))
     keys = {"prompt": key, "step": "step", "group": "group"}
-    group = read_completion(record, keys, rewards={})
+    group = record.completion(keys, rewards={})
     group = group._replace(group=group.group or str(record.position))
     for value in rewards:
-        reward = reward_of(value, "rewards", record.position)
+        reward = record.reward_of(value, "rewards")
         yield group._replace(rewards={"reward": reward})
 
 
 def rewards_of(rewards: Mapping[Any, Any], record: Record) -> dict[str, float]:
     """Read the rewards by reward function."""
-    return {
-        str(name): reward_of(one, str(name), record.position)
-        for name, one in rewards.items()
-    }
+    return {str(name): record.reward_of(one, str(name)) for name, one in rewards.items()}
 
 
 def _dumped(record: Record) -> Iterator[Record]:
@@ -101,7 +91,7 @@ def _dumped(record: Record) -> Iterator[Record]:
                 "reward is applied"
             )
         line["log_probs"] = line.pop("engine_log_probs", None)
-        yield Record(line | shared, record.position)
+        yield record.like(line | shared)
 
 
 def _read(record: Record) -> Completions:
@@ -129,12 +119,80 @@ def _read(record: Record) -> Completions:
     # One number is the log-probability of the whole completion.
     if isinstance(record.get("log_probs"), list):
         keys["log_probs"] = "log_probs"
-    computed: dict[str, Any] = {"shown": record.get("prompt", field(record, key))}
+    computed: dict[str, Any] = {"shown": record.get("prompt", record.field(key))}
     if isinstance(rewards, Mapping):
         computed["rewards"] = rewards_of(rewards, record)
     else:
         keys["rewards"] = "reward"
-    yield read_completion(record, keys, **computed)
+    yield record.completion(keys, **computed)
 
 
 JSONL = Form("JSONL", ("prompt_id or prompt", "reward or rewards"), _read)
+
+
+# What other forms call these.
+OTHER_NAMES = {
+    **dict.fromkeys(("completion", "response", "output"), "text"),
+    **dict.fromkeys(("prompt_id", "input", "question"), "prompt"),
+    **dict.fromkeys(("rewards", "score"), "reward"),
+    **dict.fromkeys(("token_ids", "completion_ids"), "tokens"),
+}
+
+# Name in the general form -> names in the file, one; of `reward` one or several.
+ColumnNames = Mapping[str, Sequence[str]]
+
+
+def check_columns(given: Mapping[str, str | Sequence[str]]) -> ColumnNames:
+    """Check that a user's names of columns are complete and stand under known names."""
+    if not isinstance(given, Mapping):
+        remedy = "give a mapping: {'prompt': ..., 'reward': ...}"
+        raise InputError(f"columns {shown(given)}: {remedy}")
+    columns: dict[str, list[str]] = {}
+    for ours, names in given.items():
+        listed = names if isinstance(names, Sequence) else []
+        theirs = [names] if isinstance(names, str) else [*listed]
+        if ours not in KEYS:
+            remedy = nearest(OTHER_NAMES.get(ours, ours), KEYS)
+            raise InputError(f"columns {shown(ours)}: {remedy}")
+        if not theirs or not all(theirs) or (len(theirs) > 1 and ours != "reward"):
+            remedy = "give the name of one column: prompt=question"
+            raise InputError(f"columns {shown(ours)}: {remedy}")
+        columns[ours] = theirs
+    for needed in ("prompt", "reward"):
+        if needed not in columns:
+            raise InputError(f"columns without {needed}: give prompt=...,reward=...")
+    return columns
+
+
+def parse_columns(text: str) -> ColumnNames:
+    """Parse `--columns`; each column under the name `reward` is a reward function.
+
+    >>> parse_columns("prompt=question,reward=exact,reward=format")
+    {'prompt': ['question'], 'reward': ['exact', 'format']}
+    """
+    columns: dict[str, list[str]] = {}
+    for part in text.split(","):
+        ours, _, theirs = (word.strip() for word in part.partition("="))
+        columns.setdefault(ours, []).append(theirs)
+    return check_columns(columns)
+
+
+def _at(record: Record, name: str) -> Any:
+    """Take a value, `reward.score` from the mapping under `reward`."""
+    top, _, inner = name.partition(".")
+    if name in record or not inner or not isinstance(record.get(top), Mapping):
+        return record.field(name)
+    return _at(record.like(record[top]), inner)
+
+
+def form_of_columns(columns: ColumnNames) -> Form:
+    """Make the form of files whose columns have these names."""
+
+    def read(record: Record) -> Iterator[Completion]:
+        renamed = {ours: _at(record, names[0]) for ours, names in columns.items()}
+        rewards = columns["reward"]
+        if len(rewards) > 1:
+            renamed["rewards"] = {name: _at(record, name) for name in rewards}
+        return JSONL.read(record.like(renamed))
+
+    return Form("your columns", sum(map(tuple, columns.values()), ()), read)

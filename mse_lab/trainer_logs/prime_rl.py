@@ -16,52 +16,32 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mse_lab.errors import InputError, shown
-from mse_lab.trainer_logs.completion import (
-    Completion,
-    Form,
-    Record,
-    RecordPosition,
-    cut_out,
-    drawn_part,
-    field,
-    name_of,
-    numbers_of,
-    read_completion,
-    reward_of,
-    token_ids,
-    whole_number,
-)
+from mse_lab.trainer_logs.completion import Completion, Form, Record, drawn_part
 
 
-def _mapping(value: Any, key: str, position: RecordPosition) -> Mapping[str, Any]:
-    if value is None:
-        return {}
+def _mapping(record: Record, value: Any, key: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise record.fault(value, key, "a mapping")
+    return value or {}
+
+
+def _weighted(record: Record, value: Any, key: str) -> float:
     if not isinstance(value, Mapping):
-        raise InputError(f"{position}: {key} = {shown(value)}: give a mapping")
-    return value
+        return record.reward_of(value, key)
+    score = record.reward_of(value.get("score"), key)
+    return score * record.reward_of(value.get("weight", 1.0), key)
 
 
-def _weighted(value: Any, key: str, position: RecordPosition) -> float:
-    if not isinstance(value, Mapping):
-        return reward_of(value, key, position)
-    score = reward_of(value.get("score"), key, position)
-    return score * reward_of(value.get("weight", 1.0), key, position)
-
-
-def _drawn(nodes: Any, position: RecordPosition) -> dict[str, Any]:
+def _drawn(record: Record) -> dict[str, Any]:
     """Read tokens, mask and log-probabilities; nothing if they are not known."""
-    tokens: list[int] = []
-    mask: list[int] = []
-    log_probs: list[float] = []
-    if not isinstance(nodes, list):
-        return {}
-    for number, node in enumerate(nodes):
-        node = Record(_mapping(node, "nodes", position), position)
+    tokens, mask, log_probs = list[int](), list[int](), list[float]()
+    nodes = record.get("nodes")
+    for number, node in enumerate(nodes if isinstance(nodes, list) else []):
+        node = record.like(_mapping(record, node, "nodes"))
         if node.get("parent") not in (None, number - 1):
             return {}
-        ids, sampled = token_ids(node, "token_ids"), numbers_of(node, "mask")
-        given = iter(numbers_of(node, "logprobs") or [])
+        ids, sampled = node.token_ids("token_ids"), node.numbers("mask")
+        given = iter(node.numbers("logprobs") or [])
         if not ids or sampled is None or len(sampled) != len(ids):
             continue
         tokens += ids
@@ -80,52 +60,48 @@ def _drawn(nodes: Any, position: RecordPosition) -> dict[str, Any]:
 
 
 def _read_trace(record: Record) -> Iterator[Completion]:
-    position = record.position
     if "traces" in record:  # An episode of several agents.
         for trace in record["traces"] if isinstance(record["traces"], list) else []:
-            yield from _read_trace(Record(_mapping(trace, "traces", position), position))
+            yield from _read_trace(record.like(_mapping(record, trace, "traces")))
         return
-    task = _mapping(field(record, "task"), "task", position)
+    task = _mapping(record, record.field("task"), "task")
     info, run, agent = (
-        _mapping(record.get(key), key, position) for key in ("info", "run", "agent")
+        _mapping(record, record.get(key), key) for key in ("info", "run", "agent")
     )
     if agent.get("trainable") is False:
         return
-    rewards = _mapping(field(record, "rewards"), "rewards", position)
-    calls = record.get("calls") or []
-    last = (
-        _mapping(calls[-1], "calls", position) if isinstance(calls, list) and calls else {}
-    )
-    name = task.get("key") or task.get("hash") or task.get("data")
+    rewards = _mapping(record, record.field("rewards"), "rewards")
     weighted = {
-        str(key): _weighted(value, str(key), position) for key, value in rewards.items()
+        str(key): _weighted(record, value, str(key)) for key, value in rewards.items()
     }
-    reason = last.get("finish_reason")
-    yield read_completion(
-        Record({"step": run.get("step"), "group_id": info.get("group_id")}, position),
+    calls = record.get("calls")
+    last = calls[-1] if isinstance(calls, list) and calls else None
+    reason = _mapping(record, last, "calls").get("finish_reason")
+    name = task.get("key") or task.get("hash") or task.get("data")
+    placed = record.like({"step": run.get("step"), "group_id": info.get("group_id")})
+    yield placed.completion(
         {"step": "step", "group": "group_id"},
-        prompt=name_of(name, "task", position),
+        prompt=record.name_of(name, "task"),
         rewards=weighted or {"reward": math.nan},
         shown=task.get("data"),
         truncated=reason == "length" if isinstance(reason, str) else None,
-        **_drawn(record.get("nodes"), position),
+        **_drawn(record),
     )
 
 
 def _read_export(record: Record) -> Iterator[Completion]:
-    mask = [int(bool(drawn)) for drawn in numbers_of(record, "loss_mask") or []]
-    tokens = token_ids(record, "token_ids") or []
+    mask = [int(bool(drawn)) for drawn in record.numbers("loss_mask") or []]
+    tokens = record.token_ids("token_ids") or []
     if not any(mask) or len(mask) != len(tokens):
         return
-    rewards = numbers_of(record, "rewards") or []
+    rewards = record.numbers("rewards") or []
     reward = rewards[drawn_part(mask).stop - 1] if len(rewards) == len(mask) else None
-    yield cut_out(
-        record,
+    yield record.cut_out(
         {"log_probs": "inference_logprobs", "trainer_log_probs": "trainer_logprobs"},
         tokens,
         mask,
-        rewards={"reward": reward_of(reward, "rewards", record.position)},
-        step=whole_number(record, "step"),
+        rewards={"reward": record.reward_of(reward, "rewards")},
+        step=record.whole_number("step"),
     )
 
 

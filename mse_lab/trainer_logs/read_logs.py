@@ -10,10 +10,9 @@ import pandas as pd
 from mse_lab.errors import InputError
 from mse_lab.trainer_logs import forms
 from mse_lab.trainer_logs.collect import Collector, Columns
-from mse_lab.trainer_logs.column_names import ColumnNames, form_of_columns
 from mse_lab.trainer_logs.completion import Completion, Form, RecordPosition
-from mse_lab.trainer_logs.evaluations import steps_by_prompts
-from mse_lab.trainer_logs.find_logs import Source, find_logs
+from mse_lab.trainer_logs.find_logs import Source, find_logs, steps_by_prompts
+from mse_lab.trainer_logs.general_form import ColumnNames, form_of_columns
 from mse_lab.trainer_logs.records import Records, records_of, records_of_frame
 
 
@@ -44,10 +43,7 @@ def _digest(completion: Completion) -> int:
 def _add_file(
     path: Path, form: Form, source: Source, collector: Collector, before: list[int]
 ) -> list[int]:
-    """Collect a file's completions, unless they repeat those of the hashes `before`.
-
-    Return their hashes, of TRL's form alone.
-    """
+    """Collect a file's completions unless they repeat `before`; give TRL's hashes."""
     start, digests = len(collector), []
     for where, completion in completions_of(form, records_of(path, source.damaged)):
         collector.add(completion, where)

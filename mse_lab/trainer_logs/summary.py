@@ -12,11 +12,10 @@ from mse_lab.arrays import Flags, Floats
 from mse_lab.errors import one_line, shorten
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.trainer_logs import lengths, reward_functions, values
+from mse_lab.trainer_logs import values
 from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
 from mse_lab.trainer_logs.groups import Groups
 from mse_lab.trainer_logs.left_out import left_out
-from mse_lab.trainer_logs.log_ratios import LogRatios, log_ratios
 from mse_lab.trainer_logs.read_logs import Log
 from mse_lab.trainer_logs.reward_columns import advantages_follow
 
@@ -135,12 +134,12 @@ class Summary:
     @cached_property
     def lengths(self) -> tuple[str, Floats] | None:
         """Lengths of the completions, and their unit."""
-        return lengths.lengths_of(self.groups.columns)
+        return values.lengths_of(self.groups.columns)
 
     @cached_property
     def truncated_N(self) -> Flags | None:
         """Whether each completion was cut."""
-        return lengths.truncated_of(self.groups.columns, self.max_tokens)
+        return values.truncated_of(self.groups.columns, self.max_tokens)
 
     @cached_property
     def truncated(self) -> Estimate | None:
@@ -151,13 +150,13 @@ class Summary:
     @cached_property
     def duplicates(self) -> Estimate | None:
         """Share of completions that equal an earlier one of their group."""
-        again_N = lengths.duplicates_of(self.groups) if self.grouped else None
+        again_N = values.duplicates_of(self.groups) if self.grouped else None
         return None if again_N is None else self._share_of_completions(again_N)
 
     @cached_property
-    def reward_functions(self) -> list[reward_functions.RewardFunction]:
+    def reward_functions(self) -> list[values.RewardFunction]:
         """The reward functions; empty where there is one."""
-        functions = reward_functions.reward_functions(self.groups)
+        functions = values.reward_functions(self.groups)
         return functions if len(functions) > 1 else []
 
     @cached_property
@@ -167,9 +166,9 @@ class Summary:
         return advantages_follow(one.reward_N, one.columns.advantage_N, one.group_N)
 
     @cached_property
-    def log_ratios(self) -> LogRatios | None:
+    def log_ratios(self) -> values.LogRatios | None:
         """How far the trainer's probabilities are from the sampler's."""
-        return log_ratios(self.log.exports or self.groups.columns)
+        return values.log_ratios(self.log.exports or self.groups.columns)
 
     def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
         """Average a number over some completions; the interval is over prompts."""

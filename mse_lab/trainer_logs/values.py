@@ -1,7 +1,18 @@
-"""Values of prompts: their distribution, their spread beyond that of luck, their drift.
+"""What is computed of a log's groups: values, lengths, log ratios, reward functions.
 
 The value of a prompt is the mean reward of its completions under the policy; a log gives
 the mean rewards of a few.
+
+The log ratio of a completion is the sum over its tokens of log p(trainer) - log p(sampler).
+A weight exp(log ratio) corrects for the difference; the effective sample size says how many
+unweighted completions the weighted ones are worth. TRL's default `sequence_mask` leaves out
+the completions whose weight is above 3. The sum of the other weights over the number of
+completions is the share of the trainer's probability that the mask keeps, and of a gradient
+that does not depend on the weights.
+
+A group's gradient depends on its rewards less their mean. So the influence of a reward
+function f is its part of the total's variance within groups, Cov(r_f, r) / Var(r); the
+parts of all functions add up to one.
 """
 
 import math
@@ -11,10 +22,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats
+from mse_lab.errors import one_line
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.trainer_logs.collect import Columns
 from mse_lab.trainer_logs.groups import Groups
+from mse_lab.trainer_logs.reward_columns import centre
 
 # Upper ends of the bands of values between never and always right.
 BANDS = (0.25, 0.5, 0.75, 1.0)
@@ -70,11 +84,7 @@ def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
 
 
 def _skewed(variance: Estimate) -> Estimate:
-    """Lengthen the upper half of a variance's interval to that of its logarithm.
-
-    A few prompts may carry a variance: its estimate is skewed, and most often too small.
-    Where the half is longer than twice the estimate, it is left as it is.
-    """
+    """Lengthen the upper half of a variance's interval to that of its logarithm."""
     value, low, high = variance
     reach = (high - value) / value if value > 0 else math.inf
     return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
@@ -130,3 +140,106 @@ def steps_table(groups: Groups) -> pd.DataFrame:
     )
     grouped = frame.groupby("step")
     return grouped.mean().assign(groups=grouped.size()).reset_index()
+
+
+def lengths_of(columns: Columns) -> tuple[str, Floats] | None:
+    """Return the unit, tokens or else characters, and lengths (N,).
+
+    None where the log gives neither for all completions.
+    """
+    units = {"tokens": columns.length_N, "characters": columns.characters_N}
+    for unit, lengths_N in units.items():
+        if (lengths_N >= 0).all():
+            return unit, lengths_N.astype(float)
+    return None
+
+
+def truncated_of(columns: Columns, max_tokens: int | None = None) -> Flags | None:
+    """Decide whether the limit cut each completion, (N,); None where that is unknown.
+
+    If the log does not say so: completions shorter than the longest have ended, and so
+    their last tokens are end tokens; one of the longest was cut if its last token is not
+    among these. If `max_tokens` is given, it takes the place of the longest length, and
+    suffices where last tokens are unknown.
+    """
+    if (columns.truncated_N >= 0).all():
+        return columns.truncated_N == 1
+    if not (columns.length_N >= 0).all():
+        return None
+    if max_tokens is not None and not (columns.last_token_N >= 0).all():
+        return columns.length_N >= max_tokens
+    longest = columns.length_N == (max_tokens or columns.length_N.max())
+    if longest.all() or not (columns.last_token_N >= 0).all():
+        return None
+    return longest & ~np.isin(columns.last_token_N, columns.last_token_N[~longest])
+
+
+def duplicates_of(groups: Groups) -> Flags | None:
+    """Find the completions that equal an earlier one of their group, (N,).
+
+    None where the log gives neither text nor tokens of some completion.
+    """
+    content = groups.columns.content_N
+    if (content == 0).any():
+        return None
+    pairs = pd.DataFrame({"group": groups.group_N, "content": content})
+    return pairs.duplicated().to_numpy()
+
+
+# TRL's `vllm_importance_sampling_clip_max`.
+CLIP = 3.0
+
+
+class LogRatios(NamedTuple):
+    """How far the trainer's probabilities are from the sampler's."""
+
+    completions: int  # Completions with both log-probabilities.
+    kl_per_token: float  # KL divergence, nats a token.
+    sd: float  # Standard deviation of a completion's log ratio.
+    effective: float  # Effective sample size over completions.
+    masked: float  # Share of completions that TRL's `sequence_mask` leaves out.
+    kept: float  # Share of the trainer's probability that it keeps.
+
+
+def log_ratios(columns: Columns) -> LogRatios | None:
+    """Compare both log-probabilities; None where the log has only one of them."""
+    has_both_N = columns.tokens_N > 0
+    if not has_both_N.any():
+        return None
+    ratio_N = columns.log_ratio_N[has_both_N]
+    weight_N = np.exp(ratio_N - ratio_N.max())
+    effective = float(weight_N.sum() ** 2 / (weight_N @ weight_N)) / len(ratio_N)
+    return LogRatios(
+        len(ratio_N),
+        float(columns.kl_N[has_both_N].sum() / columns.tokens_N[has_both_N].sum()),
+        float(ratio_N.std()),
+        effective,
+        float((ratio_N > math.log(CLIP)).mean()),
+        float(np.exp(ratio_N[ratio_N <= math.log(CLIP)]).sum() / len(ratio_N)),
+    )
+
+
+class RewardFunction(NamedTuple):
+    """A reward function of a log."""
+
+    name: str  # Its column.
+    mean: float  # Its mean reward.
+    varies: float  # Share of groups in which it varies.
+    share: float  # Its part of the variance of the total within groups.
+
+
+def reward_functions(groups: Groups) -> list[RewardFunction]:
+    """Describe each reward function."""
+    total_N = centre(groups.reward_N, groups.group_N)
+    total = float(total_N @ total_N)
+    functions = []
+    for name, given_N in groups.columns.rewards.items():
+        centred_N = centre(np.nan_to_num(given_N), groups.group_N)
+        varies_K = np.bincount(groups.group_N, weights=np.abs(centred_N)) > 1e-9
+        share = float(centred_N @ total_N) / total if total > 0 else float("nan")
+        known = given_N[~np.isnan(given_N)]
+        mean = float(known.mean()) if len(known) else float("nan")
+        functions.append(
+            RewardFunction(one_line(name), mean, float(varies_K.mean()), share)
+        )
+    return functions

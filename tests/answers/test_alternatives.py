@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from benchmarks.truths import Truth
 from enumerated import random_enumerated
 from mse_lab.answers.alternatives import (
     LAW_SIZES,
@@ -22,18 +23,13 @@ from mse_lab.answers.alternatives import (
 )
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.estimators import find_estimator
-from mse_lab.estimators.length import normalise_length
-from mse_lab.mse.directions import Direction
-from mse_lab.mse.laws import find_law
-from mse_lab.mse.own_loss import CONSTANT, Aim
+from mse_lab.estimators.objectives import normalise_length
+from mse_lab.mse.own_loss import CONSTANT, Aim, Direction
 from mse_lab.probe.training import DEFAULT
 from populations import choose, population
-from simulated import analysed
+from simulated import analysed, with_rewards
 
 BUDGET = 1024
-STANDARDISED = find_estimator("grpo-std")
-
-
 DEFAULTS_NAME = find_estimator(TRAINERS_DEFAULT).name
 
 
@@ -118,24 +114,11 @@ def test_completions_against_enumeration(name, batch):
 
 def test_the_trainers_default_against_a_known_population(known, judged):
     """Its cost at its best size within four standard errors of that of 4000 prompts."""
-    design = known[0]
-    one = judged[1][DEFAULTS_NAME]
-    moments, gradients = design.moments(), design.gradient_PD
+    truth, one = Truth(known[0]), judged[1][DEFAULTS_NAME]
 
     def exact_cost(size):
-        law = find_law(STANDARDISED, size, binary=True)(moments)
-        mean = (law.slope[:, None] * gradients).mean(0)
-        gradient = gradients.mean(0)
-        within = (law.second - law.slope**2 * moments.gradient2).mean()
-        spread = ((law.slope[:, None] * gradients - mean) ** 2).sum(-1).mean()
-        between = ((gradients - gradient) ** 2).sum(-1).mean()
-        grpo = between * 4 + moments.trace_oracle.mean() + moments.zeta.mean() / 3
-        norm2 = gradient @ gradient
-        cosine2 = (mean @ gradient) ** 2 / (mean @ mean) / norm2
-        figures = (mean @ mean, cosine2, spread, within)
-        direction = Direction(*(np.array([figure]) for figure in figures))
-        base = Aim(*(np.array([one]) for one in (grpo, norm2, 1.0)))
-        return Aim.of(direction, size).cost(base, BUDGET).item()
+        aim = truth.aim("grpo-std", size)
+        return aim.cost(truth.aim("grpo", 4), BUDGET).item()
 
     error = (one.cost.high - one.cost.low) / (2 * 1.96)
     assert abs(one.cost.value - exact_cost(one.group_size)) < 4 * error
@@ -249,12 +232,7 @@ def test_prices_in_time_by_hand(judged):
 
 
 def test_rewards_other_than_0_and_1_have_no_laws(known):
-    pools = known[1]
-    graded = replace(
-        pools,
-        rewards_PN=pools.rewards_PN * 0.5,
-        reference_rewards_PN=pools.reference_rewards_PN * 0.5,
-    )
+    graded = with_rewards(known[1], lambda one: 0.5 * one)
     found = find_alternatives(Yardstick(analysed(graded, [4, 16]), BUDGET))
     assert DEFAULTS_NAME not in {one.estimator for one in found}
 

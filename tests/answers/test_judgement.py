@@ -7,31 +7,24 @@ from mse_lab.answers.judgement import Pair, holm, judge_not_larger, judge_smalle
 from mse_lab.mse.intervals import Statistic
 
 
-def test_no_loss_is_not_the_same_as_not_shown():
-    """A precise tie holds, a vague one is undecided, a shown loss fails."""
+@pytest.mark.parametrize(
+    ("judge", "value", "error", "verdict"),
+    [
+        # A precise tie holds, a vague one is undecided, a shown loss fails.
+        (judge_not_larger, 1.0, 0.001, "holds"),
+        (judge_not_larger, 1.0, 0.1, "undecided"),
+        (judge_not_larger, 1.01, 0.001, "fails"),
+        (judge_smaller, 0.9, 0.001, "holds"),
+        (judge_smaller, 0.9, 0.5, "undecided"),
+        (judge_smaller, 1.1, 0.5, "undecided"),
+        (judge_smaller, 1.1, 0.001, "fails"),
+    ],
+)
+def test_no_loss_and_a_sign_are_not_the_same_as_not_shown(judge, value, error, verdict):
     noise = np.random.default_rng(0).standard_normal((1, 1000))
-    base = Statistic(1.0, {}, {})
-
-    def judge(value, error):
-        spread = error * np.sqrt(noise.size) * noise
-        return judge_not_larger([Pair(4, Statistic(value, {"a": spread}, {}), base)], 0.95)
-
-    assert judge(1.0, 0.001)[0].verdict == "holds"
-    assert judge(1.0, 0.1)[0].verdict == "undecided"
-    assert judge(1.01, 0.001)[0].verdict == "fails"
-
-
-def test_smaller_is_told_by_the_sign_where_a_difference_is_shown():
-    noise = np.random.default_rng(0).standard_normal((1, 1000))
-    base = Statistic(1.0, {}, {})
-
-    def judge(value, error):
-        spread = error * np.sqrt(noise.size) * noise
-        pair = Pair(4, Statistic(value, {"a": spread}, {}), base)
-        return judge_smaller([pair], 0.95)[0].verdict
-
-    found = [judge(0.9, 0.001), judge(0.9, 0.5), judge(1.1, 0.5), judge(1.1, 0.001)]
-    assert found == ["holds", "undecided", "undecided", "fails"]
+    first = Statistic(value, {"a": error * np.sqrt(noise.size) * noise}, {})
+    [found] = judge([Pair(4, first, Statistic(1.0, {}, {}))], 0.95)
+    assert found.verdict == verdict
 
 
 def test_holm_by_hand():

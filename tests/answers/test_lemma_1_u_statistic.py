@@ -5,8 +5,7 @@ import pytest
 
 from claimed_runs import draw, verdicts
 from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic, largest_difference
-from mse_lab.estimators.constant import vanilla
-from mse_lab.estimators.leave_one_out import centred, grpo
+from mse_lab.estimators.baselines import centred, grpo, vanilla
 from mse_lab.mse.replicates import form_groups, group_grams
 
 

@@ -12,7 +12,6 @@ from designs import scaled
 from mse_lab.answers.advice import advise
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.errors import InputError
-from mse_lab.estimators import find_estimator
 from mse_lab.mse.budget import Population
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import sequence_bounds
@@ -68,13 +67,6 @@ def test_trls_default_is_told_by_its_law(advice):
     exact = truth.alternative_cost(DEFAULT, found.group_size, advice)
     assert found.group_size <= 13
     assert found.cost.value == pytest.approx(exact, rel=0.1)
-
-
-def test_laws_end_three_completions_below_what_was_drawn(run):
-    estimator = find_estimator({"name": "grpo-std", "eps": 1e-4})
-    assert run.find_law(estimator, 13)
-    assert run.find_law(estimator, 14) is None
-    assert run.find_law(find_estimator("grpo"), 64)
 
 
 def test_what_is_told_of_the_regret_holds_at_all_looks(run, advice):

@@ -8,13 +8,11 @@ same completions, after the two have been seen to give the same numbers.
 
     cases            the models and the shapes
     tool             this tool, called through its public functions; the only such file
-    floor            one plain batched forward and backward pass
-    obvious_loop     one backward pass for every replicate, group size and estimator
-    shared           the same with the completions drawn once
+    loops            a plain batched pass; one pass for every replicate, size and estimator
     per_sample/      libraries that give every completion's gradient: torch.func, Opacus,
                      bergson
     agreement        that all of them give the same numbers
-    pairs            alternating times and their ratios
+    tables           alternating times and their ratios, powers, tables
     scoring, whole_run, precision, scaling     a table each
     log              the tables into results/COST.md
 

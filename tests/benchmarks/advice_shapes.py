@@ -17,13 +17,13 @@ from pathlib import Path
 
 from benchmarks import tool
 from benchmarks.cases import MEDIUM, ROOT, Case, Size, write_probe
-from benchmarks.floor import plain_pass
-from benchmarks.markdown import table
+from benchmarks.loops import plain_pass
+from benchmarks.tables import table
 from mse_lab.measurement.looks import FIRST_COMPLETIONS
 from mse_lab.mse.verdict import decide
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run.advise import LARGEST_BLOCK, sample_context
-from mse_lab.run.environment import peak_memory_bytes
+from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, load, prepare
 
 # Qwen2.5-0.5B's configuration on short answers; a small model on long ones.

@@ -6,7 +6,7 @@ the largest ||W|| ||rbar||, squared errors to the largest of them.
 
 import numpy as np
 
-from benchmarks import obvious_loop, shared
+from benchmarks import loops
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES
 from benchmarks.work import Work, errors_of_gram
 
@@ -57,9 +57,9 @@ def compare_errors(work: Work, ours: Products) -> float:
     scale = max(float(errors[0]) for errors in expected.values())
     worst = 0.0
     for size in sizes:
-        together = shared.squared_errors(work, ESTIMATORS, slice(0, size))
+        together = loops.squared_errors(work, ESTIMATORS, slice(0, size))
         for estimator, error in zip(ESTIMATORS, together, strict=True):
-            alone = obvious_loop.squared_error(work, estimator, slice(0, size))
+            alone = loops.squared_error(work, estimator, slice(0, size))
             for found in (alone, error):
                 worst = max(worst, abs(found - expected[estimator, size][0]) / scale)
     return _hold("the loops' squared errors", float(worst))

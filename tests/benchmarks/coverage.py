@@ -20,8 +20,8 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.markdown import table
 from benchmarks.random_prompts import SOURCES, population
+from benchmarks.tables import table
 from benchmarks.truths import Told, Truth, of_advice, of_fixed_prompts, of_ranking, of_side
 from benchmarks.truths_of_claims import of_claims
 from designs import DESIGNS, cover, refuse

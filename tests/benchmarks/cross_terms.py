@@ -16,7 +16,8 @@ from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.policy import Policy, load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.probe.prompts import load_prompts

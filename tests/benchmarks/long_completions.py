@@ -12,9 +12,8 @@ from pathlib import Path
 
 from benchmarks import tool
 from benchmarks.cases import MEDIUM, Case
-from benchmarks.markdown import table
-from benchmarks.pairs import ratio, take_turns
 from benchmarks.scaling import MEGABYTE, PEAK, forget_peak, status
+from benchmarks.tables import ratio, table, take_turns
 
 
 def _measured(work: Callable[[], object], peaks: list[float]) -> Callable[[], float]:

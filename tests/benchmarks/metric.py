@@ -9,8 +9,7 @@ from pathlib import Path
 
 from benchmarks import tool
 from benchmarks.cases import TINY
-from benchmarks.markdown import table
-from benchmarks.pairs import ratio, seconds, take_turns
+from benchmarks.tables import ratio, seconds, table, take_turns
 from benchmarks.whole_run import TINY_POOLS
 
 KINDS = ("curvature", "adam")

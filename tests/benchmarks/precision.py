@@ -20,8 +20,7 @@ from pathlib import Path
 
 from benchmarks import tool
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, TINY
-from benchmarks.fits import Fit, fit_power
-from benchmarks.markdown import table
+from benchmarks.tables import Fit, fit_power, table
 
 SIZE = 8
 LEVEL = 0.95

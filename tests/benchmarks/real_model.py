@@ -17,12 +17,13 @@ import torch
 
 from benchmarks import tool
 from benchmarks.cases import MEDIUM, ROOT, Case
-from benchmarks.floor import plain_pass
-from benchmarks.markdown import table
-from mse_lab.policy.policy import encode_prompts, load_policy
+from benchmarks.loops import plain_pass
+from benchmarks.tables import table
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.probe.prompts import load_prompts
-from mse_lab.run.environment import peak_memory_bytes
+from mse_lab.run.finish import peak_memory_bytes
 
 
 def load(name: str) -> tool.Loaded:

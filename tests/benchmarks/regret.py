@@ -15,9 +15,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.truths import Truth
 from designs import scaled, with_values
 from mse_lab.arrays import divide
-from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.regret import LARGE, percent_up, recommend, regret_bounds
 from populations import POPULATION, choose, population, tilt, with_gradient
 
@@ -85,23 +86,6 @@ DESIGNS = _make()
 RARE = tuple((prompts, prompts // part) for part in (6, 3) for prompts in (30, 60, 120))
 
 
-def constants_of(design):
-    """Evaluate the constants of the whole population, arrays (1,)."""
-    gradient_PD, moments = design.gradient_PD, design.moments()
-    mean = gradient_PD.mean(0)
-    value = moments.value.mean()
-    figures = (
-        ((gradient_PD - mean) ** 2).sum(-1).mean(),
-        moments.trace_oracle.mean(),
-        moments.zeta.mean(),
-        moments.constant_baseline(0.0).mean(),
-        moments.constant_baseline(value).mean(),
-        moments.trace_best.mean(),
-        mean @ mean,
-    )
-    return Constants(*(np.array([one]) for one in figures))
-
-
 def cost_of(name, size, over):
     """Make the figure: completions of one estimator over those of GRPO-type at a size."""
 
@@ -157,13 +141,9 @@ def tell(design, known, prompts, rng):
     return Told(choice.size, regret[choice.size], choice.regret, true)
 
 
-def show(name, prompts, runs):
-    """Print a row: what is recommended, its regret, how often each sentence is true."""
-    print_row(f"{name}, {prompts} prompts", DESIGNS[name], prompts, runs)
-
-
 def print_row(label, design, prompts, runs):
-    known, rng = constants_of(design), np.random.default_rng(prompts)
+    """Print a row: what is recommended, its regret, how often each sentence is true."""
+    known, rng = Truth(design).constants, np.random.default_rng(prompts)
     told = [tell(design, known, prompts, rng) for _ in range(runs)]
     regrets = np.array([one.regret for one in told])
     size, count = Counter(one.size for one in told).most_common(1)[0]
@@ -186,7 +166,7 @@ def main() -> None:
     print("| prompts | best G | told (in) | its regret | x | said | true in percent ... |")
     for name in DESIGNS:
         for prompts in PROMPTS:
-            show(name, prompts, runs)
+            print_row(f"{name}, {prompts} prompts", DESIGNS[name], prompts, runs)
     for prompts, one_in in RARE:
         label = f"1 in {one_in}, scores x3, {prompts} prompts"
         print_row(label, with_rare(one_in, 3.0), prompts, runs)

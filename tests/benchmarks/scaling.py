@@ -25,9 +25,7 @@ import torch
 
 from benchmarks import tool
 from benchmarks.cases import ROOT, SMALL, Case, Size, write_probe
-from benchmarks.fits import Fit, fit_power
-from benchmarks.markdown import table
-from benchmarks.pairs import ratio, seconds, take_turns
+from benchmarks.tables import Fit, fit_power, ratio, seconds, table, take_turns
 
 MEGABYTE = 2**20
 # Writing 5 here sets a process's peak back.

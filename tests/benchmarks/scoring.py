@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from benchmarks import tool
 from benchmarks.agreement import TOLERANCE, compare_errors, compare_products
-from benchmarks.floor import plain_pass
-from benchmarks.markdown import table
-from benchmarks.pairs import Ratio, ratio, seconds, take_turns, verdict
+from benchmarks.loops import plain_pass
 from benchmarks.per_sample import LIBRARIES
 from benchmarks.plan import Block
+from benchmarks.tables import Ratio, ratio, seconds, table, take_turns, verdict
 
 # Completions of the reference; it only has to be a vector to multiply with.
 REFERENCE = 64

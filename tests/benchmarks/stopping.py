@@ -11,16 +11,16 @@ the screen gives with an interval, at the stopping time:
 number of it; those of named populations are replaced. Some half an hour on an idle core.
 """
 
-import csv
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -93,6 +93,17 @@ class Told(NamedTuple):
         return next(one for one in self.numbers if one.kind == "G*")
 
 
+def draw_looks(design: Design, rng, plan: Plan, most=None) -> Iterator[list[Any]]:
+    """Draw the blocks of the prompts of each look, which hold those of the one before."""
+    drawn: list[list[Any]] = []  # By block, the prompts that have it.
+    for prompts, sizes in plan:
+        drawn += [[] for _ in sizes[len(drawn) :]]
+        for block, each in zip(drawn, sizes, strict=True):
+            more = choose(design, np.arange(len(block), prompts))
+            block += more.sample(rng, each, most) if more.prompts else []
+        yield list(zip(*drawn, strict=True))
+
+
 def sample_until(
     case: Case, design: Design, rng, plan: Plan = LOOKS
 ) -> tuple[Decision, Samples]:
@@ -101,13 +112,7 @@ def sample_until(
     if case.size:
         plan, size = _plan_in_use(case.size), case.size
         index = rng.permutation(size)
-    drawn: list[list[Any]] = []  # By block, the prompts that have it.
-    for prompts, sizes in plan:
-        drawn += [[] for _ in sizes[len(drawn) :]]
-        for block, each in zip(drawn, sizes, strict=True):
-            more = choose(design, index[len(block) : prompts])
-            block += more.sample(rng, each, case.most) if more.prompts else []
-        blocks = list(zip(*drawn, strict=True))
+    for blocks in draw_looks(choose(design, index), rng, plan, case.most):
         decision = decide(blocks, size=size)
         if decision.stop:
             break
@@ -223,15 +228,12 @@ def replace_rows(
     path: Path, name: str, rows: list[Row], order: Sequence[str] = tuple(CASES)
 ) -> None:
     """Replace a population's rows in a file, in the order of the populations."""
-    kept: list[Row] = []
+    table = pd.DataFrame(rows).astype(str)
     if path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            kept = [row for row in csv.DictReader(file) if row["design"] != name]
-    found = sorted([*kept, *rows], key=lambda row: order.index(str(row["design"])))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
+        kept = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = pd.concat([kept[kept["design"] != name], table])
+    table = table.sort_values("design", key=lambda one: one.map(order.index), kind="stable")
+    table.to_csv(path, index=False, lineterminator="\n")
 
 
 def measure(name: str, runs: int) -> None:

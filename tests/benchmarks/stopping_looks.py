@@ -5,12 +5,12 @@ How soon and how truly a run ends by the prompts and completions of its looks is
 prompts by the completions of each, `results/stopping/each.csv`.
 """
 
-import csv
 import math
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -87,10 +87,7 @@ def _measure(path: Path, rows) -> None:
     for row in rows:
         found.append(row)
         print(*row.values(), sep=" | ", flush=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
+    pd.DataFrame(found).to_csv(path, index=False, lineterminator="\n")
 
 
 def main() -> None:

@@ -25,7 +25,8 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.policy import Policy, load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
@@ -33,7 +34,7 @@ from mse_lab.probe.rewards import load_reward, reward_completions
 from mse_lab.probe.schema import Metric, Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.finished_run import read_result
-from mse_lab.run.environment import describe_environment
+from mse_lab.run.finish import describe_environment
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute
 from mse_lab.scores.reference import measure_reference

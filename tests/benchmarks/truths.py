@@ -14,18 +14,16 @@ import numpy as np
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.ranking import nearest_size, rank_estimators
-from mse_lab.answers.run_regime import Regime
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.budget import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
-from mse_lab.mse.directions import Direction
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.own_loss import Aim
-from mse_lab.mse.regime import Place, aggregate_place, norm_ratio, oracle_gain
+from mse_lab.mse.own_loss import Aim, Direction
+from mse_lab.mse.regime import Place, Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
 from simulated import Design
 

@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.regret import drawn_together
-from benchmarks.stopping import LOOKS, TABLE, percent, replace_rows
+from benchmarks.stopping import LOOKS, TABLE, draw_looks, percent, replace_rows
 from benchmarks.stopping_cases import CASES, Case, made
 from benchmarks.truths import TRL, Truth
 from mse_lab.measurement.looks import COMPLETIONS
@@ -129,13 +129,7 @@ class Told(NamedTuple):
 def run_until(design: Design, rng, most=None, looks=LOOKS) -> tuple[Decision, list]:
     """Draw prompts until there is a verdict, or there are no more looks."""
     index = rng.integers(0, design.prompts, looks[-1][0])
-    drawn: list[list] = []
-    for prompts, sizes in looks:
-        drawn += [[] for _ in sizes[len(drawn) :]]
-        for block, size in zip(drawn, sizes, strict=True):
-            more = choose(design, index[len(block) : prompts])
-            block += more.sample(rng, size, most) if more.prompts else []
-        blocks = list(zip(*drawn, strict=True))
+    for blocks in draw_looks(choose(design, index), rng, looks, most):
         decision = decide(blocks, QUESTION, awaited=COMPLETIONS)
         if decision.stop == "regret":
             break

@@ -14,12 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import obvious_loop, shared, tool
+from benchmarks import loops, tool
 from benchmarks.agreement import compare_errors
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case
-from benchmarks.floor import plain_pass
-from benchmarks.markdown import table
-from benchmarks.pairs import Ratio, ratio, seconds, take_turns, verdict
+from benchmarks.loops import plain_pass
+from benchmarks.tables import Ratio, ratio, seconds, table, take_turns, verdict
 
 BLOCK = max(GROUP_SIZES)
 POINTS = len(ESTIMATORS) * len(GROUP_SIZES)
@@ -75,15 +74,15 @@ class Pieces:
     def generate_one(self) -> float:
         """Draw one completion of every prompt by `generate`, in a large batch."""
         ends = list(self.loaded.policy.end_tokens)
-        batch = min(obvious_loop.SAMPLED, self.pooled)
+        batch = min(loops.SAMPLED, self.pooled)
         return sum(
-            _piece(partial(obvious_loop.sample, block.work, batch, ends)) / batch
+            _piece(partial(loops.sample, block.work, batch, ends)) / batch
             for block in self.blocks
         )
 
     def reference(self) -> float:
         """Compute the loops' reference."""
-        pieces = [_piece(partial(obvious_loop.reference, one.work)) for one in self.blocks]
+        pieces = [_piece(partial(loops.reference, one.work)) for one in self.blocks]
         return sum(pieces) * self.pool.reference / BLOCK
 
     def _replicates(self, one: Callable[[tool.Scored, slice], object]) -> float:
@@ -96,13 +95,13 @@ class Pieces:
     def errors(self) -> float:
         """The obvious loop's errors: all replicates, group sizes and estimators."""
         return len(ESTIMATORS) * self._replicates(
-            lambda block, group: obvious_loop.squared_error(block.work, "grpo", group)
+            lambda block, group: loops.squared_error(block.work, "grpo", group)
         )
 
     def shared_errors(self) -> float:
         """The same with one forward pass for the estimators."""
         return self._replicates(
-            lambda block, group: shared.squared_errors(block.work, ESTIMATORS, group)
+            lambda block, group: loops.squared_errors(block.work, ESTIMATORS, group)
         )
 
     def scoring(self) -> float:

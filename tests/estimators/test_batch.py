@@ -7,6 +7,7 @@ from toy import make_batch, make_groups
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
+from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.batch import (
     batch_std,
     bnpo,
@@ -14,7 +15,6 @@ from mse_lab.estimators.batch import (
     reinforce_plus_plus,
     shrinkage,
 )
-from mse_lab.estimators.leave_one_out import grpo
 
 BATCH = make_batch([1, 0, 0, 0], [1, 1, 0, 0])
 
@@ -32,33 +32,24 @@ def binary_batches():
     return make_groups((rng.uniform(size=(7, 30, 4)) < chance).astype(float))
 
 
-def test_global_mean_by_hand():
-    # The other prompt's mean: 1/2 for the first, 1/4 for the second.
-    expected = [[[0.5, -0.5, -0.5, -0.5]], [[0.75, 0.75, -0.25, -0.25]]]
-    np.testing.assert_allclose(global_mean(BATCH), expected, rtol=1e-14)
-
-
-def test_reinforce_plus_plus_by_hand():
-    # m = 3/8, s^2 = (3 * 25 + 5 * 9) / 64 / 7 = 15/56.
-    expected = np.array([[[5, -3, -3, -3]], [[5, 5, -3, -3]]]) / 8 / np.sqrt(15 / 56)
-    np.testing.assert_allclose(reinforce_plus_plus(BATCH), expected, rtol=1e-14)
-
-
-def test_batch_std_by_hand():
-    # The groups' own means, 1/4 and 1/2, by the same s.
-    expected = np.array([[[3, -1, -1, -1]], [[2, 2, -2, -2]]]) / 4 / np.sqrt(15 / 56)
-    np.testing.assert_allclose(batch_std(BATCH), expected, rtol=1e-14)
-
-
-def test_shrinkage_by_hand():
-    # One other prompt: s = 0, v > 0, so lam = 1/2 * 1: half grpo, half global-mean.
-    # First: 1/2 (1, -1/3, -1/3, -1/3) + 1/2 (1/2, -1/2, -1/2, -1/2).
-    # Second: 1/2 (2/3, 2/3, -2/3, -2/3) + 1/2 (3/4, 3/4, -1/4, -1/4).
-    expected = [
-        [[3 / 4, -5 / 12, -5 / 12, -5 / 12]],
-        [[17 / 24, 17 / 24, -11 / 24, -11 / 24]],
-    ]
-    np.testing.assert_allclose(shrinkage(BATCH), expected, rtol=1e-14)
+@pytest.mark.parametrize(
+    ("weights", "first", "second", "over"),
+    [
+        # The other prompt's mean: 1/2 for the first, 1/4 for the second.
+        (global_mean, [2, -2, -2, -2], [3, 3, -1, -1], 4),
+        # m = 3/8, s^2 = (3 * 25 + 5 * 9) / 64 / 7 = 15/56.
+        (reinforce_plus_plus, [5, -3, -3, -3], [5, 5, -3, -3], 8 * np.sqrt(15 / 56)),
+        # The groups' own means, 1/4 and 1/2, by the same s.
+        (batch_std, [3, -1, -1, -1], [2, 2, -2, -2], 4 * np.sqrt(15 / 56)),
+        # One other prompt: s = 0, v > 0, so lam = 1/2 * 1: half grpo, half global-mean.
+        # First: 1/2 (1, -1/3, -1/3, -1/3) + 1/2 (1/2, -1/2, -1/2, -1/2).
+        # Second: 1/2 (2/3, 2/3, -2/3, -2/3) + 1/2 (3/4, 3/4, -1/4, -1/4).
+        (shrinkage, [18, -10, -10, -10], [17, 17, -11, -11], 24),
+    ],
+)
+def test_by_hand(weights, first, second, over):
+    expected = np.array([[first], [second]]) / over
+    np.testing.assert_allclose(weights(BATCH), expected, rtol=1e-14)
 
 
 def test_bnpo_by_hand():

@@ -12,7 +12,7 @@ from one_line import answer_or_one_line
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError
-from mse_lab.policy.completion_lines import parse_line, read_log_prob, read_reward
+from mse_lab.policy.completion_lines import parse_line
 from mse_lab.probe.plain_text import parse_json
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import exact, gsm8k, integer
@@ -104,7 +104,7 @@ def test_any_supplied_line(changes):
     found = answer_or_one_line(parse_line, line, "line 1")
     if found is not None:
         assert found.tokens is not None or found.text is not None
-        log_prob = answer_or_one_line(read_log_prob, found, "line 1", 1)
+        log_prob = answer_or_one_line(found.read_log_prob, 1)
         assert log_prob is None or not np.isinf(log_prob)
-        reward = answer_or_one_line(read_reward, found, "line 1")
+        reward = answer_or_one_line(found.read_reward)
         assert reward is None or abs(reward) <= LARGEST

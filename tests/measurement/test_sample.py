@@ -9,36 +9,16 @@ from mse_lab.errors import InputError
 from mse_lab.measurement import sample as sampling
 from mse_lab.measurement.memory import Fallbacks
 from mse_lab.measurement.sample import POOL, sample_prompt
-from mse_lab.measurement.subject import Inputs, make_subject
 from mse_lab.mse.one_pool import gradient_weights
-from mse_lab.policy.policy import load_policy
 from mse_lab.policy.sampling import draw
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import Scoring
 from plain_scores import autograd_scores
 
-PROMPTS = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
-
-
-def parity(text, row):
-    return len(text) % 2
-
 
 @pytest.fixture
-def subject(checkpoint, tmp_path):
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
-        "prompts": {"source": "none", "template": "none"},
-        "sampling": {"max_new_tokens": 5},
-        "pool": {"reference": 8, "replicate": 8},
-        "group_sizes": [2, 4],
-    }
-    probe = parse_probe(values, "probe")
-    policy = load_policy(probe, tmp_path)
-    inputs = Inputs(probe=probe, prompts=PROMPTS, reward=parity)
-    return make_subject(inputs, policy, scored=16)
+def subject(subject_of):
+    return subject_of(scored=16)
 
 
 def same(one, other):
@@ -68,7 +48,7 @@ def test_a_sample_depends_on_nothing_else(subject):
     first = sample_prompt(subject, 0, range(8)).sample
     sample_prompt(subject, 1, range(4))
     same(sample_prompt(subject, 0, range(8)).sample, first)
-    turned = replace(subject, prompts=PROMPTS[::-1], tokens=subject.tokens[::-1])
+    turned = replace(subject, prompts=subject.prompts[::-1], tokens=subject.tokens[::-1])
     same(sample_prompt(turned, 1, range(8)).sample, first)
 
 

@@ -7,42 +7,14 @@ from measurements import flat
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
-from mse_lab.measurement.subject import Inputs, make_subject
-from mse_lab.policy.policy import load_policy
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import Prompt
-
-PROMPTS = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
-
-
-@pytest.fixture
-def subject(checkpoint, tmp_path):
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
-        "prompts": {"source": "none", "template": "none"},
-        "pool": {"reference": 8, "replicate": 8},
-        "group_sizes": [2, 4],
-    }
-    probe = parse_probe(values, "probe")
-    policy = load_policy(probe, tmp_path)
-
-    def make(reward, prompts=PROMPTS, **options):
-        inputs = Inputs(probe=probe, prompts=prompts, reward=reward, **options)
-        return make_subject(inputs, policy)
-
-    return make
-
-
-def parity(text, row):
-    return len(text) % 2
 
 
 def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
-    subject, tmp_path, monkeypatch
+    subject_of, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    alone = flat(measure_prompt(subject(parity), 1))
-    both = subject(parity)
+    alone = flat(measure_prompt(subject_of(), 1))
+    both = subject_of()
     first, second = (flat(measure_prompt(both, index)) for index in (0, 1))
     for name in set(alone) - {"seconds_S"}:
         np.testing.assert_array_equal(alone[name], second[name])
@@ -50,18 +22,18 @@ def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_rewards_that_an_estimator_cannot_take_are_refused_at_the_first_prompt(subject):
+def test_rewards_that_an_estimator_cannot_take_are_refused_at_the_first_prompt(subject_of):
     estimators = find_estimators([{"name": "pass-at-k", "k": 2}], [2, 4], 2)
-    measure_prompt(subject(parity, estimators=estimators), 0)
-    graded = subject(lambda text, row: 0.25, estimators=estimators)
+    measure_prompt(subject_of(estimators=estimators), 0)
+    graded = subject_of(lambda text, row: 0.25, estimators=estimators)
     with pytest.raises(
         InputError, match=r"pass-at-k.* needs rewards 0 and 1, and prompt a"
     ):
         measure_prompt(graded, 0)
 
 
-def test_vectors_that_do_not_fit_are_kept_as_sketches(subject, monkeypatch):
-    one = subject(parity)
+def test_vectors_that_do_not_fit_are_kept_as_sketches(subject_of, monkeypatch):
+    one = subject_of()
     whole = len(measure_prompt(one, 0).arrays.mean_D)
     monkeypatch.setattr("mse_lab.scores.sketches.vectors_fit", lambda *_: False)
     assert whole == one.policy.size != len(measure_prompt(one, 0).arrays.mean_D)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse.test_kernels import counts_of
+from mse.test_one_pool import counts_of
 from mse_lab.mse.corrections import (
     CORRECTIONS,
     EXACT,

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from mse.test_kernels import REWARDS, enumerate_pools, truth_of
+from mse.test_one_pool import REWARDS, enumerate_pools, truth_of
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.budget import Population
 from mse_lab.mse.laws import find_law

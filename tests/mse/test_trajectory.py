@@ -9,6 +9,7 @@ from scipy import stats
 from statsmodels.stats.multivariate import test_mvmean as hotelling
 
 from benchmarks.along_levels import checkpoints
+from benchmarks.truths import Truth
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.trajectory import Trajectory, _least, best_ratio, measure_movement
@@ -69,19 +70,9 @@ def draw(rng, moving, prompts=PROMPTS):
     return [Population(choose(one, index).draw(rng, 256, 2, 4)) for one in designs(moving)]
 
 
-def exact_constants(design):
-    """c1, c2 and c3 of the whole population."""
-    moments, gradient_PD = design.moments(), design.gradient_PD
-    between = ((gradient_PD - gradient_PD.mean(0)) ** 2).sum(-1).mean()
-    return between, moments.trace_oracle.mean(), moments.zeta.mean()
-
-
 def exact_cost(moving, sizes):
     return np.array(
-        [
-            a * sizes + b + c / (sizes - 1)
-            for a, b, c in map(exact_constants, designs(moving))
-        ]
+        [mse_times_budget("grpo", Truth(one).constants, sizes) for one in designs(moving)]
     )
 
 
@@ -125,7 +116,8 @@ def test_one_that_moves_is_seen_to():
 @pytest.mark.parametrize("moving", [False, True])
 def test_the_intervals_of_a_whole_trajectory_cover_the_truth(moving):
     exact, sizes = exact_cost(moving, np.geomspace(2, 64, 9999)), np.array([8.0])
-    between, _, pairs = np.sum([exact_constants(one) for one in designs(moving)], axis=0)
+    known = [Truth(one).constants for one in designs(moving)]
+    between, _, pairs = np.sum(known, axis=0)[:3, 0]
     least = exact.sum(0).min()
     truths = (
         1 + np.sqrt(pairs / between),

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoTokenizer
 
 from mse_lab.estimators.groups import Groups
-from mse_lab.estimators.length import Length
+from mse_lab.estimators.objectives import Length
 from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs

@@ -7,14 +7,7 @@ import pytest
 
 from models import random_policy
 from mse_lab.errors import InputError, shown
-from mse_lab.policy.completion_lines import (
-    parse_line,
-    read_engine_log_probs,
-    read_log_prob,
-    read_mask,
-    read_reward,
-    read_tokens,
-)
+from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import load_probe
@@ -61,7 +54,7 @@ TOKENS = {
 def test_tokens_that_the_policy_cannot_draw(case):
     tokens, message = TOKENS[case]
     with pytest.raises(InputError) as caught:
-        read_tokens(line_of(tokens=tokens), "here", random_policy(), 6)
+        line_of(tokens=tokens).read_tokens(random_policy(), 6)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -70,7 +63,7 @@ def test_tokens_that_the_policy_cannot_draw(case):
     "tokens", [[1], [2], [3, 1], [0, 2], [3] * 6, [3] * 5 + [1]], ids=str
 )
 def test_tokens_that_the_policy_can_draw(tokens):
-    found = read_tokens(line_of(tokens=tokens), "here", random_policy(), 6)
+    found = line_of(tokens=tokens).read_tokens(random_policy(), 6)
     assert found.tolist() == tokens
 
 
@@ -79,7 +72,7 @@ def test_texts_are_ended_where_they_are_short(checkpoint, write_probe, tmp_path)
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text):
-        return read_tokens(line_of(text=text), "here", policy, 2).tolist()
+        return line_of(text=text).read_tokens(policy, 2).tolist()
 
     assert [tokens_of(text) for text in ("", "3", "3 1")] == [[0], [3, 0], [3, 1]]
     assert tokens_of("3 <end>") == [3, 0]
@@ -92,7 +85,7 @@ def test_texts_that_were_cut_are_not_ended(checkpoint, write_probe, tmp_path):
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text, truncated=True):
-        return read_tokens(line_of(text=text, truncated=truncated), "here", policy, 2)
+        return line_of(text=text, truncated=truncated).read_tokens(policy, 2)
 
     own = [tokens_of(text) for text in ("3", "3 1", "1 2 3")]
     assert [tokens.tolist() for tokens in own] == [[3], [3, 1], [1, 2]]
@@ -121,32 +114,32 @@ MASKS = {
 def test_masks_that_are_none(case):
     tokens, mask, message = MASKS[case]
     with pytest.raises(InputError) as caught:
-        read_tokens(line_of(tokens=tokens, mask=mask), "here", random_policy(), 6)
+        line_of(tokens=tokens, mask=mask).read_tokens(random_policy(), 6)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_mask_needs_tokens():
     with pytest.raises(InputError, match="mask: given with a text; give tokens, too"):
-        read_mask(line_of(text="3", mask=[1]), "here", 1)
+        line_of(text="3", mask=[1]).read_mask(1)
 
 
 @pytest.mark.parametrize("mask", [[1, 0, 0, 1], [True, False, False, True]], ids=str)
 def test_an_environment_goes_on_after_an_end_token(mask):
     """Its own end tokens say nothing, and it may have the last word."""
     line = line_of(tokens=[1, 2, 1, 2], mask=mask)
-    assert read_tokens(line, "here", random_policy(), 6).tolist() == [1, 2, 1, 2]
-    assert read_mask(line, "here", 4).tolist() == [True, False, False, True]
+    assert line.read_tokens(random_policy(), 6).tolist() == [1, 2, 1, 2]
+    assert line.read_mask(4).tolist() == [True, False, False, True]
     line = line_of(tokens=[3, 4], mask=[1, 0])
-    assert read_tokens(line, "here", random_policy(), 6).tolist() == [3, 4]
+    assert line.read_tokens(random_policy(), 6).tolist() == [3, 4]
 
 
 def test_log_probabilities_of_masked_tokens_do_not_count():
     mask = np.array([True, False, True])
     line = line_of(tokens=[3, 4, 1], log_probs=[-0.5, 7.0, -1.0])
-    assert read_log_prob(line, "here", 3, mask) == -1.5
+    assert line.read_log_prob(3, mask) == -1.5
     with pytest.raises(InputError, match="log_probs: 2 entries for 3 tokens"):
-        read_log_prob(line_of(tokens=[3, 4, 1], log_probs=[-0.5, -1.0]), "here", 3, mask)
+        line_of(tokens=[3, 4, 1], log_probs=[-0.5, -1.0]).read_log_prob(3, mask)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +149,7 @@ def test_log_probabilities_of_masked_tokens_do_not_count():
 )
 def test_log_probabilities_are_summed(given, total):
     line = line_of(tokens=[3, 1], log_probs=given)
-    np.testing.assert_equal(read_log_prob(line, "here", 2), total)
+    np.testing.assert_equal(line.read_log_prob(2), total)
 
 
 @pytest.mark.parametrize(
@@ -166,19 +159,19 @@ def test_log_probabilities_are_summed(given, total):
 )
 def test_log_probabilities_that_are_none(given):
     with pytest.raises(InputError, match="log_probs"):
-        read_log_prob(line_of(tokens=[3, 1], log_probs=given), "here", 2)
+        line_of(tokens=[3, 1], log_probs=given).read_log_prob(2)
 
 
 @pytest.mark.parametrize("given", [None, "1", float("nan"), 1e300, 10**400], ids=shown)
 def test_rewards_that_are_none(given):
     with pytest.raises(InputError, match=r"here: (reward: Input|no reward)"):
-        read_reward(line_of(text="", reward=given), "here")
+        line_of(text="", reward=given).read_reward()
 
 
 def test_an_engines_log_probabilities_are_of_each_token():
     line = line_of(tokens=[3, 1], engine_log_probs=[-0.5, -1])
     assert line.form.engine_log_probs
-    np.testing.assert_array_equal(read_engine_log_probs(line, "here", 4), [-0.5, -1, 0, 0])
+    np.testing.assert_array_equal(line.read_engine_log_probs(4), [-0.5, -1, 0, 0])
 
 
 ENGINE = {
@@ -197,7 +190,7 @@ ENGINE = {
 def test_others_of_an_engine_are_refused(case):
     keys, message = ENGINE[case]
     with pytest.raises(InputError, match=message):
-        read_engine_log_probs(line_of(**keys), "here", 4)
+        line_of(**keys).read_engine_log_probs(4)
 
 
 def test_their_sum_is_refused():

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from policy.test_supplied_completions import POOLS, checks_of

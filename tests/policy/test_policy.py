@@ -7,7 +7,8 @@ import torch
 
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.policy import encode_prompts, pick_device, select_parameters
+from mse_lab.policy.policy import pick_device, select_parameters
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.probe.prompts import Prompt
 from spoilt_checkpoints import load
 

@@ -120,12 +120,6 @@ def test_a_spoilt_adapter_is_refused_in_one_line(bases, tmp_path, name):
     assert "\n" not in str(refused.value)
 
 
-def test_an_adapter_of_another_base_is_refused(bases, tmp_path):
-    save_adapter(bases["gpt2"], tmp_path)
-    with pytest.raises(InputError, match=r"whole adapter of model.path"):
-        load(bases["qwen2"], tmp_path)
-
-
 def test_an_adapter_that_is_nowhere_is_refused(bases, tmp_path):
     with pytest.raises(InputError, match=r"model.adapter = no/where/x: no such folder"):
         load(bases["qwen2"], "no/where/x")

@@ -7,7 +7,7 @@ import pytest
 
 from enumerated import as_completions, ends, enumerate_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.completion_lines import parse_line, read_tokens
+from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw, draw_together
 from mse_lab.policy.stop_strings import StopStrings
@@ -104,10 +104,10 @@ def test_supplied_completions_end_where_the_policy_ends(tokens, fault):
     policy = stopped_policy("##")
     line = parse_line(f'{{"prompt": "a", "tokens": {tokens}}}'.encode(), "line 1")
     with pytest.raises(InputError) as error:
-        read_tokens(line, "line 1", policy, POSITIONS)
+        line.read_tokens(policy, POSITIONS)
     assert fault in str(error.value)
     ended = parse_line(b'{"prompt": "a", "tokens": [2, 4]}', "line 1")
-    assert read_tokens(ended, "line 1", policy, POSITIONS).tolist() == [2, 4]
+    assert ended.read_tokens(policy, POSITIONS).tolist() == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_supplied_completions_end_where_the_policy_ends(tokens, fault):
 )
 def test_texts_and_masks_are_refused_beside_stop_strings(line, fault):
     with pytest.raises(InputError, match=fault):
-        read_tokens(parse_line(line, "line 1"), "line 1", stopped_policy("##"), POSITIONS)
+        parse_line(line, "line 1").read_tokens(stopped_policy("##"), POSITIONS)
 
 
 def test_strings_that_no_text_contains_and_those_of_the_chat_template_are_refused():

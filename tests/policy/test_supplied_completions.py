@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from mse_lab.policy import sampling as drawing
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.supplied_completions import find_completions
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts

@@ -6,12 +6,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.probe.training import (
-    DEFAULT,
-    TRAINERS,
-    read_settings,
-    read_training,
-)
+from mse_lab.probe.training import DEFAULT, TRAINERS, read_settings, read_training
 
 STD = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
 

@@ -1,4 +1,4 @@
-"""Along a training run in words: on one screen, and in files."""
+"""Along a training run: the screen and its files, and what the figure's panels show."""
 
 import math
 from dataclasses import replace
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from answers.test_along import along, with_right
+from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.report import along_report
-from mse_lab.report.along_report import along_text, write_along
+from mse_lab.report.along_report import along_text, compose_along, write_along
+from mse_lab.report.drawing import save_figure
 
 
 def test_the_screen_and_the_files(tmp_path, monkeypatch):
@@ -43,3 +46,35 @@ def test_where_nothing_is_known():
     said = along_text(along(solved))
     assert "No best group size: no reward varies." in said
     assert f"{math.nan}" not in said
+
+
+@pytest.fixture(scope="module")
+def table():
+    return along(with_right(1.0, 0.3)).table
+
+
+BEST = Estimate(3.0, 2.5, 4.0)
+
+
+def lines_of(axes):
+    """What is drawn, by its label."""
+    return {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+
+
+def test_the_panels_show_the_columns(table):
+    panels = compose_along(table, BEST).axes
+    for panel, name in enumerate(["value", "best_group_size", "vanilla", "rho"]):
+        assert table[name].tolist() in lines_of(panels[panel]).values()
+    sizes, groups = lines_of(panels[1]), lines_of(panels[4])
+    assert (sizes["the run's, 4"], sizes["for all of it, 3.0"]) == ([4, 4], [3, 3])
+    assert groups["mean of $V^G + (1-V)^G$"] == table["equal_rewards_law"].tolist()
+
+
+def test_what_has_no_bound_or_is_not_known_is_left_out(table, tmp_path):
+    gone = table.copy()
+    gone[["rho", "rho_line", "noise_scale", "best_group_size_high"]] = math.nan
+    gone.loc[1, ["best_group_size", "noise_scale_high"]] = math.inf
+    for best in (UNKNOWN, Estimate(3.0, 2.0, math.inf)):
+        assert "for all of it, 3.0" not in lines_of(compose_along(gone, best).axes[1])
+    save_figure(lambda: compose_along(gone, UNKNOWN), tmp_path / "one.svg")
+    assert (tmp_path / "one.svg").stat().st_size > 5000

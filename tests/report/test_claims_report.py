@@ -6,8 +6,8 @@ import pandas as pd
 
 from claimed_runs import draw, write_run
 from mse_lab.answers.arguments import ARGUMENTS
-from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.measured_run import read_run
+from mse_lab.answers.statement import judge_runs
 from mse_lab.formatting import with_interval
 from mse_lab.report.claims_report import SHORT, claims_screen, write_claims
 

@@ -13,6 +13,7 @@ from mse_lab.report.layout import (
     draw_image,
     estimate_cell,
     lay_out,
+    typeset,
 )
 
 
@@ -47,3 +48,8 @@ def test_an_image_is_the_drawing_itself():
 def test_what_a_template_is_not_given_is_an_error():
     with pytest.raises(UndefinedError, match="images"):
         lay_out("figure4.html")
+
+
+def test_formulas():
+    assert typeset("c1 G + c3/(G-1)") == "c₁ G + c₃/(G − 1)"
+    assert typeset("nan, inf, 1.2e-05") == "–, ∞, 1.2 × 10⁻⁵"

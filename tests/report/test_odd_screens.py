@@ -10,8 +10,8 @@ from claimed_runs import draw
 from designs import scaled
 from log_makers import groups_of, summarise
 from mse_lab.answers.advice import advise
-from mse_lab.answers.claims import judge_runs
 from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.answers.statement import judge_runs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.along_report import along_text

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,19 +13,11 @@ from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.mse.replicates import Key
 from mse_lab.report.page import compose_page, draw_prompts, write_report
-from simulated import analysed, make_design
+from simulated import analysed, make_design, with_rewards
 from written_runs import EVIL, simulate, write_run
 
-SECTIONS = [
-    "advice",
-    "overview",
-    "figure4",
-    "estimators",
-    "prompts",
-    "claims",
-    "environment",
-    "notation",
-]
+SECTIONS = ["advice", "overview", "figure4", "estimators", "prompts", "claims",
+            "environment", "notation"]  # fmt: skip
 EACH_RUN = ["ranking", "advice"]
 VOID = {"meta", "img"}
 
@@ -179,29 +172,14 @@ def test_a_failed_check_stands_at_the_top(tmp_path):
     assert "falls from run to run" not in page
 
 
-def with_rewards(pools, change):
-    """Change the rewards of pools alike in both pools; the products stay as they are."""
-    return type(pools)(
-        **{
-            **vars(pools),
-            "rewards_PN": change(pools.rewards_PN),
-            "reference_rewards_PN": change(pools.reference_rewards_PN),
-        }
-    )
-
-
 DEGENERATE = {
     "one prompt": lambda: simulate(prompts=1),
     "two prompts": lambda: simulate(prompts=2),
     "never right": lambda: with_rewards(simulate(prompts=3), np.zeros_like),
     "always right": lambda: with_rewards(simulate(prompts=3), np.ones_like),
     "graded": lambda: with_rewards(simulate(prompts=4), lambda one: 0.5 * one + 0.2),
-    "no gradient": lambda: type(one := simulate(prompts=3))(
-        **{
-            **vars(one),
-            "reference_product_P": -np.abs(one.reference_product_P),
-            "between_PP": np.zeros_like(one.between_PP),
-        }
+    "no gradient": lambda: replace(
+        simulate(prompts=3), reference_product_P=-np.ones(3), between_PP=np.zeros((3, 3))
     ),
 }
 

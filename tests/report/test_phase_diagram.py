@@ -15,6 +15,7 @@ from mse_lab.mse.regime import aggregate_place, oracle_gain
 from mse_lab.report.phase_diagram import MEETING_SIZES, compose_phase, read_dots
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
+from simulated import with_rewards
 from written_runs import simulate, write_run
 
 
@@ -92,11 +93,7 @@ def test_a_cross_lies_on_the_side_of_its_run(folder):
 
 
 def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_path):
-    graded = replace(
-        pools,
-        rewards_PN=2 * pools.rewards_PN - 1,
-        reference_rewards_PN=2 * pools.reference_rewards_PN - 1,
-    )
+    graded = with_rewards(pools, lambda one: 2 * one - 1)
     [dots] = read_dots([write_run(tmp_path / "graded", graded)])
     [binary] = read_dots([folder])
     assert (dots.binary, binary.binary) == (False, True)
@@ -154,10 +151,5 @@ def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
 
 def test_a_run_without_noise_is_drawn(pools, tmp_path):
     """All completions of all prompts are wrong: nothing to compare, and no place."""
-    nothing = replace(
-        pools,
-        rewards_PN=0 * pools.rewards_PN,
-        reference_rewards_PN=0 * pools.reference_rewards_PN,
-    )
-    folder = write_run(tmp_path / "none", nothing)
+    folder = write_run(tmp_path / "none", with_rewards(pools, np.zeros_like))
     assert run_mse.main(["figure", "--phase", str(folder)]) == 0

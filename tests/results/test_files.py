@@ -1,13 +1,15 @@
 """What is written can be read by people and programs, the same bytes everywhere."""
 
 import errno
+import math
 import os
 
 import pandas as pd
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_bytes, write_json, write_table
+from mse_lab.mse.intervals import Estimate
+from mse_lab.results.files import as_data, write_bytes, write_json, write_table
 
 
 def test_letters_of_any_language_stand_in_json_as_they_are(tmp_path):
@@ -40,3 +42,10 @@ def test_no_link_is_followed_when_a_file_is_written(tmp_path):
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert (tmp_path / "mse.csv").read_bytes() == b"ours"
     assert not (tmp_path / ".mse.csv.part").is_symlink()
+
+
+def test_data_are_plain_all_the_way_down():
+    deep = {"rows": [{"cost": Estimate(1 / 3, -math.inf, math.nan)}], "name": "grpo"}
+    low = {"value": 0.33333, "low": "-inf", "high": "nan"}
+    assert as_data(deep) == {"rows": [{"cost": low}], "name": "grpo"}
+    assert as_data(((2 / 3,), 7)) == [[0.66667], 7]

@@ -5,8 +5,7 @@ import json
 import pytest
 
 import run_mse
-from mse_lab.policy.outline import load_outline
-from mse_lab.policy.policy import load_policy
+from mse_lab.policy.policy import load_outline, load_policy
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run.advise import sample_probe
 from mse_lab.run.prepare import prepare

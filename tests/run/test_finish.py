@@ -1,6 +1,8 @@
 """Finish: what is written of a run that several processes shared."""
 
 import json
+import platform
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -8,7 +10,13 @@ import torch
 
 from measurements import change
 from mse_lab.results.shard import save_shard
-from mse_lab.run.finish import finish
+from mse_lab.run.finish import (
+    describe_environment,
+    describe_threads,
+    device_model,
+    finish,
+    peak_memory_bytes,
+)
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.resume import begin_or_resume, measure_and_keep
@@ -45,3 +53,54 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert not outcome.finished_before
     assert context.spec.results.is_complete()
     assert not (out / "shards").exists()
+
+
+def git(folder, *words):
+    author = ["-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run(["git", "-C", folder, *author, *words], check=True, capture_output=True)
+
+
+def commit_of(folder):
+    return describe_environment(folder, torch.device("cpu"), 1.0)["commit"]
+
+
+def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
+    assert commit_of(tmp_path) is None
+    (tmp_path / "run_mse.py").write_text("")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    clean = commit_of(tmp_path)
+    assert len(clean) == 12
+    # A wheel that is installed inside somebody's checkout is not of that commit.
+    inside = tmp_path / "environment/mse_lab/bundled"
+    inside.mkdir(parents=True)
+    assert commit_of(inside) is None
+    # A result that lies there is no change of the code.
+    (tmp_path / "results.csv").write_text("1")
+    assert commit_of(tmp_path) == clean
+    (tmp_path / "run_mse.py").write_text("pass")
+    assert commit_of(tmp_path) == f"{clean}-dirty"
+
+
+def test_what_is_described(tmp_path):
+    found = describe_environment(tmp_path, torch.device("cpu"), 1.26)
+    assert found["seconds"] == 1.3
+    assert found["device_model"] == device_model(torch.device("cpu")) != ""
+    assert found["peak_device_memory_bytes"] is None
+    assert {"mse_lab", "torch", "numpy"} <= set(found["versions"])
+    assert platform.node() not in json.dumps(found)
+
+
+def test_what_was_measured_with_other_threads_is_told():
+    """As by a start that went on elsewhere: then no other run gives these very digits."""
+    same, mixed = describe_threads([2, 2, 2]), describe_threads([2, 1, 2])
+    assert (same["threads"], mixed["threads"]) == (2, [1, 2])
+    assert "byte-identical" in same["repeatability"]
+    assert "byte-identical" not in mixed["repeatability"]
+    assert "measured with 1 and 2 threads each" in mixed["repeatability"]
+
+
+def test_the_peak_is_in_bytes():
+    """Torch alone takes more than 50 MB; no test machine has a PB."""
+    assert 50e6 < peak_memory_bytes() < 1e15

@@ -12,7 +12,7 @@ from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.one_pool import PromptSample, gradient_weights
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.verdict import decide
-from mse_lab.report.sampled_advice import advise_sampled_run
+from mse_lab.report.advice_files import advise_sampled_run
 from mse_lab.run import live_rollouts, rollout_groups
 from mse_lab.trl import MSECallback
 from trl_training import BASE, SEED, advise_apart, right, train

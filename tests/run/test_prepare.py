@@ -7,25 +7,6 @@ from mse_lab.errors import InputError
 from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
 
-BAD = {
-    "unknown key": ({"pol": {}}, "unknown key pol; did you mean pool?"),
-    "no folder": ({"model": {"path": "no/such/folder"}}, "no/such/folder: no such folder"),
-    "unknown estimator": ({"estimators": ["grop"]}, "unknown grop; did you mean grpo?"),
-    "foreign reward": ({"reward": "math:sqrt"}, "math:sqrt: math belongs to Python"),
-    "width": ({"interval": {"width": 0}}, "interval.width = 0"),
-}
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.parametrize("case", BAD)
-def test_errors_are_the_run_s(case, command, write_probe, tmp_path, capsys):
-    changes, message = BAD[case]
-    words = [command, str(write_probe(**changes)), "--out", str(tmp_path / "out")]
-    assert run_mse.main(words) == 2
-    *_, line = capsys.readouterr().err.strip().splitlines()
-    assert message in line
-    assert not list((tmp_path / "out").rglob("*.npz"))
-
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, capsys):

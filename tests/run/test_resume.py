@@ -154,8 +154,7 @@ def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    "name",
-    [*("config.yaml", "report.html", "prompts.csv", "advice.json"), *MARKS],
+    "name", [*("config.yaml", "report.html", "prompts.csv", "advice.json"), *MARKS]
 )
 def test_a_file_of_somebody_else_s_is_left_alone(name, write_probe, tmp_path, refused):
     path, own = write_probe(), tmp_path / "out/small" / name

@@ -12,7 +12,8 @@ import mse_lab
 import run_mse
 from mse_lab.mse.corrections import NAMES
 from mse_lab.policy.log_probabilities import token_log_probs
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts

@@ -2,10 +2,7 @@
 
 import os
 import re
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import transformers
@@ -19,9 +16,9 @@ from mse_lab.run.trainer_processes import (
     join_trainer,
 )
 from mse_lab.trl import MSECallback
+from torchrun_starts import ROOT, torchrun
 from trl_training import BASE, ROWS, right, settings, state
 
-ROOT = Path(__file__).resolve().parents[2]
 PROMPTS = ROWS[:5]
 BUDGET = 16 * len(PROMPTS)
 
@@ -234,16 +231,8 @@ def test_none_waits_for_as_long_as_the_group_waits(tmp_path):
     """24 calls of half a second in one process would exceed the group's limit of 6 s."""
     pytest.importorskip("trl", reason="needs the extra train")
     (tmp_path / "training.py").write_text(TRAINING)
-    words = ["--standalone", "--nproc-per-node", "2", tmp_path / "training.py", tmp_path]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = torchrun(tmp_path, folder=path, program=tmp_path / "training.py")
     assert done.returncode == 0, done.stderr
     assert len(re.findall("mse_lab: step 0: (Keep|Set|Cannot)", done.stdout)) == 1
     assert done.stdout.count("mse_lab: 1 measurements took ") == 1

@@ -12,7 +12,7 @@ from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores import module_hooks
-from mse_lab.scores.module_calls import Batch
+from mse_lab.scores.module_hooks import Batch
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block
 from plain_scores import PROMPT, autograd_scores, joined, random_reference, relative_gap

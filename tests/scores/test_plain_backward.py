@@ -18,9 +18,8 @@ from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores import autograd_rule, factors, plain_backward, scoring_plan
 from mse_lab.scores import score_block as scoring
-from mse_lab.scores.invariance import score_difference
 from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.score_block import Scoring, score_block, score_difference
 from mse_lab.scores.scoring_plan import find_plan, missing_rule, refuse
 from mse_lab.scores.sketches import Sketch, Whole
 from plain_scores import (

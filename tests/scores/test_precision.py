@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts

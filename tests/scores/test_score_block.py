@@ -10,8 +10,9 @@ from enumerated import as_completions
 from models import random_policy
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import factors
-from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores import factors, layer_rules
+from mse_lab.scores.factors import Dense
+from mse_lab.scores.score_block import Scoring, score_block, score_difference
 from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import (
     PROMPT,
@@ -152,3 +153,30 @@ def test_chosen_parameters_only(patterns):
     chosen = select_parameters(policy.model, patterns)
     policy = dataclasses.replace(policy, parameters=chosen)
     assert_scores(policy, some_completions(policy), 1e-5)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return random_policy()
+
+
+def test_scores_alone_padded_and_batched_agree(policy):
+    block = some_completions(policy, 8)
+    reference = random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5
+
+
+def test_a_use_that_the_hooks_miss_is_caught(monkeypatch, policy):
+    """Biases left out of the linear rule: plain autograd tells."""
+    whole = layer_rules._CLOSED[torch.nn.Linear]
+
+    def without_bias(module, x, d):
+        found = whole(module, x, d)
+        return {**found, "bias": Dense(0 * found["bias"].values)}
+
+    monkeypatch.setitem(layer_rules._CLOSED, torch.nn.Linear, without_bias)
+    block = some_completions(policy, 8)
+    reference = random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) > 1e-3

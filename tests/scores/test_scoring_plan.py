@@ -106,10 +106,7 @@ EXPERTS = " ".join(f"experts.{n}.{one}" for n in range(4) for one in ("weight", 
     [
         (linear, [("", "weight bias", CLOSED)]),
         (Bypass, [("", "inner.weight inner.bias", ALONE)]),
-        (
-            Experts,
-            [("", EXPERTS, ALONE), (".router", "weight bias", "run again together")],
-        ),
+        (Experts, [("", EXPERTS, ALONE), (".router", "weight bias", "run again together")]),
     ],
     ids=["linear", "used without a call", "experts in a list"],
 )

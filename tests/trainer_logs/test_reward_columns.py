@@ -3,16 +3,8 @@
 import numpy as np
 import pytest
 
-from log_makers import summarise
+from log_makers import summarise, two_rewards
 from mse_lab.trainer_logs.reward_columns import total_rewards
-
-
-def lines(pairs, advantages=None, prompt="a"):
-    return [
-        {"prompt": prompt, "rewards": {"right": one, "tidy": other}}
-        | ({} if advantages is None else {"advantage": advantages[n]})
-        for n, (one, other) in enumerate(pairs)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -25,14 +17,14 @@ def lines(pairs, advantages=None, prompt="a"):
     ],
 )
 def test_advantages_follow_the_sum(tmp_path, advantages, fits):
-    found = summarise(tmp_path, lines([(0, 0), (1, 1), (1, 0), (0, 1)], advantages))
+    found = summarise(tmp_path, two_rewards([(0, 0), (1, 1), (1, 0), (0, 1)], advantages))
     assert found.advantage_fits is fits
     assert any("do not follow the sum" in note for note in found.notes) is not fits
 
 
 def test_without_advantages_nothing_is_said(tmp_path):
-    assert summarise(tmp_path, lines([(0, 0), (1, 1)])).advantage_fits is None
-    still = lines([(1, 1), (1, 1)], [0.0, 0.0])
+    assert summarise(tmp_path, two_rewards([(0, 0), (1, 1)])).advantage_fits is None
+    still = two_rewards([(1, 1), (1, 1)], [0.0, 0.0])
     assert summarise(tmp_path, still).advantage_fits is None
 
 

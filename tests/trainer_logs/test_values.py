@@ -1,9 +1,14 @@
 """Values of prompts: bands, their spread without the draws' luck, drift."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from log_makers import draw_groups, groups_of, summarise
+from log_makers import draw_groups, groups_of, read, summarise, two_rewards
+from mse_lab.errors import InputError
+from mse_lab.trainer_logs.values import log_ratios, reward_functions
 
 
 def test_bands(tmp_path):
@@ -78,3 +83,193 @@ def test_a_mean_reward_of_zero_is_not_known_exactly(tmp_path):
     mean = summarise(tmp_path, groups_of(*[[0] * 8] * 59, [0] * 7 + [0])).mean_reward
     assert (mean.value, mean.low) == (0, 0)
     assert mean.high == pytest.approx(0.06, abs=0.005)
+
+
+END = 0
+
+
+def line(tokens, reward=1, prompt="a", **more):
+    return {"prompt": prompt, "reward": reward, "tokens": tokens, **more}
+
+
+def test_a_completion_of_the_longest_was_cut_if_it_does_not_end(tmp_path):
+    lines = [line([5, END]), line([5, 6, END]), line([5, 6, 7]), line([7, 7, 7], reward=0)]
+    found = summarise(tmp_path, lines)
+    assert found.truncated_N.tolist() == [False, False, True, True]
+    assert found.truncated.value == 0.5
+    assert found.as_dict()["truncated"] == 0.5
+
+
+def test_without_an_ended_one_nothing_is_known(tmp_path):
+    found = summarise(tmp_path, [line([5, 6]), line([6, 6])])
+    assert found.truncated is None
+    assert "truncated" not in found.as_dict()
+
+
+def test_what_the_log_says_comes_first(tmp_path):
+    lines = [line([5, 6], truncated=True), line([6, 6], truncated=False)]
+    assert summarise(tmp_path, lines).truncated_N.tolist() == [True, False]
+
+
+def test_a_limit_that_is_given(tmp_path):
+    """Lengths alone: those of the limit were cut."""
+    lines = [{"prompt": "a", "reward": 1, "length": length} for length in (3, 8, 5, 8)]
+    assert summarise(tmp_path, lines).truncated is None
+    found = summarise(tmp_path, lines, max_tokens=8)
+    assert found.truncated_N.tolist() == [False, True, False, True]
+
+
+def test_a_limit_above_the_longest_cut_none(tmp_path):
+    found = summarise(tmp_path, [line([5, END]), line([5, 6, 7])], max_tokens=8)
+    assert not found.truncated_N.any()
+
+
+def test_tokens_of_tools_do_not_count(tmp_path):
+    found = summarise(tmp_path, [line([5, 6, 7, END], mask=[1, 0, 0, 1])] * 2)
+    assert found.lengths[1].tolist() == [2, 2]
+
+
+def test_equal_completions_of_a_group(tmp_path):
+    """B's equal one of a is none: it is of another prompt."""
+    lines = [line([5, END]), line([5, END]), line([6, END]), line([5, END], prompt="b")]
+    found = summarise(tmp_path, lines)
+    assert found.duplicates.value == pytest.approx(1 / 4)
+
+
+def test_texts_have_characters_for_tokens(tmp_path):
+    lines = [{"prompt": "a", "reward": 1, "text": text} for text in ("12", "1234")]
+    unit, lengths = summarise(tmp_path, lines).lengths
+    assert (unit, lengths.tolist()) == ("characters", [2, 4])
+
+
+def test_rewards_alone_have_no_lengths(tmp_path):
+    found = summarise(tmp_path, groups_of([0, 1]))
+    assert found.lengths is None
+    assert found.duplicates is None
+
+
+def test_a_mean_over_some_completions(tmp_path):
+    found = summarise(tmp_path, groups_of([0, 1, 1], [0, 0, 1]))
+    values = np.array([1.0, 2, 3, 4, 5, 6])
+    assert found.mean_where(values, found.groups.right_N).value == pytest.approx(11 / 3)
+    assert np.isnan(found.mean_where(values, values > 9).value)
+
+
+def test_few_rewards_that_are_all_wrong_leave_room(tmp_path):
+    """3 of 3 prompts without a right one: up to 1 - 0.025^(1/3); else as any mean."""
+    found = summarise(tmp_path, groups_of([0, 1], [0, 1], [0, 1]))
+    wrong = found.mean_reward_where(found.groups.wrong_N)
+    assert (wrong.value, wrong.low) == (0, 0)
+    assert wrong.high == pytest.approx(1 - 0.025 ** (1 / 3), abs=0.02)
+    graded = summarise(tmp_path, groups_of([0, 2], [0, 2]))
+    assert tuple(graded.mean_reward_where(graded.groups.wrong_N)) == (0, 0, 0)
+    assert np.isnan(found.mean_reward_where(found.groups.wrong_N & False).value)
+
+
+def both(drawn, given, **more):
+    return {"prompt": "a", "reward": 0, "tokens": [1] * len(drawn), "log_probs": drawn,
+            "trainer_log_probs": given, **more}  # fmt: skip
+
+
+def test_by_hand(tmp_path):
+    """Log ratios log 4, 0, -log 2 and 0 in one token each."""
+    ratios = np.array([4.0, 1.0, 0.5, 1.0])
+    lines = [both([-3.0], [-3.0 + float(np.log(one))]) for one in ratios]
+    found = summarise(tmp_path, lines).log_ratios
+    assert found.completions == 4
+    assert found.kl_per_token == pytest.approx(np.mean(ratios - 1 - np.log(ratios)))
+    assert found.sd == pytest.approx(np.log(ratios).std())
+    assert found.effective == pytest.approx(ratios.sum() ** 2 / (ratios @ ratios) / 4)
+    assert found.masked == 0.25
+    assert found.kept == pytest.approx(2.5 / 4)
+
+
+def test_a_long_completion_loses_most_of_the_gradient_to_a_mask():
+    """16,000 tokens, KL 1e-4 a token: sd sqrt(2 T k), ESS exp(-2 T k), mass Phi(...).
+
+    Tokens of 40 contexts with 30 words each, whose logits the engine has with some noise;
+    20,000 completions, whose counts of words are multinomial. Seed fixed.
+    """
+    rng, tokens, completions = np.random.default_rng(0), 400, 20_000
+    log_ratio_N, nats = np.zeros(completions), 0.0
+    for _ in range(40):
+        logits = rng.normal(size=30)
+        engine = logits + 0.0145 * rng.normal(size=30)
+        own, drawn = (np.exp(one) / np.exp(one).sum() for one in (logits, engine))
+        log_ratio_N += rng.multinomial(tokens, drawn, completions) @ np.log(own / drawn)
+        nats += tokens * drawn @ np.log(drawn / own)
+    found = log_ratios(
+        SimpleNamespace(
+            tokens_N=np.full(completions, 40 * tokens),
+            log_ratio_N=log_ratio_N,
+            kl_N=np.full(completions, nats),
+        )
+    )
+    assert found.kl_per_token == pytest.approx(1e-4, rel=0.1)
+    spread = np.sqrt(2 * nats)
+    assert found.sd == pytest.approx(spread, rel=0.02)
+    # Large weights are rare, so that of a sample is too large.
+    assert found.effective == pytest.approx(np.exp(-(spread**2)), abs=0.05)
+    mass = stats.norm.cdf((np.log(3) - spread**2 / 2) / spread)
+    assert found.kept == pytest.approx(mass, abs=0.02)
+    assert 0.3 < mass < 0.5
+    assert found.masked < 0.15
+
+
+def test_tools_tokens_are_left_out(tmp_path):
+    columns = read(tmp_path, [both([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1])]).columns
+    assert columns.tokens_N.tolist() == [2]
+    assert columns.log_ratio_N.tolist() == [0.0]
+
+
+def test_tokens_without_one_are_left_out(tmp_path):
+    columns = read(tmp_path, [both([-1.0, None], [-1.5, -1.0])]).columns
+    assert columns.tokens_N.tolist() == [1]
+    assert columns.log_ratio_N.tolist() == [-0.5]
+
+
+def test_lists_of_unlike_lengths_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"line 1: 2 log-prob.* 1 of the trainer"):
+        read(tmp_path, [both([-1.0, -1.0], [-1.0])])
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_probability_above_one_is_refused(tmp_path, drawn):
+    """Also without the trainer's; what a tool wrote may have any number."""
+    lines = [{"prompt": "a", "reward": 0, "tokens": [1, 2], "log_probs": [-1.0, 5.0]}]
+    if not drawn:
+        read(tmp_path, [{**lines[0], "mask": [1, 0]}])
+        return
+    with pytest.raises(InputError, match="line 1: 5 is no log-probability"):
+        read(tmp_path, lines)
+
+
+def test_with_one_of_them_nothing_is_said(tmp_path):
+    lines = [{"prompt": "a", "reward": 0, "tokens": [1], "log_probs": [-1.0]}]
+    assert summarise(tmp_path, lines).log_ratios is None
+
+
+def test_parts_of_the_variance_add_up(tmp_path):
+    """Within the group right has deviations -+1/2, tidy -+1/4 along with it."""
+    found = summarise(tmp_path, two_rewards([(0, 0), (1, 0.5), (0, 0), (1, 0.5)]))
+    right, tidy = found.reward_functions
+    assert right.share == pytest.approx(2 / 3)
+    assert tidy.share == pytest.approx(1 / 3)
+    assert right.mean == 0.5
+
+
+def test_one_that_never_varies(tmp_path):
+    """Tidy differs between prompts, and in no group."""
+    pairs = [(0, 1), (1, 1)]
+    found = summarise(
+        tmp_path, two_rewards(pairs) + two_rewards([(0, 0), (1, 0)], prompt="b")
+    )
+    right, tidy = found.reward_functions
+    assert (tidy.varies, tidy.share) == (0, 0)
+    assert (right.varies, right.share) == (1, 1)
+
+
+def test_a_single_function_is_no_list(tmp_path):
+    found = summarise(tmp_path, groups_of([0, 1]))
+    assert found.reward_functions == []
+    assert len(reward_functions(found.groups)) == 1

@@ -54,12 +54,6 @@ def test_it_measures_and_says_so(advise, tmp_path, capsys):
     assert "stopped" not in of_the_run
 
 
-def test_a_later_start_tells_the_same_and_samples_nothing(advise, monkeypatch):
-    first = advise("--budget", 416)
-    monkeypatch.setattr(samples, "sample_prompt", None)
-    assert advise("--budget", 416)[1] == first[1]
-
-
 def without_time(told):
     """Leave out what says how long more completions would take."""
     needed = {**told["needed"], "seconds": None}
@@ -102,26 +96,6 @@ def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypa
     # The fifth was begun twice, none of the others.
     assert len(drawn) == PROMPTS + 1
     assert len(set(drawn)) == PROMPTS
-
-
-def test_a_start_afresh(advise, tmp_path):
-    advise("--budget", 384)
-    shard = next((tmp_path / "out/small/advice/shards").iterdir())
-    shard.write_bytes(b"")
-    assert advise("--budget", 384, "--fresh")[0] == 0
-    assert shard.stat().st_size > 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--budget", "383"], "budget = 383: the first look takes 384 completions, 8 of"),
-        (["--regret", "5"], "'5' is no share from 0 to 1, such as 0.05"),
-        (["--set", "prompts.limit=2"], "2 prompts: advice needs three or more"),
-    ],
-)
-def test_what_it_refuses(words, said, probe, tmp_path, refused):
-    assert said in refused("advise", probe, *words, "--out", tmp_path / "out")
 
 
 def test_where_no_reward_differs(probe, tmp_path, capsys, monkeypatch):

@@ -8,9 +8,8 @@ import torch
 
 from benchmarks import (
     advice_costs,
-    obvious_loop,
+    loops,
     plan,
-    qwen,
     scaling,
     scoring,
     tool,
@@ -18,13 +17,12 @@ from benchmarks import (
 )
 from benchmarks.agreement import Disagreement, compare_errors, compare_products
 from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
-from benchmarks.fits import Fit, fit_power
-from benchmarks.floor import plain_pass
 from benchmarks.log import replace_marked
+from benchmarks.loops import plain_pass
 from benchmarks.operations import count
-from benchmarks.pairs import Ratio, ratio, take_turns
 from benchmarks.per_sample import LIBRARIES
 from benchmarks.precision import REFERENCE, completions
+from benchmarks.tables import Fit, Ratio, fit_power, ratio, take_turns
 from benchmarks.work import weights_of
 from mse_lab.estimators import find_estimators
 from mse_lab.estimators.groups import Groups
@@ -83,7 +81,7 @@ def test_no_way_leaves_anything_behind(scored):
     work = scored.work
     for way in (
         lambda: plain_pass(work),
-        lambda: obvious_loop.squared_error(work, "grpo", slice(0, 4)),
+        lambda: loops.squared_error(work, "grpo", slice(0, 4)),
         *(
             lambda one=one: one.gram(work)
             for one in LIBRARIES.values()
@@ -109,11 +107,9 @@ def test_weights_are_those_of_the_tool():
 def test_the_loop_samples_and_differentiates(scored):
     """The loop's reference is its own estimate on the whole block."""
     work = scored.work
-    assert obvious_loop.sample(work, 6, []).shape == (6, 8)
+    assert loops.sample(work, 6, []).shape == (6, 8)
     weights_N = weights_of("grpo", work.rewards_N[None], work.value)[0]
-    torch.testing.assert_close(
-        obvious_loop.reference(work), obvious_loop.gradient(work, weights_N)
-    )
+    torch.testing.assert_close(loops.reference(work), loops.gradient(work, weights_N))
 
 
 def test_a_block_is_measured(folder):
@@ -226,7 +222,7 @@ def test_costs_are_what_an_advice_carries_out(folder, monkeypatch):
     monkeypatch.setattr(advice_costs, "PROMPT", 40)
     size = Size("small", 1_000, hidden=64, inner=128, layers=2, heads=4)
     loaded = tool.load(Case(size, 40, 8), folder)
-    shapes = qwen.Shapes(64, 128, 2, heads=4, keys=2, vocabulary=1_000, tied=True)
+    shapes = advice_costs.Shapes(64, 128, 2, heads=4, keys=2, vocabulary=1_000, tied=True)
     computed = advice_costs.count_costs(shapes, 8, "all")
     drawn = []
     drawing = count(

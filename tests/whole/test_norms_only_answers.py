@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
-from mse_lab.answers.claims import judge_run
 from mse_lab.answers.corollary_5_baseline import PROMPT_ONLY, judge_baselines
 from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
 from mse_lab.answers.section_5_1_figure_4 import judge_order_of_runs
+from mse_lab.answers.statement import judge_run
 from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.estimators.leave_one_out import centred
+from mse_lab.estimators.baselines import centred
 from mse_lab.mse.curves import Curves, measure_curves
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise

@@ -17,7 +17,7 @@ import pytest
 
 import mse_lab
 import run_mse
-from mse_lab.report.typesetting import typeset
+from mse_lab.report.layout import typeset
 
 SIZES = [2, 4, 8]
 ESTIMATORS = ["vanilla", "grpo", "oracle", "best-constant"]

@@ -7,8 +7,11 @@ import torch
 
 from benchmarks.operations import Shape, count, reduction_operations
 from models import SIZES, random_policy
-from mse_lab.policy.log_probabilities import completion_log_probs, sequence_log_probs
-from mse_lab.policy.shared_prefix import SharedPrefix
+from mse_lab.policy.log_probabilities import (
+    SharedPrefix,
+    completion_log_probs,
+    sequence_log_probs,
+)
 from mse_lab.scores import recorder
 from mse_lab.scores.factors import OuterProducts, RowSums
 from mse_lab.scores.score_block import Scoring, score_block

@@ -13,7 +13,8 @@ import pytest
 from enumerated import plain_score
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.policy.policy import encode_prompts, load_policy
+from mse_lab.policy.policy import load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.prompts import load_prompts

@@ -13,11 +13,10 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from mse_lab.answers.felt import Felt
-from mse_lab.answers.plain_data import as_data
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_json, write_table
+from mse_lab.results.files import as_data, write_json, write_table
 from mse_lab.results.integrity import open_intact
-from mse_lab.results.readers import read_table
+from mse_lab.results.inventory import read_table
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import PILOT, Arm, Run
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.policy.policy import Policy, encode_prompts, load_policy
+from mse_lab.policy.policy import Policy, load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.probe_files import load_probe, probe_file
 from mse_lab.probe.prompts import Prompt, load_prompts
