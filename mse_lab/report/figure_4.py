@@ -30,6 +30,7 @@ from mse_lab.results.finished_run import Tables
 from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
 
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
+TITLES |= {f"words-{name}": f"{title}, questions" for name, title in TITLES.items()}
 
 # Inches: a panel's width, the space left of the panels, the rows' heights, the space above.
 WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
