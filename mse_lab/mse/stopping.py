@@ -197,17 +197,13 @@ def _worst(
     return np.max([case.ratio_bounds(factors, level, more) for case in cases], axis=0)
 
 
-def sequence_bounds(
-    population: Population, level: float, sizes: Sequence[int] = COMPARED
-) -> dict[int, float]:
+def sequence_bounds(population: Population, level: float) -> dict[int, float]:
     """Bound the regret of group sizes of GRPO-type, whose costs are sums of c1 to c3.
 
     Any two bounds hold at all looks together.
     """
-    every = [*dict.fromkeys((*COMPARED, *sizes))]
-    upper_KK = _worst(_Costs.of(population), population, _factors(every), level)
-    bounds = dict(zip(every, (upper_KK.max(1) - 1).tolist(), strict=True))
-    return {size: bounds[size] for size in sizes}
+    upper_KK = _worst(_Costs.of(population), population, _factors(COMPARED), level)
+    return dict(zip(COMPARED, (upper_KK.max(1) - 1).tolist(), strict=True))
 
 
 def bound_by_sequence(

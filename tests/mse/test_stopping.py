@@ -113,15 +113,6 @@ def test_bounds_are_where_the_sequence_of_a_ratio_ends():
     assert unseen[16] > seen[16] > 1
 
 
-def test_any_size_is_bounded_against_the_compared_ones():
-    known = Population(Samples.of(drawn(200)))
-    bounds, asked = (sequence_bounds(known, LEVEL, *sizes) for sizes in ((), [[4, 7, 300]]))
-    assert list(asked) == [4, 7, 300]
-    assert asked[4] == bounds[4]
-    assert min(bounds[6], bounds[8]) < asked[7] < max(bounds[6], bounds[8])
-    assert asked[300] > bounds[256]
-
-
 def test_a_kind_as_rare_as_said_is_seen_in_95_percent_of_draws():
     """Of a finished run's twice as many are expected."""
     for prompts in (24, 48, 100, 406):

@@ -152,8 +152,8 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
     rng = np.random.default_rng(5)
     for _ in range(10):
         samples = drawn(design, rng, SET, blocks=8)
-        bounds = sequence_bounds(Population(samples, size=SET), LEVEL, [*cost])
-        larger = sequence_bounds(Population(samples), LEVEL, [*cost])
+        bounds = sequence_bounds(Population(samples, size=SET), LEVEL)
+        larger = sequence_bounds(Population(samples), LEVEL)
         for size, own in cost.items():
             assert own / min(cost.values()) - 1 <= bounds[size] + 1e-9
             assert bounds[size] < larger[size]
@@ -164,7 +164,7 @@ def test_no_more_prompts_are_feared_than_are_left(design):
     """With one prompt left the guard adds one like the heaviest, with none none."""
 
     def bound(samples, size):
-        return sequence_bounds(Population(samples, size=size), LEVEL, [16])[16]
+        return sequence_bounds(Population(samples, size=size), LEVEL)[16]
 
     first = choose(design, np.arange(20))
     samples = Samples.of(
