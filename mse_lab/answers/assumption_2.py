@@ -139,7 +139,7 @@ RATIO = Statement(
     "Assumption 2 (rho = 1)",
     "For rewards 0 and 1, Assumption 2: on every prompt "
     "rho = E[||W||^2 | Z=1] / E[||W||^2 | Z=0] is 1.",
-    short="rho = 1 on each; needed: (1-V)/(2-V)",
+    short="each rho = 1; needed: (1-V)/(2-V)",
     number="aggregate rho",
 )
 
