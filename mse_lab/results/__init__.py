@@ -2,7 +2,7 @@
 
 inventory                   all files, how each is read, and what it is made from
 folder                      the folder of a run: whose it is, what it holds, what is written
-files, readers, integrity   write a file whole; parse it; refuse a damaged one
+files, integrity            write a file whole; refuse a damaged one
 shard                       the file of one prompt while a run is under way
 analysis, tables            from pools to numbers, and their tables
 checks, diagnostics, warnings   what a run says about its own numbers
