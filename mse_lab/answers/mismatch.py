@@ -58,7 +58,10 @@ class Mismatch(NamedTuple):
 def _row(
     population: CorrectionPopulation, judged: Sequence[Judged], index: int, level: float
 ) -> Corrected:
-    """Judge a correction over ||g||^2 > 0; if no ratio was beyond its bound, as `exact`."""
+    """Judge a correction relative to ||g||^2; unknown where that may be zero.
+
+    Where no ratio was beyond its bound it is as `exact`, and its bias is unknown, too.
+    """
     own, correction = judged[index], CORRECTIONS[index]
     apart_PF = population.pools.apart_PFF.diagonal(axis1=1, axis2=2)
     unseen = index != EXACT and np.array_equal(apart_PF[:, index], apart_PF[:, EXACT])

@@ -82,7 +82,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _let_waiting_threads_sleep() -> None:
-    """Let torch's waiting threads sleep early; the user's own settings stay."""
+    """Set how long torch's threads spin before they sleep; call this before its import.
+
+    OpenMP's default is milliseconds: on a busy processor a thread that spins takes time
+    from the thread that it waits for. Without any spinning, waking a thread takes as long
+    as a small layer does. The user's own settings stay.
+    """
     if os.environ.keys().isdisjoint(WAITING):
         os.environ["GOMP_SPINCOUNT"] = SPINS
 

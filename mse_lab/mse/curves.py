@@ -91,7 +91,12 @@ def disagreement(measured: Curve, law: Curve) -> float:
 
 
 def _without_bias(estimate: Floats, draws: Floats) -> Floats:
-    """Subtract the bias, to first order, that noise causes in a function that bends."""
+    """Subtract the bias that noise causes in a function that is not linear in it.
+
+    On average the draws exceed the estimate by as much as the estimate exceeds the truth,
+    to first order. This is for laws at group sizes for which the reference has too few
+    completions.
+    """
     return np.asarray(2 * estimate - draws.mean(0))
 
 
@@ -195,7 +200,8 @@ class Curves:
     def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
         """The shift of the MSE by the noise of V, for an estimator that knows V, (B, P).
 
-        For the oracle 2 (V S - B) / G times V's shift, to first order; 0 without a law.
+        For the oracle it is 2 (V S - B) / G times V's shift, to first order; 0 without a
+        law.
         """
         law = self.find_law(estimator, size) if estimator.knows_value else None
         if law is None:

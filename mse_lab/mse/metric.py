@@ -100,7 +100,11 @@ class MetricPopulation:
         return Estimate(best, min(best, low), max(best, high if most > 0 else best))
 
     def _flat_slopes(self, level: float) -> tuple[float, float]:
-        """The least and largest r >= 0 with (c1 - r c3)^2 <= t^2 Var; no r: negative."""
+        """Find the least and largest r >= 0 with c1 - r c3 not significantly non-zero.
+
+        These r satisfy (c1 - r c3)^2 <= t^2 Var(c1 - r c3), a quadratic inequality. The
+        largest is negative where no r does.
+        """
         each = self._samples
         c1, c3 = _statistic(each.c1), _statistic(each.c3)
         degrees = min(c1.degrees, c3.degrees, self.effective_prompts)

@@ -113,8 +113,8 @@ def _share_of_value(pools: Pools) -> Floats:
     """Share of the gradient's first-order variance that is the noise of V, (P,).
 
     For rewards 0 and 1 g = V (1-V) (mu_1 - mu_0), with the mean scores of right and wrong
-    completions, so ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit of
-    eps. The rest is the noise of the mean scores, which does not depend on eps.
+    completions, so that ||g||^2 moves by (1-2V) ||g||^2 / (V (1-V)) per completion and unit
+    of eps. The rest is the noise of the mean scores, which does not depend on eps.
     """
     if not is_binary(pools.reference_rewards_PN):
         return np.zeros(pools.prompts)
@@ -131,7 +131,10 @@ def _standard_normals(shape: tuple[int, int], rng: np.random.Generator) -> Float
 
 
 def _draw_binary(pools: Pools, draws: int, rng: np.random.Generator) -> RewardNoise:
-    """Draw how many of each half are right: n/(n-1) times its own V (1-V) is unbiased."""
+    """Draw how many of each half are right, hence the scale V (1-V) of its gradient.
+
+    Each half estimates V (1-V) without bias by n/(n-1) times its own.
+    """
     half, value_P = pools.reference_half, pools.value_P
     values = rng.binomial(half, value_P, size=(2, draws, pools.prompts)) / half
     of_half = half / max(half - 1, 1) * values * (1 - values)

@@ -118,7 +118,9 @@ def aggregate_place(moments: Moments) -> Place:
 def _borrow_spread(few: Floats, many: Floats) -> Floats:
     """Widen a few numbers about their mean, if many others vary more, relatively.
 
-    Few seldom show heavy tails: the others' relative variance counts as `BORROWED` of them.
+    A few numbers with heavy tails seldom show them. So their relative variance is averaged
+    with that of the others, which counts as `BORROWED` numbers. Numbers that are all equal
+    are left as they are.
     """
     degrees = len(few) - 1
     own, other = (divide(part, part.mean()).var() for part in (few, many))

@@ -87,8 +87,8 @@ def _of_samples(samples: Samples) -> list[Halves]:
 def _of_pools(pools: Pools) -> list[Halves]:
     """Take half A with half of the replicates, and half B with the others.
 
-    ||g||^2 = <r_A, r_B> has no halves. It varies to first order by <r_A - r_B, rbar>, and,
-    independently, by the square root of tr(Sigma^2) / n^2.
+    ||g||^2 = <r_A, r_B> has no halves. It varies to first order by <r_A - r_B, rbar>, and
+    beside that, independently, by the square root of tr(Sigma^2) / n^2.
     """
     whole, each = pool_moments(pools), completion_moments(pools)
     middle, count = pools.rewards_PN.shape[-1] // 2, pools.reference_half

@@ -93,7 +93,11 @@ def _is_refused(spec: ModuleSpec) -> bool:
 
 
 def _refuse_foreign(module: str, what: str) -> None:
-    """Refuse a module that is not the user's before it runs: a probe may be anybody's."""
+    """Refuse a module that is not the user's, before it or a package around it is run.
+
+    A probe may come from anybody, and the function that it names is called with
+    completions: `exec` would run them.
+    """
     parts = module.split(".")
     for end in range(1, len(parts) + 1):
         # This runs the packages around it, which have passed.

@@ -143,7 +143,10 @@ def _read_dataset(where: Path, source: Source, default_split: str) -> Any:
 
 
 def _refuse_outside_files(folder: str, builder: Any) -> None:
-    """Refuse a data set whose README, anybody's, names files outside its folder."""
+    """Refuse a data set whose README, which anybody may have written, names other files.
+
+    Links are not followed: the files in the Hub's cache are links to their content.
+    """
     for files in (builder.config.data_files or {}).values():
         for file in map(str, files):
             if not Path(os.path.normpath(file)).is_relative_to(folder):

@@ -152,7 +152,11 @@ def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
 
 
 def _degrees_by_law(pools: Pools, key: Key) -> float:
-    """Degrees of freedom by each prompt's share of the law's MSE, which no luck moves."""
+    """Degrees of freedom of the replicates, by each prompt's share of the law's MSE.
+
+    Two groups of the prompt that carries the MSE may be close by chance, which the law
+    does not depend on.
+    """
     law = LAWS.get(key.estimator, LAWS["grpo"])
     mse_P = law(pool_moments(pools), max(key.group_size, 2))
     groups = pools.rewards_PN.shape[1] // key.group_size

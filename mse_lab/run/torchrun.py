@@ -171,7 +171,10 @@ class TorchrunProcesses(Processes):
             self._store.set("said", str(end.status))
 
     def _heed_complaints(self) -> None:
-        """End with another process's error, once that is printed."""
+        """End this process if another one has an error, once that is printed.
+
+        As soon as one process ends, torchrun ends the others of its machine.
+        """
         with noticing_loss():
             if self._store.add("complaints", 0):
                 raise SystemExit(self._await_said())

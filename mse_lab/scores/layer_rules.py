@@ -201,7 +201,10 @@ def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
 
 
 def _affine(call: Call, gradients: list[Tensor]) -> dict[str, Dense]:
-    """Result = weight x slope + rest in each entry: the gradient is d x slope, summed."""
+    """Result = weight x slope + rest in each entry: the gradient is d x slope, summed.
+
+    The slope is what the result gains where all entries of the weight go from 0 to 1.
+    """
     own = dict(call.module.named_parameters(recurse=False))
     zeros = {local: torch.zeros_like(parameter) for local, parameter in own.items()}
     (d,), (at_zero,) = gradients, call.run(zeros)

@@ -129,7 +129,11 @@ def _row_products(outer: OuterProducts, part: slice) -> Tensor:
 
 
 def _panels(count: int, tokens: int, bytes_each: int) -> Iterator[slice]:
-    """Cut completions into panels, each multiplied with itself and the later ones."""
+    """Cut completions into panels, each multiplied with itself and the later ones.
+
+    A Gram matrix is symmetric: of four panels 10 products in 16 are needed, where they are
+    large enough for matrix products at full speed.
+    """
     panels = PANELS if count * tokens >= PANELS * PANEL_ROWS else 1
     largest = next(slices(count, tokens * count * tokens * bytes_each)).stop
     step = min(-(-count // panels), largest)

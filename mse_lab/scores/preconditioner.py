@@ -48,7 +48,11 @@ def _second_moments(state: Mapping[str, Any], beta2: float) -> Tensor:
 def _in_order(
     groups: list[dict[str, Any]], parameters: Mapping[str, nn.Parameter]
 ) -> dict[Any, str]:
-    """Match keys with names: the Trainer has matrices, which decay, before vectors."""
+    """Match the optimiser's keys with names of parameters.
+
+    transformers' Trainer has two groups, those that decay (matrices) before those that do
+    not (vectors); a single group has the model's order.
+    """
     keys = [key for group in groups for key in group["params"]]
     names = list(parameters)
     if len([group for group in groups if group["params"]]) > 1:

@@ -30,7 +30,10 @@ from mse_lab.scores.outer_products import Reduced, reduce_outer
 def _reduce_rows(
     sums: RowSums, outer: OuterProducts | None, reference_RC: Tensor | None
 ) -> Reduced:
-    """Reduce row sums, with the cross terms to outer products of the same matrix."""
+    """Reduce row sums, with the cross terms to the outer products of the same matrix.
+
+    Only the rows that occur at all are formed, a slice of them at a time.
+    """
     count, _, columns = sums.columns_NTC.shape
     reduced = Reduced.zero(count, sums.columns_NTC.device)
     occurring, place_NT = torch.unique(sums.index_NT, return_inverse=True)
@@ -81,7 +84,11 @@ def _reduce(
 
 @contextmanager
 def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
-    """Multiply 16 bits on a GPU's tensor cores: TF32 reads them without loss."""
+    """Multiply what came in 16 bits on a GPU's tensor cores, which read it without loss.
+
+    TF32 has the 10 bits of float16's mantissa and more than bfloat16's, and sums in
+    float32; what is formed is rounded to them, as low-precision gradients are anyway.
+    """
     tensors = [part for factor in factors for part in factor if isinstance(part, Tensor)]
     low = any(tensor.is_cuda and tensor.dtype in LOW_PRECISION for tensor in tensors)
     before = torch.get_float32_matmul_precision()

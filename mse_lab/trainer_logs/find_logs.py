@@ -234,7 +234,10 @@ def _recognise(
 def _leave_out_evaluations(
     source: Source, roots: Mapping[Path, Path], judged: set[Path]
 ) -> None:
-    """Leave out evaluations, and traces of prime-rl that are there twice."""
+    """Leave out evaluations, and `effective` traces of prime-rl where `all` has them too.
+
+    verl's validations have a key `reward`, which its training rollouts do not have.
+    """
     unwanted = {path for path in source.forms if is_named_evaluation(path, roots[path])}
     if any("all" in path.parts for path in source.forms if path not in unwanted):
         unwanted |= {

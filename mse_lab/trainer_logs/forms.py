@@ -27,10 +27,14 @@ Completions = Iterator[Completion]
 def _trl(record: Record) -> Completions:
     """`GRPOConfig(log_completions=True)`: `completions/completions_<step>.parquet`.
 
-    Columns: `step`, `prompt`, `completion`, `advantage`, one for each reward function, one
-    for each `log_extra`, which may add token ids. With `num_iterations` a batch is written
-    several times: `read_logs` leaves copies out. `reward_columns.py` decides which columns
-    are rewards. Source: `GRPOTrainer.log` of TRL 1.16.
+    Columns: `step`, `prompt` and `completion` (texts or messages), one for each reward
+    function, one for each `log_extra` of a reward function, `advantage`. A text has no end
+    token and no token ids; `log_extra` in a reward function adds them (README.md).
+
+    A file holds the last generation batch, so that with `num_iterations` or
+    `steps_per_generation` above the default a batch is written several times: `read_logs`
+    leaves the copies out. Which columns are rewards is decided in `reward_columns.py`.
+    Source: `GRPOTrainer.log` of TRL 1.16.
     """
     keys = {
         "prompt": "prompt_id" if "prompt_id" in record else "prompt",
@@ -57,8 +61,9 @@ def _trl(record: Record) -> Completions:
 def _ms_swift(record: Record) -> Completions:
     """`--log_completions true`: `completions.jsonl`.
 
-    TRL's columns with other names; a line is a table of a batch or, from Ray's trainer, a
-    row with `reward`. Source: `GRPOTrainer.log`, Ray and Megatron trainers of ms-swift 4.
+    TRL's columns with other names, `gen_step` or `step` and `advantages`; a line is a table
+    of a batch or, from Ray's trainer, a row with `reward`. Source: `GRPOTrainer.log` and
+    the Ray and Megatron trainers of ms-swift 4.
     """
     prompts = record.field("prompt")
     tables = [record]
@@ -72,9 +77,11 @@ def _ms_swift(record: Record) -> Completions:
 def _verl(record: Record) -> Completions:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
-    Keys: `input`, `output`, `score`, `step`, `gts` and what the reward function adds; texts
-    have no special tokens. A group is of equal `input` at a step, in any order, or of one
-    sample where `uid` is {sample}_{rollout}_{output}. Source:
+    Keys: `input`, `output`, `score`, `step`, and `gts` and what the reward function adds.
+    Texts are decoded without special tokens. Completions of a prompt need not stand
+    together, for verl balances the lengths of its workers' batches: those of equal `input`
+    at a step are a group. Where `uid` is {sample}_{rollout}_{output}, a prompt that was
+    drawn twice at a step has a group for each sample. Source:
     `RayPPOTrainer._dump_generations`.
     """
     uid = _UID.fullmatch(str(record.get("uid", "")))
@@ -100,8 +107,10 @@ def _areal(record: Record) -> Completions:
 def _open_instruct(record: Record) -> Completions:
     """`--save_traces`: `{run}_rollouts_{shard}.jsonl`.
 
-    `prompt_idx` is a prompt's number in the step. No key says which tokens a tool wrote.
-    Source: `open_instruct/rl_utils.py`, `RolloutRecord`.
+    Keys: `step`, `sample_idx`, `prompt_idx` (its number in the step), `prompt_tokens`,
+    `response_tokens`, `reward`, `advantage`, `finish_reason`, `logprobs`. No key says which
+    tokens a tool wrote; `request_info` says whether there were any. Source:
+    `open_instruct/rl_utils.py`, `RolloutRecord`.
     """
     reason = record.get("finish_reason")
     keys = {"prompt": "prompt_tokens", "rewards": "reward", "step": "step",
@@ -116,10 +125,12 @@ def _nemo_rl(record: Record) -> Completions:
     """`train_data_step<step>.jsonl`.
 
     Keys: `content` (texts of all messages), `rewards`, `input_lengths`, and, in newer
-    versions, `token_ids`, `token_loss_mask`, `generation_logprobs` and `prev_logprobs` (the
-    trainer's), each a batch of one, padded on the right. With dynamic sampling `rewards`
-    are those of all completions, `filtered_rewards` those that the other keys are about.
-    Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
+    versions, `token_ids`, `token_loss_mask`, `advantages`, `generation_logprobs` (where a
+    token was drawn) and `prev_logprobs` (the trainer's). Every value is a batch of one.
+    Sequences are padded on the right; the prompt ends before the first token whose mask is
+    1. With dynamic sampling `rewards` are those of all completions in their order,
+    `filtered_rewards` those of the completions that are trained on, which the other keys
+    are about. Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
     """
     single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -145,9 +156,12 @@ def _nemo_rl(record: Record) -> Completions:
 def _slime(record: Record) -> Completions:
     """`--save-debug-rollout-data p/{rollout_id}.pt`.
 
-    A file of `torch.save`, which `records.py` reads: `rollout_id` and `samples`, whose
-    `tokens` include the prompt's. Of a reward by names it counts `score` if that is there,
-    else the sum of the numbers. Source: `Sample.to_dict` of `slime/utils/types.py`.
+    A file of `torch.save`, which `records.py` reads. It holds `rollout_id` and `samples`,
+    each with `group_index`, `prompt`, `tokens` (the prompt's, too), `response_length`,
+    `reward`, `loss_mask` (of the response), `rollout_log_probs`, `status`. Of a reward by
+    names the log does not say which `--reward-key` took: `score` if it is there, else the
+    sum of the numbers; texts are passed over. Source: `Sample.to_dict` of
+    `slime/utils/types.py`.
     """
     reward, status = record.field("reward"), record.get("status")
     rewards = {"reward": reward}

@@ -155,7 +155,11 @@ def _commonest(sizes: Ints) -> int:
 
 
 def _size_of_groups(group_N: Ints) -> int:
-    """Find G: the commonest run of a prompt's completions, or their number if mixed."""
+    """Find G: the commonest length of a run of completions of one prompt and step.
+
+    Where a step draws every prompt twice, that is half of the prompt's completions. In the
+    logs of a trainer that mixes the order of a step, it is their commonest number.
+    """
     runs = np.diff(np.flatnonzero(np.diff(group_N, append=-1)), prepend=-1)
     run, number = _commonest(runs), _commonest(np.bincount(group_N))
     if not run or number % run:

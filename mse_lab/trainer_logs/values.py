@@ -84,7 +84,11 @@ def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
 
 
 def _skewed(variance: Estimate) -> Estimate:
-    """Lengthen the upper half of a variance's interval to that of its logarithm."""
+    """Lengthen the upper half of a variance's interval to that of its logarithm.
+
+    A few prompts may carry a variance: its estimate is skewed, and most often too small.
+    Where the half is longer than twice the estimate, it is left as it is.
+    """
     value, low, high = variance
     reach = (high - value) / value if value > 0 else math.inf
     return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
