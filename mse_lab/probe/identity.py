@@ -45,7 +45,8 @@ def _imported(path: Path, source: bytes, root: Path) -> Iterator[Path]:
             elif isinstance(node, ast.ImportFrom):
                 folder = [root, *path.parents][min(node.level, len(path.parents))]
                 for alias in node.names:
-                    yield from _files(folder, f"{node.module or ''}.{alias.name}")
+                    name = f"{node.module or ''}.{alias.name}".removesuffix(".*")
+                    yield from _files(folder, name)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 # What `import_module` may be given: "h" or ".h".
                 for folder in (root, path.parent):

@@ -9,8 +9,10 @@ from mse_lab.probe.foreign_code import load_function
 from mse_lab.probe.identity import UNKNOWN, identify, identify_named
 
 FILES = {
-    "graded_here.py": "import near, numpy\ndef reward(text, row):\n    import late\n"
+    "graded_here.py": "import near, numpy\nfrom starred import *\n"
+    "def reward(text, row):\n    import late\n"
     "    __import__('named'), __import__('importlib').import_module('package.late')\n",
+    "starred.py": "",
     "near.py": "from package.inner import x\n",
     "late.py": "",
     "named.py": "",
