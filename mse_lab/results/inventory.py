@@ -169,9 +169,11 @@ FILES = {
 # How a run begins these files, by which somebody's own are told apart.
 BEGINNINGS = {
     "prompts.sha256": rb"[0-9a-f]{64}\n",
-    "checkpoint.json": rb'\{\s*"model": "',
+    "checkpoint.json": rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"',
     MANIFEST: rb'\{\s*"[\w.-]+": "[0-9a-f]{64}"',
     "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
+    "advice.csv": rb"group_size,budget,",
+    "claims.csv": rb"statement,kind,run,",
 }
 
 FROM_POOLS, FROM_MODEL, FROM_RESULT = (

@@ -154,17 +154,21 @@ def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    "name", [*("config.yaml", "report.html", "prompts.csv", "advice.json"), *MARKS]
+    "name",
+    [
+        *("config.yaml", "report.html", "prompts.csv", "advice.json", "advice.csv"),
+        *("claims.csv", *MARKS),
+    ],
 )
 def test_a_file_of_somebody_else_s_is_left_alone(name, write_probe, tmp_path, refused):
     path, own = write_probe(), tmp_path / "out/small" / name
     own.parent.mkdir(parents=True)
-    own.write_text('{"name": "mine"}')
+    own.write_text('{"model": "mine"}')
     for words in (["run"], ["run", "--fresh"], ["plan"], ["plan", "--fresh"]):
         said = refused(*words, path, "--out", tmp_path / "out")
         assert f"{own}: is no run's, and a run would write over it; move it" in said
     assert [one.name for one in own.parent.iterdir()] == [name]
-    assert own.read_text() == '{"name": "mine"}'
+    assert own.read_text() == '{"model": "mine"}'
 
 
 def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
