@@ -7,7 +7,9 @@ folder only pieces of every file are hashed: training changes weights nearly eve
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,6 +27,12 @@ PIECES, PIECE_BYTES = 2**12, 2**12
 
 # At least this many numbers of a parameter in memory are hashed, evenly spaced.
 NUMBERS = 2**12
+
+# Beginnings of settings that do not change the policy, or may differ by tokens added.
+_NO_POLICY = (
+    *("_", "name_or_path", "architectures", "dtype", "torch_dtype", "transformers"),
+    *("use_cache", "vocab_size", "bos_token", "eos_token", "pad_token", "quantization"),
+)
 
 
 def fingerprint(folder: Path, only: str | None = None) -> str:
@@ -88,3 +96,21 @@ def fingerprint_in_memory(model: nn.Module) -> str:
         some = flat[:: max(1, len(flat) // NUMBERS)].cpu().clone()
         digest.update(some.view(torch.uint8).numpy().tobytes())
     return f"memory-sha256:{digest.hexdigest()}"
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """Take from a model's configuration what decides its policy, besides weights."""
+    values = config.to_dict()
+    return {key: values[key] for key in values if not key.startswith(_NO_POLICY)}
+
+
+def fingerprint_of_settings(
+    model: Any, tokenizer: Any, end_tokens: Sequence[int]
+) -> dict[str, str]:
+    """Hash what else decides a policy in memory: its settings, its tokens and texts."""
+    tokens = [sorted(tokenizer.get_vocab().items()), tokenizer.chat_template, end_tokens]
+    parts = {"model's config": settings_of(model.config), "tokenizer": tokens}
+    return {
+        part: f"sha256:{hashlib.sha256(repr(value).encode()).hexdigest()}"
+        for part, value in parts.items()
+    }

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mse_lab.errors import InputError, shorten
 from mse_lab.policy.adapters import SAVED, find_adapter
 from mse_lab.policy.checkpoint import load_settings, load_tokenizer
+from mse_lab.policy.fingerprint import settings_of
 from mse_lab.policy.location import locate_model
 from mse_lab.probe.trained_checkpoints import Checkpoint
 from mse_lab.results.folder import ResultsFolder
@@ -51,21 +52,13 @@ def _prepare_at(spec: RunSpec, checkpoint: Checkpoint) -> RunSpec:
     )
 
 
-# Beginnings of settings that do not change the policy, or may differ by tokens added.
-_NO_POLICY = (
-    *("_", "name_or_path", "architectures", "dtype", "torch_dtype", "transformers"),
-    *("use_cache", "vocab_size", "bos_token", "eos_token", "pad_token", "quantization"),
-)
-
-
 def _describe(run: RunSpec) -> dict[str, dict[str, Any]]:
     """Read what the small files of a checkpoint say of its policy."""
     model = run.probe.model
     location, settings = load_settings(locate_model(model, run.root))
     find_adapter(model, run.root)
-    values = settings.to_dict()
-    kept = {key: values[key] for key in values if not key.startswith(_NO_POLICY)}
-    return {"config.json": kept, "tokenizer": load_tokenizer(location).get_vocab()}
+    tokenizer = load_tokenizer(location)
+    return {"config.json": settings_of(settings), "tokenizer": tokenizer.get_vocab()}
 
 
 def _refuse_unlike(runs: Sequence[RunSpec]) -> None:

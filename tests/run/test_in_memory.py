@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_another_function_is_another_reward(parts, tmp_path):
         InputError, match=r"known: give a function of a file.*; remove that"
     ):
         measure(parts, reward=rewards[2], out=tmp_path)
+
+
+def test_other_settings_and_tokens_are_seen(parts, tmp_path):
+    """Of the same weights, where only the folder is there to tell."""
+    model, tokenizer = parts
+    measure(parts, out=tmp_path)
+    other, end = deepcopy(model), deepcopy(model)
+    other.config.rms_norm_eps = 0.5
+    end.generation_config.eos_token_id = [0, 1]
+    chatty = deepcopy(tokenizer)
+    chatty.chat_template = "{{ messages[0]['content'] }}"
+    with pytest.raises(InputError, match="it began with another model's config"):
+        measure([other, tokenizer], out=tmp_path)
+    for pair in ([end, tokenizer], [model, chatty]):
+        with pytest.raises(InputError, match="it began with another tokenizer"):
+            measure(pair, out=tmp_path)
+    measure([deepcopy(model), deepcopy(tokenizer)], out=tmp_path)
 
 
 def reward_of_parity(text, prompt):
