@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import run_mse
+from mse_lab.errors import InputError
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.summary import Summary
@@ -143,6 +144,11 @@ def test_rewards_of_whole_numbers_count_where_floats_do_not_fit(tmp_path):
     assert [*found.groups.columns.rewards] == ["right", "brief"]
     found = write(tmp_path, rows(1, right=whole))
     assert [*found.groups.columns.rewards] == ["right"]
+
+
+def test_no_column_of_rewards_is_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"no column holds rewards.*reward=NAME"):
+        write(tmp_path, rows(1).drop(columns="right"))
 
 
 def test_a_function_that_scores_some_prompts_only(tmp_path):
