@@ -143,7 +143,8 @@ class Record(dict[str, Any]):
     def token_ids(self, key: str) -> Sequence[int] | None:
         """Read a list of token ids that may be missing."""
         value = self.numbers(key)
-        if value is not None and not set(map(type, value)) <= {int}:
+        known = value is None or set(map(type, value)) <= {int}
+        if not known or max(map(abs, value or ()), default=0) >= 2**53:
             raise self.fault(value, key, "a list of token ids")
         return value
 

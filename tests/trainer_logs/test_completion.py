@@ -52,6 +52,8 @@ def test_whole_numbers_of_a_table_are_floats():
         ("numbers", 3),
         ("token_ids", [1.5]),
         ("token_ids", [True]),
+        ("token_ids", [2**70]),
+        ("token_ids", [3, -(2**63)]),
     ],
 )
 def test_what_is_refused(read, value):
