@@ -87,7 +87,7 @@ def advise(
     from mse_lab.run.in_memory import sample_model
 
     setting = read_training(training)
-    level = (interval or {}).get("level", 0.95)
+    level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
     question = Question(setting.estimator, setting.group_size, regret, level)
     look = partial(decide, question=question, awaited=COMPLETIONS)
     spec, ended = sample_model(inputs, look, budget, shown=progress)

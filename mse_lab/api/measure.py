@@ -148,6 +148,8 @@ def in_memory_inputs(
     rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
     if not (out is None or isinstance(out, str | PathLike)):
         raise InputError(f"out = {shown(out)}: give a folder, or None")
+    if not (name is None or isinstance(name, str)):
+        raise InputError(f"name = {shown(name)}: give a text, or None")
     folder = None if out is None else Path(out)
     return InMemoryInputs(model, tokenizer, rows, reward, keys, name, folder)
 
@@ -240,6 +242,9 @@ def _plain(value: Any) -> Any:
 
 
 def _entries(given: Entries) -> list[EstimatorEntry]:
+    if not isinstance(given, Iterable):
+        what = f"estimators = {shown(given)}"
+        raise InputError(f"{what}: give names, or mappings with one")
     return [given] if isinstance(given, str | dict) else list(given)
 
 

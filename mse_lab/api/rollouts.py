@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from mse_lab.trainer_logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
+
+MOST = 1e9  # Completions, tokens or seconds: as the command line takes.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,8 +104,11 @@ def rollouts(
     if not is_share(level) or level == 1:
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
     for name, value in (("group_size", group_size), ("max_tokens", max_tokens)):
-        if not (value is None or is_count(value)):
+        if not (value is None or (is_count(value) and value < MOST)):
             raise InputError(f"{name} = {shown(value)}: give a whole number from 1")
+    each = seconds_per_completion
+    if not (each is None or (isinstance(each, Real) and 0 < each < MOST)):
+        raise InputError(f"seconds_per_completion = {shown(each)}: give a number above 0")
     named: ColumnNames | None = check_columns(columns) if columns else None
     log = read_log(source if isinstance(source, pd.DataFrame) else _paths(source), named)
     groups = make_groups(log, group_size)

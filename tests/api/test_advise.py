@@ -71,6 +71,7 @@ def test_more_is_spent_where_less_may_be_lost(parts):
         ({"prompts": ROWS[:2]}, "2 prompts: advice needs three or more"),
         ({"reward": lambda text, row: 1.0}, "differ within 0 of 6 prompts, in 144 compl"),
         ({"interval": {"level": 2}}, "interval.level"),
+        ({"interval": 0.9}, r"interval = 0\.9: .* valid dictionary"),
     ],
 )
 def test_what_cannot_be_used(parts, changes, words):

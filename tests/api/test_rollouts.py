@@ -1,6 +1,7 @@
 """`mse_lab.rollouts` and `mse-lab rollouts`: the contract, and no torch."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -129,8 +130,9 @@ def test_arguments_that_are_refused(log, refused, words):
 
 
 def test_python_refuses_alike(log):
-    refused = {"level": (1.0, "x", None), "group_size": (0, "x", [4], True),
-               "max_tokens": ("x",), "columns": ({"q": "a"}, {"prompt": 5})}  # fmt: skip
+    refused = {"level": (1.0, "x", None), "group_size": (0, "x", [4], True, 10**29),
+               "max_tokens": ("x",), "seconds_per_completion": ("x", [1], -1, math.nan),
+               "columns": ({"q": "a"}, {"prompt": 5})}  # fmt: skip
     for settings in ({key: value} for key in refused for value in refused[key]):
         with pytest.raises(InputError):
             mse_lab.rollouts(log, **settings)

@@ -239,6 +239,8 @@ def fails(text, prompt):
         ({"group_sizes": [3]}, "measure: pool.replicate = 8: must be a multiple"),
         ({"template": "plan"}, "prompts.template = plan: neither a template nor a file"),
         ({"estimators": ["grop"]}, "unknown grop; did you mean grpo"),
+        ({"estimators": 5}, "estimators = 5: give names, or mappings with one"),
+        ({"name": [1]}, r"name = \[1\]: give a text, or None"),
         ({"parameters": ["none"]}, "'none' matches no parameter"),
         ({"chat": True}, "the tokenizer has no chat template"),
     ],
