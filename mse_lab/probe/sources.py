@@ -85,7 +85,7 @@ def _lines(path: Path) -> Iterator[Row]:
 def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV file; an empty cell is None, and NA is a text.
 
-    As numbers the ids 001 and 1 are one; `as_texts` all cells are texts.
+    A column of numbers with one such as 001 is of texts; `as_texts` all are.
     """
     import pandas as pd  # Late: few sources need it.
 
@@ -93,6 +93,10 @@ def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
     kind: Any = {"dtype_backend": "numpy_nullable", "chunksize": 2**31}
     if as_texts:
         kind = {"dtype": str, "chunksize": ROWS}
+    else:
+        cells = pd.read_csv(path, dtype=str, keep_default_na=False)
+        coded = (name for name in cells if cells[name].str.match(r"[+-]?0\d").any())
+        kind["dtype"] = dict.fromkeys(coded, str)
     with pd.read_csv(path, keep_default_na=False, na_values=[""], **kind) as chunks:
         for table in (chunk.astype(object) for chunk in chunks):
             yield from table.where(table.notna(), None).to_dict("records")

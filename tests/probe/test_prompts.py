@@ -10,6 +10,7 @@ from mse_lab.probe.prompt_templates import FEW_SHOT
 from mse_lab.probe.prompts import load_prompts, read_records, take_prompts
 from mse_lab.probe.rewards import gsm8k
 from mse_lab.probe.schema import Prompts
+from mse_lab.probe.sources import csv_rows
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
 
 GSM8K = ROOT.parent / "shared/data/gsm8k"
@@ -62,6 +63,15 @@ def test_what_cannot_stand_in_a_line_of_a_table(tmp_path, name, value):
     expected = rf"p.jsonl, line 1: {name} '.*' holds a control"
     with pytest.raises(InputError, match=expected):
         load(source=write_lines(tmp_path / "p.jsonl", [row]))
+
+
+def test_a_csv_s_leading_zeros_stay(tmp_path):
+    """001 and 1 are two prompts; columns without such a number are of numbers."""
+    path = tmp_path / "codes.csv"
+    path.write_text("id,problem,answer,weight\n001,01,7,0.50\n1,1,,1\n")
+    first, second = csv_rows(path)
+    assert first == {"id": "001", "problem": "01", "answer": 7, "weight": 0.5}
+    assert second == {"id": "1", "problem": "1", "answer": None, "weight": 1.0}
 
 
 def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
