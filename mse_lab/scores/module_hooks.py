@@ -162,6 +162,17 @@ def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator
             module.forward = before
 
 
+@contextmanager
+def without_hooks(module: nn.Module) -> Iterator[None]:
+    """Let calling the module call its forward alone."""
+    hooks = {name: vars(module)[name] for name in ("_forward_pre_hooks", "_forward_hooks")}
+    vars(module).update({name: {} for name in hooks})
+    try:
+        yield
+    finally:
+        vars(module).update(hooks)
+
+
 def is_product(module: nn.Module) -> bool:
     """Whether a module multiplies with a matrix, and does not keep the product."""
     return type(module) in (nn.Linear, Conv1D)

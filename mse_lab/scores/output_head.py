@@ -21,7 +21,7 @@ from mse_lab.policy.log_probabilities import padded_tokens, sequences, sum_over_
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sharding import gather_to_the_end, gathered_around
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
-from mse_lab.scores.module_hooks import replaced_forward
+from mse_lab.scores.module_hooks import replaced_forward, without_hooks
 from mse_lab.scores.recorder import Recorder
 from mse_lab.scores.scoring_plan import own_parameters
 
@@ -73,6 +73,8 @@ class SlicedHead:
         with (
             replaced_forward(self.model.base_model, given),
             replaced_forward(self.module, lambda states: states),
+            # torch 2.11 would wait for the rest of the unit that a sharded head is in.
+            without_hooks(self.module),
         ):
             # Not by a call, at whose end a sharded model would free the head.
             return self.model.forward(token, use_cache=False).logits
