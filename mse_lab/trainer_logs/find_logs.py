@@ -122,7 +122,8 @@ def _is_rhythm(found: Sequence[int], sets: Mapping[int, frozenset[int]]) -> bool
     rhythm = min({*found} - {0}, default=0)
     if len(found) < 2 or rhythm < 2 or found != [one for one in sets if not one % rhythm]:
         return False
-    return any(sets[at] != sets.get(at + rhythm, sets[at]) for at in {*sets} - {*found})
+    others = {(at % rhythm, sets[at]) for at in {*sets} - {*found}}
+    return len(others) > len({place for place, _ in others})
 
 
 _STEP = re.compile(r"completions_(\d+)")

@@ -55,12 +55,26 @@ def _add_file(
     return digests
 
 
+def _evaluations(source: Source) -> list[list[int]]:
+    """Give the hashes of evaluations, which TRL's files repeat till it draws a batch."""
+    if source.form is not forms.TRL:
+        return []
+    read = (records_of(Path(path), []) for path in source.evaluations)
+    return [[_digest(one) for _, one in completions_of(forms.TRL, each)] for each in read]
+
+
 def _read_files(source: Source) -> Log:
     collector, exports, digests = Collector(), Collector(), list[int]()
+    evaluations = _evaluations(source)
     for path, form in source.forms.items():
         beside_traces = form is forms.EXPORTS and source.form is not form
         target = exports if beside_traces else collector
+        start = len(target)
         digests = _add_file(path, form, source, target, digests)
+        if digests in evaluations:
+            target.drop_from(start)
+            source.evaluations.append(str(path))
+            digests = []
     return Log(source, collector.finish(), exports.finish() if len(exports) else None)
 
 

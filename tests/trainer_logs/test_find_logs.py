@@ -189,6 +189,25 @@ def test_the_state_names_the_rewards(tmp_path):
     assert rollouts(tmp_path).mean_reward.value == 0.5
 
 
+def log_of_two_iterations(folder):
+    """Each batch trains twice; an evaluation stands in the next file, too, till a batch."""
+    drawn = ["ab", "ab", "yz", "yz", "bd", "YZ", "ae", "ae", "yZ", "yZ", "cf", "Yz"]
+    for step, names in enumerate(drawn, start=1):
+        own = [row | {"completion": f"{names} {row['completion']}"}
+               for row in rows(step, names.lower())]  # fmt: skip
+        write_lines(folder / f"completions/completions_{step:05d}.jsonl", own)
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_an_evaluation_that_later_files_repeat(tmp_path, with_state):
+    log_of_two_iterations(tmp_path)
+    if with_state:
+        write_state(tmp_path, 12, 3, 6, 9, 12)
+    log = read_log([tmp_path])
+    assert np.unique(log.columns.step_N).tolist() == [1, 5, 7, 11]
+    assert not {"y", "z"} & {log.columns.prompts[n] for n in log.columns.prompt_N}
+
+
 def test_a_training_by_trl_with_evaluations(tmp_path):
     """Its folder as it lies there: the steps that trained, as TRL logs them."""
     pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
