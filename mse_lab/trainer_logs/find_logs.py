@@ -258,9 +258,10 @@ def _leave_out_evaluations(
     if unwanted == {*source.forms}:
         if all(path == root for path, root in roots.items()):
             return  # They were asked for.
+        over = ", which TRL writes over the rollouts of their steps"
         raise InputError(
-            f"{source.name}: evaluations only, which TRL writes over the rollouts of their "
-            f"steps; to read them name the files: {shorten(str(min(unwanted)))}"
+            f"{source.name}: evaluations only{over * (source.form is forms.TRL)}; "
+            f"to read them name the files: {shorten(str(min(unwanted)))}"
         )
     for path in sorted(unwanted, key=_natural):
         del source.forms[path]

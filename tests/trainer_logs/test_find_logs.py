@@ -118,7 +118,7 @@ def test_verls_validations(tmp_path):
 def test_evaluations_alone_are_refused_unless_they_are_named(tmp_path):
     """By a pattern of the shell the files that train are named beside them."""
     path = write_lines(tmp_path / "eval_1.jsonl", [VERL])
-    with pytest.raises(InputError, match=r"evaluations only.*eval_1.jsonl"):
+    with pytest.raises(InputError, match=r"evaluations only; .*eval_1.jsonl"):
         read_log([tmp_path])
     assert len(read_log([path]).columns.step_N) == 1
     other = write_lines(tmp_path / "1.jsonl", [VERL] * 4)
