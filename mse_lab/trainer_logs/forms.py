@@ -170,7 +170,9 @@ def _slime(record: Record) -> Completions:
     rewards = {"reward": reward}
     if isinstance(reward, Mapping):
         numbers = {k: v for k, v in reward.items() if isinstance(v, int | float | None)}
-        rewards = {"score": numbers["score"]} if "score" in numbers else numbers
+        rewards = {"score": reward["score"]} if "score" in reward else numbers
+        if not rewards:
+            raise record.fault(reward, "reward", "a number, or a mapping that has one")
     tokens = record.token_ids("tokens")
     count = record.whole_number("response_length")
     keys = {"prompt": "prompt", "step": "rollout_id", "group": "group_index",

@@ -189,6 +189,8 @@ def make_groups(log: Log, group_size: int | None = None) -> Groups:
     if group_size is not None or not columns.named:
         group_N, drawn_twice = _cut_multiples(group_N, group_size)
     names = reward_names(columns, group_N, state.functions if state else ())
+    if not names:
+        raise InputError(f"{log.source.name}: no column of rewards; --columns names it")
     no_rewards = tuple(one for one in columns.rewards if one not in names)
     rewards = {name: columns.rewards[name] for name in names}
     reward_N = total_rewards(rewards)
