@@ -110,6 +110,10 @@ def test_an_index_that_begins_anew_at_each_step_is_no_prompt(tmp_path):
         del line["prompt"]
     notes = " ".join(summarise(tmp_path, lines).notes)
     assert "The prompts are the numbers 0 to 3, all of them at every step" in notes
+    for line in lines:
+        line["prompt_id"] += 1
+    notes = " ".join(summarise(tmp_path, lines).notes)
+    assert "The prompts are the numbers 1 to 4, all of them at every step" in notes
 
 
 def test_ids_of_a_csv_are_texts(tmp_path):
