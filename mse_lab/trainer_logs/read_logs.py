@@ -25,10 +25,35 @@ class Log:
     exports: Columns | None = None
 
 
+def _training_tables(records: Records, source: Source | None) -> Records:
+    """Leave out tables of ms-swift that did not train, and list them in a source.
+
+    `GRPOTrainer.log` writes one for each line of the log, with the last completions drawn:
+    that of an evaluation stands behind the one of its step; later ones may repeat either.
+    """
+    before, step, evaluated = None, None, False
+    for record in records:
+        at = record.get("step")
+        if not isinstance(at, list):
+            yield record
+            continue
+        table = [record.get(key) for key in ("prompt", "completion", "advantages")]
+        repeats = table == before
+        evaluated = evaluated if repeats else at[:1] == step
+        before, step = table, at[:1]
+        if not (repeats or evaluated):
+            yield record
+        elif source is not None:
+            source.evaluations += [str(record.position)] * evaluated
+            source.copies += not evaluated
+
+
 def completions_of(
-    form: Form, records: Records
+    form: Form, records: Records, source: Source | None = None
 ) -> Iterator[tuple[RecordPosition, Completion]]:
-    """Read the completions of records."""
+    """Read the completions of records; list in a source what is left out of them."""
+    if form.name == "ms-swift":
+        records = _training_tables(records, source)
     for record in records:
         for completion in form.read(record):
             yield record.position, completion
@@ -45,7 +70,8 @@ def _add_file(
 ) -> list[int]:
     """Collect a file's completions unless they repeat `before`; give TRL's hashes."""
     start, digests = len(collector), []
-    for where, completion in completions_of(form, records_of(path, source.damaged)):
+    records = records_of(path, source.damaged)
+    for where, completion in completions_of(form, records, source):
         collector.add(completion, where)
         if form is forms.TRL:
             digests.append(_digest(completion))
