@@ -192,6 +192,7 @@ def test_the_state_names_the_rewards(tmp_path):
 def log_of_two_iterations(folder):
     """Each batch trains twice; an evaluation stands in the next file, too, till a batch."""
     drawn = ["ab", "ab", "yz", "yz", "bd", "YZ", "ae", "ae", "yZ", "yZ", "cf", "Yz"]
+    drawn += ["Yz", "Yz"]
     for step, names in enumerate(drawn, start=1):
         own = [row | {"completion": f"{names} {row['completion']}"}
                for row in rows(step, names.lower())]  # fmt: skip
@@ -202,8 +203,11 @@ def log_of_two_iterations(folder):
 def test_an_evaluation_that_later_files_repeat(tmp_path, with_state):
     log_of_two_iterations(tmp_path)
     if with_state:
-        write_state(tmp_path, 12, 3, 6, 9, 12)
+        write_state(tmp_path, 14, 3, 6, 9, 12)
     log = read_log([tmp_path])
+    # Without a state copies are found before evaluations.
+    found = len(log.source.evaluations), log.source.copies
+    assert found == ((8, 2) if with_state else (4, 6))
     assert np.unique(log.columns.step_N).tolist() == [1, 5, 7, 11]
     assert not {"y", "z"} & {log.columns.prompts[n] for n in log.columns.prompt_N}
 

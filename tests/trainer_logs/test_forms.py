@@ -139,13 +139,13 @@ def test_ms_swift_with_evaluations(tmp_path):
     tables = [
         *(table(1, "aabb", "a"), table(2, "ccdd", "b"), table(2, "yyzz", "c")),
         *(table(3, "yyzz", "c"), table(3, "yyzz", "d"), table(4, "aacc", "e")),
-        *(table(4, "aacc", "e"), table(5, "aacc", "e")),
+        *(table(4, "aacc", "e"), table(4, "aacc", "e"), table(5, "aacc", "e")),
     ]
     log_path = write_lines(tmp_path / "completions.jsonl", tables)
     log = read_log([log_path])
     assert {log.columns.prompts[n] for n in log.columns.prompt_N} == {*"abcd"}
     assert np.unique(log.columns.step_N, return_counts=True)[1].tolist() == [4, 4, 4]
-    assert (len(log.source.evaluations), log.source.copies) == (3, 2)
+    assert (len(log.source.evaluations), log.source.copies) == (3, 3)
     again = [one for _, one in completions_of(log.source.form, records_of(log_path, []))]
     assert len(again) == len(log.columns.step_N)
 
