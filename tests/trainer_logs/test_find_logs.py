@@ -146,7 +146,8 @@ def evaluated(tmp_path, *batches):
     ("batches", "steps"),
     [
         (["ab", "yz", "ca", "yz", "bd", "yz"], ["step 2", "step 4", "step 6"]),
-        (["ab", "cd", "yz", "ca", "bd", "yz"], ["step 3", "step 6"]),
+        (["abe", "cde", "xyz", "cae", "bde", "xyz"], ["step 3", "step 6"]),
+        ([*"abcdcbad"], []),  # Two epochs: a prompt came at steps 4 and 8 by chance.
         (["ab", "cd", "ab", "cd", "ab", "cd"], []),  # A data set of two batches.
         (["ab", "cd", "ef", "ab", "cd", "ef"], []),  # Batches that are not shuffled.
         (["ab", "az", "ca", "az"], []),  # A prompt that is trained, too.
