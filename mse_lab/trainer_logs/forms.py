@@ -130,13 +130,16 @@ def _nemo_rl(record: Record) -> Completions:
     Sequences are padded on the right; the prompt ends before the first token whose mask is
     1. With dynamic sampling `rewards` are those of all completions in their order,
     `filtered_rewards` those of the completions that are trained on, which the other keys
-    are about. Source: `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
+    are about; a newer version has a row for each of `rewards`, the last ones empty. Source:
+    `grpo_train` and `Logger.log_batched_dict_as_jsonl`.
     """
     single = {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in record.items()
     }
     record = record.like(single)
+    if record.get("filtered_rewards") == []:
+        return
     content = record.field("content")
     messages: Sequence[Any] = content if isinstance(content, list) else [content]
     key = "filtered_rewards" if "filtered_rewards" in record else "rewards"
@@ -167,7 +170,9 @@ def _slime(record: Record) -> Completions:
     rewards = {"reward": reward}
     if isinstance(reward, Mapping):
         numbers = {k: v for k, v in reward.items() if isinstance(v, int | float | None)}
-        rewards = {"score": numbers["score"]} if "score" in numbers else numbers
+        rewards = {"score": reward["score"]} if "score" in reward else numbers
+        if not rewards:
+            raise record.fault(reward, "reward", "a number, or a mapping that has one")
     tokens = record.token_ids("tokens")
     count = record.whole_number("response_length")
     keys = {"prompt": "prompt", "step": "rollout_id", "group": "group_index",

@@ -32,6 +32,18 @@ KEYS = (
 )
 _OPTIONAL = {name: name for name in KEYS if name not in ("prompt", "reward", "log_probs")}
 
+# What other forms call these.
+OTHER_NAMES = {
+    **dict.fromkeys(("completion", "response", "output"), "text"),
+    **dict.fromkeys(("prompt_id", "input", "question"), "prompt"),
+    **dict.fromkeys(("rewards", "score"), "reward"),
+    **dict.fromkeys(("token_ids", "completion_ids"), "tokens"),
+}
+_TEXTS, _TOKENS = (
+    (ours, *(name for name, one in OTHER_NAMES.items() if one == ours))
+    for ours in ("text", "tokens")
+)
+
 Completions = Iterator[Completion]
 
 
@@ -45,26 +57,40 @@ def rows_of_table(record: Record, count: int) -> Iterator[Record]:
         yield record.like(row)
 
 
+def _first(record: Record, names: Sequence[str]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
 def _is_table(record: Record, key: str, count: int) -> bool:
-    """Whether the prompt and the completion are lists of `count`; messages are not."""
-    prompts, texts = record.get(key), record.get("text", record.get("completion"))
-    return all(isinstance(one, list) and len(one) == count for one in (prompts, texts))
+    """Whether the prompt is a list of `count` prompts; messages and tokens are not."""
+    prompts, texts = record.get(key), _first(record, _TEXTS)
+    if not (isinstance(prompts, list) and len(prompts) == count):
+        return False
+    with_texts = isinstance(texts, list) and len(texts) == count
+    return with_texts or key == "prompt_id" or {*map(type, prompts)} in ({str}, {list})
 
 
 def _refuse_one_completion(record: Record, count: int) -> None:
     """Refuse a list of rewards beside one completion: they are of its tokens."""
-    text, tokens = record.get("text", record.get("completion")), record.get("tokens")
+    text, tokens = _first(record, _TEXTS), _first(record, _TOKENS)
     flat = isinstance(tokens, list) and not any(isinstance(one, list) for one in tokens)
-    if isinstance(text, str) or (flat and len(tokens or ()) == count):
+    single = isinstance(text, list) and len(text) == 1
+    if isinstance(text, str) or single or (flat and len(tokens or ()) == count):
         raise InputError(
             f"{record.position}: {count} rewards beside one completion: give its reward, "
             "such as the sum over its tokens, under reward"
         )
 
 
+def _prompt_key(record: Record, key: str) -> str:
+    """Name the key that tells prompts apart: a number may count within a step."""
+    has_text = isinstance(record.get("prompt"), str | list)
+    return "prompt" if has_text and str(record.get(key)).isdigit() else key
+
+
 def _group(record: Record, key: str, rewards: list[Any]) -> Completions:
     _refuse_one_completion(record, len(rewards))
-    keys = {"prompt": key, "step": "step", "group": "group"}
+    keys = {"prompt": _prompt_key(record, key), "step": "step", "group": "group"}
     group = record.completion(keys, rewards={})
     group = group._replace(group=group.group or str(record.position))
     for value in rewards:
@@ -103,16 +129,19 @@ def _read(record: Record) -> Completions:
     given = "rewards" if "rewards" in record else "reward"
     rewards = record.get(given)
     if isinstance(rewards, list):
-        if not _is_table(record, key, len(rewards)):
+        if len(rewards) == 1 and isinstance(_first(record, _TEXTS), str):
+            rows = iter([record.like({**record, given: rewards[0]})])
+        elif _is_table(record, key, len(rewards)):
+            rows = rows_of_table(record, len(rewards))
+        else:
             yield from _group(record, key, rewards)
             return
-        for row in rows_of_table(record, len(rewards)):
+        for row in rows:
             row["reward"] = row.pop(given)
             yield from _read(row)
         return
     keys = {"prompt": key, **_OPTIONAL}
-    if isinstance(record.get(key), int) and isinstance(record.get("prompt"), str | list):
-        # A number may count within a step: the text tells prompts apart.
+    if _prompt_key(record, key) != key:
         keys |= {"prompt": "prompt", "group": "group" if "group" in record else key}
     if "text" not in record:
         keys["text"] = "completion"
@@ -129,14 +158,6 @@ def _read(record: Record) -> Completions:
 
 JSONL = Form("JSONL", ("prompt_id or prompt", "reward or rewards"), _read)
 
-
-# What other forms call these.
-OTHER_NAMES = {
-    **dict.fromkeys(("completion", "response", "output"), "text"),
-    **dict.fromkeys(("prompt_id", "input", "question"), "prompt"),
-    **dict.fromkeys(("rewards", "score"), "reward"),
-    **dict.fromkeys(("token_ids", "completion_ids"), "tokens"),
-}
 
 # Name in the general form -> names in the file, one; of `reward` one or several.
 ColumnNames = Mapping[str, Sequence[str]]

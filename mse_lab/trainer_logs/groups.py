@@ -190,10 +190,7 @@ def make_groups(log: Log, group_size: int | None = None) -> Groups:
         group_N, drawn_twice = _cut_multiples(group_N, group_size)
     names = reward_names(columns, group_N, state.functions if state else ())
     if not names:
-        raise InputError(
-            "no column holds rewards, which are numbers; name one with "
-            "--columns prompt=...,reward=NAME"
-        )
+        raise InputError(f"{log.source.name}: no column of rewards; --columns names it")
     no_rewards = tuple(one for one in columns.rewards if one not in names)
     rewards = {name: columns.rewards[name] for name in names}
     reward_N = total_rewards(rewards)

@@ -20,7 +20,7 @@ def left_out(source: Source, groups: Groups) -> Iterator[str]:
     counted = (
         (
             source.copies,
-            "{} file(s) repeat the batch of the one before (num_iterations or "
+            "{} file(s) or table(s) repeat the batch of the one before (num_iterations or "
             "steps_per_generation): counted once.",
         ),
         (len(source.unknown), "{} file(s) of no known form: left out."),

@@ -25,10 +25,35 @@ class Log:
     exports: Columns | None = None
 
 
+def _training_tables(records: Records, source: Source | None) -> Records:
+    """Leave out tables of ms-swift that did not train, and list them in a source.
+
+    `GRPOTrainer.log` writes one for each line of the log, with the last completions drawn:
+    that of an evaluation stands behind the one of its step; later ones may repeat either.
+    """
+    before, step, evaluated = None, None, False
+    for record in records:
+        at = record.get("step")
+        if not isinstance(at, list):
+            yield record
+            continue
+        table = [record.get(key) for key in ("prompt", "completion", "advantages")]
+        repeats = table == before
+        evaluated = evaluated if repeats else at[:1] == step
+        before, step = table, at[:1]
+        if not (repeats or evaluated):
+            yield record
+        elif source is not None:
+            source.evaluations += [str(record.position)] * evaluated
+            source.copies += not evaluated
+
+
 def completions_of(
-    form: Form, records: Records
+    form: Form, records: Records, source: Source | None = None
 ) -> Iterator[tuple[RecordPosition, Completion]]:
-    """Read the completions of records."""
+    """Read the completions of records; list in a source what is left out of them."""
+    if form.name == "ms-swift":
+        records = _training_tables(records, source)
     for record in records:
         for completion in form.read(record):
             yield record.position, completion
@@ -45,7 +70,8 @@ def _add_file(
 ) -> list[int]:
     """Collect a file's completions unless they repeat `before`; give TRL's hashes."""
     start, digests = len(collector), []
-    for where, completion in completions_of(form, records_of(path, source.damaged)):
+    records = records_of(path, source.damaged)
+    for where, completion in completions_of(form, records, source):
         collector.add(completion, where)
         if form is forms.TRL:
             digests.append(_digest(completion))
@@ -55,12 +81,26 @@ def _add_file(
     return digests
 
 
+def _evaluations(source: Source) -> list[list[int]]:
+    """Give the hashes of evaluations, which TRL's files repeat till it draws a batch."""
+    if source.form is not forms.TRL:
+        return []
+    read = (records_of(Path(path), []) for path in source.evaluations)
+    return [[_digest(one) for _, one in completions_of(forms.TRL, each)] for each in read]
+
+
 def _read_files(source: Source) -> Log:
     collector, exports, digests = Collector(), Collector(), list[int]()
+    evaluations = _evaluations(source)
     for path, form in source.forms.items():
         beside_traces = form is forms.EXPORTS and source.form is not form
         target = exports if beside_traces else collector
+        start = len(target)
         digests = _add_file(path, form, source, target, digests)
+        if digests in evaluations:
+            target.drop_from(start)
+            source.evaluations.append(str(path))
+            digests = []
     return Log(source, collector.finish(), exports.finish() if len(exports) else None)
 
 

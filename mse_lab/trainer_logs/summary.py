@@ -198,11 +198,11 @@ class Summary:
             yield (f"Few prompts ({prompts}): intervals say how little is known of others.")
         if 0 < steps < values.FEWEST_STEPS:
             yield f"Few steps ({steps}): a drift would not show."
-        if self._numbered_by_step():
+        if numbers := self._numbered_by_step():
             yield (
-                f"The prompts are the numbers 0 to {prompts - 1}, all of them at every "
-                "step: if they count within a step, give the text, --columns prompt=...,"
-                "reward=..."
+                f"The prompts are the numbers {numbers[0]} to {numbers[-1]}, all of them "
+                "at every step: if they count within a step, give the text, --columns "
+                "prompt=...,reward=..."
             )
         if not self.grouped:
             yield (
@@ -219,12 +219,14 @@ class Summary:
         if form.note:
             yield f"{form.name}: {form.note}."
 
-    def _numbered_by_step(self) -> bool:
+    def _numbered_by_step(self) -> range | None:
         groups, steps = self.groups, len(self.steps)
         labels = {*self.prompts["prompt"]}
         pairs = {*zip(groups.step_K.tolist(), groups.prompt_K.tolist(), strict=True)}
-        numbers = {str(number) for number in range(len(labels))}
-        return steps > 2 and labels == numbers and len(pairs) == steps * len(labels)
+        if steps < 3 or len(pairs) < steps * len(labels):
+            return None
+        counted = (range(first, first + len(labels)) for first in (0, 1))
+        return next((one for one in counted if labels == {*map(str, one)}), None)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers for programs."""

@@ -64,6 +64,17 @@ def test_shares_of_a_group_a_prompt_are_gaffkes():
     assert found == pytest.approx(expected, abs=0.006)
 
 
+def test_an_end_of_the_range_is_as_large_as_the_mean_prompt():
+    """Of 20 prompts none has a flagged group, one has 20 groups: one more, of 39/20."""
+    sizes = np.array([1] * 19 + [20])
+    codes = np.repeat(np.arange(20), sizes)
+    found = cluster_share(np.zeros(39), codes, 0.95, np.random.default_rng(0), draws=40_000)
+    weights = np.random.default_rng(1).dirichlet(np.ones(21), 40_000)
+    parts = weights * np.append(sizes, sizes.mean())
+    expected = np.quantile(parts[:, -1] / parts.sum(-1), 0.975)
+    assert found.high == pytest.approx(expected, rel=0.03)
+
+
 def test_shares_of_many_kinds_take_students_interval():
     shares = np.random.default_rng(0).random(MOST_KINDS + 1)
     codes = np.arange(len(shares))

@@ -118,7 +118,7 @@ def test_verls_validations(tmp_path):
 def test_evaluations_alone_are_refused_unless_they_are_named(tmp_path):
     """By a pattern of the shell the files that train are named beside them."""
     path = write_lines(tmp_path / "eval_1.jsonl", [VERL])
-    with pytest.raises(InputError, match=r"evaluations only.*eval_1.jsonl"):
+    with pytest.raises(InputError, match=r"evaluations only; .*eval_1.jsonl"):
         read_log([tmp_path])
     assert len(read_log([path]).columns.step_N) == 1
     other = write_lines(tmp_path / "1.jsonl", [VERL] * 4)
@@ -146,7 +146,8 @@ def evaluated(tmp_path, *batches):
     ("batches", "steps"),
     [
         (["ab", "yz", "ca", "yz", "bd", "yz"], ["step 2", "step 4", "step 6"]),
-        (["ab", "cd", "yz", "ca", "bd", "yz"], ["step 3", "step 6"]),
+        (["abe", "cde", "xyz", "cae", "bde", "xyz"], ["step 3", "step 6"]),
+        ([*"abcdcbad"], []),  # Two epochs: a prompt came at steps 4 and 8 by chance.
         (["ab", "cd", "ab", "cd", "ab", "cd"], []),  # A data set of two batches.
         (["ab", "cd", "ef", "ab", "cd", "ef"], []),  # Batches that are not shuffled.
         (["ab", "az", "ca", "az"], []),  # A prompt that is trained, too.
@@ -187,6 +188,29 @@ def test_the_state_names_the_rewards(tmp_path):
     assert rollouts(tmp_path).mean_reward.value == 3.5
     write_state(tmp_path / "checkpoint-2", 2)
     assert rollouts(tmp_path).mean_reward.value == 0.5
+
+
+def log_of_two_iterations(folder):
+    """Each batch trains twice; an evaluation stands in the next file, too, till a batch."""
+    drawn = ["ab", "ab", "yz", "yz", "bd", "YZ", "ae", "ae", "yZ", "yZ", "cf", "Yz"]
+    drawn += ["Yz", "Yz"]
+    for step, names in enumerate(drawn, start=1):
+        own = [row | {"completion": f"{names} {row['completion']}"}
+               for row in rows(step, names.lower())]  # fmt: skip
+        write_lines(folder / f"completions/completions_{step:05d}.jsonl", own)
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_an_evaluation_that_later_files_repeat(tmp_path, with_state):
+    log_of_two_iterations(tmp_path)
+    if with_state:
+        write_state(tmp_path, 14, 3, 6, 9, 12)
+    log = read_log([tmp_path])
+    # Without a state copies are found before evaluations.
+    found = len(log.source.evaluations), log.source.copies
+    assert found == ((8, 2) if with_state else (4, 6))
+    assert np.unique(log.columns.step_N).tolist() == [1, 5, 7, 11]
+    assert not {"y", "z"} & {log.columns.prompts[n] for n in log.columns.prompt_N}
 
 
 def test_a_training_by_trl_with_evaluations(tmp_path):

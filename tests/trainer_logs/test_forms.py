@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from log_makers import read, summarise, write_lines
 from mse_lab.errors import InputError
 from mse_lab.trainer_logs.groups import make_groups
-from mse_lab.trainer_logs.read_logs import read_log
+from mse_lab.trainer_logs.read_logs import completions_of, read_log
+from mse_lab.trainer_logs.records import records_of
 from mse_lab.trainer_logs.summary import Summary
 
 
@@ -99,12 +101,16 @@ def test_nemo_rl_with_dynamic_sampling(tmp_path):
     """`rewards` are those of all completions, in another order than the contents."""
     rows = [nemo_row(0.0, [-1, -1, -1], batched=True) | {"filtered_rewards": [one]}
             for one in (1.0, 0.5)]  # fmt: skip
+    # A newer version has a row for each reward, those behind the contents empty.
+    filtered = {key: [] for key in rows[0] if key != "rewards"}
+    rows += [{"rewards": [0.0]} | filtered]
     assert read(tmp_path, rows).columns.rewards["reward"].tolist() == [1.0, 0.5]
 
 
 def swift_table(step):
     return {
-        "gen_step": [step] * 4, "prompt": ["a", "a", "b", "b"], "completion": [*"wxyz"],
+        "gen_step": [step] * 4, "prompt": ["a", "a", "b", "b"],
+        "completion": [f"{step}{one}" for one in "wxyz"],
         "MathORM": [0.0, 1.0, 1.0, 1.0], "solution": ["1"] * 4,
         "advantages": [-0.7, 0.7, 0.0, 0.0],
     }  # fmt: skip
@@ -120,6 +126,28 @@ def test_ms_swift(tmp_path):
     rows = [{"gen_step": 2, "prompt": "a", "completion": f"{n}", "reward": n % 2}
             for n in range(4)]  # fmt: skip
     assert make_groups(read(tmp_path, rows)).size_K.tolist() == [4]
+
+
+def test_ms_swift_with_evaluations(tmp_path):
+    """Tables stand in one file: a step's, its evaluation's, and each again if logged."""
+
+    def table(step, prompts, drawn):
+        one = swift_table(drawn) | {"step": [str(step)] * 4, "prompt": [*prompts]}
+        del one["gen_step"]
+        return one
+
+    tables = [
+        *(table(1, "aabb", "a"), table(2, "ccdd", "b"), table(2, "yyzz", "c")),
+        *(table(3, "yyzz", "c"), table(3, "yyzz", "d"), table(4, "aacc", "e")),
+        *(table(4, "aacc", "e"), table(4, "aacc", "e"), table(5, "aacc", "e")),
+    ]
+    log_path = write_lines(tmp_path / "completions.jsonl", tables)
+    log = read_log([log_path])
+    assert {log.columns.prompts[n] for n in log.columns.prompt_N} == {*"abcd"}
+    assert np.unique(log.columns.step_N, return_counts=True)[1].tolist() == [4, 4, 4]
+    assert (len(log.source.evaluations), log.source.copies) == (3, 3)
+    again = [one for _, one in completions_of(log.source.form, records_of(log_path, []))]
+    assert len(again) == len(log.columns.step_N)
 
 
 def test_trainers_without_rollouts_are_named(tmp_path):

@@ -58,7 +58,34 @@ def test_a_table_is_taken_apart(tmp_path):
     assert found.groups.step_K.tolist() == [3] * 6
 
 
-@pytest.mark.parametrize("more", [{"text": "abc"}, {"tokens": [5, 6, 0]}])
+@pytest.mark.parametrize("key", ["prompt", "prompt_id"])
+def test_prompts_for_each_reward_make_a_table_without_completions(tmp_path, key):
+    """A chat is a list of messages, and a prompt's tokens one of numbers."""
+    names = [n // 4 if key == "prompt_id" else f"p{n // 4}" for n in range(8)]
+    found = summarise(
+        tmp_path, [{key: names, "response": [*"abcdefgh"], "rewards": [0] * 8}]
+    )
+    assert found.groups.size_K.tolist() == [4, 4]
+    for one in ([5, 6, 7, 8], [{"role": "user", "content": "1"}] * 4):
+        groups = summarise(tmp_path, [{"prompt": one, "rewards": [0, 1, 1, 0]}]).groups
+        assert groups.size_K.tolist() == [4]
+
+
+def test_one_reward_in_a_list_is_that_of_its_completion(tmp_path):
+    lines = [{"prompt": "a", "text": one, "rewards": [1.0]} for one in "xyz"]
+    assert summarise(tmp_path, lines).groups.size_K.tolist() == [3]
+
+
+MESSAGE = {"role": "assistant", "content": "abc"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"text": "abc"}, {"tokens": [5, 6, 0]}, {"response": "abc"}),
+        *({"completion": [MESSAGE]}, {"completion_ids": [5, 6, 0]}),
+    ],
+)
 def test_rewards_of_tokens_are_refused(tmp_path, more):
     with pytest.raises(InputError, match=r"line 1: 3 rewards beside one completion: give"):
         read(tmp_path, [{"prompt": "a", "rewards": [0, 0, 1]} | more])
@@ -73,10 +100,20 @@ def test_an_index_that_begins_anew_at_each_step_is_no_prompt(tmp_path):
     found = summarise(tmp_path, lines)
     assert len(found.prompts) == 12
     assert found.groups.size_K.tolist() == [2] * 12
+    of_texts = [line | {"prompt_id": str(line["prompt_id"])} for line in lines]
+    assert len(summarise(tmp_path, of_texts).prompts) == 12
+    groups = [line | {"rewards": [0, 1]} for line in lines[::2]]
+    found = summarise(tmp_path, groups)
+    assert len(found.prompts) == 12
+    assert found.groups.size_K.tolist() == [2] * 12
     for line in lines:
         del line["prompt"]
     notes = " ".join(summarise(tmp_path, lines).notes)
     assert "The prompts are the numbers 0 to 3, all of them at every step" in notes
+    for line in lines:
+        line["prompt_id"] += 1
+    notes = " ".join(summarise(tmp_path, lines).notes)
+    assert "The prompts are the numbers 1 to 4, all of them at every step" in notes
 
 
 def test_ids_of_a_csv_are_texts(tmp_path):

@@ -134,3 +134,6 @@ def test_missing_rewards_do_not_change_the_size_in_use(tmp_path):
 def test_no_reward_at_all(tmp_path):
     with pytest.raises(InputError, match="reward: no completion has a reward"):
         groups(tmp_path, [{"prompt": "a", "reward": None}])
+    lines = [{"step": 1, "prompt": "a", "completion": "b", "advantage": 0.0}] * 2
+    with pytest.raises(InputError, match="no column of rewards"):
+        groups(tmp_path, lines)

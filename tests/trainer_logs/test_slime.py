@@ -91,6 +91,17 @@ def test_texts_in_a_reward_are_no_rewards(tmp_path, reward, read):
     assert read_log([tmp_path], named).columns.rewards["reward"][0] in (1.0, 0.5)
 
 
+def test_a_reward_of_texts_alone(tmp_path):
+    """A score may be the text of a number; else the log has none to read."""
+    for reward in ({"score": "0.5"}, {"pred": "42"}):
+        torch.save({"rollout_id": 7, "samples": [sample(0, reward)] * 2}, tmp_path / "7.pt")
+        if "score" in reward:
+            columns = read_log([tmp_path]).columns
+            assert columns.rewards["score"].tolist() == [0.5, 0.5]
+    with pytest.raises(InputError, match=r"sample 0: reward = \{'pred'.*give a number"):
+        read_log([tmp_path])
+
+
 def test_without_torch(tmp_path, monkeypatch):
     torch.save({"rollout_id": 7, "samples": []}, tmp_path / "7.pt")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
