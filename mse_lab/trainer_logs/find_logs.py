@@ -261,9 +261,10 @@ def _leave_out_evaluations(
         if all(path == root for path, root in roots.items()):
             return  # They were asked for.
         over = ", which TRL writes over the rollouts of their steps"
+        why = over if source.form is forms.TRL else ""
         raise InputError(
-            f"{source.name}: evaluations only{over * (source.form is forms.TRL)}; "
-            f"to read them name the files: {shorten(str(min(unwanted)))}"
+            f"{source.name}: evaluations only{why}; to read them name the files: "
+            f"{shorten(str(min(unwanted)))}"
         )
     for path in sorted(unwanted, key=_natural):
         del source.forms[path]

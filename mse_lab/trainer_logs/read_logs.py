@@ -43,9 +43,10 @@ def _training_tables(records: Records, source: Source | None) -> Records:
         before, step = table, at[:1]
         if not (repeats or evaluated):
             yield record
+        elif source is not None and evaluated:
+            source.evaluations.append(str(record.position))
         elif source is not None:
-            source.evaluations += [str(record.position)] * evaluated
-            source.copies += not evaluated
+            source.copies += 1
 
 
 def completions_of(
