@@ -24,8 +24,8 @@ def _standing(probe: Probe, results: ResultsFolder) -> str:
         return "a check failed"
     if results.is_complete():
         return "finished"
-    if results.lost():
-        return "a table lost"
+    if results.lost():  # As in a clone: what follows from the pools is not committed.
+        return "run makes it whole"
     if results.has_tables():
         return "tables only"
     return f"interrupted, {results.finished_prompts()} prompts done"
