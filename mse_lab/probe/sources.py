@@ -89,6 +89,10 @@ def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
     """
     import pandas as pd  # Late: few sources need it.
 
+    names = pd.read_csv(path, dtype=str, header=None, nrows=1).loc[0].dropna()
+    if not names.is_unique:
+        twice = names[names.duplicated()].iloc[0]
+        raise InputError(f"{path}: two columns are named {twice}; rename one of them")
     # A type is that of the whole column; integers beside an empty cell stay integers.
     kind: Any = {"dtype_backend": "numpy_nullable", "chunksize": 2**31}
     if as_texts:

@@ -10,6 +10,7 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import shorten
 from mse_lab.formatting import (
     LEAST_TIMES,
+    UNTOLD,
     WIDTH,
     duration,
     number,
@@ -89,8 +90,10 @@ def headline(summary: Summary) -> str:
     best, worst = ("right", "wrong") if summary.groups.binary else ("largest", "least")
     if not wasted:
         return f"Every group of {size} has rewards that vary."
+    # Of these groups it is a count, also where nothing is known of others.
+    counted, known = share(summary.zero_variance.value), percent(summary.zero_variance)
     text = (
-        f"{percent(summary.zero_variance)} of the groups have zero variance: "
+        f"{counted if known == UNTOLD else known} of the groups have zero variance: "
         f"{share(summary.all_wrong.value)} all {worst}, "
         f"{share(summary.all_right.value)} all {best}. They took {wasted:,} of "
         f"{total:,} completions, and give no gradient"

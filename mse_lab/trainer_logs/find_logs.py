@@ -23,7 +23,7 @@ from mse_lab.probe.plain_text import reading
 from mse_lab.trainer_logs import forms
 from mse_lab.trainer_logs.collect import Columns
 from mse_lab.trainer_logs.completion import Form, RecordPosition
-from mse_lab.trainer_logs.general_form import JSONL
+from mse_lab.trainer_logs.general_form import GENERAL
 from mse_lab.trainer_logs.records import (
     PICKLES,
     SUFFIXES,
@@ -227,7 +227,7 @@ def _recognise(
     record = _first_record(path)
     keys = {*record}
     if columns is None:
-        dumped = JSONL if answers_in(record) else None
+        dumped = GENERAL if answers_in(record) else None
         return forms.recognise([*keys]) or dumped, "reward" in keys
     has_all = all(name in keys or name.split(".")[0] in keys for name in columns.needs)
     # In a file that is named the first record tells what is missing.
@@ -274,7 +274,7 @@ def _leave_out_evaluations(
 
 def find_logs(paths: Sequence[Path], columns: Form | None = None) -> Source:
     """Find the files of a log, of the user's own columns or of one recognised form."""
-    source = Source(", ".join(map(str, paths)), JSONL)
+    source = Source(", ".join(map(str, paths)), GENERAL)
     roots, judged = dict[Path, Path](), set[Path]()
     for path, root in _files(paths):
         named = path == root

@@ -12,7 +12,7 @@ from typing import Any
 
 from mse_lab.trainer_logs import prime_rl
 from mse_lab.trainer_logs.completion import Completion, Form, Record, as_number
-from mse_lab.trainer_logs.general_form import JSONL, rewards_of, rows_of_table
+from mse_lab.trainer_logs.general_form import GENERAL, rewards_of, rows_of_table
 
 # TRL's columns that are not rewards.
 _NO_REWARDS = {"step", "gen_step", "prompt", "prompt_id", "completion", "completion_ids",
@@ -236,7 +236,7 @@ FORMS = (
         "data.train_batch_size = {prompts}, actor_rollout_ref.rollout.n = {size}",
         "special tokens are stripped: a completion that was cut does not show",
     ),
-    *(TRL, SLIME, JSONL),
+    *(TRL, SLIME, GENERAL),
 )
 
 
@@ -250,4 +250,4 @@ def recognise(keys: Sequence[str]) -> Form | None:
         if {*form.needs} <= {*keys}:
             return form
     plain = {"prompt_id", "prompt"} & {*keys} and {"reward", "rewards"} & {*keys}
-    return JSONL if plain else None
+    return GENERAL if plain else None

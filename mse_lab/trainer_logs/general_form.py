@@ -156,7 +156,7 @@ def _read(record: Record) -> Completions:
     yield record.completion(keys, **computed)
 
 
-JSONL = Form("JSONL", ("prompt_id or prompt", "reward or rewards"), _read)
+GENERAL = Form("rows", ("prompt_id or prompt", "reward or rewards"), _read)
 
 
 # Name in the general form -> names in the file, one; of `reward` one or several.
@@ -214,6 +214,6 @@ def form_of_columns(columns: ColumnNames) -> Form:
         rewards = columns["reward"]
         if len(rewards) > 1:
             renamed["rewards"] = {name: _at(record, name) for name in rewards}
-        return JSONL.read(record.like(renamed))
+        return GENERAL.read(record.like(renamed))
 
     return Form("your columns", sum(map(tuple, columns.values()), ()), read)

@@ -49,7 +49,7 @@ def test_python_gives_frames(log):
     assert found.forecast["group_size"].tolist() == [2, 4, 8, 16, 32]
     assert found.forecast["model"].tolist() == [False] * 3 + [True] * 2
     assert len(found.plot().axes) == 4
-    assert "log.jsonl (JSONL)" in " ".join(str(found).split())
+    assert "log.jsonl (rows)" in " ".join(str(found).split())
     assert repr(found).startswith("Rollouts of ")
     assert found._repr_html_().startswith("<pre>")
 

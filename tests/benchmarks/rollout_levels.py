@@ -16,7 +16,7 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.trainer_logs.collect import Columns
-from mse_lab.trainer_logs.forms import JSONL
+from mse_lab.trainer_logs.forms import GENERAL
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import Log, Source
 from mse_lab.trainer_logs.summary import Summary
@@ -89,7 +89,7 @@ def _draw(values_P: Floats, design: Design, rng: np.random.Generator) -> Summary
         log_ratio_N=none_N,
         kl_N=none_N,
     )
-    log = Log(Source("log", JSONL), columns)
+    log = Log(Source("log", GENERAL), columns)
     return Summary(log, make_groups(log))
 
 

@@ -91,6 +91,9 @@ def test_a_csv_needs_no_further_library(tmp_path, monkeypatch):
     path.write_text('problem,answer\n"1,2\n')
     with pytest.raises(InputError, match=r"sums.csv: cannot be read: ParserError"):
         load(source=path)
+    path.write_text("problem,answer,answer\n1,2,3\n")
+    with pytest.raises(InputError, match=r"sums.csv: two columns are named answer; rename"):
+        load(source=path)
 
 
 def write_repository(folder, splits):

@@ -52,6 +52,11 @@ def test_the_answer_comes_first(tmp_path):
     assert "They took 6 of 8 completions, and give no gradient." in said(summary)
 
 
+def test_a_share_that_says_nothing_of_others_is_said_of_these(tmp_path):
+    text = headline(summarise(tmp_path, groups_of([1, 1], [0, 1])))
+    assert text.startswith("50% of the groups have zero variance")
+
+
 def test_the_cost_in_time(tmp_path):
     summary = summarise(tmp_path, groups_of([0, 0]), seconds_per_completion=3600.0)
     assert headline(summary).endswith("2 h 0 min of a device.")

@@ -30,7 +30,7 @@ def test_a_file_that_has_only_begun_is_left_out(tmp_path):
 def test_mixed_forms_are_refused_by_name(tmp_path):
     write_lines(tmp_path / "a.jsonl", [VERL])
     write_lines(tmp_path / "b.jsonl", groups_of([0, 1]))
-    with pytest.raises(InputError, match=r"a.jsonl \(verl\).*b.jsonl \(JSONL\).*of one"):
+    with pytest.raises(InputError, match=r"a.jsonl \(verl\).*b.jsonl \(rows\).*of one"):
         read_log([tmp_path])
     assert len(read_log([tmp_path / "a.jsonl"]).columns.step_N) == 1
 
@@ -45,7 +45,7 @@ def test_nothing_there(tmp_path):
 def test_every_form_recognises_its_own_keys():
     for form in FORMS[:-2]:
         assert recognise([*form.needs, "more"]).name == form.name
-    assert recognise(["prompt", "reward"]).name == "JSONL"
+    assert recognise(["prompt", "reward"]).name == "rows"
     assert recognise(["problem", "answer"]) is None
 
 
