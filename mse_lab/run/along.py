@@ -76,13 +76,18 @@ def _refuse_unlike(runs: Sequence[RunSpec]) -> None:
                 )
 
 
-def _refuse_each(unfinished: Sequence[int], runs: Sequence[RunSpec]) -> None:
-    """Refuse checkpoints before any is measured: by small files, then by loading each."""
-    todo = [runs[at] for at in unfinished]
-    if todo:
-        _refuse_unlike(runs)
+def _refuse_each(
+    unfinished: Sequence[int], runs: Sequence[RunSpec], checkpoints: Sequence[Checkpoint]
+) -> None:
+    """Refuse checkpoints before any is measured: by small files, then by loading each.
+
+    A finished one may be gone, as a trainer keeps the last few only.
+    """
+    paths = [checkpoint.path for checkpoint in checkpoints]
+    there = [path.exists() if path else bool(unfinished) for path in paths]
+    _refuse_unlike([run for run, held in zip(runs, there, strict=True) if held])
     before: list[list[int]] = []
-    for run in todo:
+    for run in (runs[at] for at in unfinished):
         # The model itself has no name, so that the next one is not loaded beside it.
         tokens = load(run).subject.tokens
         if before and tokens != before:
@@ -139,9 +144,9 @@ def measure_along(
     def unfinished() -> list[int]:
         return [at for at, run in enumerate(runs) if not find_finished(run, fresh=fresh)]
 
-    refuse = partial(_refuse_each, spec.processes.agree(unfinished))
+    refuse = partial(_refuse_each, spec.processes.agree(unfinished), runs, checkpoints)
     # A sharded model is loaded by all processes, another one by the first.
-    refuse(runs) if spec.probe.model.shard else spec.processes.agree(lambda: refuse(runs))
+    refuse() if spec.probe.model.shard else spec.processes.agree(refuse)
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         stages.append(Stage(checkpoint.step, run.results.path, execute(run, fresh=fresh)))

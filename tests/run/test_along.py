@@ -156,16 +156,36 @@ def test_checkpoints_whose_differences_mean_nothing_are_refused(trained, probe, 
     refuse(probe, [two, Checkpoint(3, twin)], tmp_path, "two are named checkpoint-2")
 
 
-def test_a_finished_one_may_be_gone(measured, probe):
+def test_a_finished_one_may_be_gone(measured, probe, tmp_path):
     """A trainer keeps the last few only: what is measured is not asked for again."""
     root, stages = measured
     config = stages[1].folder / "config.yaml"
     there = Path(load_probe(config).model.path)
+    spec = prepare(
+        "small", probe, shutil.copytree(root / "small", tmp_path / "small"), root
+    )
     moved = there.rename(there.with_name("moved"))
-    checkpoints = [Checkpoint(2, there)]
-    [stage] = measure_along(prepare("small", probe, root / "small", root), checkpoints)
+    new = write_checkpoint(there.with_name("new-11"), seed=11)
+    first, second = measure_along(spec, [Checkpoint(2, there), Checkpoint(11, new)])
     moved.rename(there)
-    assert stage.outcome.finished_before
+    shutil.rmtree(new)
+    assert first.outcome.finished_before
+    assert not second.outcome.finished_before
+
+
+def test_finished_ones_are_compared_too(probe, tmp_path):
+    """Each was measured alone: what differs is found from their small files."""
+    checkpoints = []
+    for step in (2, 10):
+        path = tmp_path / f"checkpoint-{step}"
+        write_checkpoint(path, seed=step)
+        if step == 10:
+            values = json.loads((path / "config.json").read_text())
+            (path / "config.json").write_text(json.dumps(values | {"rms_norm_eps": 0.5}))
+        checkpoints.append(Checkpoint(step, path))
+        measure_along(prepare("small", probe, tmp_path / "out", tmp_path), checkpoints[-1:])
+    with pytest.raises(InputError, match=r"checkpoint-10: .* differs .* in rms_norm_eps;"):
+        measure_along(prepare("small", probe, tmp_path / "out", tmp_path), checkpoints)
 
 
 def typed(project, measured, trained, *words):
