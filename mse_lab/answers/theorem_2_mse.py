@@ -3,10 +3,10 @@
     G x MSE(G) = T + zeta / (G-1)
 
 A line in 1/(G-1): intercept T, slope zeta, both of the aggregate. The oracle sees the same
-groups, and its MSE is T/G and what not knowing V exactly adds, so that each group size has
-an estimate of the slope that is far more precise than a fit to GRPO-type's errors alone,
+groups, and its MSE is T/G, so that each group size has an estimate of the slope that is far
+more precise than a fit to GRPO-type's errors alone,
 
-    zeta = G (G-1) (MSE_GRPO - MSE_oracle) + (G-1) E[Var(V_hat) S],
+    zeta = G (G-1) (MSE_GRPO - MSE_oracle),
 
 and G x MSE - zeta/(G-1) one of the intercept. Those of all sizes are averaged with the
 inverses of their variances as weights; group sizes share their completions, and the
@@ -61,10 +61,8 @@ def _average(statistics: Sequence[Statistic]) -> Statistic | None:
 
 
 def _slope_at(run: MeasuredRun, size: int) -> Statistic:
-    learning = float((run.moments.value_variance * run.moments.norm2).sum())
     gap = run.mse_of("grpo", size) - run.mse_of("oracle", size)
-    exact = Statistic((size - 1) * learning / run.pools.prompts**2, {}, {})
-    return gap * (size * (size - 1)) + exact
+    return gap * (size * (size - 1))
 
 
 def fit_line(run: MeasuredRun) -> tuple[Statistic, Statistic] | None:

@@ -200,14 +200,16 @@ class Curves:
     def _value_shift(self, estimator: Estimator, size: int) -> Floats | float:
         """The shift of the MSE by the noise of V, for an estimator that knows V, (B, P).
 
-        For the oracle it is 2 (V S - B) / G times V's shift, to first order; 0 without a
-        law.
+        For the oracle and a shift d of V it is (2 (V S - B) d + S (d^2 - Var V)) / G, as
+        S Var(V) / G is taken off the replicates; 0 without a law.
         """
         law = self.find_law(estimator, size) if estimator.knows_value else None
         if law is None:
             return 0.0
-        drawn = self._drawn.moments
-        return law(drawn).second - law(replace(drawn, value=self.moments.value)).second
+        drawn, moments = self._drawn.moments, self.moments
+        shift_BP = law(drawn).second - law(replace(drawn, value=moments.value)).second
+        price_P = law(replace(moments, value_variance=0.0)).second - law(moments).second
+        return shift_BP - price_P
 
     def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
         """Find the law that gives the prompts' slopes; None where they are unknown."""

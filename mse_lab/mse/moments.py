@@ -138,8 +138,7 @@ def pool_moments(pools: Pools) -> Moments:
     """Estimate the moments of each prompt, (P,).
 
     Score norms come from the replicate pool; V, Var(Z) and ||g||^2 from the reference. All
-    are unbiased, T too; the plug-in oracle's own MSE exceeds T/G by Var(Z) S / (2 n G), n a
-    half of the reference.
+    are unbiased, T too.
     """
     norms2, rewards = pools.norms2_PN, pools.rewards_PN
     return Moments(

@@ -1,9 +1,11 @@
 """Reference noise: the effect of the finite reference on every number of a run.
 
 For an unbiased estimator E[error | reference] = MSE + <r_A - g, r_B - g>, whose variance is
-tr(Sigma^2) / n^2 with n completions a half. tr(Sigma^2) is the mean of (eps_i eps_j K_ij)^2
-over i != j, slightly conservative. All curves share one normal shift for each prompt, so
-that it cancels in differences.
+tr(Sigma^2) / n^2 with n completions a half. tr(Sigma^2) is the mean of (e_i e_j K_ij)^2
+over i != j, slightly conservative. There e^2 is eps^2 + Var(Z) / (n-1), as the baselines of
+a half are means of the others' rewards; Var(Z) / (2n) of it is in eps already, whose V is
+estimated. All curves share one normal shift for each prompt, so that it cancels in
+differences.
 
 The law depends on the reference through ||g||^2 = <r_A, r_B>, whose further variance is
 about (2/n) Var_i(eps_i <W_i, rbar>), and through V and Var(Z) of its rewards; so does the
@@ -61,14 +63,17 @@ class ReferenceNoise:
 def _square_products(pools: Pools) -> Floats:
     """Compute terms (P, N) whose mean over completions estimates tr(Sigma^2) of eps W.
 
-    A term is the mean over j != i of (eps_i eps_j K_ij)^2; where these are not known, or in
-    blocks of one, eps_i^2 ||W_i||^2 times the mean of these: a bound by Cauchy-Schwarz, too
+    A term is the mean over j != i of (e_i e_j K_ij)^2; where these are not known, or in
+    blocks of one, e_i^2 ||W_i||^2 times the mean of these: a bound by Cauchy-Schwarz, too
     large by a factor of the number of directions that share the noise.
     """
-    residuals_PN = pools.rewards_PN - pools.value_P[:, None]
-    own_PN = residuals_PN**2 * pools.norms2_PN
-    residuals = pools.in_blocks(residuals_PN)
-    terms = (residuals[..., :, None] * residuals[..., None, :] * pools.gram_PKGG) ** 2
+    half = pools.reference_half
+    of_baseline_P = pools.reward_variance_P * (1 / (half - 1) - 1 / (2 * half))
+    residuals2_PN = (pools.rewards_PN - pools.value_P[:, None]) ** 2
+    residuals2_PN += of_baseline_P[:, None]
+    own_PN = residuals2_PN * pools.norms2_PN
+    residuals2 = pools.in_blocks(residuals2_PN)
+    terms = residuals2[..., :, None] * residuals2[..., None, :] * pools.gram_PKGG**2
     pairs = terms.sum(-1) - np.diagonal(terms, axis1=-2, axis2=-1)
     size = pools.largest_group
     means_PN = divide(pairs.reshape(own_PN.shape), size - 1, otherwise=np.nan)
@@ -77,7 +82,7 @@ def _square_products(pools: Pools) -> Floats:
 
 
 def covariance_square_trace(pools: Pools) -> Floats:
-    """Estimate tr(Sigma^2) of the oracle's score-weighted residuals eps W, (P,)."""
+    """Estimate tr(Sigma^2) of a half's score-weighted residuals e W, (P,)."""
     return np.asarray(_square_products(pools).mean(-1))
 
 

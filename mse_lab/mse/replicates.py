@@ -7,9 +7,11 @@ is the MSE exactly; a single error may be negative. Groups are disjoint, and the
 all estimators, so that differences and ratios of their errors are paired. All sizes cut the
 same blocks, so small groups come in larger numbers for nothing.
 
-A baseline b = b* + d that is learnt from the N - G completions of the other groups adds
-S E[d^2] / G to the MSE, to first order c / ((N - G) G), with c/N the cost of learning in
-`moments.py`. This is subtracted: it is the price of a finite pool, not of the baseline b*.
+A baseline b + d with an error d of its own adds S E[d^2] / G to the MSE. This is
+subtracted: it is the price of a finite pool, not of the baseline b. The oracle's V comes
+from the 2n completions of the reference, so E[d^2] = Var(Z) / (2n). For b*, learnt from the
+N - G completions of the other groups, it is c / ((N - G) G) to first order, with c/N the
+cost of learning in `moments.py`.
 
 Where products between completions, K off its diagonal, are not known, there are no errors
 (R = 0). The exact laws need only norms and <r_A, r_B>.
@@ -80,24 +82,29 @@ def squared_errors(
     return quadratic - 2 * linear + reference_product_P[:, None]
 
 
+def _price_of_baseline(pools: Pools, estimator: Estimator, size: int) -> Floats | float:
+    """Estimate what the error of an estimated baseline adds to each MSE, (P,)."""
+    moments, count = pool_moments(pools), pools.rewards_PN.shape[1]
+    if estimator.learns_baseline:
+        return moments.learning * count / (count - size) / size
+    if estimator.name == "oracle":
+        return moments.value_variance * moments.norm2 / size
+    return 0.0
+
+
 def _errors_at(
     pools: Pools, groups: Groups, estimators: Sequence[Estimator]
 ) -> dict[str, Floats]:
     size = groups.rewards_PRG.shape[-1]
     gram_PRGG = group_grams(pools, size)
     products_PRG = pools.products_PN.reshape(groups.rewards_PRG.shape)
-    errors = {
+    return {
         estimator.name: squared_errors(
             estimator.weights(groups), gram_PRGG, products_PRG, pools.reference_product_P
         )
+        - np.expand_dims(_price_of_baseline(pools, estimator, size), -1)
         for estimator in estimators
     }
-    for estimator in estimators:
-        if estimator.learns_baseline:
-            share = pools.rewards_PN.shape[1] / (pools.rewards_PN.shape[1] - size)
-            cost_P = share * pool_moments(pools).learning / size
-            errors[estimator.name] -= cost_P[:, None]
-    return errors
 
 
 def measure_errors(

@@ -136,6 +136,9 @@ SOURCES = {
     "P = 30": Source(lambda: make_prompts(0, uniform(*MIDDLING)), prompts=30),
     "P = 120": Source(lambda: make_prompts(0, uniform(*MIDDLING)), prompts=120),
     "reference 64": Source(lambda: make_prompts(0, uniform(*MIDDLING)), reference=64),
+    "reference 16": Source(
+        lambda: make_prompts(0, uniform(*MIDDLING)), prompts=40, reference=16
+    ),
     "tails tied to V": Source(
         lambda: make_prompts(
             0, uniform(*MIDDLING), kinds=48, tails=1.2 * (1 - uniform(*MIDDLING))

@@ -118,7 +118,10 @@ def test_the_aggregates_law_of_one_prompt_is_that_prompts():
 
 
 def test_the_noise_of_v_moves_the_mse_of_what_knows_v_alone():
-    """With baseline V + d the oracle's G MSE is larger by S (2 V d + d^2) - 2 B d."""
+    """With baseline V + d the oracle's G MSE is larger by S (2 V d + d^2) - 2 B d.
+
+    S Var(V), the mean of S d^2, is taken off the replicates already.
+    """
     rng, names = np.random.default_rng(0), ["grpo", "oracle", "vanilla"]
     pools, curves, estimators, errors = curves_of(make_design(rng, 6), rng, names)
     one, shift_BP = curves.moments, curves.noise.rewards.value
@@ -126,7 +129,8 @@ def test_the_noise_of_v_moves_the_mse_of_what_knows_v_alone():
     rewards = RewardNoise(shift_BP, nothing, ones, ones)
     noise = ReferenceNoise(nothing, nothing, nothing, rewards, np.inf)
     added_BP = one.norm2 * (2 * one.value + shift_BP) - 2 * one.reward_norm2
-    expected_B = (added_BP * shift_BP).sum(-1) / 6**2
+    price_P = one.value_variance * one.norm2
+    expected_B = (added_BP * shift_BP - price_P).sum(-1) / 6**2
     for key, (measured, _) in measure_curves(
         Curves(pools, noise), estimators, errors
     ).items():
