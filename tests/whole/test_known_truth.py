@@ -1,8 +1,8 @@
 """Every number of every table against enumeration: three prompts of four completions.
 
 The reference has 16 completions only, so that what a plain one would add, 5 to 30% here,
-shows in means over some hundred runs; numbers that are only consistent (ratios, slopes,
-what plugs V into a curve) are met with a large one.
+shows in means over some hundred runs; numbers that are only consistent (ratios, slopes)
+are met with a large one.
 
 A mean may be 4.5 of its standard errors off: for all that is compared here together a
 false alarm of about 2e-3, once for the fixed seeds.
@@ -63,16 +63,6 @@ def design_of(prompts):
     return Design(*(np.stack([getattr(one, part) for one in prompts]) for part in parts))
 
 
-def excess(prompt, name, size, reference):
-    """What V of a small reference adds to the oracle's MSE: S Var(V_hat) / G.
-
-    What a learnt b* adds is taken off again.
-    """
-    norm2 = prompt.mean(np.diag(prompt.gram))
-    added = prompt.moments().variance[0] * norm2 / (reference * size)
-    return added if name == "oracle" else 0.0
-
-
 def trace_and_zeta(prompt):
     """T and zeta from the MSEs at G = 2, T/2 and T/2 + zeta/2."""
     oracle, grpo = (prompt.mse(ESTIMATORS[name], 2) for name in ("oracle", "grpo"))
@@ -107,17 +97,15 @@ def parts(mse, mean, gradient, second):
     }
 
 
-def one_prompt(prompt, name, size, added=0.0):
-    mse = prompt.mse(ESTIMATORS[name], size) + added
+def one_prompt(prompt, name, size):
+    mse = prompt.mse(ESTIMATORS[name], size)
     mean, gradient = prompt.mean_estimate(ESTIMATORS[name], size), prompt.gradient
     return parts(mse, mean, gradient, mse + 2 * mean @ gradient - gradient @ gradient)
 
 
-def aggregate(prompts, name, size, added=(0.0, 0.0, 0.0)):
+def aggregate(prompts, name, size):
     """The mean over prompts: variances add up over P^2, biases as vectors."""
-    each = [
-        one_prompt(one, name, size, more) for one, more in zip(prompts, added, strict=True)
-    ]
+    each = [one_prompt(one, name, size) for one in prompts]
     mean = np.mean([one.mean_estimate(ESTIMATORS[name], size) for one in prompts], axis=0)
     gradient = np.mean([one.gradient for one in prompts], axis=0)
     variance = sum(one["variance"] for one in each) / len(prompts) ** 2
@@ -131,27 +119,21 @@ def truths(kind, names, reference):
     gradient = np.mean([one.gradient for one in prompts], axis=0)
     plain = sum(reference_noise(one, reference // 2) for one in prompts) / 9
 
-    def added(name, size):
-        return [excess(one, name, size, reference) for one in prompts]
-
-    oracle = {
-        size: aggregate(prompts, "oracle", size, added("oracle", size)) for size in SIZES
-    }
+    oracle = {size: aggregate(prompts, "oracle", size) for size in SIZES}
     for name in names:
         has_law = name != "opo"
         for size in SIZES:
-            more = added(name, size)
             for x, one in enumerate(prompts):
-                row = one_prompt(one, name, size, more[x])
+                row = one_prompt(one, name, size)
                 if has_law:
-                    row["law"] = one_prompt(one, name, size)["mse"]
+                    row["law"] = row["mse"]
                 found |= {
                     ("by_prompt", (str(x), name, size), column): value
                     for column, value in row.items()
                 }
             if has_law:
-                row = aggregate(prompts, name, size, more)
-                row["law"] = aggregate(prompts, name, size)["mse"]
+                row = aggregate(prompts, name, size)
+                row["law"] = row["mse"]
                 row["mse_plain"] = row["mse"] + plain
                 row["relative_mse"] = row["mse"] / (gradient @ gradient)
                 row["ratio"] = row["mse"] / oracle[size]["mse"]

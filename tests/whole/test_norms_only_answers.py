@@ -63,13 +63,14 @@ def test_there_are_no_replicates():
 
 
 def test_the_bound_on_the_noise_of_the_reference():
-    """Where products are not known, (E eps^2 ||W||^2)^2; elsewhere as ever."""
+    """Where products are not known, (E e^2 ||W||^2)^2; elsewhere as ever."""
     _, pools = sample()
     exact = covariance_square_trace(pools)
     found = covariance_square_trace(norms_only(pools, slice(0, 20)))
     np.testing.assert_array_equal(found[20:], exact[20:])
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    by_hand = (residuals**2 * pools.norms2_PN).mean(-1) ** 2
+    residuals2 = (pools.rewards_PN - pools.value_P[:, None]) ** 2
+    residuals2 += (pools.reward_variance_P * (1 / 127 - 1 / 256))[:, None]
+    by_hand = (residuals2 * pools.norms2_PN).mean(-1) ** 2
     np.testing.assert_allclose(found[:20], by_hand[:20], rtol=1e-12)
     # Six dimensions share the noise: at most six times too large, up to noise.
     assert (found[:20] >= 0.9 * exact[:20]).all()
