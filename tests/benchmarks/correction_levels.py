@@ -1,8 +1,8 @@
 """How often intervals of corrections hold: `-m benchmarks.correction_levels RUNS SPREAD`.
 
-Engines of two tokens of two words, prompts drawn at random; the truth is over many prompts.
-Counted are intervals that are told, and verdicts: the correction that is named as closest,
-and that none is needed.
+Engines of two tokens of two words; prompts are drawn from a list of 2,000, over which the
+truth is exact. Counted are intervals that are told, and verdicts: the correction that is
+named as closest, and that none is needed.
 """
 
 import sys
@@ -14,15 +14,15 @@ from mse_lab.answers.mismatch import SMALL, judge_mismatch
 from mse_lab.mse.corrections import EXACT, NAMES, NONE, Judged
 from simulated_engine import engines, pools_of
 
-SIZE, GROUPS, LISTED = 4, 64, 2000
+SIZE, GROUPS = 4, 64
+LISTED, PROMPTS = 2000, 40
 FIGURES = {
     "kept": "kept", "bias2": "bias2", "variance": "noise", "scale_free_mse": "scale_free"
 }  # fmt: skip
 
 
-def truth_of(rng, spread):
-    """Each correction over the population."""
-    listed = engines(rng, LISTED, spread)
+def truth_of(listed):
+    """Each correction over the population, which is the listed prompts."""
     means = [np.array([one.mean_of(at) for one in listed]) for at in range(len(NAMES))]
     g = means[EXACT].mean(0)
     found = []
@@ -59,9 +59,11 @@ def held(truth, mismatch):
 def main(runs, spread):
     """Print how often each interval was told, and held, for engines so far off."""
     rng, counts = np.random.default_rng(0), Counter()
-    truth = truth_of(rng, spread)
+    listed = engines(rng, LISTED, spread)
+    truth = truth_of(listed)
     for run in range(runs):
-        pools = pools_of(rng, engines(rng, 40, spread), 64)
+        drawn = [listed[at] for at in rng.integers(0, LISTED, PROMPTS)]
+        pools = pools_of(rng, drawn, 64)
         counts.update(held(truth, judge_mismatch(pools, SIZE, SIZE * GROUPS, 0.95)))
         if run % 20 == 19:
             print(run + 1, "runs", flush=True)
