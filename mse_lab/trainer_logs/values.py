@@ -97,20 +97,31 @@ def _skewed(variance: Estimate) -> Estimate:
 def spread_of_values(groups: Groups, level: float) -> Spread:
     """Split the variance of groups' mean rewards into that of luck and that of values.
 
-    With m the mean and s^2 the variance of a group's n rewards, and M the mean of all m,
-    E(m - M)^2 = Var(V) + E s^2/n: the difference of the two is unbiased for the variance
-    of values over groups.
+    With m the mean and s^2 the variance of the n rewards of one of K groups, M the mean of
+    all m, and k_p groups of prompt p, of prompts drawn at random
+
+        E(m - M)^2 = Var(V) (1 - sum_p (k_p/K)^2) + (1 - 1/K) E s^2/n,
+
+    since M moves with the prompts, not with their groups. So the variance of values is
+    without bias, also where the same few prompts are drawn again and again. Of one prompt
+    it is not known.
     """
     several_K = groups.size_K > 1
-    count = several_K.sum()
+    count = int(several_K.sum())
     mean_K, prompt_K = groups.mean_K[several_K], groups.prompt_K[several_K]
     if count < 2:
         return Spread(math.nan, math.nan, UNKNOWN)
     luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
-    seen_K = np.square(mean_K - mean_K.mean()) * count / (count - 1)
-    variance = _skewed(cluster_mean(seen_K - luck_K, prompt_K, level))
+    apart_K, luck = np.square(mean_K - mean_K.mean()), float(luck_K.mean())
+    same = float(np.square(np.bincount(prompt_K) / count).sum())
+    if np.all(prompt_K == prompt_K[0]):
+        seen = math.sqrt(apart_K.sum() / (count - 1))
+        return Spread(seen, math.sqrt(luck), UNKNOWN)
+    values_K = (apart_K - (1 - 1 / count) * luck_K) / (1 - same)
+    variance = _skewed(cluster_mean(values_K, prompt_K, level))
     ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
-    return Spread(math.sqrt(seen_K.mean()), math.sqrt(luck_K.mean()), Estimate(*ends))
+    seen = math.sqrt(max(variance.value + luck, 0.0))
+    return Spread(seen, math.sqrt(luck), Estimate(*ends))
 
 
 def drift_of_values(groups: Groups, level: float) -> Estimate:

@@ -1,5 +1,6 @@
 """Values of prompts: bands, their spread without the draws' luck, drift."""
 
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,6 +51,29 @@ def test_the_spread_of_values_is_found_under_the_luck(tmp_path):
     spread = summarise(tmp_path, draw_groups(values, 4)).spread
     assert spread.between.low < values.std() < spread.between.high
     assert spread.seen > 0.33
+
+
+def test_the_spread_is_without_bias_where_prompts_are_drawn_again(tmp_path):
+    """V is 0 or 1 for each of three prompts, so without luck: variance 1/4 on average.
+
+    Prompts have four, two and one groups; all eight draws of V are as likely.
+    """
+    squares = []
+    for values in product((0, 1), repeat=3):
+        groups = zip("aaaabbc", np.repeat(values, (4, 2, 1)).tolist(), strict=True)
+        lines = [{"prompt_id": prompt, "rewards": [one] * 2} for prompt, one in groups]
+        spread = summarise(tmp_path, lines).spread
+        assert (spread.luck, spread.seen) == (0, pytest.approx(spread.between.value))
+        squares.append(spread.between.value**2)
+    assert np.mean(squares) == pytest.approx(1 / 4)
+
+
+def test_one_prompt_does_not_tell_how_far_values_lie_apart(tmp_path):
+    """Means 0 and 1 of its two groups."""
+    spread = summarise(tmp_path, [{"prompt_id": "p", "step": step, "rewards": [step] * 2}
+                                  for step in range(2)]).spread  # fmt: skip
+    assert np.isnan(spread.between).all()
+    assert (spread.seen, spread.luck) == (pytest.approx(np.sqrt(1 / 2)), 0)
 
 
 def test_drift(tmp_path):
