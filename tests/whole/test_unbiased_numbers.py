@@ -1,33 +1,65 @@
-"""With a reference of 16 completions no number of a run is off on average.
+"""With few completions no number is off on average: of a run's reference, or of advice.
 
 An interval may cover what its number misses on average, and errors of 5% hide in those of a
 single run: the ratio to the oracle was too small by what the error of its V adds.
 """
 
+import math
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from benchmarks.coverage import told_by
+from benchmarks.stopping_cases import made
+from benchmarks.truths import Told, Truth, of_advice
 from mse_lab.answers import advice
+from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.mse.samples import Samples
+from populations import choose
 
 POPULATION, RUNS = "reference 16", 60
+PROMPTS, COMPLETIONS = 48, 8  # Of the first look.
 
 # Shares of groups larger than the reference are extrapolated, and so uncertain.
 LEFT_OUT = {("zero-variance groups", "at 64"), ("zero-variance groups", "at 128")}
 
 
+def off_on_average(runs: Iterable[Sequence[Told]]) -> dict[tuple[str, str], float]:
+    """How many standard errors each number of all runs is off on average."""
+    gaps = defaultdict(list)
+    for told in runs:
+        for one in told:
+            if one.known and np.isfinite([one.found.value, one.truth]).all():
+                gaps[one.kind, one.name].append(one.found.value - one.truth)
+    return {
+        key: np.mean(own) / (np.std(own, ddof=1) / math.sqrt(RUNS))
+        for key, own in gaps.items()
+        if len(own) == RUNS and np.std(own) and key not in LEFT_OUT
+    }
+
+
 def test_no_number_is_off_on_average(monkeypatch):
     """Five standard errors of 60 runs."""
     monkeypatch.setattr(advice, "CURVE_SIZES", ())
-    gaps = defaultdict(list)
-    for seed in range(RUNS):
-        for one in told_by(POPULATION, seed)[0]:
-            if one.known and np.isfinite([one.found.value, one.truth]).all():
-                gaps[one.kind, one.name].append(one.found.value - one.truth)
-    off = {}
-    for key, own in gaps.items():
-        if len(own) == RUNS and np.std(own) and key not in LEFT_OUT:
-            off[key] = np.mean(own) / (np.std(own, ddof=1) / np.sqrt(RUNS))
+    off = off_on_average(told_by(POPULATION, seed)[0] for seed in range(RUNS))
     assert {kind for kind, _ in off} > {"mse", "law", "ratio", "c1", "G*"}
+    assert not {key: round(z, 1) for key, z in off.items() if abs(z) > 5}
+
+
+def advised(seed: int) -> list[Told]:
+    """What advice from few completions says; the costs are over the same size each time."""
+    whole, rng = made("V 0.1 to 0.9"), np.random.default_rng(seed)
+    prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
+    samples = Samples.of(prompts.sample(rng, COMPLETIONS))
+    said = advice.advise(SampledRun("few", samples, "budget", resamples=100))
+    return [one for one in of_advice(said, Truth(whole)) if one.kind != "cost of a size"]
+
+
+def test_no_number_of_advice_is_off_on_average(monkeypatch):
+    """Five standard errors of 60 runs; with V B a product of means c2 is off by twelve."""
+    monkeypatch.setattr(advice, "CURVE_SIZES", ())
+    off = off_on_average(map(advised, range(RUNS)))
+    kinds = {"c1", "c2", "c3", "G*", "noise scale", "rho of the run", "MSE at a budget"}
+    assert {kind for kind, _ in off} > kinds
     assert not {key: round(z, 1) for key, z in off.items() if abs(z) > 5}
