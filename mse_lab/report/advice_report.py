@@ -188,7 +188,7 @@ def say_regime(advice: Advice) -> str:
 def say_prompts(advice: Advice) -> str:
     """Say on which side of vanilla its prompts are."""
     regime = advice.regime
-    pays = f"pays on {regime.vanilla_worse} of {regime.prompts} prompts"
+    pays = f"seems to pay on {regime.vanilla_worse} of {regime.prompts} prompts"
     rho = f"; median rho {number(regime.median_rho)}" if regime.binary else ""
     return f"Taken singly, GRPO-type's baseline {pays}{rho}."
 
