@@ -141,7 +141,8 @@ def test_the_regime(known, side, words):
     text = plain(advice_text(replace(known[2], regime=one)))
     assert words in text
     assert say_prompts(replace(known[2], regime=one)) == (
-        "Taken singly, GRPO-type's baseline seems to pay on 12 of 60 prompts; median rho 0.250."
+        "Taken singly, GRPO-type's baseline seems to pay on 12 of 60 prompts; "
+        "median rho 0.250."
     )
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
     text = plain(advice_text(replace(known[2], regime=graded)))
