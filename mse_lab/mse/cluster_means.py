@@ -6,8 +6,9 @@ mean is a ratio of sums over prompts,
 
     M = sum_p s_p / sum_p m_p,    Var(M) = P/(P-1) sum_p (s_p - M m_p)^2 / (sum_p m_p)^2,
 
-to first order, with P - 1 degrees of freedom (Cochran 1977, section 9.5). A few prompts may
-carry the mean of shares in [0, 1], so their interval is Gaffke's, as in `zero_variance`:
+to first order (Cochran 1977, section 9.5), with P - 1 degrees of freedom, or fewer where a
+few prompts carry it (`intervals.spread_of_means`, of one mean over P). They may carry the
+mean of shares in [0, 1], too, so their interval is Gaffke's, as in `zero_variance`:
 random weights, Dirichlet(1, ..., 1), average the prompts' (s_p, m_p) and one end of the
 range, which counts as a prompt with the mean number of groups.
 """
@@ -17,7 +18,7 @@ import math
 import numpy as np
 
 from mse_lab.arrays import Flags, Floats, Ints
-from mse_lab.mse.intervals import Estimate, half_width
+from mse_lab.mse.intervals import Estimate, half_width, spread_of_means
 
 # With more kinds of prompts than this, Gaffke's interval costs too much: Student's is used.
 MOST_KINDS = 4000
@@ -39,8 +40,9 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     if clusters < 2:
         return Estimate(mean, math.nan, math.nan)
     apart_P = np.bincount(clusters_K, values_K) - mean * sizes_P
-    variance = clusters / (clusters - 1) * float(apart_P @ apart_P) / sizes_P.sum() ** 2
-    reach = half_width(math.sqrt(variance), level, clusters - 1)
+    spread = spread_of_means(apart_P[None] * clusters / sizes_P.sum())
+    degrees = min(spread.degrees, clusters - 1)
+    reach = half_width(math.sqrt(spread.variance), level, degrees)
     return Estimate(mean, mean - reach, mean + reach)
 
 

@@ -20,6 +20,13 @@ def test_with_a_group_a_prompt_it_is_students_interval():
     assert found == pytest.approx((1.5, low, high))
 
 
+def test_where_a_prompt_carries_a_mean_its_interval_is_wider():
+    """One of 24 values is not zero: hardly a degree of freedom for the standard error."""
+    values = np.where(np.arange(24) == 3, 1.0, 0.0)
+    _, low, high = cluster_mean(values, np.arange(24), 0.95)
+    assert high - low > 3 * np.ptp(stats.t.interval(0.95, 23, 0, stats.sem(values)))
+
+
 def test_groups_of_a_prompt_count_once():
     """Every group three times over: three times the groups tell nothing more."""
     values = np.array([0.0, 1.0, 1.0, 4.0])
