@@ -21,7 +21,7 @@ from mse_lab.mse.laws import BinaryLaw, Law, find_law
 from mse_lab.mse.moments import Moments, completion_moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import ReferenceNoise, draw_moments
-from mse_lab.mse.replicates import Key, measure_mean
+from mse_lab.mse.replicates import Key, measure_mean, price_of_baseline
 
 LARGEST_LAW = 1024
 
@@ -206,10 +206,9 @@ class Curves:
         law = self.find_law(estimator, size) if estimator.knows_value else None
         if law is None:
             return 0.0
-        drawn, moments = self._drawn.moments, self.moments
-        shift_BP = law(drawn).second - law(replace(drawn, value=moments.value)).second
-        price_P = law(replace(moments, value_variance=0.0)).second - law(moments).second
-        return shift_BP - price_P
+        drawn = self._drawn.moments
+        shift_BP = law(drawn).second - law(replace(drawn, value=self.moments.value)).second
+        return shift_BP - price_of_baseline(self.pools, estimator, size)
 
     def slopes(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
         """Find the law that gives the prompts' slopes; None where they are unknown."""

@@ -61,7 +61,7 @@ class ReferenceNoise:
 
 
 def _square_products(pools: Pools) -> Floats:
-    """Compute terms (P, N) whose mean over completions estimates tr(Sigma^2) of eps W.
+    """Compute terms (P, N) whose mean over completions estimates tr(Sigma^2) of e W.
 
     A term is the mean over j != i of (e_i e_j K_ij)^2; where these are not known, or in
     blocks of one, e_i^2 ||W_i||^2 times the mean of these: a bound by Cauchy-Schwarz, too

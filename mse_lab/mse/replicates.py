@@ -82,12 +82,13 @@ def squared_errors(
     return quadratic - 2 * linear + reference_product_P[:, None]
 
 
-def _price_of_baseline(pools: Pools, estimator: Estimator, size: int) -> Floats | float:
+def price_of_baseline(pools: Pools, estimator: Estimator, size: int) -> Floats | float:
     """Estimate what the error of an estimated baseline adds to each MSE, (P,)."""
-    moments, count = pool_moments(pools), pools.rewards_PN.shape[1]
     if estimator.learns_baseline:
-        return moments.learning * count / (count - size) / size
+        count = pools.rewards_PN.shape[1]
+        return pool_moments(pools).learning * count / (count - size) / size
     if estimator.name == "oracle":
+        moments = pool_moments(pools)
         return moments.value_variance * moments.norm2 / size
     return 0.0
 
@@ -102,7 +103,7 @@ def _errors_at(
         estimator.name: squared_errors(
             estimator.weights(groups), gram_PRGG, products_PRG, pools.reference_product_P
         )
-        - np.expand_dims(_price_of_baseline(pools, estimator, size), -1)
+        - np.expand_dims(price_of_baseline(pools, estimator, size), -1)
         for estimator in estimators
     }
 
