@@ -1,4 +1,4 @@
-"""How often the advice's sentences are true: `python tests/benchmarks/regret.py [RUNS]`.
+"""How often the advice's sentences are true: `regret.py [RUNS [REFERENCE]]`.
 
 Prompts are drawn from populations of 4000 whose constants are known, 200 runs of each: the
 choice of a group size and what is said of it, where anything is, and the intervals that
@@ -22,7 +22,7 @@ from mse_lab.mse.budget import Population, mse_times_budget
 from mse_lab.mse.regret import LARGE, percent_up, recommend, regret_bounds
 from populations import POPULATION, choose, population, tilt, with_gradient
 
-RUNS, PROMPTS, LEVEL = 200, (12, 30, 60, 120), 0.95
+RUNS, REFERENCE, PROMPTS, LEVEL = 200, 256, (12, 30, 60, 120), 0.95
 SIZES = np.arange(2, 257)
 
 
@@ -111,10 +111,10 @@ def _if(said, true):
     return float(true) if said else math.nan
 
 
-def tell(design, known, prompts, rng):
+def tell(design, known, prompts, reference, rng):
     """Draw a run, and hold what it says against the constants of the population."""
     index = rng.integers(0, design.prompts, prompts)
-    drawn = Population(choose(design, index).draw(rng, 256, 2, 16))
+    drawn = Population(choose(design, index).draw(rng, reference, 2, 16))
     choice = recommend(drawn, regret_bounds(drawn, LEVEL))
     cost = mse_times_budget("grpo", known, SIZES)
     regret = dict(zip(SIZES.tolist(), cost / cost.min() - 1, strict=True))
@@ -141,10 +141,10 @@ def tell(design, known, prompts, rng):
     return Told(choice.size, regret[choice.size], choice.regret, true)
 
 
-def print_row(label, design, prompts, runs):
+def print_row(label, design, prompts, runs, reference):
     """Print a row: what is recommended, its regret, how often each sentence is true."""
     known, rng = Truth(design).constants, np.random.default_rng(prompts)
-    told = [tell(design, known, prompts, rng) for _ in range(runs)]
+    told = [tell(design, known, prompts, reference, rng) for _ in range(runs)]
     regrets = np.array([one.regret for one in told])
     size, count = Counter(one.size for one in told).most_common(1)[0]
     true = [[*one.true.values()] for one in told]
@@ -162,14 +162,15 @@ def print_row(label, design, prompts, runs):
 
 def main() -> None:
     """Measure all designs."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    given = [int(word) for word in sys.argv[1:]]
+    size = (*given, *(RUNS, REFERENCE)[len(given) :])
     print("| prompts | best G | told (in) | its regret | x | said | true in percent ... |")
     for name in DESIGNS:
         for prompts in PROMPTS:
-            print_row(f"{name}, {prompts} prompts", DESIGNS[name], prompts, runs)
+            print_row(f"{name}, {prompts} prompts", DESIGNS[name], prompts, *size)
     for prompts, one_in in RARE:
         label = f"1 in {one_in}, scores x3, {prompts} prompts"
-        print_row(label, with_rare(one_in, 3.0), prompts, runs)
+        print_row(label, with_rare(one_in, 3.0), prompts, *size)
 
 
 if __name__ == "__main__":
