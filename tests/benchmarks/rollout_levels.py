@@ -49,7 +49,9 @@ DESIGNS = {
     "U-shaped V, 1,000 prompts": Design(_beta(0.3, 0.3), 1000),
     "U-shaped V, 60 prompts, 4 groups each": Design(_beta(0.3, 0.3), 60, 4),
     "V 0.2 to 0.8, 60 prompts": Design(lambda rng: rng.uniform(0.2, 0.8, POPULATION), 60),
+    "V near 0, 24 prompts": Design(_beta(0.5, 10.0), 24),
     "V near 0, 60 prompts": Design(_beta(0.5, 10.0), 60),
+    "nine in ten never right, 24 prompts": Design(_rare, 24),
     "nine in ten never right, 60 prompts": Design(_rare, 60),
     "drift of 0.2, 60 prompts, 4 groups each": Design(_beta(2.0, 2.0), 60, 4, 0.2),
 }
