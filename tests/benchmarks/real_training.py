@@ -13,11 +13,12 @@ run of `MEASURED` is measured by the callback, which changes nothing of it.
 
 The grid was 1e-5, 3e-5, 1e-4. After two pilots, in which accuracy fell between steps 4 and
 8 at 1e-5 with G = 4, it was moved down by 3, and for the time that it takes 3e-5 was left
-out; no run that is judged had begun. Written before all runs, from results/smollm2/icl: G*
-is 2.9 (2.7 to 3.1), and 32 completions have the error of the best size's times 1.10 with
-G = 2, 1.05 with 4, 1.48 with 8, 2.48 with 16. So 4 and 2 should train best, 16 worst. The
-question is accuracy at the last step: the paired differences from G = 4 over the seeds,
-with Student's interval at 98.3%, for there are three.
+out; no run that is judged had begun. Written before all runs, from results/smollm2/icl as
+it was, of 128 + 64 completions a prompt: G* is 2.9 (2.7 to 3.1), and 32 completions have
+the error of the best size's times 1.10 with G = 2, 1.05 with 4, 1.48 with 8, 2.48 with 16.
+So 4 and 2 should train best, 16 worst. The question is accuracy at the last step: the
+paired differences from G = 4 over the seeds, with Student's interval at 98.3%, for there
+are three.
 """
 
 import argparse
