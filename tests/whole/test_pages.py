@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -30,6 +31,7 @@ def page(folder):
 
 
 README, PROBES, RESULTS = page(""), page("probes"), page("results")
+SMOLLM2 = page("results/smollm2")
 TRAINING = (ROOT / "results/TRAINING.md").read_text(encoding="utf-8")
 REFERENCE = page("mse_lab/results")
 ESTIMATORS_PAGE = page("mse_lab/estimators")
@@ -161,9 +163,14 @@ def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
         assert capsys.readouterr().out, words
 
 
+def screen(command):
+    """The lines that the first page shows of a command's screen."""
+    shown = re.search(rf"\$ mse-lab {command}\n((?:    .*\n)+)", README)[1]
+    return [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+
+
 def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
-    shown = re.search(r"\$ mse-lab advise smollm2/icl\n((?:    .*\n)+)", README)[1]
-    lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+    lines = screen("advise smollm2/icl")
     advice = restore_advice(ROOT / "results/smollm2/icl/advice.json")
     printed = advice_text(advice).splitlines()
     assert len(lines) > 10
@@ -171,8 +178,7 @@ def test_the_screen_on_the_first_page_is_that_of_the_committed_advice():
 
 
 def test_the_screen_of_logs_on_the_first_page_is_what_is_printed():
-    shown = re.search(rf"\$ mse-lab rollouts {LOG}\n((?:    .*\n)+)", README)[1]
-    lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+    lines = screen(f"rollouts {LOG}")
     printed = str(mse_lab.rollouts(ROOT / LOG)).splitlines()
     assert len(lines) > 4
     assert [line for line in printed if line in lines] == lines
@@ -203,6 +209,18 @@ def test_the_screen_of_a_training_run_is_the_committed_one():
     written = (ROOT / "results/tiny/base/along/along.txt").read_text().splitlines()
     assert len(written) > 15
     assert "\n".join(f"    {line}".rstrip() for line in written) in TRAINING
+
+
+@pytest.mark.parametrize("form", ["base", "instruct", "icl"])
+@pytest.mark.parametrize("family", ["", "words-"])
+def test_the_ratios_of_the_pretrained_model_are_those_of_its_table(family, form):
+    run = f"{family}{form}"
+    table = pd.read_csv(ROOT / f"results/smollm2/{run}/mse.csv", index_col=[1, 2])
+    for estimator, named in (("vanilla", "no baseline"), ("grpo", "GRPO-type")):
+        ratios = table.loc[estimator].loc[[4, 8, 16, 64], "ratio":"ratio_high"]
+        cells = ["{:.2f} ({:.2f} to {:.2f})".format(*row) for row in ratios.to_numpy()]
+        shown = re.search(rf"\n\| {run}, {named} \|[ .\d]*\| (.*) \|\n", SMOLLM2)
+        assert shown[1].split(" | ") == cells
 
 
 def test_the_first_page_is_short_and_says_what_a_reward_gains_at_its_beginning():
