@@ -10,6 +10,7 @@ from typing import NoReturn
 from mse_lab.commands.command_line import Parser, refuse_empty_words
 from mse_lab.commands.process import conclude, set_up_console
 from mse_lab.console import NAME
+from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
@@ -68,6 +69,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
         argcomplete.autocomplete(parser)
     refuse_empty_words(parser, words)
+    if refused := refusal_of_words(list(words)):
+        parser.error(refused)
     return parser.parse_args(words)
 
 

@@ -12,6 +12,7 @@ from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text, readi
 from mse_lab.probe.prompt_templates import TEMPLATES
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.sources import is_one_file
+from mse_lab.removed import refusal_of_key
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -114,6 +115,8 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
     path = [part for part in above if part in names or isinstance(part, int)]
     if first["type"] == "extra_forbidden":
         key = ".".join(map(str, [*path, shorten(str(last))]))
+        if instead := refusal_of_key(key):
+            return InputError(f"{source}: {key}: removed; {instead}")
         hint = nearest(str(last), keys[tuple(map(str, path))])
         return InputError(f"{source}: unknown key {key}; {hint}")
     if last in names or isinstance(last, int):

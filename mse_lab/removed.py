@@ -1,0 +1,29 @@
+"""What an earlier version had: each key, command and option, and what to use instead.
+
+An old word is refused in one line rather than read as a misspelt new one. Commit 808d59b
+is the last one that has them all.
+"""
+
+# Dotted keys of a probe.
+KEYS: dict[str, str] = {}
+
+# Commands, and their options as `command --option`.
+WORDS: dict[str, str] = {}
+
+
+def refusal_of_key(key: str) -> str | None:
+    """Say what to use instead of a removed key of a probe; None for any other."""
+    return KEYS.get(key)
+
+
+def refusal_of_words(words: list[str]) -> str | None:
+    """Say what to use instead of the first removed command or option; None without one.
+
+    >>> refusal_of_words(["run", "tiny/base"])
+    """
+    command = next((word for word in words if not word.startswith("-")), "")
+    options = [f"{command} {word.partition('=')[0]}" for word in words]
+    for name in (command, *options):
+        if name in WORDS:
+            return f"{name}: removed; {WORDS[name]}"
+    return None
