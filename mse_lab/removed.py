@@ -8,7 +8,10 @@ is the last one that has them all.
 KEYS: dict[str, str] = {}
 
 # Commands, and their options as `command --option`.
-WORDS: dict[str, str] = {}
+WORDS: dict[str, str] = {
+    "analyse": "use mse_lab.analyse in Python, on the arrays of pools.npz",
+    "list": "use mse-lab without a command",
+}
 
 
 def refusal_of_key(key: str) -> str | None:

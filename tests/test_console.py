@@ -33,7 +33,7 @@ def test_the_next_command_is_typed_as_this_one(first, expected, tmp_path, monkey
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/mse-lab").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(sys, "argv", [first.format(here=tmp_path), "list"])
+    monkeypatch.setattr(sys, "argv", [first.format(here=tmp_path), "demo"])
     assert command_prefix() == expected
 
 

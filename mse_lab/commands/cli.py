@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from mse_lab.commands.command_line import Parser, refuse_empty_words
+from mse_lab.commands.command_line import RESULTS, ROOT, Parser, refuse_empty_words
 from mse_lab.commands.process import conclude, set_up_console
 from mse_lab.console import NAME
 from mse_lab.removed import refusal_of_words
@@ -16,7 +16,7 @@ from mse_lab.version import VERSION
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
 NAMES = (
     *("demo", "init", "run", "plan", "train", "figure", "claims", "advise", "report"),
-    *("analyse", "theory", "along", "draw", "rollouts", "list"),
+    *("theory", "along", "draw", "rollouts"),
 )
 COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
@@ -37,7 +37,6 @@ examples:
   mse-lab report tiny/base     all of it on one page
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, judged by a run
-  mse-lab analyse POOLS.npz    the tables again, at other settings
   mse-lab theory               the paper's statements about training, on bandits
   mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
                                what changes along a training run
@@ -46,7 +45,6 @@ examples:
   mse-lab draw PROBE --server http://localhost:8000
                                its completions, by vLLM or SGLang
   mse-lab rollouts runs/x      what a trainer's logs tell; no model
-  mse-lab list                 the probes and their results
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes
 """
@@ -61,7 +59,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"mse_lab {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP))
     if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
@@ -74,11 +72,31 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def overview() -> str:
+    """Name the commands and the probes, a line each."""
+    from mse_lab.report.probe_list import list_probes
+
+    width = max(map(len, COMMANDS))
+    commands = [f"  {name:<{width}}  {one.HELP}" for name, one in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"commands; {NAME} COMMAND --help says how each is used:",
+            *commands,
+            "",
+            f"probes, and what stands of them in {RESULTS}/:",
+            list_probes(ROOT, RESULTS),
+        ]
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit status."""
 
     def command() -> int:
         arguments = parse(sys.argv[1:] if words is None else words)
+        if arguments.command is None:
+            print(overview())
+            return 0
         return int(COMMANDS[arguments.command].execute(arguments))
 
     return conclude(command)

@@ -1,22 +1,19 @@
-"""List the probes, what each needs, and whether its result stands."""
+"""The probes, a line each: what bare `mse-lab` tells of their results."""
 
 from pathlib import Path
 
 from mse_lab.console import ending
-from mse_lab.errors import InputError
-from mse_lab.formatting import table
+from mse_lab.errors import InputError, shorten
+from mse_lab.formatting import WIDTH
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder
-
-_HEAD = ("probe", "result", "model, prompts × completions of each")
 
 
 def _standing(probe: Probe, results: ResultsFolder) -> str:
     if not results.is_begun():
         return "not run"
-    damage = results.damage()
-    if damage:
+    if damage := results.damage():
         raise InputError(damage)
     if results.differences(probe):
         return "of another configuration"
@@ -31,29 +28,24 @@ def _standing(probe: Probe, results: ResultsFolder) -> str:
     return f"interrupted, {results.finished_prompts()} prompts done"
 
 
-def _needs(probe: Probe) -> str:
-    prompts, pool = probe.prompts, probe.pool
-    rows = " ".join(
-        str(part)
-        for part in (Path(prompts.source).stem, prompts.split, prompts.limit)
-        if part is not None
-    )
-    return f"{probe.model.path}, {rows} × {pool.reference + pool.replicate}"
-
-
-def _row(name: str, path: Path, results: Path) -> tuple[str, str, str]:
+def _tell(name: str, path: Path, results: Path) -> str:
+    """Say whether a probe's results stand, or why that is not known."""
     trouble = "unusable"
     try:
         probe = load_probe(path)
         trouble = "damaged"
-        return name, _standing(probe, ResultsFolder(results / name)), _needs(probe)
+        return _standing(probe, ResultsFolder(results / name))
     except (InputError, OSError) as error:
-        return name, trouble, ending(error).line
+        return f"{trouble}: {ending(error).line}"
 
 
 def list_probes(root: Path, results: Path) -> str:
-    """Describe every probe, a line each below a head: name, result, needs."""
-    rows = [_row(name, path, results) for name, path in probe_files(root)]
-    if not rows:
-        return "no probes here; write one: mse-lab init MODEL PROMPTS"
-    return table(rows, _HEAD, "<<<")
+    """Name every probe, and what stands of its results."""
+    probes = dict(probe_files(root))
+    if not probes:
+        return "  none here; write one: mse-lab init MODEL PROMPTS"
+    width = max(map(len, probes))
+    return "\n".join(
+        shorten(f"  {name:<{width}}  {_tell(name, path, results)}", WIDTH)
+        for name, path in probes.items()
+    )

@@ -27,11 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
         (["figure", "--out", "f.jpg"], "the suffix must be one of"),
         (["figure", "nowhere", "--out", "."], "'.' names no regular file"),
         (["report", "nowhere", "--out", ""], "'': empty; give a value"),
-        (["list", "--out="], "'--out=': empty; give a value"),
-        (["list", "--out", __file__], "is a file; name a folder"),
+        (["run", "tiny/base", "--out="], "'--out=': empty; give a value"),
+        (["run", "tiny/base", "--out", __file__], "is a file; name a folder"),
         (["advise", "x" * 5000], "x: File name too long; shorten it"),
         (["drew"], "invalid choice: 'drew'"),
-        ([], "required: COMMAND; see run_mse.py --help"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -57,29 +56,38 @@ def test_as_a_module():
 
 
 @pytest.mark.parametrize(
-    ("word", "heavy"),
+    ("words", "heavy"),
     [
-        ("--help", ["numpy", "pydantic", "yaml"]),
-        ("--version", ["numpy", "pydantic", "yaml"]),
-        ("list", ["scipy", "pandas", "torch", "transformers"]),
+        (["--help"], ["numpy", "pydantic", "yaml"]),
+        (["--version"], ["numpy", "pydantic", "yaml"]),
+        ([], ["scipy", "pandas", "torch", "transformers"]),
     ],
 )
-def test_what_only_looks_imports_nothing_heavy(word, heavy):
-    """The list does where it finds results: those that are committed."""
+def test_what_only_looks_imports_nothing_heavy(words, heavy):
+    """The list of probes does where it finds results: those that are committed."""
     code = (
-        f"import sys, run_mse; run_mse.main([{word!r}]); "
+        f"import sys, run_mse; run_mse.main({words}); "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     words = [sys.executable, "-c", code]
     assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")
 
 
-def test_without_any_probe_the_list_says_how_to_write_one(tmp_path, monkeypatch, capsys):
+def test_bare_it_names_commands_and_probes_within_80_columns(capsys):
+    assert run_mse.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert named[: len(COMMANDS)] == list(COMMANDS)
+    assert {"tiny/base", "smollm2/icl"} <= {*named[len(COMMANDS) :]}
+    assert max(map(len, lines)) <= 80
+
+
+def test_without_any_probe_it_says_how_to_write_one(tmp_path, monkeypatch, capsys):
     """As where the package is installed without the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(COMMANDS["list"], "ROOT", tmp_path / "site-packages")
-    assert run_mse.main(["list"]) == 0
-    assert "no probes here; write one: " in capsys.readouterr().out
+    monkeypatch.setattr(cli, "ROOT", tmp_path / "site-packages")
+    assert run_mse.main([]) == 0
+    assert "  none here; write one: " in capsys.readouterr().out
 
 
 def test_the_help_fits_a_terminal(capsys, monkeypatch):
@@ -91,7 +99,7 @@ def test_the_help_fits_a_terminal(capsys, monkeypatch):
 
 OPENMP = """
 import os, sys
-sys.argv[1:] = ["list"]
+sys.argv[1:] = []
 from mse_lab.commands import cli
 cli.main = lambda: __import__("torch") and 0
 cli.start()

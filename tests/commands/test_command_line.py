@@ -48,7 +48,7 @@ def test_a_run_is_a_folder_or_a_probe_s_name_or_file(project):
     assert parse(["claims", "mine", "mine.yaml"]).runs == [mine, mine]
     make_folders("mine", run=True)
     assert parse(["claims", "mine"]).runs == [Path("mine")]
-    assert parse(["analyse", "pools.npz"]).source == Path("pools.npz")
+    assert parse(["claims", "nowhere"]).runs == [Path("nowhere")]
 
 
 def test_the_project_s_runs_are_found_from_anywhere(project):

@@ -41,7 +41,7 @@ def interrupted(tmp_path):
         ours = signal.default_int_handler if heard else signal.SIG_IGN
         before = signal.signal(signal.SIGINT, ours)
         try:
-            return subprocess.Popen([*COMMAND, "list"], env=environment, **options)
+            return subprocess.Popen(COMMAND, env=environment, **options)
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -119,7 +119,7 @@ def test_a_screen_drops_what_it_cannot_take(device):
 
 def test_a_package_that_is_missing_is_one_line():
     """As when the command is started by a Python outside the project's environment."""
-    outside = [sys.executable, "-S", *COMMAND[1:], "list"]
+    outside = [sys.executable, "-S", *COMMAND[1:]]
     environment = {name: one for name, one in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(outside, env=environment, capture_output=True, check=False)
     assert done.returncode == 2
@@ -170,6 +170,6 @@ def test_nobody_foresaw_it(monkeypatch, capsys):
         raise BaseException("odd")
 
     monkeypatch.setattr(listing, "list_probes", fail)
-    assert run_mse.main(["list"]) == INTERNAL_ERROR
+    assert run_mse.main([]) == INTERNAL_ERROR
     (line,) = capsys.readouterr().err.splitlines()
     assert "internal error: BaseException: odd" in line

@@ -20,7 +20,7 @@ from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
 # Of a run in the plain metric.
 FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST} - {"metric.npz", "corrections.npz"})
-COMMANDS = ["run", "list", "figure", "figure --phase", "claims", "advise", "report"]
+COMMANDS = ["run", "bare", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.
 ARRAYS = {
@@ -98,7 +98,7 @@ def spoil(path, kind, *how):
 
 
 def put(command, project, folder):
-    if command == "list":
+    if command == "bare":
         list_probes(project, folder.parent)
         return 0
     if command == "run":

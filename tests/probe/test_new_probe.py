@@ -176,5 +176,5 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     assert Path("results/tiny/mse.csv").is_file()
     for name in ("tiny", "tiny.yaml", "results/tiny"):
         assert run_mse.main(["claims", name]) == 0
-    assert run_mse.main(["list"]) == 0
-    assert re.search(r"^tiny +of another configuration", capsys.readouterr().out, re.M)
+    assert run_mse.main([]) == 0
+    assert re.search(r"^  tiny +of another configuration", capsys.readouterr().out, re.M)

@@ -77,7 +77,7 @@ def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeyp
 
 def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
     copy.file("mse.csv").unlink()
-    assert " run makes it whole " in list_probes(project, copy.path.parent)
+    assert "  run makes it whole" in list_probes(project, copy.path.parent)
     words = [str(project / "probes/small.yaml"), "--out", str(copy.path.parent)]
     for command in ("plan", "run"):
         assert run_mse.main([command, *words, "--set", "seed=5"]) == 2

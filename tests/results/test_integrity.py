@@ -113,9 +113,9 @@ def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
 
 
 def test_the_list_says_so_and_goes_on(project, copy):
-    assert " finished " in list_probes(project, copy.path.parent)
+    assert "  finished" in list_probes(project, copy.path.parent)
     DAMAGES["cut"](copy.file("errors.npz"))
-    assert "  damaged  " in list_probes(project, copy.path.parent)
+    assert "  damaged: " in list_probes(project, copy.path.parent)
 
 
 def test_a_fresh_start_measures_again(project, copy, capsys):

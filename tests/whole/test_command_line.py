@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import run_mse
 from mse_lab.policy import sampling
+from mse_lab.report.probe_list import list_probes
 from mse_lab.results import tables
 from mse_lab.results.folder import ResultsFolder
 
@@ -81,10 +82,9 @@ def test_a_finished_run_is_left_as_it_is(smoke, carry_out):
     assert (out / "tiny/base/mse.csv").stat().st_mtime_ns == before
 
 
-def test_list_says_what_stands(smoke, carry_out):
+def test_the_list_says_what_stands(smoke):
     out, _ = smoke
-    listed = carry_out("list", "--out", out)
-    lines = {line.split()[0]: line for line in listed.splitlines()}
+    lines = {line.split()[0]: line for line in list_probes(ROOT, out).splitlines()}
     assert "another configuration" in lines["tiny/base"]
     assert "not run" in lines["tiny/icl"]
 

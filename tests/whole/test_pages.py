@@ -230,7 +230,7 @@ def test_the_first_page_is_short_and_says_what_a_reward_gains_at_its_beginning()
 
 def test_the_commands_are_found():
     found = {words[0] for words in COMMANDS}
-    assert found >= {"init", "plan", "run", "advise", "report", "claims", "analyse"}
+    assert found >= {"init", "plan", "run", "advise", "report", "claims"}
 
 
 def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
