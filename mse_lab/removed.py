@@ -5,7 +5,9 @@ is the last one that has them all.
 """
 
 # Dotted keys of a probe.
-KEYS: dict[str, str] = {}
+KEYS: dict[str, str] = {
+    "model.shard": "set model.device_map: auto for a model larger than a GPU",
+}
 
 # Commands, and their options as `command --option`.
 WORDS: dict[str, str] = {

@@ -52,8 +52,8 @@ class MSECallback(TrainerCallback):
     A measurement stops as `mse_lab.advise` does. The next one begins `every` steps later,
     or later still where it would exceed its `share` of the training's time. What cannot be
     measured is said in one line and counted, and the training goes on. Several processes
-    share a measurement, a prompt each at a time, also of a model that FSDP2 shards; if one
-    of them is lost, all end with a line. Of rollouts the first one measures its own.
+    share a measurement, a prompt each at a time; if one of them is lost, all end with a
+    line. Of rollouts the first one measures its own.
     Weights are measured in the precision in which they are kept, without dropout.
 
     Without prompts the callback measures the training's own rollouts. It collects those
@@ -212,7 +212,7 @@ class MSECallback(TrainerCallback):
 
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Measure by completions drawn now; or prepare to measure the step's rollouts."""
-        live_model.refuse(args, given, self._metric, drawn=not self._rollouts.watched)
+        live_model.refuse(args, given)
         if args.mask_truncated_completions and not (self.measured or self.skipped):
             self._print(
                 "mask_truncated_completions = True leaves truncated completions out of the "

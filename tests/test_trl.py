@@ -13,6 +13,7 @@ import mse_lab
 from mse_lab.errors import InputError
 from mse_lab.run import live_model
 from mse_lab.trl import MSECallback
+from sharded_models import a_part
 from trl_training import BASE, ROWS, SEED, right, settings, state
 
 pytest.importorskip("trl", reason="needs the extra train")
@@ -51,13 +52,9 @@ compiled_in_place._compiled_call_impl = print  # As model.compile() does.
 class InParts(torch.nn.Module):
     """A model whose parameters are elsewhere, as under ZeRO-3."""
 
-    def __init__(self, mark="ds_id"):
-        super().__init__()
-        self.mark = mark
-
     def parameters(self, *_):
         """Give one that has the mark of it."""
-        return [SimpleNamespace(**{self.mark: 0})]
+        return [SimpleNamespace(ds_id=0)]
 
 
 class Version1(FullyShardedDataParallel):
@@ -79,7 +76,7 @@ BAD = {
     "exception": ({"reward": fail}, {}, "RuntimeError: no network"),
     "budget": ({"budget": 10}, {}, "the first look takes 96 completions"),
     "fsdp": ({}, {"model": Version1()}, "in parts (FSDP version 1)"),
-    "tensors": ({}, {"model": InParts("full_tensor")}, "in parts (tensor parallelism)"),
+    "fsdp-2": ({}, {"model": a_part()}, "in parts (FSDP version 2 or tensor"),
     "zero": ({}, {"model": InParts()}, "in parts (DeepSpeed ZeRO-3)"),
     "compiled": ({}, {"model": Compiled()}, "a compiled model cannot be measured"),
     "in-place": ({}, {"model": compiled_in_place}, "a compiled model cannot be measured"),
@@ -119,18 +116,6 @@ def test_zero_3_is_refused_where_it_is_only_set(given, monkeypatch, capsys):
     callback = MSECallback(ROWS, right, every=1, budget=BUDGET, share=1)
     callback.on_step_begin(settings(), state(0), None, **given)
     assert "in parts (DeepSpeed ZeRO-3)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("metric", ["plain", "adam"])
-def test_what_is_not_measured_of_a_model_in_parts(given, metric, monkeypatch, capsys):
-    monkeypatch.setattr(live_model, "is_sharded", lambda model: True)
-    callback = MSECallback(ROWS, right, metric=metric)
-    if metric == "plain":
-        callback = MSECallback()
-        callback.watch(right)
-    callback.on_step_begin(settings(), state(), None, **given)
-    what = "the training's own rollouts" if metric == "plain" else "a metric"
-    assert f"in parts (FSDP2): {what} cannot be measured" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

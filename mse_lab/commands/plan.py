@@ -24,18 +24,11 @@ def execute(arguments: Namespace) -> int:
     show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.report.run_screen import finished_text, plan_text, plan_values
     from mse_lab.results.extrapolation import Plan
-    from mse_lab.run.plan import plan_probe, plan_shares
+    from mse_lab.run.plan import plan_probe
     from mse_lab.run.prepare import prepare
 
     values = []
     for name, probe in probes:
-        if probe.model.shard is not None:
-            shares = plan_shares(probe.model, ROOT)
-            show_status()
-            values.append({"probe": name, **shares.values()})
-            if not arguments.json:
-                print(f"{name}: {shares}")
-            continue
         folder = arguments.out / name
         plan = plan_probe(prepare(name, probe, folder, ROOT), fresh=arguments.fresh)
         show_status()

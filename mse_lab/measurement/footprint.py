@@ -20,7 +20,6 @@ from mse_lab.policy.log_probabilities import (
     sequence_log_probs,
 )
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import class_of, gathered, held_bytes, is_sharded
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recorder import decoder_layers
 
@@ -51,15 +50,11 @@ class _Meter:
 
     def __init__(self, model: nn.Module) -> None:
         self.total = 0
-        self._gathered = gathered(model)
-        # Gathered weights come and go, at any address; others stay where they are.
-        whole = () if self._gathered else model.parameters()
-        self._seen = {_storage(parameter) for parameter in whole}
+        self._seen = {_storage(parameter) for parameter in model.parameters()}
         self._alive: list[Tensor] = []
 
     def keep(self, tensor: Tensor) -> Tensor:
-        known = self._seen.union(map(_storage, self._gathered))
-        if _storage(tensor) not in known:
+        if _storage(tensor) not in self._seen:
             self._seen.add(_storage(tensor))
             # While it exists no other tensor can have its address.
             self._alive.append(tensor)
@@ -117,7 +112,7 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
 
 def _can_slice(policy: Policy, prompt: list[int]) -> bool:
     """Whether logits computed in slices equal the logits, on the prompt's last token."""
-    if class_of(policy.model.get_output_embeddings()) is not nn.Linear:
+    if type(policy.model.get_output_embeddings()) is not nn.Linear:
         return False
     head = SlicedHead(policy)
     tokens = torch.tensor([prompt], device=policy.device)
@@ -127,11 +122,10 @@ def _can_slice(policy: Policy, prompt: list[int]) -> bool:
             policy.model(tokens, logits_to_keep=1)
         middle = whole.shape[-1] // 2
         try:
-            with head.gathered():
-                parts = [
-                    head.logits(hidden[0], part)[1]
-                    for part in (slice(0, middle), slice(middle, whole.shape[-1]))
-                ]
+            parts = [
+                head.logits(hidden[0], part)[1]
+                for part in (slice(0, middle), slice(middle, whole.shape[-1]))
+            ]
         except (AttributeError, RuntimeError, TypeError):
             return False  # a model that cannot be run from its last hidden states
     again = torch.log_softmax(torch.cat(parts, -1), -1).to(whole.device)
@@ -160,13 +154,11 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
     else:
         keys = _nbytes(prefix.tensors()) / max(1, len(prompt) - 1)
         read = int(keys * (len(prompt) + new_tokens))
-    # A sharded model's reference pass runs the prompt with every completion.
-    reference = layers["kept"] if is_sharded(policy.model) else meter.total
     return Footprint(
-        weights=held_bytes(policy.model),
+        weights=sum(parameter.nbytes for parameter in policy.model.parameters()),
         gradient=4 * policy.size,
         head=new_tokens * logits,
-        reference=reference + new_tokens * logits,
+        reference=meter.total + new_tokens * logits,
         drawing=read + 2 * logits,
         largest=4 * max(each.numel() for each in policy.parameters.values()),
         sliceable=_can_slice(policy, prompt),

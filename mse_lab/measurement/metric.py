@@ -20,7 +20,6 @@ from mse_lab.measurement.prompt import draw_pool
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.metric_forms import Forms, pair_weights
-from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.streams import stream
 from mse_lab.scores.curvature import add_hessian_products, as_vector
 from mse_lab.scores.preconditioner import from_gradients, read_optimizer
@@ -45,8 +44,6 @@ def refuse_metric(subject: Subject) -> None:
     if subject.probe.metric.kind == "plain":
         return
     count = min(subject.probe.metric.prompts, len(subject.prompts))
-    if is_sharded(subject.policy.model):
-        raise InputError("metric: not of a sharded model; leave out metric, or model.shard")
     if subject.supplied is not None:
         raise InputError(
             "metric: needs completions of its own; leave out completions, or metric"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from mse_lab.policy.adapters import refuse_variants
 from mse_lab.policy.checkpoint import is_quantised, refuse_forward
@@ -42,6 +43,11 @@ def _borrowed(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(needed).grad = gradient
 
 
+def is_part(model: nn.Module) -> bool:
+    """Whether this process holds a part of the model only, as under FSDP version 2."""
+    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+
+
 def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
     """Refuse backward hooks: they may change the gradients and those of the checks."""
     kinds = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
@@ -61,6 +67,11 @@ def _unwrap(model: Any, location: InMemory) -> Any:
         model = model.get_base_model()
     if not isinstance(model, transformers.PreTrainedModel):
         raise location.refuse("not a transformers model", "unwrap what a trainer wraps")
+    if is_part(model):
+        raise location.refuse(
+            "this process holds a part of it only (FSDP or tensor parallelism)",
+            "give a whole model, or save a checkpoint and measure that",
+        )
     _refuse_hooks(model, location)
     is_quantised(location, model.config, adapted=adapted)
     refuse_forward(location, model)

@@ -18,7 +18,6 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.errors import InputError
-from mse_lab.policy import sharding
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.location import Location, loading
 from mse_lab.probe.foreign_code import load_extra
@@ -79,11 +78,9 @@ def load_model(
     settings: Any,
     config: Model,
     device: torch.device,
-    share: sharding.Share | None = None,
 ) -> Any:
     """Load a checkpoint's weights, to a device unless `config.device_map` spreads them.
 
-    `share` is given a model that several processes hold together, before its first pass.
     The model is in evaluation mode, and none of its parameters requires gradients.
     """
     if device.type == "mps" and config.dtype == "float64":
@@ -92,10 +89,8 @@ def load_model(
     # Quantised weights cannot be moved once they are loaded.
     placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}
     if config.device_map is not None:
-        load_extra("accelerate", "shard", f"model.device_map = {config.device_map}")
+        load_extra("accelerate", "measure", f"model.device_map = {config.device_map}")
         placement = {"device_map": config.device_map}
-    if config.shard is not None:
-        placement = sharding.placement(location, config)
     # transformers leaves out a generation_config.json that it cannot read, and the end
     # tokens with it.
     if location.gguf is None and location.file("generation_config.json") is not None:
@@ -129,8 +124,6 @@ def load_model(
     if config.device_map is not None:
         _refuse_scattered(location, model)
     model.eval().requires_grad_(False)
-    if config.shard is not None and share is not None:
-        share(model)
     return model
 
 

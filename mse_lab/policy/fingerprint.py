@@ -84,16 +84,12 @@ def identify_model(config: Model, root: Path) -> dict[str, str]:
 
 
 def fingerprint_in_memory(model: nn.Module) -> str:
-    """Hash the name, shape and `NUMBERS` or more numbers of every parameter of a model.
-
-    Of a sharded one it is the hash of this process's part.
-    """
+    """Hash the name, shape and `NUMBERS` or more numbers of every parameter of a model."""
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         digest.update(json.dumps([name, str(parameter.dtype), *parameter.shape]).encode())
-        flat = getattr(parameter, "_local_tensor", parameter).detach().flatten()
-        # NumPy makes the storage that it is given fixed, and a gathered one is freed.
-        some = flat[:: max(1, len(flat) // NUMBERS)].cpu().clone()
+        flat = parameter.detach().flatten()
+        some = flat[:: max(1, len(flat) // NUMBERS)].cpu().contiguous()
         digest.update(some.view(torch.uint8).numpy().tobytes())
     return f"memory-sha256:{digest.hexdigest()}"
 

@@ -28,7 +28,6 @@ from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.location import Location, loading, locate_model
-from mse_lab.policy.sharding import Share
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.schema import Model, Probe
 
@@ -188,7 +187,7 @@ def find_end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int
     return tuple(sorted(set(end_tokens)))
 
 
-def load_policy(config: Probe, root: Path, share: Share | None = None) -> Policy:
+def load_policy(config: Probe, root: Path) -> Policy:
     """Load the checkpoint of a probe, and its adapter; no parameter requires gradients."""
     device = pick_device(config.model.device)
     location = locate_model(config.model, root)
@@ -196,7 +195,7 @@ def load_policy(config: Probe, root: Path, share: Share | None = None) -> Policy
     location, settings = load_settings(location)
     tokenizer = load_tokenizer(location)
     identity, trained = {"model": identify(location)}, None
-    model = load_model(location, settings, config.model, device, share)
+    model = load_model(location, settings, config.model, device)
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
     return make_policy(config, model, tokenizer, location, identity, trained)

@@ -63,8 +63,6 @@ class Model(Section):
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
-    # Processes of torchrun that hold one model together, each a part of every layer.
-    shard: Annotated[Positive | None, IF_SET] = None
     # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
     memory: Memory | None = None
     batch: Positive | None = None  # Drawn at once at most; None for what fits in memory.

@@ -145,8 +145,7 @@ def measure_along(
         return [at for at, run in enumerate(runs) if not find_finished(run, fresh=fresh)]
 
     refuse = partial(_refuse_each, spec.processes.agree(unfinished), runs, checkpoints)
-    # A sharded model is loaded by all processes, another one by the first.
-    refuse() if spec.probe.model.shard else spec.processes.agree(refuse)
+    spec.processes.agree(refuse)
     stages = []
     for checkpoint, run in zip(checkpoints, runs, strict=True):
         stages.append(Stage(checkpoint.step, run.results.path, execute(run, fresh=fresh)))

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import nn
-
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
@@ -17,7 +15,6 @@ from mse_lab.mse.metric import MetricPools
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.fingerprint import fingerprint_of_settings
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import is_sharded
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
@@ -123,8 +120,6 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
-    if isinstance(model, nn.Module) and is_sharded(model):
-        processes.share(model)
     with borrow_policy(probe, model, tokenizer) as policy:
         identity = ""
         if folder is not None:

@@ -23,7 +23,7 @@ from mse_lab.measurement.metric import measure_metric
 from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.verdict import Question, decide
-from mse_lab.policy.sharding import is_sharded
+from mse_lab.policy.borrowed_model import is_part
 from mse_lab.probe.schema import Metric
 from mse_lab.probe.training import TRAINERS, Setting, interpret
 from mse_lab.results.checks import Check, none_failed
@@ -70,15 +70,13 @@ def _refuse_version(args: Any, given: Mapping[str, Any]) -> None:
 
 
 def _refuse_model(args: Any, model: Any) -> None:
-    parameters = list(model.parameters())
-    zero3 = any(hasattr(one, "ds_id") for one in parameters)
-    split = any(hasattr(one, "full_tensor") for one in parameters)
+    zero3 = any(hasattr(one, "ds_id") for one in model.parameters())
     parts = {
         "DeepSpeed ZeRO-3": zero3 or is_deepspeed_zero3_enabled(),
         "FSDP version 1": any(
             isinstance(one, FullyShardedDataParallel) for one in model.modules()
         ),
-        "tensor parallelism": split and not is_sharded(model),
+        "FSDP version 2 or tensor parallelism": is_part(model),
     }
     for name, found in parts.items():
         if found:
@@ -150,20 +148,13 @@ def unpatched_forward(model: Any) -> AbstractContextManager[None]:
     return replaced_forward(model, MethodType(type(model).forward, model))
 
 
-def refuse(args: Any, given: Mapping[str, Any], metric: Metric, *, drawn: bool) -> None:
+def refuse(args: Any, given: Mapping[str, Any]) -> None:
     """Refuse a version of TRL, a model or settings that cannot be measured.
 
-    `args` are the trainer's settings, `given` the arguments of a callback, whose
-    completions are `drawn` for it, or are the training's own rollouts.
+    `args` are the trainer's settings, `given` the arguments of a callback.
     """
     _refuse_version(args, given)
     _refuse_model(args, given["model"])
-    if is_sharded(given["model"]) and not (drawn and metric.kind == "plain"):
-        what = "a metric" if drawn else "the training's own rollouts"
-        raise InputError(
-            f"the model is in parts (FSDP2): {what} cannot be measured; give prompts and a "
-            "reward, and no metric"
-        )
     _sampling(args)
 
 

@@ -6,20 +6,15 @@ measures them, and kept in its folder, so that the run resumes from there.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from mse_lab.formatting import byte_size
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
 from mse_lab.measurement.metric import held_bytes, price_metric
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.mse.metric import warn_of_few
-from mse_lab.policy.policy import load_empty
-from mse_lab.probe.schema import Model
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.extrapolation import (
@@ -35,7 +30,6 @@ from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, read_shard
 from mse_lab.run.run_probe import measure_prompts
-from mse_lab.scores.recorder import decoder_layers
 
 # Prompts to measure, and seconds after which no further one is begun: as long as somebody
 # watches a terminal.
@@ -163,37 +157,3 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
         indices = range(len(spec.prompts))
         prompts = {at: prompt for at in indices if (prompt := read_shard(context, at))}
         return _extrapolate(context, prompts, loading)
-
-
-class Shares(NamedTuple):
-    """Bytes of the weights of a model that processes hold together."""
-
-    processes: int  # How many hold one model.
-    weights_bytes: int  # All weights.
-    unit_bytes: int  # The largest unit that is gathered: a layer, or a vocabulary's matrix.
-
-    @property
-    def kept_bytes(self) -> int:
-        """What each process keeps."""
-        return -(-self.weights_bytes // self.processes)
-
-    def values(self) -> dict[str, int]:
-        """Give all numbers, for JSON."""
-        return {**self._asdict(), "kept_bytes": self.kept_bytes}
-
-    def __str__(self) -> str:
-        return (
-            f"{byte_size(self.weights_bytes)} of weights; each of {self.processes} "
-            f"processes keeps {byte_size(self.kept_bytes)} of them and gathers units of at "
-            f"most {byte_size(self.unit_bytes)}, a few at a time; time and further memory "
-            "are measured of a whole model only"
-        )
-
-
-def plan_shares(config: Model, root: Path) -> Shares:
-    """Count the bytes of a model that is to be sharded, by its configuration."""
-    _, model = load_empty(config, root)
-    units = [model.get_input_embeddings(), *decoder_layers(model)]
-    sizes = [sum(each.nbytes for each in unit.parameters()) for unit in units]
-    weights = sum(each.nbytes for each in model.parameters())
-    return Shares(config.shard or 1, weights, max(sizes))

@@ -112,11 +112,7 @@ def prepare(
 def load(spec: RunSpec, scored: int | None = None) -> RunContext:
     """Load the model, and check that prompts and completions fit it; see `attach_model`."""
     probe = spec.processes.assign_device(spec.probe)
-    policy = load_policy(probe, spec.root, spec.processes.share)
-    context = attach_model(spec, policy, scored)
-    if probe.model.shard is not None:
-        spec.processes.meet()  # Others may still be in their trial passes of the model.
-    return context
+    return attach_model(spec, load_policy(probe, spec.root), scored)
 
 
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:

@@ -91,10 +91,6 @@ class Processes:
         """Give the probe with the device of this process."""
         return probe
 
-    def share(self, model: Any) -> None:
-        """Serve the other processes that hold a model together with this one."""
-        raise InputError("a model in parts is measured in its training, by MSECallback")
-
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
         """Let the first process decide; all return its decision, of the type `kind`."""
         return decide()

@@ -31,9 +31,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
 from mse_lab.errors import InputError, ProcessLost
-from mse_lab.policy.sharding import SharedModel, group_of
 from mse_lab.probe.schema import Probe
-from mse_lab.run.model_peers import ModelPeers, noticing_loss, vote_groups
 from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
 from mse_lab.run.progress import Tally, add_up
 
@@ -45,6 +43,15 @@ FOREVER = timedelta(days=20)
 COURTESY = 10.0
 
 
+@contextmanager
+def noticing_loss() -> Iterator[None]:
+    """Raise `ProcessLost` for the errors that torch raises where a connection is lost."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessLost(str(error)) from error
+
+
 class TorchrunProcesses(Processes):
     """One of `count` processes, which exchange values through a store."""
 
@@ -53,7 +60,6 @@ class TorchrunProcesses(Processes):
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so these numbers make equal keys.
         self._meetings = self._deals = 0
-        self._shared: SharedModel | None = None  # The model held with other processes.
 
     def assign_device(self, probe: Probe) -> Probe:
         """Give the probe with the GPU of this process, unless the probe names one."""
@@ -76,15 +82,6 @@ class TorchrunProcesses(Processes):
         torch.cuda.set_device(local)
         model = probe.model.model_copy(update={"device": f"cuda:{local}"})
         return probe.model_copy(update={"model": model})
-
-    def share(self, model: Any) -> None:
-        """Serve the other processes that hold a model together with this one."""
-        size = group_of(model).size()
-        groups = vote_groups([range(at, at + size) for at in range(0, self.count, size)])
-        remedy = "the same command goes on from here"
-        mine = groups[self.rank // size]
-        peers = ModelPeers(mine, self._heed_complaints, remedy)
-        self._shared = SharedModel(model, peers)
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
         """Let the first process decide; all return its decision, of the type `kind`."""
@@ -126,8 +123,6 @@ class TorchrunProcesses(Processes):
     def meet(self, watch: Callable[[], object] = lambda: None) -> None:
         """Wait until all processes are here; raise ProcessLost if one is gone."""
         self._meetings += 1
-        if self._shared is not None:
-            self._shared.serve(watch)
         with noticing_loss():
             arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
             # Python hears no Ctrl-C while torch waits.

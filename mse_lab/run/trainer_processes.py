@@ -1,24 +1,21 @@
-"""Processes of a trainer, each with the whole model or its part, which share a measurement.
+"""Processes of a trainer, each with the whole model, which share a measurement.
 
 All of them take part in every exchange. A process that fails takes part in one more, in
 which it says so, and the others fail with it: none is left waiting for the others, and the
-exchanges of the training come after those of the measurement in all of them. A process that
-comes to an exchange first gives its part of the model to those that still need it. If one
-is lost, the training cannot go on, and all end.
+exchanges of the training come after those of the measurement in all of them. If one is
+lost, the training cannot go on, and all end.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from torch import distributed
 
 from mse_lab.console import ending
 from mse_lab.errors import InputError, ProcessLost, one_line
-from mse_lab.policy.borrowed_units import borrowed_units, refuse_units
-from mse_lab.policy.sharding import OutOfStep, SharedModel, group_of
-from mse_lab.run.model_peers import LateError, ModelPeers, noticing_loss, vote_groups
 from mse_lab.run.processes import SINGLE_PROCESS, Processes, T
+from mse_lab.run.torchrun import noticing_loss
 
 
 class _Failure(NamedTuple):
@@ -31,34 +28,15 @@ class FailedTogetherError(InputError):
     """An exchange has told that a process has failed: all have ended."""
 
 
-# After these the exchanges of the processes no longer match.
-LOST = (ProcessLost, OutOfStep, LateError)
-
-
 class TrainerProcesses(Processes):
     """Those of torch's default group; they exchange what can be pickled."""
 
     def __init__(self) -> None:
         self.rank, self.count = distributed.get_rank(), distributed.get_world_size()
-        self._peers: ModelPeers | None = None  # Those that hold this process's model.
-        self._shared: SharedModel | None = None  # It, while it is measured.
-        self._held = ExitStack()  # What a measurement gives back when it ends.
-
-    def share(self, model: Any) -> None:
-        """Hold a sharded model by votes, until all have come to the measurement's end."""
-        refuse_units(model)
-        mine = tuple(distributed.get_process_group_ranks(group_of(model)))
-        held = sorted({*self.gather(mine)})
-        if self._peers is None:
-            groups = vote_groups(held)
-            self._peers = ModelPeers(groups[held.index(mine)], lambda: None)
-        self._shared = self._held.enter_context(borrowed_units(model, self._peers))
 
     def gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank; fail where one has, or is gone."""
         values: list[Any] = [None] * self.count
-        if self._shared is not None:
-            self._shared.serve()
         with noticing_loss():
             distributed.all_gather_object(values, value)
         for rank, each in enumerate(values):
@@ -74,18 +52,16 @@ class TrainerProcesses(Processes):
     def failing_together(self) -> Iterator[None]:
         """Raise an error of one process in all of them; end this one if one is lost."""
         try:
-            with ExitStack() as self._held:
-                self._held.callback(setattr, self, "_shared", None)
-                try:
-                    yield
-                    self.gather(None)
-                except (FailedTogetherError, *LOST):
-                    raise
-                except Exception as error:
-                    with suppress(FailedTogetherError):
-                        self.gather(_Failure(ending(error).line))
-                    raise
-        except LOST as error:
+            try:
+                yield
+                self.gather(None)
+            except (FailedTogetherError, ProcessLost):
+                raise
+            except Exception as error:
+                with suppress(FailedTogetherError):
+                    self.gather(_Failure(ending(error).line))
+                raise
+        except ProcessLost as error:
             why = one_line(f"a process was lost: the training ends here ({error})")
             raise SystemExit(f"mse_lab: {why}") from None
 

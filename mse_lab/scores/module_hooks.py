@@ -16,8 +16,6 @@ from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers.pytorch_utils import Conv1D
 
-from mse_lab.policy.sharding import gather_around, is_sharded
-
 
 def tensors_in(value: Any) -> list[Tensor]:
     """List the tensors in nested tuples, lists and dictionaries."""
@@ -162,17 +160,6 @@ def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator
             module.forward = before
 
 
-@contextmanager
-def without_hooks(module: nn.Module) -> Iterator[None]:
-    """Let calling the module call its forward alone."""
-    hooks = {name: vars(module)[name] for name in ("_forward_pre_hooks", "_forward_hooks")}
-    vars(module).update({name: {} for name in hooks})
-    try:
-        yield
-    finally:
-        vars(module).update(hooks)
-
-
 def is_product(module: nn.Module) -> bool:
     """Whether a module multiplies with a matrix, and does not keep the product."""
     return type(module) in (nn.Linear, Conv1D)
@@ -215,8 +202,7 @@ class ModuleHooks:
         # Whether a rule runs a module once more, outside the pass.
         self.replaying = False
         self.rows = rows  # Completions of the pass under way.
-        self._model, self._sharded = model, is_sharded(model)
-        self._shared = shared
+        self._model, self._shared = model, shared
         self._tokens = 0
 
     def meet_call(self, call: Call) -> bool:
@@ -283,8 +269,6 @@ class ModuleHooks:
             for at, d in enumerate(gradients)
         ]
         self.replaying = True
-        if self._sharded:
-            gather_around(self._model, call.owner)
         try:
             self.meet_gradients(call, found)
         finally:

@@ -8,7 +8,7 @@ computed again, slice by slice, when they are reduced (`_LogitGradients`).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,9 +19,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import padded_tokens, sequences, sum_over_tokens
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import gather_to_the_end, gathered_around
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
-from mse_lab.scores.module_hooks import replaced_forward, without_hooks
+from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.recorder import Recorder
 from mse_lab.scores.scoring_plan import own_parameters
 
@@ -43,13 +42,7 @@ class SlicedHead:
     def __init__(self, policy: Policy) -> None:
         self.module: nn.Linear = policy.model.get_output_embeddings()
         self.own = own_parameters(policy, self.module)
-        self._policy, self.model = policy, policy.model
-        modules = self.model.named_modules()
-        self.name = next(name for name, module in modules if module is self.module)
-
-    def gathered(self) -> AbstractContextManager[None]:
-        """Hold the head of a sharded model together, outside a pass of the model."""
-        return gathered_around(self.model, self.name)
+        self._policy, self._model = policy, policy.model
 
     @contextmanager
     def capturing(self) -> Iterator[list[Tensor]]:
@@ -58,7 +51,7 @@ class SlicedHead:
 
         def keep(states: Tensor) -> Tensor:
             hidden.append(states.to(self.module.weight.device))
-            return states[..., :1].clone()  # A sharded model warns of views.
+            return states[..., :1]
 
         with replaced_forward(self.module, keep):
             yield hidden
@@ -71,13 +64,10 @@ class SlicedHead:
 
         token = torch.zeros((1, 1), dtype=torch.long, device=logits.device)
         with (
-            replaced_forward(self.model.base_model, given),
+            replaced_forward(self._model.base_model, given),
             replaced_forward(self.module, lambda states: states),
-            # torch 2.11 would wait for the rest of the unit that a sharded head is in.
-            without_hooks(self.module),
         ):
-            # Not by a call, at whose end a sharded model would free the head.
-            return self.model.forward(token, use_cache=False).logits
+            return self._model(token, use_cache=False).logits
 
     def logits(self, hidden_NTH: Tensor, part: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Compute a part of the vocabulary's A h, in the model's precision, and logits.
@@ -103,8 +93,7 @@ class SlicedHead:
         hidden, tokens = self._run(prompt, completions, padding)
         for name in self.own.values():
             recorder.expect(name)
-        with self.gathered():
-            found = _token_log_probs(self, recorder, hidden, tokens)
+        found = _token_log_probs(self, recorder, hidden, tokens)
         return sum_over_tokens(found, completions)
 
     def _run(
@@ -114,7 +103,7 @@ class SlicedHead:
         tokens = padded_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)
         with self.capturing() as hidden:
-            self.model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
+            self._model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
         return hidden[0], tokens.to(hidden[0].device)
 
     def by_tokens(
@@ -184,7 +173,6 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
         hidden, tokens, total = ctx.saved_tensors
         rows = _LogitGradients(ctx.head, hidden, tokens, total, gradients[0])
-        gather_to_the_end(ctx.head.model, ctx.head.name)
         pulled, bias = torch.zeros_like(total)[..., None], []
         for part in ctx.head.parts(hidden):
             d = rows[..., part]

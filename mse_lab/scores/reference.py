@@ -31,7 +31,6 @@ from mse_lab.arrays import Floats, Ints
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import SharedPrefix, completion_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import is_sharded, used_parameters
 
 Gradient = dict[str, Tensor]
 
@@ -62,10 +61,9 @@ def meeting_gradients(policy: Policy, see: Callable[[str, Tensor], None]) -> Ite
             see(name, gradient)
 
     with policy.differentiable(), ExitStack() as stack:
-        for name, parameter in used_parameters(policy.model, policy.parameters):
+        for name, parameter in policy.parameters.items():
             hook = partial(hand_over, name)
-            # A gathered copy follows its parameter only when it is gathered the next time.
-            handle = parameter.requires_grad_(True).register_post_accumulate_grad_hook(hook)
+            handle = parameter.register_post_accumulate_grad_hook(hook)
             stack.callback(handle.remove)
         yield
 
@@ -125,15 +123,13 @@ def meet_weighted(
 ) -> Floats:
     """Hand sum_i w_i W_i over, a parameter's addends one by one; give log-probabilities.
 
-    Else as `weighted_gradient`. A sharded model runs the prompt with every completion: its
-    weights are gathered for a layer whose output has a gradient, which a shared prompt's
-    last layer has not.
+    Else as `weighted_gradient`.
     """
     distinct, place_N = completions.distinct()
     weights_N = np.bincount(place_N, weights_N).astype(np.float64)
     log_probs = np.empty(len(distinct))
     with torch.enable_grad(), meeting_gradients(policy, add):
-        prefix = SharedPrefix(policy, prompt, cached=not is_sharded(policy.model))
+        prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
             found = completion_log_probs(policy, cut, distinct[part])

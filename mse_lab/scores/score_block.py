@@ -25,11 +25,9 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import is_sharded
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.plain_backward import PlainBackward, plain_passes
 from mse_lab.scores.recorder import Recorder, Weighted, recomputed_layers
@@ -76,10 +74,6 @@ def _score_together(
     weighted: Sequence[Weighted],
 ) -> Scores:
     if is_alone(policy, how):
-        if is_sharded(policy.model):  # no process has a whole gradient
-            if missing := missing_rule(policy, how.block):
-                raise InputError(f"a model in parts: {missing}; measure it whole")
-            raise InputError("a model in parts: out of memory; hold it by more processes")
         count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted, how.sketched)
         passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
@@ -167,11 +161,8 @@ def _by_autograd(
 ) -> dict[str, tuple[float, float]]:
     """Give ||W||^2 and <W, rbar> of a batch's first completion, in every parameter."""
     found: dict[str, tuple[float, float]] = {}
-    sums: dict[str, Tensor] = {}
 
     def meet(name: str, gradient: Tensor) -> None:
-        if is_sharded(policy.model):  # a tied matrix comes once for each use
-            gradient = sums[name] = sums.get(name, 0) + gradient
         found[name] = (
             inner_product(gradient, gradient),
             inner_product(gradient, reference[name]),

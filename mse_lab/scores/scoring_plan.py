@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.sharding import is_sharded
 from mse_lab.scores.autograd_rule import too_large_for
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_hooks import Call, ModuleHooks, NoExactScore, is_out_of_memory
@@ -119,7 +118,7 @@ class _Trial(ModuleHooks):
             with self.hooked(owned):
                 _calibrate(policy)
         except RuntimeError as error:
-            if is_out_of_memory(error) or is_sharded(policy.model):
+            if is_out_of_memory(error):
                 raise
             # The survey's pass did not fail: the model bears no hooks on its results.
             name = next(iter(next(iter(owned.values())).values()))

@@ -12,6 +12,7 @@ from mse_lab.errors import InputError
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.fingerprint import fingerprint_in_memory
 from mse_lab.probe.probe_files import parse_probe
+from sharded_models import a_part
 
 LEAST = {"model": {"path": "x"}, "prompts": {"source": "y"}}
 
@@ -123,8 +124,9 @@ class Wrapper(nn.Module):
         (lambda model: transformers.BertModel(transformers.BertConfig(
             hidden_size=8, num_attention_heads=2, num_hidden_layers=1, vocab_size=9,
             intermediate_size=8)), "BertModel takes no logits_to_keep"),
+        (a_part, "a part of it only .FSDP or tensor parallelism.; give a whole model"),
     ],
-    ids=["wrapped", "encoder"],
+    ids=["wrapped", "encoder", "fsdp-2"],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(model, probe, make, message):
     with pytest.raises(InputError, match=message), borrow_policy(probe, make(model), None):

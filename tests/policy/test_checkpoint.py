@@ -225,7 +225,7 @@ def test_without_accelerate_one_line_says_what_to_install(copy, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(InputError, match=r"pip install '\.\[shard\]' in the clone"):
+    with pytest.raises(InputError, match=r"pip install '\.\[measure\]' in the clone"):
         load(copy, device="auto", device_map="auto")
 
 

@@ -8,11 +8,10 @@ import pytest
 import run_mse
 from mse_lab.mse.metric import warn_of_few
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.schema import Model
 from mse_lab.results.extrapolation import LEAST_FACTOR, UNKNOWN_FACTOR
 from mse_lab.run import plan as planning
 from mse_lab.run import resume
-from mse_lab.run.plan import Shares, choose, plan_probe, plan_shares
+from mse_lab.run.plan import choose, plan_probe
 from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.run_probe import execute
@@ -186,19 +185,3 @@ def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
     assert "metric: 12 prompts told the felt G* in 0 to 20%" in plan.warnings[-1]
     assert not warn_of_few(64)
     assert not (tmp_path / "out/metric.npz").exists()
-
-
-def test_shares_of_a_checkpoint(checkpoint, tmp_path):
-    """Four tokens of 8 numbers, tied; a layer's seven matrices, its norms and biases."""
-    model = Model(path=str(checkpoint), dtype="float64", shard=3)
-    shares = plan_shares(model, tmp_path)
-    heads, keys = 8 * 8 + 8, 2 * (4 * 8 + 4)
-    layer = heads + keys + 8 * 8 + 3 * 8 * 8 + 2 * 8
-    assert shares == Shares(3, 8 * (2 * layer + 4 * 8 + 8), 8 * layer)
-    assert shares.values()["kept_bytes"] == -(-shares.weights_bytes // 3)
-
-
-def test_the_screen_says_what_each_process_keeps(tmp_path):
-    text = str(Shares(4, 16 * 10**9, 10**9))
-    assert "each of 4 processes keeps 4 GB of them" in text
-    assert "units of at most 1 GB" in text

@@ -24,18 +24,6 @@ def test_logits_in_parts_are_the_logits(architecture):
     torch.testing.assert_close(torch.cat(parts, -1), whole, rtol=1e-6, atol=1e-6)
 
 
-def test_single_logits_are_finished_without_the_head_s_hooks():
-    """On torch 2.11 a sharded head's would begin a pass of its unit that has no end."""
-    head, met = SlicedHead(random_policy("gemma2")), []
-    head.module.register_forward_pre_hook(lambda *_: met.append("before"))
-    head.module.register_forward_hook(lambda *_: met.append("after"))
-    with torch.no_grad():
-        head.logits(head.module.weight[None, :1], slice(0, 4))
-        assert met == []
-        head.model(torch.tensor([PROMPT]))
-    assert met == ["before", "after"]
-
-
 @pytest.mark.parametrize("architecture", ["qwen2", "gemma2"])
 def test_slices_change_no_log_probability(monkeypatch, architecture):
     monkeypatch.setattr(factors, "SLICE_BYTES", 500)

@@ -13,11 +13,9 @@ from enumerated import as_completions
 from foreign_modules import H, weight
 from foreign_policies import COMPLETIONS, policy_with
 from models import random_policy, write_adapter, write_checkpoint
-from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores import autograd_rule, factors, plain_backward, scoring_plan
-from mse_lab.scores import score_block as scoring
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
 from mse_lab.scores.scoring_plan import find_plan, missing_rule, refuse
@@ -104,12 +102,6 @@ def test_experts_too_large_for_a_block_are_scored_all_the_same(monkeypatch):
     assert "GiB" in missing_rule(policy, 11)
     monkeypatch.setattr(autograd_rule, "HELD_BYTES", held)
     assert_scores(policy, COMPLETIONS, 1e-12)
-
-
-def test_no_rule_and_no_whole_model(monkeypatch):
-    monkeypatch.setattr(scoring, "is_sharded", lambda _: True)
-    with pytest.raises(InputError, match=r"^a model in parts: .* something else; measure"):
-        score_block(policy_of_once(), PROMPT, COMPLETIONS, None)
 
 
 def test_an_adapter_counts_alone(tmp_path):
