@@ -12,6 +12,14 @@ KEYS: dict[str, str] = {
 # Commands, and their options as `command --option`.
 WORDS: dict[str, str] = {
     "analyse": "use mse_lab.analyse in Python, on the arrays of pools.npz",
+    "rollouts --completions": "write lines for `completions:` as probes/README.md says",
+    "rollouts --figure": "use mse_lab.rollouts(...).plot().savefig(FILE) in Python",
+    "rollouts --html": "use --markdown, or mse_lab.rollouts(...).plot() in Python",
+    "rollouts --max-tokens": "log which completions were cut, and name it by --columns",
+    "rollouts --model": "name the checkpoint as model.path in a probe",
+    "rollouts --probe": "use mse-lab init, and `completions:` as probes/README.md says",
+    "rollouts --seconds-per-completion": "multiply zero_variance_completions of --json",
+    "rollouts --step": "name the files of that step",
     "list": "use mse-lab without a command",
 }
 

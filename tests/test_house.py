@@ -132,7 +132,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
     [
         ("mse", "import torch"),
         ("trainer_logs", "import torch"),
-        ("trainer_logs", "from mse_lab.report.rollouts_page import compose_rollouts"),
+        ("trainer_logs", "from mse_lab.report.rollouts_figure import compose_rollouts"),
         ("answers", "def late():\n    from transformers import AutoTokenizer"),
         ("answers", "import matplotlib.pyplot as plt"),
         ("policy", "from mse_lab.scores.factors import Factor"),

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from mse_lab.trainer_logs.verdicts import verdicts_as_dicts
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
 
-MOST = 1e9  # Completions, tokens or seconds: as the command line takes.
+MOST = 1e9  # Completions of a group.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +48,7 @@ class Rollouts(Summary):
     def plot(self) -> "Figure":
         """Draw the figure of the log: a notebook shows it, `savefig` writes it."""
         from mse_lab.report.drawing import show_figure
-        from mse_lab.report.rollouts_page import compose_rollouts
+        from mse_lab.report.rollouts_figure import compose_rollouts
 
         return show_figure(lambda: compose_rollouts(self))
 
@@ -81,8 +80,6 @@ def rollouts(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     group_size: int | None = None,
     level: float = 0.95,
-    max_tokens: int | None = None,
-    seconds_per_completion: float | None = None,
 ) -> Rollouts:
     """Summarise the rollouts that a trainer has written.
 
@@ -94,22 +91,15 @@ def rollouts(
         group_size: G, where the logs do not name groups; by default the commonest number
             of completions of a prompt at a step.
         level: Coverage of the intervals, between 0 and 1.
-        max_tokens: The limit on the length of a completion, where logs do not say which
-            completions were cut.
-        seconds_per_completion: Seconds that a completion takes on a device.
 
     Raises:
         InputError: There are no rollouts, or they cannot be read; the message says why.
     """
     if not is_share(level) or level == 1:
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
-    for name, value in (("group_size", group_size), ("max_tokens", max_tokens)):
-        if not (value is None or (is_count(value) and value < MOST)):
-            raise InputError(f"{name} = {shown(value)}: give a whole number from 1")
-    each = seconds_per_completion
-    if not (each is None or (isinstance(each, Real) and 0 < each < MOST)):
-        raise InputError(f"seconds_per_completion = {shown(each)}: give a number above 0")
+    if not (group_size is None or (is_count(group_size) and group_size < MOST)):
+        raise InputError(f"group_size = {shown(group_size)}: give a whole number from 1")
     named: ColumnNames | None = check_columns(columns) if columns else None
     log = read_log(source if isinstance(source, pd.DataFrame) else _paths(source), named)
     groups = make_groups(log, group_size)
-    return Rollouts(log, groups, level, max_tokens, seconds_per_completion)
+    return Rollouts(log, groups, level)

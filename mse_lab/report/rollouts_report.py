@@ -12,7 +12,6 @@ from mse_lab.formatting import (
     LEAST_TIMES,
     UNTOLD,
     WIDTH,
-    duration,
     number,
     percent,
     percent_parts,
@@ -38,12 +37,6 @@ CANNOT_TELL = (
     "Which group size has the least gradient error, and whether a baseline helps: both "
     "depend on the scores, which no trainer logs. A larger G has fewer zero-variance "
     "groups, and fewer prompts for the same completions."
-)
-
-IDS = (
-    "With token ids in the logs the scores of these completions can be measured: two "
-    'lines in a reward function add them, log_extra("completion_ids", completion_ids) and '
-    'log_extra("prompt_id", ids), with logging_steps=1.'
 )
 
 
@@ -92,15 +85,12 @@ def headline(summary: Summary) -> str:
         return f"Every group of {size} has rewards that vary."
     # Of these groups it is a count, also where nothing is known of others.
     counted, known = share(summary.zero_variance.value), percent(summary.zero_variance)
-    text = (
+    return (
         f"{counted if known == UNTOLD else known} of the groups have zero variance: "
         f"{share(summary.all_wrong.value)} all {worst}, "
         f"{share(summary.all_right.value)} all {best}. They took {wasted:,} of "
-        f"{total:,} completions, and give no gradient"
+        f"{total:,} completions, and give no gradient."
     )
-    if summary.seconds_per_completion is None:
-        return f"{text}."
-    return f"{text}: {duration(wasted * summary.seconds_per_completion)} of a device."
 
 
 def _used(summary: Summary) -> str:
@@ -196,7 +186,7 @@ def _completions(summary: Summary) -> Part | None:
     if summary.truncated is None:
         said.append(
             "These logs do not say which completions the length limit cut. Token ids tell "
-            "it (a cut completion has no end token), and so do lengths with --max-tokens."
+            "it: a cut completion has no end token."
         )
     return Part("Completions", said, rows) if rows or said else None
 
@@ -239,13 +229,6 @@ def _beyond(summary: Summary) -> Part:
         f"{len(summary.groups.reward_N):,}. {COMMAND_PREFIX} init MODEL PROMPTS writes the "
         "probe.",
     ]
-    if (summary.groups.columns.last_token_N >= 0).all():
-        said.append(
-            "These logs have token ids: --completions FILE --probe FILE --model MODEL "
-            "write what takes the scores of these very completions."
-        )
-    elif summary.log.source.form.name == "TRL":
-        said.append(IDS)
     return Part("What these logs cannot tell", said)
 
 

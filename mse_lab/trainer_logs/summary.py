@@ -32,9 +32,6 @@ class Summary:
     log: Log  # The log.
     groups: Groups  # Its completions in groups.
     level: float = 0.95  # Coverage of the intervals.
-    max_tokens: int | None = None  # The limit on a completion's length, where it is given.
-    # Seconds of a device that a completion takes, where they are given.
-    seconds_per_completion: float | None = None
     # Limits of the checks in `verdicts.py` that take the place of the usual ones.
     limits: Mapping[str, float] = field(default_factory=dict)
 
@@ -139,7 +136,7 @@ class Summary:
     @cached_property
     def truncated_N(self) -> Flags | None:
         """Whether each completion was cut."""
-        return values.truncated_of(self.groups.columns, self.max_tokens)
+        return values.truncated_of(self.groups.columns)
 
     @cached_property
     def truncated(self) -> Estimate | None:
@@ -276,8 +273,6 @@ class Summary:
             more["reward_functions"] = [_without_nan(one._asdict()) for one in functions]
         if self.log_ratios is not None:
             more["log_ratios"] = _without_nan(self.log_ratios._asdict())
-        if self.seconds_per_completion is not None:
-            more["zero_variance_hours"] = self.wasted * self.seconds_per_completion / 3600
         return more
 
 

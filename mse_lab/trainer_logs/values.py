@@ -169,21 +169,18 @@ def lengths_of(columns: Columns) -> tuple[str, Floats] | None:
     return None
 
 
-def truncated_of(columns: Columns, max_tokens: int | None = None) -> Flags | None:
+def truncated_of(columns: Columns) -> Flags | None:
     """Decide whether the limit cut each completion, (N,); None where that is unknown.
 
     If the log does not say so: completions shorter than the longest have ended, and so
     their last tokens are end tokens; one of the longest was cut if its last token is not
-    among these. If `max_tokens` is given, it takes the place of the longest length, and
-    suffices where last tokens are unknown.
+    among these.
     """
     if (columns.truncated_N >= 0).all():
         return columns.truncated_N == 1
     if not (columns.length_N >= 0).all():
         return None
-    if max_tokens is not None and not (columns.last_token_N >= 0).all():
-        return columns.length_N >= max_tokens
-    longest = columns.length_N == (max_tokens or columns.length_N.max())
+    longest = columns.length_N == columns.length_N.max()
     if longest.all() or not (columns.last_token_N >= 0).all():
         return None
     return longest & ~np.isin(columns.last_token_N, columns.last_token_N[~longest])

@@ -103,8 +103,7 @@ def _mismatch(summary: Summary) -> _Found:
     return (
         1 - ratios.effective,
         f"engine and trainer: effective sample size {share(ratios.effective)}",
-        "Measure which correction costs least: --probe FILE --model MODEL, then mse-lab "
-        "run.",
+        "Compare the engine's precision and kernels with the trainer's.",
     )
 
 

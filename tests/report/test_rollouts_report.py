@@ -35,7 +35,7 @@ def full(tmp_path):
         }
         for n in range(160)
     ]
-    return summarise(tmp_path, lines, seconds_per_completion=90.0)
+    return summarise(tmp_path, lines)
 
 
 def test_a_screen_has_80_columns(tmp_path):
@@ -55,11 +55,6 @@ def test_the_answer_comes_first(tmp_path):
 def test_a_share_that_says_nothing_of_others_is_said_of_these(tmp_path):
     text = headline(summarise(tmp_path, groups_of([1, 1], [0, 1])))
     assert text.startswith("50% of the groups have zero variance")
-
-
-def test_the_cost_in_time(tmp_path):
-    summary = summarise(tmp_path, groups_of([0, 0]), seconds_per_completion=3600.0)
-    assert headline(summary).endswith("2 h 0 min of a device.")
 
 
 def test_a_log_in_which_all_is_well(tmp_path):
@@ -118,12 +113,6 @@ def test_what_logs_cannot_tell(tmp_path):
     assert "Which group size has the least gradient error" in text
     assert "advise PROBE measures it: its first look draws 48 prompts x 8 = 384" in text
     assert "these logs hold 2." in text
-
-
-def test_ids_lead_to_the_scores(tmp_path):
-    lines = [{"prompt": "a", "reward": n, "tokens": [n, 0]} for n in range(2)]
-    assert "--completions FILE --probe FILE" in said(summarise(tmp_path, lines))
-    assert "--completions" not in said(summarise(tmp_path, groups_of([0, 1])))
 
 
 def test_markdown(tmp_path):

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import run_mse
 from mse_lab.errors import InputError
 from mse_lab.trainer_logs.groups import make_groups
 from mse_lab.trainer_logs.read_logs import read_log
 from mse_lab.trainer_logs.summary import Summary
-from trl_logs import BASE, plain_problems, train_with_logs
+from trl_logs import plain_problems, train_with_logs
 
 pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[data]'")
@@ -57,29 +56,6 @@ def test_the_cut_is_told_by_end_tokens(with_ids):
     ids = pd.concat([pd.read_parquet(file) for file in files])["completion_ids"]
     cut = [len(one) == 8 and one[-1] != 0 for one in ids]
     assert summarise(with_ids).truncated_N.tolist() == cut
-
-
-def test_its_completions_go_on_to_scores(with_ids, tmp_path, capsys):
-    """The probe that is written runs, its checks hold, and its rewards are the log's."""
-    probe, out = tmp_path / "mine.yaml", tmp_path / "results"
-    words = ["--probe", str(probe), "--model", str(BASE)]
-    assert run_mse.main(["rollouts", str(with_ids), *words]) == 0
-    assert "4 prompts x 8 completions of step 1" in capsys.readouterr().err
-    assert run_mse.main(["run", str(probe), "--out", str(out)]) == 0
-    pools = np.load(out / "mine/pools.npz")
-    scored = [pools["reference_rewards_PN"], pools["rewards_PN"]]
-    groups = summarise(with_ids).groups
-    logged = groups.reward_N[groups.columns.step_N == 1].reshape(4, 8)
-    np.testing.assert_array_equal(np.concatenate(scored, axis=1), logged)
-
-
-def test_texts_are_asked_for_the_limit(plain, tmp_path, refused):
-    """What a text cannot say, the end token of a cut completion, its length does."""
-    words = ["rollouts", plain, "--probe", tmp_path / "mine.yaml", "--model", BASE]
-    assert "a text does not say whether it was cut" in refused(*words)
-    assert run_mse.main([*map(str, words), "--max-tokens", "8"]) == 0
-    out = tmp_path / "results"
-    assert run_mse.main(["run", str(tmp_path / "mine.yaml"), "--out", str(out)]) == 0
 
 
 def test_groups_without_ids_are_those_of_a_prompt_at_a_step(plain):

@@ -135,19 +135,6 @@ def test_what_the_log_says_comes_first(tmp_path):
     assert summarise(tmp_path, lines).truncated_N.tolist() == [True, False]
 
 
-def test_a_limit_that_is_given(tmp_path):
-    """Lengths alone: those of the limit were cut."""
-    lines = [{"prompt": "a", "reward": 1, "length": length} for length in (3, 8, 5, 8)]
-    assert summarise(tmp_path, lines).truncated is None
-    found = summarise(tmp_path, lines, max_tokens=8)
-    assert found.truncated_N.tolist() == [False, True, False, True]
-
-
-def test_a_limit_above_the_longest_cut_none(tmp_path):
-    found = summarise(tmp_path, [line([5, END]), line([5, 6, 7])], max_tokens=8)
-    assert not found.truncated_N.any()
-
-
 def test_tokens_of_tools_do_not_count(tmp_path):
     found = summarise(tmp_path, [line([5, 6, 7, END], mask=[1, 0, 0, 1])] * 2)
     assert found.lengths[1].tolist() == [2, 2]

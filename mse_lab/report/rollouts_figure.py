@@ -1,11 +1,10 @@
-"""A trainer's log as a figure, and as one HTML file that needs no other file.
+"""A trainer's log as a figure.
 
 Panels, where the log has what they show: the values of prompts as a histogram; the share of
 zero-variance groups against the group size with its band, dashed where it is a model's, the
 size in use marked; lengths by reward; the mean reward along the steps.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mse_lab.arrays import Floats
 from mse_lab.report.drawing import STYLES, draw_line, name_sizes
-from mse_lab.report.layout import Table, draw_image, lay_out
-from mse_lab.report.rollouts_report import headline, parts_of
-from mse_lab.results.files import write_text
 from mse_lab.trainer_logs.summary import Summary
 
 COLOUR = STYLES["grpo"].colour
@@ -146,27 +142,3 @@ def compose_rollouts(summary: Summary) -> Figure:
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     return figure
-
-
-def write_rollouts_page(summary: Summary, output: Path) -> None:
-    """Write the page."""
-    image = draw_image(
-        lambda: compose_rollouts(summary),
-        "Values of prompts, zero-variance groups against the group size, lengths by "
-        "reward, and the mean reward along the steps",
-    )
-    first, *parts = parts_of(summary)
-    tables = [
-        Table(part.heads or [""] * len(part.rows[0]), part.rows) if part.rows else None
-        for part in parts
-    ]
-    page = lay_out(
-        "rollouts.html",
-        name=summary.log.source.name,
-        form=summary.log.source.form.name,
-        headline=headline(summary),
-        sentences=[said for said in first.sentences if said != headline(summary)],
-        image=image,
-        parts=list(zip(parts, tables, strict=True)),
-    )
-    write_text(output, page)

@@ -6,7 +6,7 @@ import pytest
 from log_makers import draw_groups, groups_of, summarise
 from mse_lab.errors import InputError
 from mse_lab.report.drawing import save_figure
-from mse_lab.report.rollouts_page import MOST_STEPS, compose_rollouts
+from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 
 
 def labels(figure):
