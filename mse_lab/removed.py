@@ -7,6 +7,7 @@ is the last one that has them all.
 # Dotted keys of a probe.
 KEYS: dict[str, str] = {
     "model.shard": "set model.device_map: auto for a model larger than a GPU",
+    "metric": "leave it out; errors are squared lengths, other metrics are in 808d59b",
 }
 
 # Commands, and their options as `command --option`.
@@ -21,6 +22,7 @@ WORDS: dict[str, str] = {
     "rollouts --seconds-per-completion": "multiply zero_variance_completions of --json",
     "rollouts --step": "name the files of that step",
     "list": "use mse-lab without a command",
+    "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
 }
 
 

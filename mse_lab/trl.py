@@ -70,8 +70,7 @@ class MSECallback(TrainerCallback):
     - `zero_variance_groups`, their share. Where G is larger than the number of completions
       measured of each prompt, up to four times, a Beta law of the values predicts it;
     - `rho`, E||W||^2 of right over wrong completions, and `value`, the mean reward;
-    - `felt_group_size`, with `_low` and `_high`, where a `metric` is given; and `steps`,
-      how many steps drew the rollouts, where these are measured.
+    - `steps`, how many steps drew the rollouts, where these are measured.
 
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
@@ -85,8 +84,6 @@ class MSECallback(TrainerCallback):
             the training draws in all, but at least those of the first look: 48 prompts of
             8 completions, or of G rollouts where G is larger.
         share: The share of the training's time that measurements after the first may take.
-        metric: `adam`, or a mapping as in a probe: also measure what training feels, by the
-            second moments of the optimiser that trains, once it has made a step.
 
     Raises:
         InputError: One of these is not usable.
@@ -101,7 +98,6 @@ class MSECallback(TrainerCallback):
         regret: float = TOLERANCE,
         budget: int | None = None,
         share: float = 0.05,
-        metric: Any = "plain",
     ) -> None:
         if not (callable(reward) or prompts is reward is None):
             raise InputError(f"reward = {shown(reward)}: give a function")
@@ -111,7 +107,6 @@ class MSECallback(TrainerCallback):
         for name, count in {"every": every, "budget": budget}.items():
             if not (is_count(count) or (count is None and name == "budget")):
                 raise InputError(f"{name} = {shown(count)}: give a whole number from 1")
-        self._metric = live_model.read_metric(metric, prompts)
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
         self._rollouts = WatchedRollouts()
@@ -252,15 +247,10 @@ class MSECallback(TrainerCallback):
             rows = choose_rows(self._prompts, most, args.seed)
             options = args.chat_template_kwargs
             self._rows = as_prompt_set(rows, given["processing_class"], options)
-        reward, metric = as_row_reward(self._reward, state), self._metric.model_dump()
+        reward = as_row_reward(self._reward, state)
         inputs = live_model.live_inputs(given, args, self._rows, reward, self._processes)
         look = live_model.decide_on(args, self._regret, COMPLETIONS)
-        spec, ended = live_model.sample_live(inputs, look, budget)
-        # Before its first step an optimiser has no moments.
-        if self._metric.kind != "plain" and (optimizer := given["optimizer"]).state:
-            pools = live_model.measure_live_metric(inputs, metric, optimizer)
-            ended = ended._replace(metric=pools)
-        return spec, ended
+        return live_model.sample_live(inputs, look, budget)
 
     def _log(
         self, measurement: Measurement, args: Any, state: Any, given: Mapping[str, Any]
@@ -269,8 +259,7 @@ class MSECallback(TrainerCallback):
         spec, ended = measurement
         run = as_run(
             spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
-            held=True, metric=ended.metric, told=tuple(ended.warnings),
-            setting=live_model.setting_of(args),
+            held=True, told=tuple(ended.warnings), setting=live_model.setting_of(args),
         )  # fmt: skip
         size, of_rollouts = args.num_generations, self._rollouts.measurement
         advice = advise_sampled_run(run, ended.decision, (size,))

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 
-from mse_lab.answers.felt import Felt
-from mse_lab.mse.intervals import Estimate
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import Study, arms_of
 
@@ -27,17 +25,6 @@ def predict(rho):
     constants = (1.0, 9.0, rho**2)
     values = {"log_ratio": math.log(rho), "error": 0.1, "degrees": 7}
     return {step: Predicted(step=step, constants=constants, **values) for step in STEPS}
-
-
-def made_felt(held_out, trained):
-    """What an optimiser feels, of these best sizes."""
-    one = Estimate(1.0, 0.5, 2.0)
-    best, best_in_training = Estimate(held_out, 1, math.inf), Estimate(trained, 1, 9)
-    return Felt(
-        metric="curvature", prompts=8, trained=8, c1=one, c2=one, c3=one, best=best,
-        best_in_training=best_in_training, best_first_order=one, recommended=4, plain=8,
-        cost_of_plain=one, helps=0.1, own=3.0,
-    )  # fmt: skip
 
 
 def _mean_reward(arm, size):

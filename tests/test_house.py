@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "trainer_logs"},
     "": {"errors", "version", "api.advise", "api.measure", "api.result", "api.rollouts"},
 }
-MAY_IMPORT["api.result"] = GROUND | {"answers", "mse.metric", "results", "report"}
+MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["api.result"] |= {"probe.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"trainer_logs", "report"}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
@@ -64,9 +64,6 @@ MAY_IMPORT["studies.training"] = OF_A_STUDY | {
     *("policy.fingerprint", "policy.prompt_tokens", "scores.score_block"),
     *("results.integrity", "results.folder", "results.inventory"),
     *("run.prepare", "run.processes"),
-    # The public door measures no metric without a run.
-    "answers.felt",
-    *("measurement.directions", "measurement.metric", "measurement.subject"),
 }
 MAY_IMPORT["studies"] = set()
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}

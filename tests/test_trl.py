@@ -128,10 +128,6 @@ def test_zero_3_is_refused_where_it_is_only_set(given, monkeypatch, capsys):
         ({"budget": 0}, "budget = 0"),
         ({"budget": "x", "every": 5}, "budget = 'x': give a whole number from 1"),
         ({"share": "x"}, "share = 'x'"),
-        ({"metric": "curvature"}, "metric = 'curvature'"),
-        ({"metric": {"kind": "adam", "prompts": 1}}, "metric = "),
-        ({"metric": {"optimizer": "out/checkpoint-5"}}, "D is that of the optimiser"),
-        ({"metric": "adam", "prompts": None, "reward": None}, "completions of its own"),
     ],
 )
 def test_arguments_are_refused_before_the_training(changes, words):

@@ -26,7 +26,6 @@ from mse_lab.answers.alternatives import (
     find_alternatives,
     list_prices,
 )
-from mse_lab.answers.felt import Felt, Optimizer, feel
 from mse_lab.answers.judged import UserSetting
 from mse_lab.answers.mismatch import Mismatch, judge_mismatch
 from mse_lab.arrays import Floats, divide
@@ -117,25 +116,15 @@ class Advice:
     completions: int | None = None
     differentiated: int | None = None  # How many of them were differentiated.
     stopped: Stopped | None = None  # Why no more were drawn.
-    felt: Felt | None = None  # What training feels, where a metric was measured.
-    optimizer: Optimizer = "adamw"  # What the training takes its steps with.
     # How many prompts there are in all, if they are a set; None for a random sample.
     population: int | None = None
     # What corrections of an engine's mismatch do, where one drew.
     mismatch: Mismatch | None = None
 
     @property
-    def decisive(self) -> Felt | None:
-        """What this optimiser feels, where that is known; None where it is not."""
-        felt = self.felt
-        known = felt is not None and felt.is_known and felt.optimizer == self.optimizer
-        return felt if known else None
-
-    @property
     def num_generations(self) -> int:
-        """The group size to set: the felt one where that is known, else `set_to`."""
-        felt = self.decisive
-        return felt.recommended if felt and felt.recommended else self.set_to
+        """The group size to type, `set_to`, by TRL's name."""
+        return self.set_to
 
     @property
     def unbounded(self) -> bool:
@@ -167,8 +156,7 @@ class Advice:
         return {
             name: as_data(value)
             for name, value in values.items()
-            if name not in ("curves", "optimizer")
-            and (value is not None or name in ("saves", "needed"))
+            if name != "curves" and (value is not None or name in ("saves", "needed"))
         }
 
 
@@ -291,8 +279,6 @@ def advise(
         completions=run.completions,
         differentiated=run.differentiated,
         stopped=run.stopped,
-        felt=feel(run.metric, recommended, run.level) if run.metric else None,
-        optimizer="adamw",
         population=int(size) if (size := run.population.size) < math.inf else None,
         mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

@@ -19,7 +19,6 @@ from mse_lab.mse.budget import Population
 from mse_lab.mse.corrections import CorrectionPools
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import Estimate, Statistic
-from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Bound
 from mse_lab.mse.regime import measure_norm_ratios
@@ -53,10 +52,6 @@ class MeasuredRun(Judged, Analysis):
     def held(self) -> bool:
         """Whether all built-in checks hold; bare pools come without checks that fail."""
         return True
-
-    @property
-    def metric(self) -> MetricPools | None:
-        """What was measured in another metric than the plain one, if anything."""
 
     @property
     def corrections(self) -> CorrectionPools | None:
@@ -215,11 +210,6 @@ class FinishedRun(MeasuredRun):
     def probe(self) -> Probe:
         """Its configuration."""
         return read_probe(self.folder)
-
-    @cached_property
-    def metric(self) -> MetricPools | None:
-        """What was measured in another metric than the plain one, if anything."""
-        return ResultsFolder(self.folder).read("metric.npz", None)
 
     @cached_property
     def corrections(self) -> CorrectionPools | None:

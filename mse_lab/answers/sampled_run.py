@@ -15,7 +15,6 @@ from mse_lab.answers.judged import Judged
 from mse_lab.arrays import Floats
 from mse_lab.mse.budget import Population
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Bound
 from mse_lab.mse.regime import measure_norm_ratio
@@ -41,8 +40,6 @@ class SampledRun(Judged):
     resamples: int = 2000  # Draws where an interval is drawn.
     entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
     held: bool = True  # Whether all built-in checks hold.
-    # What was measured in another metric than the plain one, if anything.
-    metric: MetricPools | None = None
     told: tuple[str, ...] = ()  # Warnings of its completions.
     size: float = math.inf  # How many prompts there are in all.
     setting: Setting = DEFAULT  # The training that is judged.

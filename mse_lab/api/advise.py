@@ -33,7 +33,6 @@ def advise(
     regret: float = TOLERANCE,
     budget: int | None = None,
     sampling: Mapping[str, Any] | None = None,
-    metric: str | Mapping[str, Any] = "plain",
     training: Mapping[str, Any] | None = None,
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
@@ -58,7 +57,6 @@ def advise(
         regret: How much more than the best size the recommended one may cost.
         budget: The most completions that are drawn in all; None for no limit.
         sampling: `max_new_tokens` and `temperature`.
-        metric: As in `measure`; it is measured after the last look.
         training: As in `measure`: what the verdict is about.
         interval: `level` and `resamples`.
         parameters: As in `measure`.
@@ -80,7 +78,7 @@ def advise(
         raise InputError(f"budget = {shown(budget)}: give a whole number, or None")
     inputs = in_memory_inputs(
         "advise", model, tokenizer, prompts, reward, name, out,
-        sampling=sampling, metric=metric, training=training, interval=interval,
+        sampling=sampling, training=training, interval=interval,
         parameters=parameters, template=template, chat=chat,
         population=population, seed=seed,
     )  # fmt: skip
@@ -93,8 +91,7 @@ def advise(
     spec, ended = sample_model(inputs, look, budget, shown=progress)
     run = as_run(
         spec.name, spec.probe, ended.prompts, ended.stopped, regret,
-        held=none_failed(ended.checks), metric=ended.metric,
-        told=tuple(ended.warnings),
+        held=none_failed(ended.checks), told=tuple(ended.warnings),
         size=spec.probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     return Advice(**vars(advise_sampled_run(run, ended.decision)))

@@ -48,7 +48,6 @@ def measure(
     estimators: Entries | None = None,
     sampling: Mapping[str, Any] | None = None,
     pool: Mapping[str, int] | None = None,
-    metric: str | Mapping[str, Any] = "plain",
     training: Mapping[str, Any] | None = None,
     interval: Mapping[str, Any] | None = None,
     parameters: str | Sequence[str] = "all",
@@ -80,8 +79,6 @@ def measure(
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
-        metric: `adam` or `curvature`, or a mapping as in a probe: the advice then also has
-            the size that training by AdamW or SGD feels to be best, `advice.felt`.
         training: What the advice judges, as in a probe: `trainer` (trl, verl, openrlhf),
             `config`, its file, and its own settings; by default TRL's defaults.
         interval: `method`, `level` and `resamples`.
@@ -103,20 +100,16 @@ def measure(
         "measure", model, tokenizer, prompts, reward, name, out,
         group_sizes=None if group_sizes is None else read_sizes(group_sizes),
         estimators=None if estimators is None else _entries(estimators),
-        sampling=sampling, pool=pool, metric=metric, interval=interval,
-        training=training,
+        sampling=sampling, pool=pool, interval=interval, training=training,
         parameters=parameters, template=template, chat=chat, population=population,
         seed=seed,
     )  # fmt: skip
     from mse_lab.run.in_memory import measure_model
 
     setting = read_training(training)
-
-    analysis, checks, noted, felt = measure_model(inputs, shown=progress)
+    analysis, checks, noted = measure_model(inputs, shown=progress)
     given = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
-    return Result(
-        **given, checks=tuple(checks), noted=tuple(noted), metric=felt, setting=setting
-    )
+    return Result(**given, checks=tuple(checks), noted=tuple(noted), setting=setting)
 
 
 def in_memory_inputs(

@@ -12,7 +12,6 @@ from mse_lab.answers import advice
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.answers.statement import claims_table, judge_run
 from mse_lab.errors import InputError, nearest
-from mse_lab.mse.metric import MetricPools
 from mse_lab.probe.training import DEFAULT, Setting
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
@@ -43,7 +42,6 @@ class Advice(advice.Advice):
         noise_scale: The completions at which that is one.
         c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).
         regime: V, rho, b* and the line above which vanilla is worse than the oracle.
-        felt: What training feels, where a metric was measured.
         completions, stopped: How many completions were drawn, and why no more; None for a
             finished run.
         held, warnings: Whether the built-in checks hold, and the run's warnings.
@@ -74,13 +72,11 @@ class Result(MeasuredRun):
     Attributes:
         checks: The built-in checks of the measurement; empty for arrays.
         noted: The warnings of the measurement; None for arrays.
-        metric: The measurement in another metric than the plain one, if there is one.
         setting: The training that the advice judges.
     """
 
     checks: tuple[Check, ...] = ()
     noted: tuple[str, ...] | None = None
-    metric: MetricPools | None = None
     setting: Setting = DEFAULT
 
     def __repr__(self) -> str:

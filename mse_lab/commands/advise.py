@@ -38,8 +38,6 @@ HELP = "which group size, which baseline"
 # The files of a run's folder that its advice is made from.
 SOURCES = ("pools.npz", "advice.json")
 
-OPTIMIZERS = ("adamw", "sgd")
-
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
@@ -53,8 +51,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
     help = "measure until the size costs at most this share above the best, default 0.05"
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
-    help = "what trains: the size is chosen by what it feels, where that was measured"
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw", help=help)
     help = "what you train with; by default the probe's, else TRL with its defaults"
     parser.add_argument("--trainer", choices=("trl", "verl", "openrlhf"), help=help)
     help = "the group size that you train with"
@@ -138,7 +134,6 @@ def execute(arguments: Namespace) -> int:
         arguments.at,
         arguments.budget or BUDGET,
         output_folder(run),
-        arguments.optimizer,
         setting=None if training is None else find_setting(training),
         seconds=_seconds(arguments),
         as_json=arguments.json,
@@ -180,7 +175,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
     held = none_failed(ended.checks)
     run = as_run(
         name, probe, ended.prompts, ended.stopped, regret,
-        held=held, metric=ended.metric, told=tuple(ended.warnings),
+        held=held, told=tuple(ended.warnings),
         size=probe.prompts.population_size(len(spec.prompts)),
     )  # fmt: skip
     text = write_sampled_advice(
@@ -188,7 +183,6 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         ended.decision,
         arguments.at,
         folder,
-        arguments.optimizer,
         seconds_each,
         as_json=arguments.json,
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from numpy import float32
 from numpy.typing import NDArray
@@ -31,8 +30,6 @@ class Inputs:
     estimators: Sequence[Estimator] = ()
     # Completions that are read instead of drawn, if any.
     supplied: Supplied | None = None
-    # The folder for what is too large for memory; None for that of temporary files.
-    scratch: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

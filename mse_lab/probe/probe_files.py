@@ -28,7 +28,6 @@ _PATHS = (
     ("prompts", "template"),
     ("prompts", "shots", "source"),
     ("completions",),
-    ("metric", "optimizer"),
     ("training", "config"),
 )
 
@@ -155,8 +154,6 @@ def assign(values: dict[str, Any], assignment: str) -> None:
         raise InputError(f"{where}: not KEY=VALUE; write for example pool.replicate=128")
     *sections, last = key.strip().split(".")
     for section in sections:
-        if section == "metric" and isinstance(values.get(section), str):
-            values[section] = {"kind": values[section]}  # As in `--set metric=adam`.
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
             raise InputError(f"{where}: {section} has no keys; set its value")

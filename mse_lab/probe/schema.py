@@ -6,7 +6,6 @@ the value and the remedy. Sections, keys and defaults are those of the YAML file
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -177,39 +176,6 @@ class Interval(Section):
     width: Scale = 0.1  # Wanted half-width relative to the MSE, for `plan` alone.
 
 
-class Metric(Section):
-    """The metric that the error of a gradient is also measured in.
-
-    `plain` alone is the squared length. `curvature` is what training by SGD feels, minus
-    the Hessian of the mean reward; `adam` the same behind Adam's preconditioner, which is
-    read from a trainer's checkpoint (`optimizer`) or made of the gradients measured. It
-    holds 3 `prompts` + 4 `repeats` + 8 gradients, on the disk where memory is short.
-    """
-
-    kind: Literal["plain", "curvature", "adam"] = "plain"
-    optimizer: Text | None = None  # A folder with `optimizer.pt`.
-    prompts: Annotated[int, Field(ge=4, le=1024)] = 64  # Sampled for it, at most.
-    # Completions of each, for its directions and again for its curvature.
-    completions: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=4)] = 64
-    # Random signs of the directions: more of them reduce the noise of chance products.
-    repeats: Annotated[int, Field(ge=1, le=1024)] = 8
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"kind": value}
-        if isinstance(value, Mapping) and "optimizer" in value:
-            return {"kind": "adam", **value}
-        return value
-
-    @model_validator(mode="after")
-    def _only_adam_has_a_state(self) -> Self:
-        if self.optimizer is not None and self.kind != "adam":
-            raise ValueError(f"kind = {self.kind}: takes no optimizer; leave one out")
-        return self
-
-
 def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
         raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
@@ -235,8 +201,6 @@ class Probe(Section):
     parameters: Literal["all"] | Names = "all"
     interval: Interval = Interval()
     seed: Annotated[int, Field(ge=0, lt=2**128)] = 0
-    # Left out of what is written where it is plain.
-    metric: Annotated[Metric, Field(exclude_if=lambda one: one.kind == "plain")] = Metric()
     # What the verdict on group sizes is about; None for TRL's defaults.
     training: Annotated[Training | None, IF_SET] = None
 

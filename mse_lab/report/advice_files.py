@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.alternatives import Seconds
-from mse_lab.answers.felt import Optimizer
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.console import columns
@@ -62,9 +60,6 @@ def json_values(advice: Advice) -> dict[str, Any]:
     return {
         "headline": headline(advice),
         "num_generations": advice.num_generations,
-        "chosen_by": advice.decisive.metric if advice.decisive else "plain",
-        "optimizer": advice.optimizer,
-        "metric": advice.felt.metric if advice.felt else "plain",
         **advice.as_dict(),
     }
 
@@ -121,7 +116,6 @@ def advise_run(
     sizes: Sequence[int] = (),
     budget: int = BUDGET,
     place: Path | None = None,
-    optimizer: Optimizer = "adamw",
     *,
     setting: Setting | None = None,
     seconds: Seconds | None = None,
@@ -144,7 +138,6 @@ def advise_run(
                 f"{about.trainer} with {about.named}; measure it again with mse-lab run "
                 f"{advice.name}"
             )
-    advice = replace(advice, optimizer=optimizer)
     return write_advice(place or folder, advice, as_json=as_json)
 
 
@@ -211,7 +204,6 @@ def write_sampled_advice(
     decision: Decision | None,
     sizes: Sequence[int],
     folder: Path,
-    optimizer: Optimizer = "adamw",
     seconds: Seconds | None = None,
     *,
     as_json: bool,
@@ -222,9 +214,4 @@ def write_sampled_advice(
     """
     advice = advise_sampled_run(run, decision, sizes, seconds)
     write_json(folder / "advice.json", advice.as_dict())
-    return write_advice(
-        folder,
-        replace(advice, optimizer=optimizer),
-        as_json=as_json,
-        written=["advice.json"],
-    )
+    return write_advice(folder, advice, as_json=as_json, written=["advice.json"])

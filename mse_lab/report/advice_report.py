@@ -4,10 +4,7 @@ import math
 from collections.abc import Iterator
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.felt import Felt, Optimizer
-from mse_lab.formatting import NONE, WIDTH, number, table, times, with_interval, wrap
-from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.regret import TOLERANCE
+from mse_lab.formatting import WIDTH, number, with_interval, wrap
 from mse_lab.report.mismatch_report import mismatch_lines
 from mse_lab.report.verdict_report import (
     lines_to_type,
@@ -18,114 +15,14 @@ from mse_lab.report.verdict_report import (
     verdict_sentence,
 )
 
-# The optimiser that feels the noise of a metric.
-TRAINED_BY = {
-    "curvature": "SGD",
-    "adam": "Adam (second moments of these gradients)",
-    "optimizer": "Adam (second moments of the checkpoint)",
-}
-
-NAMES: dict[Optimizer, str] = {"adamw": "AdamW", "sgd": "SGD"}
-
-# The metric of a probe that measures what an optimiser feels.
-METRICS: dict[Optimizer, str] = {"adamw": "adam", "sgd": "curvature"}
-
-# What is known of the level of the intervals.
-LEVEL = (
-    "Intervals are over prompts; of simulated samples of 12 to 64 prompts at least 98% of "
-    "those that gave the felt G* an end covered it, 90 to 97% the ratio of costs. No bound "
-    "on the regret is known here."
-)
-
-
-def _best(size: Estimate) -> str:
-    """Write a best size; its ends may lie at one and at infinity."""
-    if math.isnan(size.value):
-        return f"{NONE} (noise is estimated to help at every size)"
-    if size.low <= 1 and math.isinf(size.high):
-        return "not known (these prompts are too few)"
-    return with_interval(size)
-
-
-def _rows(felt: Felt, plain: Estimate) -> list[list[str]]:
-    rows = [["  gradient error (plain)", _best(plain)]]
-    if felt.metric != "curvature":
-        rows.append(["  error of Adam's step", _best(felt.best_first_order)])
-    return [
-        *rows,
-        ["  felt by the reward of other prompts", _best(felt.best)],
-        [
-            f"  felt by that of these {felt.trained}, trained on",
-            _best(felt.best_in_training),
-        ],
-    ]
-
-
-def _cost(felt: Felt) -> str:
-    if felt.recommended is None:
-        return (
-            "Noise is estimated to cost the reward of other prompts nothing, far from a "
-            "maximum: the felt metric gives no best size."
-        )
-    if felt.recommended == felt.plain:
-        return f"G = {felt.plain} is as good by what is felt, too."
-    ratio = felt.cost_of_plain
-    if math.isnan(ratio.value):
-        return f"G = {felt.recommended} is estimated to be felt least; by how much is open."
-    return (
-        f"For the felt noise G = {felt.recommended} is within {TOLERANCE:.0%} of the best: "
-        f"G = {felt.plain} takes {times(ratio)} the completions for noise that harms as "
-        "little."
-    )
-
-
-def felt_table(felt: Felt, plain: Estimate, level: float) -> str:
-    """Put best sizes side by side: by gradient error (`plain`), and by what is felt."""
-    heads = ["Best group size G*", f"({level:.0%} interval)"]
-    return table(_rows(felt, plain), heads, "<<")
-
-
-def felt_headline(felt: Felt, size: int, plain: str) -> str:
-    """Say what to set by what is felt, then what the gradient's error says (`plain`)."""
-    return (
-        f"Set num_generations to {size}, by what training with {NAMES[felt.optimizer]} "
-        f"feels of the noise: G* is {_best(felt.best)} there. By the gradient's error "
-        f"alone: {plain}"
-    )
-
-
-def unfelt(optimizer: Optimizer, *, measured: bool) -> str:
-    """Say how the plain size compares with the felt one where that is not known."""
-    smaller = (
-        "This minimises gradient error. Where the reward ignores the wording, training may "
-        "prefer a smaller G"
-    )
-    if measured:
-        return (
-            f"{smaller}; a metric was measured, but its best size is unknown: take more "
-            "metric.prompts."
-        )
-    name, metric = NAMES[optimizer], METRICS[optimizer]
-    return f"{smaller}: run --set metric={metric} measures what {name} feels."
-
-
-def felt_sentences(felt: Felt) -> list[str]:
-    """Say what was measured, what the plain advice costs, and how sure that is."""
-    own = f"; noise costs its own prompt {number(felt.own)} times as much as another"
-    return [
-        f"Training with {TRAINED_BY[felt.metric]} feels the noise along which the reward "
-        f"curves (minus the Hessian), measured on {felt.prompts} prompts"
-        f"{'' if math.isnan(felt.own) else own}.",
-        _cost(felt),
-        f"In groups of {felt.plain}, {felt.helps:.0%} of the noise helps instead, counted "
-        "by prompts; chance adds to this share.",
-        LEVEL,
-    ]
-
-
 BOUNDS_ONLY = (
     "||g||^2 over random prompts is not significantly different from zero: group sizes can "
     "be compared without it, errors relative to it and biased estimators cannot."
+)
+
+CAVEAT = (
+    "This minimises gradient error. Where the reward ignores the wording, training may "
+    "prefer a smaller G."
 )
 
 HOLDS = (
@@ -138,10 +35,7 @@ def headline(advice: Advice) -> str:
     """Say in a sentence or two what to do, and with which confidence."""
     if not advice.held:
         return "No advice: a built-in check of this run FAILED; checks.json says which."
-    sentence = verdict_sentence(advice)
-    if felt := advice.decisive:
-        return felt_headline(felt, advice.num_generations, sentence)
-    return sentence
+    return verdict_sentence(advice)
 
 
 def best_size(advice: Advice) -> str:
@@ -195,12 +89,7 @@ def say_prompts(advice: Advice) -> str:
 
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what it rests on, the verdict first."""
-    parts = [headline(advice), say_setting(advice), say_stopped(advice)]
-    if not advice.decisive:
-        measured = advice.felt is not None and advice.felt.optimizer == advice.optimizer
-        parts.append(unfelt(advice.optimizer, measured=measured))
-    if advice.felt:
-        parts += felt_sentences(advice.felt)
+    parts = [headline(advice), say_setting(advice), say_stopped(advice), CAVEAT]
     return [sentence for sentence in parts if sentence]
 
 
@@ -231,11 +120,9 @@ def advice_text(advice: Advice, width: int = WIDTH) -> str:
     more = f" (more than these {advice.prompts} prompts would bound it)"
     best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
     about = [say_regime(advice), f"{best}; {error}", say_level(advice)]
-    felt = felt_table(advice.felt, advice.best, advice.level) if advice.felt else ""
     lines = [
         *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),
-        *(wrap(text, width, 4) for text in felt.splitlines()),
         *(wrap(text, width, 4) for text in price_table(advice)),
         *lines_to_type(advice, width),
         *(wrap(text, width) for text in about if text),

@@ -43,7 +43,6 @@ def log_numbers(
         "noise_scale": scale,
         "zero_variance_groups": zero_variance(used, run),
         "rho": advice.regime.rho.value,
-        **columns_of("felt_group_size", advice.felt.best if advice.felt else None),
         "value": np.mean([rewards.mean() for rewards in run.rewards]),
     }
     return {

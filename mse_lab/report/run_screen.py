@@ -64,11 +64,6 @@ def _memory(plan: Plan) -> Iterator[str]:
         f"memory: {byte_size(plan.peak_memory_bytes)} so far, of "
         f"{byte_size(plan.budget_bytes)}; on the disk: at most {byte_size(plan.disk_bytes)}"
     )
-    if plan.felt_memory_bytes + plan.felt_disk_bytes:
-        yield (
-            f"what training feels: {byte_size(plan.felt_memory_bytes)} more in memory, "
-            f"{byte_size(plan.felt_disk_bytes)} more on the disk, while it is measured"
-        )
     yield from (f"warning: {text}" for text in plan.warnings)
     block, group = plan.block
     if block < group:

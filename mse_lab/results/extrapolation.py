@@ -120,9 +120,6 @@ class Plan:
     advising: Advising | None = None
     # The first prompt as the model gets it, and rewards; a line each.
     first_prompt: Sequence[str] = ()
-    # What the metric holds besides, in memory and on the disk, while it is measured.
-    felt_memory_bytes: int = 0
-    felt_disk_bytes: int = 0
     warnings: Sequence[str] = ()  # What has no rule for its scores, and what that costs.
 
     @property

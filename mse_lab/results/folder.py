@@ -32,7 +32,6 @@ from mse_lab.results.inventory import (
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
     from mse_lab.mse.corrections import CorrectionPools
-    from mse_lab.mse.metric import MetricPools
     from mse_lab.results.analysis import Analysis
 
 
@@ -175,14 +174,14 @@ class ResultsFolder:
     def differences(self, probe: Probe) -> str:
         """Say how the folder's configuration differs from a probe; empty if it does not.
 
-        A key that an older configuration lacks counts as its default. The metric, the
-        training, and before tables are made the population may differ.
+        A key that an older configuration lacks counts as its default. The training, and
+        before tables are made the population, may differ.
         """
         written = self.configuration()
         with suppress(InputError):  # A key that no longer exists is compared as it is.
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
-        free = ("metric", "training", *["prompts.population"][self.has_tables() :])
+        free = ("training", *["prompts.population"][self.has_tables() :])
         return ", ".join(
             f"{key} is {old.get(key)} there, {new.get(key)} here"
             for key in {**old, **new}
@@ -270,15 +269,8 @@ class ResultsFolder:
             }
             self.write("errors.npz", arrays)
 
-    def write_metric(self, probe: Probe, pools: "MetricPools") -> None:
-        """Write the measurement of a metric; remove the advice, which does not know it."""
-        self._remove("advice.json")
-        self.write("metric.npz", pools.as_arrays())
-        self.write("config.yaml", dump_probe(probe))
-        self.write_manifest()
-
     def write_corrections(self, pools: "CorrectionPools") -> None:
-        """Write the measurement of corrections; remove the advice, as `write_metric`."""
+        """Write the measurement of corrections; remove the older advice."""
         self._remove("advice.json")
         self.write("corrections.npz", vars(pools))
         self.write_manifest()

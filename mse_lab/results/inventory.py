@@ -152,7 +152,6 @@ FILES = {
     "by_prompt.csv": File("pools", _table("prompt", "estimator", "group_size")),
     "errors.npz": File("pools", read_npz, needed=True),
     "pools.npz": File("model", _pools("pools", "Pools"), needed=True),
-    "metric.npz": File("model", _pools("metric", "MetricPools")),
     "corrections.npz": File("model", _pools("corrections", "CorrectionPools")),
     "config.yaml": File("model", read_configuration),
     "prompts.sha256": File("model", read_text),

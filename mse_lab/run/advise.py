@@ -16,7 +16,6 @@ from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.looks import MOST_SCORED, Look, looks
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
-from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.samples import Blocks
 from mse_lab.mse.stopping import Stopped
 from mse_lab.mse.verdict import Decision
@@ -27,7 +26,6 @@ from mse_lab.results.warnings import warn_of_completions
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
-from mse_lab.run.supplements import add_supplements
 
 # The folder of an advice, inside the folder of the probe's results.
 ADVICE = "advice"
@@ -63,7 +61,6 @@ class Sampling(NamedTuple):
     # The decision of the last look; None where rewards differ within too few prompts.
     decision: Decision | None
     checks: list[Check]  # The built-in checks.
-    metric: MetricPools | None = None  # What training feels, where the probe asks for it.
     warnings: tuple[str, ...] = ()  # What completions were like, a sentence each.
 
     @property
@@ -210,17 +207,13 @@ def sample_context(
     fresh: bool = False,
     shown: bool = True,
 ) -> Sampling:
-    """Sample in the folder of an advice, then measure the probe's metric."""
+    """Sample in the folder of an advice."""
     spec, processes = context.spec, context.spec.processes
     with processes.locked(spec.results.path):
         processes.agree(lambda: _begin_or_resume(context, fresh=fresh))
         hidden = not (shown and processes.first)
         with advice_progress(spec.name, hidden=hidden) as line:
-            ended = sample_until(KeptSamples(context), decide, budget, line)
-        if processes.agree(lambda: ended.decision is not None):
-            add_supplements(context, shown=shown)
-    felt = spec.probe.metric.kind != "plain" and ended.decision is not None
-    return ended._replace(metric=spec.results.read("metric.npz") if felt else None)
+            return sample_until(KeptSamples(context), decide, budget, line)
 
 
 def sample_probe(

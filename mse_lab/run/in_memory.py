@@ -11,7 +11,6 @@ from mse_lab.estimators import find_estimators
 from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.mse.metric import MetricPools
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.fingerprint import fingerprint_of_settings
 from mse_lab.policy.policy import Policy
@@ -46,10 +45,9 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, advice_progress, progress
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
-from mse_lab.run.supplements import measure_metric_shown
 
-# The analysis of what was measured, its checks, its warnings, and its metric, if any.
-Measured = tuple[Analysis, list[Check], list[str], MetricPools | None]
+# The analysis of what was measured, its checks, and its warnings.
+Measured = tuple[Analysis, list[Check], list[str]]
 
 
 class InMemoryInputs(NamedTuple):
@@ -103,7 +101,7 @@ def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
             prompts.append(measure_prompt(subject, index))
             show(add_up(map(Tally.of, prompts)))
     result, checks, warnings, _ = conclude(name, subject, prompts)
-    return result, checks, warnings, measure_metric_shown(name, subject, shown=shown)
+    return result, checks, warnings
 
 
 @contextmanager
@@ -134,7 +132,6 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
             estimators=estimators,
             reward=function,
             results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
-            scratch=folder,
             digest=digest_of(rows),
             code=identify_code(estimators, identity),
             processes=processes,
@@ -149,8 +146,7 @@ def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
             subject = attach_model(spec, policy).subject
             return _measure_unwritten(spec.name, subject, shown=shown)
         done = execute(spec, policy=policy, shown=shown)
-    metric = ResultsFolder(inputs.folder).read("metric.npz", None)
-    return read_result(inputs.folder), done.checks, done.warnings, metric
+    return read_result(inputs.folder), done.checks, done.warnings
 
 
 def sample_model(
@@ -166,8 +162,4 @@ def sample_model(
             return spec, sample_context(context, decide, budget, shown=shown)
         with advice_progress(spec.name, hidden=not shown) as line:
             samples = Samples(context.subject, spec.processes)
-            ended = sample_until(samples, decide, budget, line)
-        if ended.decision is None:
-            return spec, ended
-        metric = measure_metric_shown(spec.name, context.subject, shown=shown)
-        return spec, ended._replace(metric=metric)
+            return spec, sample_until(samples, decide, budget, line)

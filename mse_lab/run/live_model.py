@@ -14,25 +14,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 from mse_lab.errors import InputError, shown
-from mse_lab.measurement.metric import measure_metric
-from mse_lab.measurement.subject import make_subject
-from mse_lab.mse.metric import MetricPools
 from mse_lab.mse.verdict import Question, decide
 from mse_lab.policy.borrowed_model import is_part
-from mse_lab.probe.schema import Metric
 from mse_lab.probe.training import TRAINERS, Setting, interpret
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import Decide, Sampling
-from mse_lab.run.in_memory import InMemoryInputs, borrow_model, sample_model
+from mse_lab.run.in_memory import InMemoryInputs, sample_model
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.scores.module_hooks import replaced_forward
-from mse_lab.scores.preconditioner import of_optimizer
 
 # The version of TRL whose callbacks are known.
 TRL_VERSION = "1.16"
@@ -188,22 +182,6 @@ def live_inputs(
     )
 
 
-def read_metric(metric: Any, prompts: Any) -> Metric:
-    """Read the metric of a callback; refuse one that no live optimiser gives."""
-    try:
-        read = Metric.model_validate(metric)
-    except ValidationError:
-        read = Metric(kind="curvature")
-    if read.kind == "curvature" or read.optimizer:
-        raise InputError(
-            f"metric = {shown(metric)}: give adam, or a mapping of it, its prompts and "
-            "completions; D is that of the optimiser that trains"
-        )
-    if read.kind != "plain" and prompts is None:
-        raise InputError("metric: needs completions of its own: give prompts and a reward")
-    return read
-
-
 def sample_live(
     inputs: InMemoryInputs, decide: Decide, budget: int
 ) -> tuple[RunSpec, Sampling]:
@@ -212,14 +190,3 @@ def sample_live(
         spec, ended = sample_model(inputs, decide, budget, shown=False)
     refuse_failed(ended.checks)
     return spec, ended
-
-
-def measure_live_metric(inputs: InMemoryInputs, metric: Any, optimizer: Any) -> MetricPools:
-    """Measure a metric of the trainer's model, with D from the optimiser that trains it.
-
-    The `metric` is a probe's key of the kind `adam`; the optimiser has made a step.
-    """
-    inputs = inputs._replace(settings={**inputs.settings, "metric": metric})
-    with unpatched_forward(inputs.model), borrow_model(inputs) as (spec, policy):
-        scale_D = of_optimizer(policy, optimizer)
-        return measure_metric(make_subject(spec, policy), scale_D=scale_D)

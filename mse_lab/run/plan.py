@@ -11,10 +11,8 @@ import numpy as np
 import torch
 
 from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
-from mse_lab.measurement.metric import held_bytes, price_metric
 from mse_lab.measurement.sample import sample_prompt
 from mse_lab.mse.measurement import PromptMeasurement, stack
-from mse_lab.mse.metric import warn_of_few
 from mse_lab.probe.streams import stream
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.extrapolation import (
@@ -97,12 +95,7 @@ def _extrapolate(
     analysis, analysing = _analyse(context, list(prompts.values()))
     median = np.median(lengths)
     middle = min(prompts, key=lambda index: abs(lengths[index] - median))
-    priced, few = {}, []
     gpus = [device for device in subject.policy.devices if device.type == "cuda"]
-    if probe.metric.kind != "plain":
-        priced["what training feels"] = price_metric(subject)
-        few = warn_of_few(min(probe.metric.prompts, len(lengths)))
-    felt_memory, felt_disk = held_bytes(subject)
     return Plan(
         probe=context.spec.name,
         prompts=len(lengths),
@@ -115,14 +108,11 @@ def _extrapolate(
             "scores and products": costs.score,
             "checks and records": costs.rest,
             "tables and intervals": analysing,
-            **priced,
         },
         disk_bytes=costs.disk,
         peak_memory_bytes=sum(map(torch.cuda.max_memory_allocated, gpus))
         or peak_memory_bytes(),
         budget_bytes=memory.budget,
-        felt_memory_bytes=felt_memory,
-        felt_disk_bytes=felt_disk,
         block=(memory.scoring.current.block, probe.largest_group),
         factor=factor,
         prompts_measured=len(prompts),
@@ -132,7 +122,7 @@ def _extrapolate(
         wanted_width=probe.interval.width,
         advising=_advising(context, middle),
         first_prompt=first_prompt(subject),
-        warnings=memory.warnings + few,
+        warnings=memory.warnings,
     )
 
 

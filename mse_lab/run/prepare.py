@@ -14,7 +14,6 @@ from typing import Any
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement.metric import refuse_metric
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
@@ -27,7 +26,7 @@ from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 # Keys of a probe on which no draw and no score depends.
-NOT_DRAWN: Any = {"metric": True, "prompts": {"population"}}
+NOT_DRAWN: Any = {"prompts": {"population"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,6 @@ def prepare(
         reward=reward,
         supplied=supplied,
         results=ResultsFolder(folder),
-        scratch=folder,
         digest=prompts_digest,
         code=code,
         processes=processes,
@@ -118,7 +116,6 @@ def load(spec: RunSpec, scored: int | None = None) -> RunContext:
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
     """Check that prompts and completions fit a policy; `scored` as in `make_subject`."""
     subject, supplied = make_subject(spec, policy, scored), spec.supplied
-    refuse_metric(subject)
     if supplied is not None:
         spec.processes.agree(lambda: supplied.validate(policy, spec.probe))
     return RunContext(spec, subject)

@@ -24,7 +24,7 @@ from mse_lab.run.finish import device_model, finish, peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, attach_model, load, prepare
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, measure_and_keep
-from mse_lab.run.supplements import add_supplements, lacks_supplements
+from mse_lab.run.supplements import add_corrections, lacks_corrections
 
 
 def measure_prompts(
@@ -65,10 +65,10 @@ def execute(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
     )
     if outcome:
-        if processes.agree(lambda: lacks_supplements(spec)):
+        if processes.agree(lambda: lacks_corrections(spec)):
             context = attach()
             with processes.locked(folder):
-                add_supplements(context, shown=shown)
+                add_corrections(context, shown=shown and processes.first)
         return outcome
     context = attach()
     # An old run is removed only now, when all input is known to be usable.
@@ -80,7 +80,8 @@ def execute(
         devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
         outcome = processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
-        add_supplements(context, shown=shown)
+        if processes.agree(lambda: lacks_corrections(spec)):
+            add_corrections(context, shown=shown and processes.first)
         return outcome
 
 

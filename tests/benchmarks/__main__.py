@@ -12,7 +12,6 @@ import torch
 
 from benchmarks import (
     long_completions,
-    metric,
     precision,
     scaling,
     scoring,
@@ -39,10 +38,6 @@ def sections(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], str]
         "runs": (
             f"Whole runs, {RATIOS}",
             lambda: whole_run.report(plan.runs, folder, plan.rounds),
-        ),
-        "metric": (
-            f"What training feels, {RATIOS}",
-            lambda: metric.report(plan.metric, folder, plan.rounds),
         ),
         "precision": (
             "Completions at equal precision",

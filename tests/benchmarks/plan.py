@@ -35,7 +35,6 @@ class Plan:
     scaling: tuple[str, ...]  # Dimensions against which time and memory are measured.
     points: int  # Points of each.
     process_rounds: int  # Rounds of one process against two; 0 leaves them out.
-    metric: int  # Prompts of the run beside which a metric is measured.
 
 
 # Libraries are timed where that takes minutes: on short prompts, and once on long ones.
@@ -68,7 +67,6 @@ FULL = Plan(
     scaling=DIMENSIONS,
     points=4,
     process_rounds=5,
-    metric=4,
 )
 
 QUICK = Plan(
@@ -85,5 +83,4 @@ QUICK = Plan(
     scaling=DIMENSIONS[:2],
     points=3,
     process_rounds=0,
-    metric=4,
 )

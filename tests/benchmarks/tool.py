@@ -18,9 +18,6 @@ from torch import Tensor
 from benchmarks.cases import ROOT, Case, write_probe
 from benchmarks.work import Work
 from mse_lab.api.measure import analyse
-from mse_lab.measurement.metric import measure_metric as measure_metric
-from mse_lab.measurement.metric import price_metric as price_metric
-from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.replicates import Key
 from mse_lab.policy.completions import Completions
@@ -31,7 +28,7 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
-from mse_lab.probe.schema import Metric, Probe
+from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.finished_run import read_result
 from mse_lab.run.finish import describe_environment
@@ -171,13 +168,6 @@ def ways_of_one(loaded: Loaded, length: int) -> dict[str, Callable[[], object]]:
         "rules": scored(),
         "alone": scored(alone=True, sketched=True),
     }
-
-
-def felt_by(loaded: Loaded, kind: str) -> Subject:
-    """Give what is measured in a metric."""
-    probe = loaded.probe.model_copy(update={"metric": Metric.model_validate(kind)})
-    inputs = Inputs(probe=probe, prompts=loaded.prompts, reward=load_reward(probe.reward))
-    return make_subject(inputs, loaded.policy)
 
 
 def ratios(folder: Path, size: int) -> dict[str, Statistic]:

@@ -109,8 +109,6 @@ def test_settings_are_changed_by_dotted_keys(root):
     assert (probe.pool.replicate, probe.pool.reference) == (512, 1024)
     assert probe.model.revision == "main"
     assert probe.group_sizes == [2, 4]
-    felt = load_probe(root / "probes/b.yaml", ["metric=adam", "metric.prompts=12"]).metric
-    assert (felt.kind, felt.prompts) == ("adam", 12)
 
 
 @pytest.mark.parametrize(

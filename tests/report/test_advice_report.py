@@ -1,4 +1,4 @@
-"""The advice in words: the screen, the page, the last lines of a run, what is felt."""
+"""The advice in words: the screen, the page and the last lines of a run."""
 
 import math
 import re
@@ -6,14 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from exact_forms import felt_of
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
 from mse_lab.report.advice_report import (
     advice_text,
     answer,
-    felt_sentences,
-    felt_table,
     headline,
     say_prompts,
 )
@@ -90,35 +87,6 @@ def test_least_error_is_not_best_training(known):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "metric", "size"),
-    [("adamw", "adam", 2), ("adamw", "curvature", 8), ("sgd", "curvature", 2)],
-)
-def test_what_the_optimiser_feels_is_what_to_set(known, optimizer, metric, size):
-    felt = felt_of(metric=metric, recommended=2, plain=8)
-    advice = replace(
-        known[2], verdict="keep", set_to=8, at_most=0.03, felt=felt, optimizer=optimizer
-    )
-    assert advice.num_generations == size
-    text = plain(advice_text(advice))
-    assert (f"Set num_generations to {size}, by what training" in text) == (size == 2)
-    assert "Keep num_generations = 8: " in text
-    assert ("By the gradient's error alone: Keep" in text) == (size == 2)
-    assert ("prefer a smaller G" in text) == (size == 8)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"recommended": None}, {"best": Estimate(3.0, 1.0, math.inf)}]
-)
-def test_a_felt_size_that_is_not_known_decides_nothing(known, changes):
-    felt = felt_of(**{"metric": "adam", "recommended": 2, **changes})
-    advice = replace(known[2], set_to=8, felt=felt)
-    assert advice.num_generations == 8
-    assert "a metric was measured, but its best size is unknown" in plain(
-        advice_text(advice)
-    )
-
-
-@pytest.mark.parametrize(
     ("side", "words"),
     [
         (
@@ -160,56 +128,3 @@ def test_the_last_lines_of_a_run(known):
     assert lines[1].startswith("Judged: TRL's defaults")
     failed = replace(known[2], held=False)
     assert list(answer(failed)) == [headline(failed)]
-
-
-PLAIN = Estimate(4.5, 4.0, 5.0)
-
-
-def test_both_sizes_stand_side_by_side():
-    lines = felt_table(felt_of(), PLAIN, 0.95).splitlines()
-    assert [line.split("  ")[-1].strip() for line in lines[-3:]] == [
-        "4.5 (4.0 to 5.0)",
-        "3.0 (2.5 to 3.6)",
-        "3.40 (3.00 to 4.00)",
-    ]
-    assert "these 60, trained on" in lines[-1]
-
-
-def test_adam_has_a_step_of_its_own():
-    words = felt_table(felt_of(metric="optimizer"), PLAIN, 0.95)
-    assert "error of Adam's step" in words
-    assert "5.5 (5.0 to 6.0)" in words
-
-
-@pytest.mark.parametrize(
-    ("best", "said"),
-    [
-        (UNKNOWN, "noise is estimated to help at every size"),
-        (Estimate(3.0, 1.0, math.inf), "these prompts are too few"),
-        (Estimate(3.0, 2.0, math.inf), "3 (2 or more)"),
-    ],
-)
-def test_an_end_that_is_not_known_is_not_shown_as_a_number(best, said):
-    assert said in felt_table(felt_of(best=best), PLAIN, 0.95)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "takes 1.40 times (1.20 to 1.60) the completions"),
-        ({"recommended": 4}, "is as good by what is felt"),
-        ({"recommended": None}, "gives no best size"),
-        ({"cost_of_plain": UNKNOWN}, "by how much is open"),
-        ({}, "30 times as much as another"),
-        ({"metric": "adam"}, "Adam (second moments of these gradients)"),
-        ({}, "10% of the noise helps instead"),
-    ],
-)
-def test_it_says_what_it_costs_and_how_sure_that_is(changes, said):
-    words = " ".join(felt_sentences(felt_of(**changes)))
-    assert said in words
-    assert "an end covered it, 90 to 97% the ratio" in words
-
-
-def test_an_unknown_share_of_its_own_is_left_out():
-    assert "as another" not in " ".join(felt_sentences(felt_of(own=math.nan)))

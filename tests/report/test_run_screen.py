@@ -55,12 +55,6 @@ def test_norms_only_are_said_to_be():
     assert "norms only: a block of 8 does not fit, only 4 at a time" in said(plan)
 
 
-def test_what_a_metric_holds():
-    assert "what training feels" not in said(PLAN)
-    plan = dataclasses.replace(PLAN, felt_disk_bytes=34 * 10**9)
-    assert "what training feels: 0 kB more in memory, 34 GB more on the disk" in said(plan)
-
-
 def test_what_an_advice_takes():
     assert "advise" not in said(PLAN)
     plan = dataclasses.replace(PLAN, advising=Advising(384, 16_260, 0.05))

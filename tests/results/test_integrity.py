@@ -13,9 +13,9 @@ from mse_lab.results.files import write_json, write_table
 from mse_lab.results.integrity import exists, read
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
-# What a run in the plain metric has.
+# What every run has.
 # What is measured beside a run, of some.
-ADDED = {"metric.npz", "corrections.npz"}
+ADDED = {"corrections.npz"}
 OF_A_RUN = {*FROM_POOLS, *FROM_MODEL, MANIFEST} - ADDED
 
 

@@ -3,20 +3,14 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-import torch
 import transformers
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.metric import measure_metric
-from mse_lab.measurement.subject import make_subject
 from mse_lab.mse.verdict import decide
 from mse_lab.results.checks import Check
-from mse_lab.run.in_memory import borrow_model
 from mse_lab.run.live_model import (
     live_inputs,
-    measure_live_metric,
     refuse_failed,
     sample_live,
     step_size,
@@ -97,22 +91,3 @@ def test_a_measurement_that_fails_a_check_is_refused():
 
 def test_a_step_takes_the_completions_of_all_processes():
     assert step_size(ARGS) == 48
-
-
-def test_the_metric_is_that_of_the_optimiser_that_trains(given, tmp_path):
-    """Of the same state saved as a trainer does, a probe's metric is the same."""
-    parameters = list(given["model"].parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=0.0)
-    for at, one in enumerate(parameters):
-        one.grad = torch.full_like(one, 0.1 + at)
-    optimizer.step()
-    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
-    few = {"prompts": 4, "completions": 4, "repeats": 1, "kind": "adam"}
-    inputs = live_inputs(given, ARGS, ROWS, short)
-    found = measure_live_metric(inputs, few, optimizer)
-    settings = {**inputs.settings, "metric": few | {"optimizer": str(tmp_path)}}
-    with borrow_model(inputs._replace(settings=settings)) as (spec, policy):
-        other = measure_metric(make_subject(spec, policy))
-    for name, forms_KP in vars(other.curved).items():
-        np.testing.assert_array_equal(getattr(found.curved, name), forms_KP)
-    assert all(one.grad is not None for one in parameters)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import run_mse
-from mse_lab.mse.metric import warn_of_few
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.extrapolation import LEAST_FACTOR, UNKNOWN_FACTOR
 from mse_lab.run import plan as planning
@@ -174,14 +173,3 @@ def test_estimators_that_look_at_other_prompts(write_probe, tmp_path, monkeypatc
     probe = load_probe(write_probe(estimators=["grpo", "global-mean"]))
     plan = plan_probe(prepare("small", probe, tmp_path / "out", tmp_path))
     assert {key.estimator for key in plan.half_widths} == {"grpo", "global-mean"}
-
-
-def test_a_metric_is_priced_and_not_measured(write_probe, tmp_path):
-    metric = {"kind": "curvature", "prompts": 4, "completions": 8, "repeats": 1}
-    path = write_probe(sampling={"max_new_tokens": 6}, metric=metric)
-    plan = plan_probe(prepare("small", load_probe(path), tmp_path / "out", tmp_path))
-    assert plan.seconds["what training feels"] > 0
-    assert plan.felt_memory_bytes > 0 == plan.felt_disk_bytes
-    assert "metric: 12 prompts told the felt G* in 0 to 20%" in plan.warnings[-1]
-    assert not warn_of_few(64)
-    assert not (tmp_path / "out/metric.npz").exists()

@@ -110,7 +110,6 @@ ONLY_READ = (
     "along",
     "--processes",
     "--so-far",
-    "metric=curvature",
 )
 
 ADVICE = ROOT / "results/tiny/base/advice.json"

@@ -73,7 +73,7 @@ def test_the_verdict_is_that_of_the_runs(committed):
     study, files = committed
     predictions = files.read_prediction(arms_of(study)[0]).by_step
     runs = files.read(list(runs_of(arms_of(study))))
-    found = judge_study(study, runs, predictions, files.read_felt())
+    found = judge_study(study, runs, predictions)
     written = json.loads((files.folder / "verdict.json").read_text())
     assert approximate(found) == written
 

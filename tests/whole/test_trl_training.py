@@ -9,7 +9,6 @@ import torch
 import transformers
 from transformers.integrations import integration_utils
 
-from mse_lab.run import live_model
 from mse_lab.trl import MSECallback
 from trl_training import BASE, ROWS, advise_apart, right, train
 
@@ -139,20 +138,3 @@ def test_its_numbers_are_those_of_advise(trained):
     assert found["mse/cost_at_G"] == pytest.approx(cost[0] / cost[1], rel=0.005)
     assert found["mse/noise_scale"] == pytest.approx(cost[0] / advice.gradient2.value)
     assert found["mse/relative_error"] == pytest.approx(found["mse/noise_scale"] / 8)
-
-
-def test_what_training_feels_goes_by_its_live_optimiser(tmp_path, monkeypatch):
-    """From the second step on, and the training is the same, bit for bit."""
-    felt, honest = [], live_model.measure_live_metric
-
-    def measure(*asked):
-        felt.append(honest(*asked))
-        return felt[-1]
-
-    monkeypatch.setattr(live_model, "measure_live_metric", measure)
-    few = {"kind": "adam", "prompts": 4, "completions": 4, "repeats": 1}
-    callback = MSECallback(ROWS, right, every=1, budget=BUDGET, share=1.0, metric=few)
-    trained = [train(tmp_path, given, max_steps=2)[0] for given in ([callback], [])]
-    assert (callback.measured, callback.skipped, len(felt)) == (2, 0, 1)
-    weights, plain = (one.model.state_dict() for one in trained)
-    assert all(torch.equal(weights[name], plain[name]) for name in plain)

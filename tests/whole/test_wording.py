@@ -1,23 +1,18 @@
 """The checkpoints with words before the answer: what they write, on which problems."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from mse_lab.policy.policy import load_policy
-from mse_lab.policy.sampling import draw, draw_together
+from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.rewards import integer
 from mse_lab.probe.streams import uniforms
-from mse_lab.scores.curvature import differentiate_slopes, plain_attention
 from probes.dials import sums
-from probes.dials.dials import build_model
-from probes.dials.sums import FIRST_WORD, VOCABULARY
-from probes.wording.felt import surrogate
+from probes.dials.sums import FIRST_WORD
 from probes.wording.train import CHECKPOINTS, HERE, build, lines_of_problems
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,36 +70,3 @@ def test_a_short_training_is_the_same_each_time():
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert (one == other).all()
     assert first.generation_config.eos_token_id == first.config.eos_token_id
-
-
-def value_of(policy, prompt, right):
-    """V where one word stands before the answer: over all words that there may be."""
-    words = torch.arange(len(VOCABULARY))[:, None]
-    ids = torch.cat([torch.tensor(prompt).expand(len(words), -1), words], 1)
-    table = policy.log_probabilities(policy.model(ids).logits)
-    ended = words[:, 0] == policy.end_tokens[0]
-    p = table[:, -1, right].exp() * ~ended
-    return (table[0, -2].exp() * p).sum()
-
-
-def test_the_curvature_of_the_answers_is_that_of_their_value():
-    """Along a direction, from 2,000 words, seed fixed; untrained, so that p varies."""
-    policy = load_policy(load_probe(ROOT / "probes/wording/two.yaml"), ROOT)
-    policy.model.load_state_dict(build_model(0, 64).state_dict())
-    prompt, right = policy.tokenizer("3 4 =").input_ids, VOCABULARY.index("7")
-    drawn = draw(policy, prompt, uniforms(0, "one", "test", range(2000), 2), "one")
-    size = sum(one.numel() for one in policy.parameters.values())
-    direction = torch.randn(1, size, generator=torch.Generator().manual_seed(1))
-
-    def curved(value):
-        product = torch.zeros_like(direction)
-        differentiate_slopes(policy, value, direction, product)
-        return (product * direction).sum().item()
-
-    with torch.enable_grad(), policy.differentiable(), plain_attention():
-        found = curved(surrogate(policy, prompt, drawn, right, 1))
-        expected = curved(value_of(policy, prompt, right))
-        ended = replace(drawn, lengths_N=np.ones_like(drawn.lengths_N))
-        silent = curved(surrogate(policy, prompt, ended, right, 1))
-    assert found == pytest.approx(expected, rel=0.15)
-    assert silent == 0

@@ -3,11 +3,10 @@
 A row for each set of prompts. Left the main grid at each step at which J was measured:
 means over seeds with their intervals, and the runs of the last step as dots. Right the last
 step of every step size. Rings mark the group sizes that are not significantly worse than
-another; dotted is J before training, dashed the predicted group size, its interval shaded,
-dash-dotted the one that training feels to be best, where it was measured.
+another; dotted is J before training and dashed the predicted group size, its interval
+shaded.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mse_lab.answers.felt import Felt
 from mse_lab.report.drawing import Style, colours_of, draw_line, name_sizes
 from mse_lab.studies.training.best_sizes import Curve, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
@@ -25,7 +23,6 @@ from mse_lab.studies.training.settings import MAIN, Study, arms_that_differ_in
 from mse_lab.studies.training.verdict import (
     FEWEST,
     PROMPTS,
-    best_for,
     curve_of,
     mean_interval,
 )
@@ -103,15 +100,12 @@ def _draw_panel(axes: Axes, panel: Panel, level: float) -> None:
 
 
 def _draw_before(
-    axes: Axes, predicted: Predicted, felt: float | None, start: float | None, level: float
+    axes: Axes, predicted: Predicted, start: float | None, level: float
 ) -> dict[str, Any]:
     """Draw what was known before: the predicted group sizes, J of the checkpoint."""
     best = predicted.interval(level)
     axes.axvspan(best.low, best.high, color="0.5", alpha=0.18, lw=0, zorder=0)
     named = {"predicted G*": axes.axvline(best.value, color="0.3", lw=1, ls="--")}
-    if felt is not None and math.isfinite(felt):
-        line = axes.axvline(felt, color="0.3", lw=1, ls="-.")
-        named["felt G*"] = line
     if start is not None:
         named["before training"] = axes.axhline(start, color="0.3", lw=1, ls=":")
     return named
@@ -122,7 +116,6 @@ def compose_training(
     table: pd.DataFrame,
     predicted: Predicted,
     start: Mapping[str, float],
-    felt: Felt | None = None,
 ) -> Figure:
     """Compose the figure of what has run of a study."""
     rows, level, named = rows_of(study, table), study.level, dict[str, Any]()
@@ -137,8 +130,7 @@ def compose_training(
                 continue
             _draw_panel(axes, panel, level)
             judged |= any(map(_judged, panel.curves.values()))
-            size = best_for(felt, panel.prompts).value if felt else None
-            named |= _draw_before(axes, predicted, size, start.get(panel.prompts), level)
+            named |= _draw_before(axes, predicted, start.get(panel.prompts), level)
         label, curve = list(row[0].curves.items())[-1]
         _draw_runs(axes_row[0], curve, row[0].colours[label])
         axes_row[0].set_ylabel(f"Mean reward J, {row[0].prompts} prompts")

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from mse_lab.answers.felt import Felt
 from mse_lab.errors import InputError
-from mse_lab.results.files import as_data, write_json, write_table
+from mse_lab.results.files import write_json, write_table
 from mse_lab.results.integrity import open_intact
 from mse_lab.results.inventory import read_table
 from mse_lab.studies.training.predicted_group_size import Predicted
@@ -67,7 +66,6 @@ class Prediction(BaseModel):
 
 
 _ORIGINS = TypeAdapter(dict[str, dict[str, Any]])
-_FELT = TypeAdapter(dict[str, Felt])
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -158,22 +156,6 @@ class StudyFiles:
             raise InputError(f"{path}: lacks step {min(missing)}; {REMEDY_OF_DAMAGE}")
         return prediction
 
-    def write_felt(self, felt: Mapping[str, Felt]) -> None:
-        """Write what each arm's optimiser feels of the checkpoint."""
-        write_json(self.folder / "felt.json", as_data(felt))
-
-    def read_felt(self) -> dict[str, Felt]:
-        """Read what each arm's optimiser feels; nothing of a study that did not ask.
-
-        Raises:
-            InputError: The file is damaged.
-        """
-        path = self.folder / "felt.json"
-        if not path.is_file():
-            return {}
-        with open_intact(path, REMEDY_OF_DAMAGE) as file:
-            return _FELT.validate_json(file.read())
-
     def claim(self, origins: Mapping[str, Mapping[str, Any]]) -> None:
         """Take the folder for these probes: name -> part -> its description.
 
@@ -196,6 +178,6 @@ class StudyFiles:
 
     def clear(self) -> None:
         """Remove everything that an earlier start left."""
-        names = ("probes.json", "pilots.csv", "felt.json", "prediction.json", "runs.csv")
+        names = ("probes.json", "pilots.csv", "prediction.json", "runs.csv")
         for name in (*names, "verdict.json"):
             (self.folder / name).unlink(missing_ok=True)

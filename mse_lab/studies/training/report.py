@@ -12,7 +12,7 @@ from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_json
 from mse_lab.studies.training.figure import compose_training
 from mse_lab.studies.training.files import StudyFiles
-from mse_lab.studies.training.settings import MAIN, Study, arms_of, runs_of
+from mse_lab.studies.training.settings import Study, arms_of, runs_of
 from mse_lab.studies.training.verdict import FEWEST, judge_study
 
 WORDS = {"holds": "holds", "fails": "fails", "undecided": "cannot tell"}
@@ -100,11 +100,6 @@ def _arm_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield ""
         yield f"{arm}, N = {budget}, {seeds} seeds, {prompts} prompts"
         yield _verdict_table(arm_rows)
-        if felt := [
-            row | row["felt"] for row in arm_rows if "regret" in row.get("felt", {})
-        ]:
-            yield "  the same at the size nearest to what training feels to be best"
-            yield _verdict_table(felt)
 
 
 def _best_eta(row: Mapping[str, Any]) -> Iterator[str]:
@@ -150,22 +145,18 @@ def write_training(folder: Path, study: Study, figures: Path) -> Iterator[str]:
     if runs.empty:
         raise InputError(f"{folder}: no run is done")
     prediction = files.read_prediction(arms[0])
-    felt = files.read_felt()
-    verdict = judge_study(study, runs, prediction.by_step, felt)
+    verdict = judge_study(study, runs, prediction.by_step)
     write_json(folder / "verdict.json", verdict)
     last = prediction.by_step[study.steps]
     best = with_interval(last.interval(study.level))
     yield f"predicted G* of {study.steps} steps: {best}"
-    for name, one in felt.items():
-        yield f"felt G*, {name}: {with_interval(one.best)} for held-out prompts,"
-        yield f"  {with_interval(one.best_in_training)} for those of the training"
     if prediction.start:
         start = (f"{J:.3f} on {prompts} prompts" for prompts, J in prediction.start.items())
         yield f"J before training: {', '.join(start)}"
     yield from verdict_lines(verdict, study)
     for suffix in (".png", ".pdf"):
         save_figure(
-            lambda: compose_training(study, runs, last, prediction.start, felt.get(MAIN)),
+            lambda: compose_training(study, runs, last, prediction.start),
             figures / f"training{suffix}",
         )
     yield f"{folder}: verdict.json written"

@@ -10,7 +10,6 @@ from typing import Any
 from mse_lab.console import writing
 from mse_lab.results.files import write_text
 from mse_lab.run.processes import lock
-from mse_lab.studies.training.felt_sizes import felt_by_arm
 from mse_lab.studies.training.files import Evaluated, StudyFiles
 from mse_lab.studies.training.origin import origins_of
 from mse_lab.studies.training.pilots import pilots_of, run_pilot
@@ -107,15 +106,9 @@ class StudyRun:
             self.files.read_prediction(arms[0])
 
     def predict(self) -> None:
-        """Run the main grid's pilots; write what they predict, and J before training.
-
-        What is felt comes first: without a prediction nothing is trained.
-        """
+        """Run the main grid's pilots; write what they predict, and J before training."""
         arms, prediction = arms_of(self.study), self.study.prediction
         main = arms[0]
-        if prediction.felt:
-            felt = felt_by_arm(arms, prediction.felt, self.study.level, self.root)
-            self.files.write_felt(felt)
         pilots = pilots_of(main, prediction)
         work = partial(run_pilot, prediction=prediction, root=self.root)
         self.complete(pilots, work, "pilots")

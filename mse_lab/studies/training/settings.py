@@ -108,8 +108,6 @@ class Prediction(Section):
     # Completions a prompt for c1 and c3, at step 0 and at those of the evaluation.
     reference: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 256
     replicate: Annotated[int, Field(ge=4, le=MOST_COMPLETIONS, multiple_of=2)] = 64
-    # Prompts on which it is also measured which size each arm's optimiser feels to be best.
-    felt: Annotated[FewPrompts | None, IF_SET] = None
 
 
 class Study(Training):

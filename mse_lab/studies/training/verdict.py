@@ -9,14 +9,12 @@ main grid, seed by seed. The steps of an arm are of the same runs: no independen
 import math
 from collections.abc import Mapping
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from mse_lab.answers.felt import Felt
 from mse_lab.mse.intervals import Estimate, half_width
 from mse_lab.studies.training.best_sizes import Curve, judge_size, regrets
 from mse_lab.studies.training.predicted_group_size import Predicted
@@ -89,26 +87,11 @@ def judge_curve(curve: Curve, best: float, study: Study) -> dict[str, Any]:
     }
 
 
-def best_for(felt: Felt, prompts: str) -> Estimate:
-    """Give the best size that the mean reward of the training or held-out prompts feels."""
-    return felt.best_in_training if prompts == "training" else felt.best
-
-
-def _judge_felt(curve: Curve, best: float, study: Study) -> dict[str, Any]:
-    """Judge the group size nearest to the one that is felt; the largest for an infinite."""
-    if math.isnan(best):
-        return {"verdict": "undecided"}
-    judged = judge_curve(curve, min(best, curve.sizes.max()), study)
-    keys = ("nearest", "regret", "verdict", "alike")
-    return {key: judged[key] for key in keys if key in judged}
-
-
 def _judge_arm(
     study: Study,
     table: pd.DataFrame,
     arm: Arm,
     predictions: Mapping[int, Predicted],
-    felt: Felt | None,
 ) -> list[dict[str, Any]]:
     """Judge an arm on each set of prompts, wherever it was measured."""
     rows = []
@@ -119,9 +102,6 @@ def _judge_arm(
             vanilla = arm.training.estimator == "vanilla"
             best = 1.0 if vanilla else predictions[step].best
             about |= {"prompts": prompts} | judge_curve(curve, best, study)
-            if felt:
-                best = best_for(felt, prompts).value
-                about["felt"] = _judge_felt(curve, best, study)
             rows.append(about)
     return rows
 
@@ -168,7 +148,6 @@ def judge_study(
     study: Study,
     table: pd.DataFrame,
     predictions: Mapping[int, Predicted],
-    felt: Mapping[str, Felt] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Judge all finished runs, for `verdict.json`.
 
@@ -176,7 +155,6 @@ def judge_study(
         study: The study.
         table: J of every run at every step, `runs.csv`.
         predictions: What was predicted, by step.
-        felt: What each arm's optimiser feels, by arm.
     """
     arms = [arm for arm in arms_of(study) if (table["arm"] == arm.name).any()]
     last, level = predictions[study.steps], study.level
@@ -188,7 +166,7 @@ def judge_study(
             row
             for arm in arms
             if arm.training.estimator in ("grpo", "vanilla")
-            for row in _judge_arm(study, table, arm, predictions, felt.get(arm.name))
+            for row in _judge_arm(study, table, arm, predictions)
         ],
         "best_eta": [row for row in tuned if row],
         "gains": {

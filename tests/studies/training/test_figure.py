@@ -6,7 +6,7 @@ import pytest
 from mse_lab.studies.training.best_sizes import regrets
 from mse_lab.studies.training.figure import compose_training
 from mse_lab.studies.training.verdict import curve_of
-from simulated_study import SIZES, STUDY, made_felt, predict, simulate
+from simulated_study import SIZES, STUDY, predict, simulate
 
 START = {"training": 0.5, "held-out": 0.45}
 
@@ -52,15 +52,6 @@ def test_every_run_is_a_dot_at_the_last_step(figure):
     dots = lines_of(figure.axes[0], marker=".")
     values = curve_of(simulate(), "main", STUDY.steps).values_SG
     np.testing.assert_allclose([line.get_ydata() for line in dots], values)
-
-
-def test_what_training_feels_is_drawn_for_each_set(figure):
-    assert not lines_of(figure.axes[0], linestyle="-.")
-    felt = made_felt(held_out=3.0, trained=7.0)
-    drawn = compose_training(STUDY, simulate(), predict(4)[10], START, felt)
-    for axes, size in zip(drawn.axes, (7, 7, 3, 3), strict=True):
-        [line] = lines_of(axes, linestyle="-.")
-        assert np.ravel(line.get_xdata())[0] == size
 
 
 def test_what_was_known_before_is_drawn_everywhere(figure):

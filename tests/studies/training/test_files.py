@@ -9,7 +9,6 @@ from mse_lab.errors import InputError
 from mse_lab.studies.training.files import Constants, Evaluated, StudyFiles
 from mse_lab.studies.training.predicted_group_size import Predicted
 from mse_lab.studies.training.settings import PILOT, Arm, Study, arms_of, runs_of
-from simulated_study import made_felt
 
 STUDY = Study(probe="x", seeds=2, group_sizes=[2, 4])
 [MAIN] = arms_of(STUDY)
@@ -156,18 +155,7 @@ def test_a_prediction_is_of_its_settings(files):
         files.read_prediction(other)
 
 
-def test_what_is_felt_is_read_back_without_an_upper_end_too(files):
-    assert files.read_felt() == {}
-    felt = {"main": made_felt(4.5, 3.0), "other": made_felt(math.inf, 2.0)}
-    files.write_felt(felt)
-    assert files.read_felt() == felt
-    (files.folder / "felt.json").write_text('{"main": {"best": 4}}')
-    with pytest.raises(InputError, match=r"felt.json: damaged .*; restore"):
-        files.read_felt()
-
-
 def test_fresh_leaves_nothing(files):
     files.write_prediction(MAIN, [], {})
-    files.write_felt({})
     files.clear()
     assert not [path for path in files.folder.rglob("*") if path.is_file()]

@@ -10,7 +10,7 @@ from mse_lab.results.files import write_table
 from mse_lab.studies.training.files import StudyFiles
 from mse_lab.studies.training.report import study_lines, write_training
 from mse_lab.studies.training.settings import arms_of
-from simulated_study import STUDY, made_felt, predict, simulate
+from simulated_study import STUDY, predict, simulate
 
 
 def write(folder, table):
@@ -50,19 +50,6 @@ def test_a_study_is_told_and_drawn(tmp_path):
     assert (tmp_path / "training.pdf").is_file()
     verdict = json.loads((tmp_path / "verdict.json").read_text())
     assert len(verdict["steps"]) == 5 * 3
-
-
-def test_what_is_felt_is_told_beside_it(tmp_path):
-    write(tmp_path, simulate())
-    StudyFiles(tmp_path).write_felt({"main": made_felt(30.0, 4.0)})
-    said = lines_of(write_training(tmp_path, STUDY, tmp_path))
-    assert said[1].startswith("felt G*, main: 30 (1 or more) for held-out prompts")
-    heads = [at for at, line in enumerate(said) if "what training feels" in line]
-    assert len(heads) == 2
-    rows = [said[at + shift] for at, shift in zip(heads, (3, 2), strict=True)]
-    assert rows[0].endswith("holds (8)")
-    assert rows[1].endswith("fails (4, 8)")
-    assert max(map(len, said[:-2])) <= 80
 
 
 def test_few_seeds_are_told(tmp_path):

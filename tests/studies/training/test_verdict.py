@@ -1,12 +1,10 @@
 """Verdicts of a simulated study: true, false, vanilla, and too small a step."""
 
-import math
-
 import pytest
 from scipy.special import expit, logit
 
 from mse_lab.studies.training.verdict import curve_of, judge_study, mean_interval
-from simulated_study import SIZES, STUDY, made_felt, predict, row_of, simulate
+from simulated_study import SIZES, STUDY, predict, row_of, simulate
 
 RIGHT, WRONG = predict(4), predict(39)
 
@@ -30,25 +28,6 @@ def test_a_false_prediction_fails():
     row = row_of(judge_study(STUDY, simulate(), WRONG), "main")
     assert (row["verdict"], row["nearest"]) == ("fails", 32)
     assert row["regret"].low > 0.02
-
-
-@pytest.mark.parametrize(
-    ("held_out", "trained", "found"),
-    [
-        (4.4, 30.0, {"training": (32, "fails"), "held-out": (4, "holds")}),
-        (math.inf, 1.0, {"training": (2, "fails"), "held-out": (64, "fails")}),
-        (math.nan, 4.0, {"training": (4, "holds"), "held-out": (None, "undecided")}),
-    ],
-)
-def test_the_felt_size_of_an_arm_is_judged_on_each_set(verdict, held_out, trained, found):
-    """Infinite is the largest; nothing else of the verdict changes."""
-    judged = judge_study(STUDY, simulate(), RIGHT, {"main": made_felt(held_out, trained)})
-    for prompts, (nearest, word) in found.items():
-        row = row_of(judged, "main", prompts=prompts)
-        said = row.pop("felt")
-        assert (said.get("nearest"), said["verdict"]) == (nearest, word)
-        assert row == row_of(verdict, "main", prompts=prompts)
-    assert "felt" not in row_of(judged, "small-step")
 
 
 def test_vanillas_best_is_one(verdict):
