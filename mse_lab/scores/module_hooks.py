@@ -6,6 +6,7 @@ mixtures of experts; and as (1, ...), one for all completions, such as position 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,13 +14,39 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
-from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers.pytorch_utils import Conv1D
+
+
+def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Apply a function to the tensors in nested tuples, lists and dictionaries.
+
+    >>> map_tensors(lambda tensor: tensor + 1, {"a": [torch.tensor(1), "b"]})
+    {'a': [tensor(2), 'b']}
+    """
+    within = partial(map_tensors, change)
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(within, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(within, value))
+    if isinstance(value, dict):
+        value = copy(value)
+        for key, part in value.items():
+            value[key] = within(part)
+    return value
 
 
 def tensors_in(value: Any) -> list[Tensor]:
     """List the tensors in nested tuples, lists and dictionaries."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, value)
+    return found
 
 
 def results_in(value: Any) -> list[Tensor]:
@@ -92,7 +119,7 @@ class Call:
 
     def __post_init__(self) -> None:
         given = self.args, self.kwargs, self.results
-        self.args, self.kwargs, self.results = tree_map_only(Tensor, Tensor.detach, given)
+        self.args, self.kwargs, self.results = map_tensors(Tensor.detach, given)
         self.inputs = tensors_in((self.args, self.kwargs))
         self._versions = [tensor._version for tensor in self.inputs]
 
@@ -138,7 +165,7 @@ class Call:
         args, kwargs = self.args, self.kwargs
         if index is not None and not self.common:
             cut = partial(self.batch.part, index=index)
-            args, kwargs = tree_map_only(Tensor, cut, (args, kwargs))
+            args, kwargs = map_tensors(cut, (args, kwargs))
         with torch.enable_grad():
             output = torch.func.functional_call(
                 self.module, values, args, kwargs, tie_weights=False
@@ -167,7 +194,7 @@ def is_product(module: nn.Module) -> bool:
 
 def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Make factors contiguous: a strided one would be multiplied row by row."""
-    return tuple(tree_map_only(Tensor, Tensor.contiguous, args))
+    return tuple(map_tensors(Tensor.contiguous, args))
 
 
 def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) -> Tensor:
@@ -188,8 +215,8 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
         # One result may be computed from another: what the model goes on with is a copy,
         # whose gradient leaves that way out.
         tensor = tensor.clone()
-    elif tensor._is_view() and is_product(call.module):
-        # A view that is changed in place loses its hooks, and products are often views.
+    elif is_product(call.module):
+        # Products are often views, which lose their hooks where they are changed in place.
         tensor = torch.ops.aten._unsafe_view(tensor, tensor.shape)
     exposed.append(tensor)
     return tensor
@@ -252,7 +279,7 @@ class ModuleHooks:
             return None
         exposed: list[Tensor] = []
         expose = partial(_expose, call, len(call.results) > 1, exposed)
-        output = tree_map_only(Tensor, expose, output)
+        output = map_tensors(expose, output)
         back = partial(self._backward, call)
         if len(exposed) == 1:
             exposed[0].register_hook(lambda d: back([d]))

@@ -5,6 +5,7 @@ from collections import namedtuple
 import pytest
 import torch
 from torch import nn
+from transformers.utils import ModelOutput
 
 from foreign_modules import InPlace
 from foreign_policies import COMPLETIONS, policy_with
@@ -12,6 +13,7 @@ from mse_lab.scores.module_hooks import (
     Batch,
     Call,
     ModuleHooks,
+    map_tensors,
     replaced_forward,
     tensors_in,
 )
@@ -62,8 +64,13 @@ Pair = namedtuple("Pair", "left right")
 
 def test_tensors_are_met_at_any_depth():
     one, two, three = (torch.full((1,), float(number)) for number in (1, 2, 3))
-    nested = {"a": [one, "text"], "b": Pair(two, (None, three))}
+    output = ModelOutput(logits=three)
+    nested = {"a": [one, "text"], "b": Pair(two, (None, output))}
     assert [float(tensor) for tensor in tensors_in(nested)] == [1, 2, 3]
+    doubled = map_tensors(lambda tensor: 2 * tensor, nested)
+    assert doubled == {"a": [2.0, "text"], "b": Pair(4.0, (None, {"logits": 6.0}))}
+    assert type(doubled["b"].right[1]) is ModelOutput
+    assert output.logits is three
 
 
 @pytest.mark.parametrize(
