@@ -8,10 +8,12 @@ is the last one that has them all.
 KEYS: dict[str, str] = {
     "model.shard": "set model.device_map: auto for a model larger than a GPU",
     "metric": "leave it out; errors are squared lengths, other metrics are in 808d59b",
+    "sampling.server": "draw by probes/making/vllm_completions.py, and set completions",
 }
 
 # Commands, and their options as `command --option`.
 WORDS: dict[str, str] = {
+    "draw": "run probes/making/vllm_completions.py, and set completions to what it writes",
     "analyse": "use mse_lab.analyse in Python, on the arrays of pools.npz",
     "rollouts --completions": "write lines for `completions:` as probes/README.md says",
     "rollouts --figure": "use mse_lab.rollouts(...).plot().savefig(FILE) in Python",

@@ -16,7 +16,7 @@ from mse_lab.version import VERSION
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
 NAMES = (
     *("demo", "init", "run", "plan", "train", "figure", "claims", "advise", "report"),
-    *("theory", "along", "draw", "rollouts"),
+    *("theory", "along", "rollouts"),
 )
 COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
@@ -42,8 +42,6 @@ examples:
                                what changes along a training run
   mse-lab train group-size --quick
                                does the predicted group size train best?
-  mse-lab draw PROBE --server http://localhost:8000
-                               its completions, by vLLM or SGLang
   mse-lab rollouts runs/x      what a trainer's logs tell; no model
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes

@@ -17,9 +17,9 @@ from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.prompt import CompletionPool, draw_pool
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.corrections import CORRECTIONS, CorrectedPrompt, PairMeans, pair_means
-from mse_lab.policy.completion_lines import POOLS
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import token_log_probs
+from mse_lab.policy.supplied_completions import POOLS
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import Scoring, score_block
 

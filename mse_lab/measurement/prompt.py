@@ -25,7 +25,6 @@ from mse_lab.mse.measurement import (
 )
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate
-from mse_lab.policy.engine_server import Job
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
@@ -74,14 +73,11 @@ class CompletionPool:
 def draw_pool(
     subject: Subject, index: int, name: str, completions: range
 ) -> CompletionPool:
-    """Draw completions of a pool, here or by a server, or read it; reward them."""
+    """Draw completions of a pool, or read it; reward them."""
     probe, prompt, supplied = subject.probe, subject.prompts[index], subject.supplied
     positions = probe.sampling.max_new_tokens
     if supplied is not None:
         drawn = supplied.read(prompt.id, name, subject.policy, positions)
-    elif subject.server is not None:
-        job = Job(prompt.id, name, completions, subject.tokens[index])
-        drawn = subject.server.draw(subject.policy, job)
     else:
         numbers = uniforms(probe.seed, prompt.id, name, completions, positions)
         drawn = attempt(
@@ -154,16 +150,15 @@ def _alternative_ratios(
     subject: Subject, index: int, completions: Completions, recomputed_N: Floats
 ) -> Floats:
     """Compare how likely other samplers are to have drawn completions of elsewhere."""
-    if subject.is_drawn_here:
+    if subject.supplied is None:
         return np.zeros(0)
     tokens = subject.tokens[index]
     ratios_R = log_likelihood_ratios(subject.policy, tokens, completions, recomputed_N)
     if not np.isfinite(ratios_R).all():
         raise InputError(
             f"prompt {subject.prompts[index].id}: "
-            f"{subject.supplied.path.name if subject.supplied else 'the server'} has a "
-            "completion that the model gives no probability; check model.path and "
-            "sampling.temperature"
+            f"{subject.supplied.path.name} has a completion that the model gives no "
+            "probability; check model.path and sampling.temperature"
         )
     return ratios_R
 

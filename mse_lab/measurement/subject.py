@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from mse_lab.estimators import Estimator
 from mse_lab.measurement.memory import Memory, plan_memory
-from mse_lab.policy.engine_server import EngineServer
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.supplied_completions import Supplied
@@ -41,17 +40,6 @@ class Subject(Inputs):
     memory: Memory  # How many completions each pass takes at once.
     # Prompts whose vectors are kept together, where they are more than these.
     kept_prompts: int = 0
-    server: EngineServer | None = None  # What draws, if not the policy itself.
-
-    @property
-    def is_drawn_here(self) -> bool:
-        """Whether the policy itself draws the completions."""
-        return self.supplied is None and self.server is None
-
-    @property
-    def drawing_dtype(self) -> str:
-        """The precision of the probabilities drawn with; of a server it is not known."""
-        return "bfloat16" if self.server else self.probe.model.dtype
 
     def keeps_whole(self, vectors: int = 1) -> bool:
         """Whether this many vectors of each prompt are kept whole, not as sketches."""
@@ -87,5 +75,4 @@ def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> S
         policy=policy,
         tokens=tokens,
         memory=plan_memory(probe, policy, tokens, scored),
-        server=EngineServer(probe) if probe.sampling.server else None,
     )

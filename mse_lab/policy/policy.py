@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from transformers.cache_utils import (
     DummyLayer,
@@ -29,7 +28,7 @@ from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
 from mse_lab.policy.fingerprint import identify
 from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.stop_strings import StopStrings
-from mse_lab.probe.schema import Model, Probe
+from mse_lab.probe.schema import Probe
 
 # Cache layers that completions can share and that gradients flow back through. Linear
 # attention, convolutions and the like overwrite their states at every token, and these
@@ -249,31 +248,3 @@ def _refuse_acausal(policy: Policy, location: Location) -> None:
             "before it",
             "give a decoder-only model",
         )
-
-
-def load_empty(config: Model, root: Path) -> tuple[Location, Any]:
-    """Make a model of a checkpoint's configuration, whose weights take no memory."""
-    location, settings = load_settings(locate_model(config, root))
-    with torch.device("meta"), loading(location, "config.json"):
-        dtype = getattr(torch, config.dtype)
-        return location, transformers.AutoModelForCausalLM.from_config(
-            settings, dtype=dtype
-        )
-
-
-def load_outline(probe: Probe, root: Path) -> Policy:
-    """Load a probe's policy from its configuration and tokenizer alone."""
-    location, model = load_empty(probe.model, root)
-    tokenizer = load_tokenizer(location)
-    if location.gguf is None and location.file("generation_config.json") is not None:
-        with loading(location, "generation_config.json"):
-            read = transformers.GenerationConfig.from_pretrained
-            model.generation_config = read(location.where, **location.options)
-    return Policy(
-        model=model,
-        tokenizer=tokenizer,
-        end_tokens=find_end_tokens(model, tokenizer, location),
-        temperature=probe.sampling.temperature,
-        parameters={},
-        stops=StopStrings.of(probe.sampling.stop, tokenizer),
-    )

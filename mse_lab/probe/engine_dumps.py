@@ -16,9 +16,6 @@ from mse_lab.errors import InputError
 
 Answer = Mapping[str, Any]
 
-# One of these is in the text of every answer.
-MARKS = (b'"outputs"', b'"choices"', b'"meta_info"')
-
 # What names the prompt, the first of these that is given.
 _PROMPT = ("prompt_id", "custom_id", "prompt", "prompt_token_ids")
 

@@ -29,7 +29,6 @@ from mse_lab.probe.values import (
     Scale,
     Text,
     Training,
-    Url,
 )  # fmt: skip
 
 
@@ -149,8 +148,6 @@ class Sampling(Section):
         BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
         Field(exclude_if=lambda stop: not stop),
     ] = []
-    # The server of vLLM or SGLang that draws, such as http://localhost:8000.
-    server: Annotated[Url | None, IF_SET] = None
 
 
 class Pool(Section):
@@ -238,11 +235,6 @@ class Probe(Section):
             raise ValueError(
                 "reward = supplied: there is no file to read it from; set completions, or "
                 "name another reward"
-            )
-        if self.completions and self.sampling.server:
-            raise ValueError(
-                f"sampling.server = {self.sampling.server}: completions are read from a "
-                "file; leave out one of the two"
             )
         largest, size = self.largest_group, self.pool.replicate
         if size % largest or size < 2 * largest:

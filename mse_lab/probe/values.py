@@ -19,7 +19,6 @@ Scale = Annotated[
     float, Field(gt=0, strict=False, allow_inf_nan=False), BeforeValidator(_refuse_truth)
 ]
 
-Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
 # Bytes, or a text such as `40GB`.
 Memory = (
     Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]

@@ -144,7 +144,7 @@ class _Looks:
         self.checks = [
             check_drawn_law(
                 [block.law_gap for blocks in sampled for block in blocks],
-                subject.drawing_dtype,
+                dtype,
             ),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]

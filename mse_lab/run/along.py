@@ -106,10 +106,9 @@ def _refuse_together(runs: Sequence[RunSpec]) -> None:
             f"{len(runs[0].prompts)} prompts: differences between checkpoints need "
             f"{LEAST_PROMPTS} or more; raise prompts.limit"
         )
-    if any(run.supplied or run.probe.sampling.server for run in runs):
+    if any(run.supplied for run in runs):
         raise InputError(
-            "completions, sampling.server: each checkpoint draws its own; take the key out "
-            "of the probe"
+            "completions: each checkpoint draws its own; take the key out of the probe"
         )
     adapters = [run.probe.model.adapter is not None for run in runs]
     if any(adapters) and not all(adapters):

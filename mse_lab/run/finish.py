@@ -128,8 +128,8 @@ def _run_checks(
 ) -> list[Check]:
     dtype, compared = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
     gaps = [prompt.law_gap for prompt in compared if not np.isnan(prompt.law_gap)]
-    checks = [check_drawn_law(gaps, subject.drawing_dtype), check_mean_score(pools)]
-    if not subject.is_drawn_here:
+    checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
+    if subject.supplied is not None:
         ratios_PR = np.stack([prompt.alternative_ratios_R for prompt in compared])
         checks.append(check_alternative_samplers(ratios_PR))
     return [*checks, check_scores(INVARIANCE, compared[0].invariance, dtype)]
@@ -138,12 +138,12 @@ def _run_checks(
 def _warn_of_supplied(
     subject: Subject, prompts: Sequence[PromptMeasurement], checks: Sequence[Check]
 ) -> list[str]:
-    if subject.is_drawn_here:
+    if subject.supplied is None:
         return []
     agree = all(check.ok for check in checks if check.name == ALTERNATIVE_SAMPLERS)
     ratios_PR = np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
     mismatch = [] if agree else [describe_mismatch(ratios_PR)]
-    return (subject.supplied.warnings() if subject.supplied else []) + mismatch
+    return subject.supplied.warnings() + mismatch
 
 
 def conclude(

@@ -12,9 +12,9 @@ from mse_lab.errors import InputError, shown
 from mse_lab.measurement.looks import FIRST_PROMPTS
 from mse_lab.measurement.prompt import CompletionPool
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
-from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.supplied_completions import parse_line
 
 REMEDY = "measure by completions drawn apart: MSECallback(prompts, reward)"
 

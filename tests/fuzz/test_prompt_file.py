@@ -12,7 +12,7 @@ from one_line import answer_or_one_line
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError
-from mse_lab.policy.completion_lines import parse_line
+from mse_lab.policy.supplied_completions import parse_line
 from mse_lab.probe.plain_text import parse_json
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import exact, gsm8k, integer

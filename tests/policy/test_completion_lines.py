@@ -7,9 +7,9 @@ import pytest
 
 from models import random_policy
 from mse_lab.errors import InputError, shown
-from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import load_policy
+from mse_lab.policy.supplied_completions import parse_line
 from mse_lab.probe.probe_files import load_probe
 
 LINES = {

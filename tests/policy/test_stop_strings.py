@@ -7,10 +7,10 @@ import pytest
 
 from enumerated import as_completions, ends, enumerate_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.completion_lines import parse_line
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import draw, draw_together
 from mse_lab.policy.stop_strings import StopStrings
+from mse_lab.policy.supplied_completions import parse_line
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import score_block
 from stopped_policies import stopped_policy

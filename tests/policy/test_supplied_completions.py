@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+import runpy
+import sys
 import tracemalloc
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from mse_lab.policy import sampling as drawing
+from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.supplied_completions import find_completions
@@ -215,6 +220,66 @@ def test_further_prompts_and_completions_are_left_out(drawn, write, run):
     assert status == 0
     assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
     assert any("1 more prompts" in words for words in checks_of(there)[1]["warnings"])
+
+
+@dataclass
+class SamplingParams:
+    """What vLLM is asked for, with its own defaults."""
+
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 16
+    stop: list | None = None
+    logprobs: int | None = None
+
+
+def fake_vllm(policy, temperature=None):
+    """Make a module in which LLM draws from a policy, in the form of vLLM's answers."""
+
+    class LLM:
+        def __init__(self, model, revision, dtype, logprobs_mode, seed):
+            assert (logprobs_mode, dtype) == ("processed_logprobs", "float32")
+
+        def generate(self, texts, wanted):
+            assert (wanted.top_p, wanted.top_k, wanted.stop, wanted.logprobs) == (
+                1,
+                -1,
+                None,
+                0,
+            )
+            law = replace(policy, temperature=temperature or wanted.temperature)
+            return [
+                SimpleNamespace(outputs=self._draw(law, text, wanted)) for text in texts
+            ]
+
+        def _draw(self, law, text, wanted):
+            tokens = policy.tokenizer(text).input_ids
+            shape = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
+            drawn = drawing.draw(law, tokens, shape, text)
+            own = token_log_probs(law, tokens, drawn).tolist()
+            for row, log_probs in zip(drawn.unpadded, own, strict=True):
+                at = [
+                    {token: SimpleNamespace(logprob=value)}
+                    for token, value in zip(row.tolist(), log_probs, strict=False)
+                ]
+                yield SimpleNamespace(token_ids=tuple(row.tolist()), logprobs=at)
+
+    return SimpleNamespace(LLM=LLM, SamplingParams=SamplingParams)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.3], ids=["the law", "another"])
+def test_what_vllm_draws_is_read(temperature, write_probe, tmp_path, run, monkeypatch):
+    path = write_probe(**LARGE)
+    policy = load_policy(load_probe(path), tmp_path)
+    monkeypatch.setitem(sys.modules, "vllm", fake_vllm(policy, temperature))
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "drawn.jsonl"
+    runpy.run_module("probes.making.vllm_completions")["main"](str(path), str(out))
+    status, folder = run(completions=str(out), **LARGE)
+    assert status == (temperature is not None)
+    assert checks_of(folder)[0]["completions are the policy's"]["ok"] is not bool(status)
 
 
 def test_the_file_is_not_kept_in_memory(write_probe, tmp_path):
